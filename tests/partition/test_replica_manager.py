@@ -16,6 +16,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
 from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
+from tests.running_broker import until
 from trio_broker.config.resource_config import topic_config
 from trio_broker.partition.hosted_topics import TopicAssignment
 from trio_broker.partition.replica_manager import RequiredOffset
@@ -288,6 +289,22 @@ async def test_a_failed_sync_takes_the_whole_directory_offline_and_answers_stora
             partition.require_leader()
         assert refusal_of(refused) == ErrorCode.KAFKA_STORAGE_ERROR
     assert synced.statistics().offline_partitions == 2
+
+
+async def test_a_sync_without_a_descriptor_is_tried_again_and_no_dead_disk(synced, release_handler, monkeypatch):
+    [partition] = await add_topic(synced)
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(Log, "sync_files", fail_with(OSError(errno.EMFILE, "Too many open files")))
+        await produce(synced, partition, b"a")
+        await until(lambda: synced.statistics().flusher.failures)
+        await synced.flusher.retry_postponed()
+        await until(lambda: synced.statistics().flusher.failures == 2)
+    await synced.flusher.retry_postponed()
+    codes = await synced.wait_until_replicated(
+        [RequiredOffset(partition, 1)], timeout_seconds=30, release_handler=release_handler
+    )
+    assert codes == [ErrorCode.NONE]
+    assert partition.failure is None
 
 
 async def test_a_full_disk_refuses_and_recovers(cached, monkeypatch):

@@ -1,9 +1,10 @@
 """The limits on connections: in all, from one address, and new ones per second.
 
-In all (``max.connections``) and per second (``max.connection.creation.rate``): accepting pauses, and clients wait in
-the listen queue. From one address (``max.connections.per.ip`` and its overrides): the connection is closed at once,
-since a pause would delay the clients at all other addresses. Every limit is read from the settings at each use, so a
-change counts at once; a pause that it ends is over at the next ``recheck``.
+In all (``max.connections``, and what the process has descriptors for) and per second
+(``max.connection.creation.rate``): accepting pauses, and clients wait in the listen queue. From one address
+(``max.connections.per.ip`` and its overrides): the connection is closed at once, since a pause would delay the clients
+at all other addresses. Every limit is read from the settings at each use, so a change counts at once; a pause that it
+ends is over at the next ``recheck``.
 
 Source: Kafka's SocketServer.ConnectionQuotas.
 """
@@ -51,8 +52,12 @@ class ConnectionRate:
 class ConnectionQuotas:
     """Counts the connections of all listeners."""
 
-    def __init__(self, config: SocketServerConfig, clock: Clock, workers: Workers) -> None:
+    def __init__(
+        self, config: SocketServerConfig, clock: Clock, workers: Workers, *, descriptors: int = INT_MAX
+    ) -> None:
+        """``descriptors`` are those of the process that connections may have."""
         self.config = config
+        self.descriptors = descriptors
         self.total = 0
         self.by_address: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
@@ -95,8 +100,13 @@ class ConnectionQuotas:
 
     def recheck(self) -> None:
         """Let accepting go on if there is room again, for instance because the limit was raised."""
-        if self.total < self.config.max_connections:
+        if self.total < self.limit:
             self._room.unpark()
+
+    @property
+    def limit(self) -> int:
+        """How many connections there may be."""
+        return min(self.config.max_connections, self.descriptors)
 
     def limit_of(self, address: str) -> int:
         """How many connections ``address`` may have."""
@@ -111,9 +121,16 @@ class ConnectionQuotas:
         self._overrides = await self._workers.run(partial(resolve_overrides, dict(overrides)))
 
     async def _wait_for_turn(self) -> None:
-        if self.total >= self.config.max_connections:
-            self._throttle.warning("max.connections", f"{self.total} connections: accepting pauses until one closes")
-        while self.total >= self.config.max_connections:
+        if self.total >= self.limit:
+            why = (
+                ""
+                if self.limit == self.config.max_connections
+                else ", all that the limit of open files leaves room for"
+            )
+            self._throttle.warning(
+                "max.connections", f"{self.total} connections{why}: accepting pauses until one closes"
+            )
+        while self.total >= self.limit:
             await self._room.park()
         if (per_second := self.config.max_connection_creation_rate) < INT_MAX:
             await trio.sleep(self._rate.delay(trio.current_time(), per_second))

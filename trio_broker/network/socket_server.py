@@ -86,7 +86,8 @@ class SocketServer:
         self.channel = RequestChannel(self.config.queued_max_requests)
         self.handlers = HandlerPool(self.channel, handle, self.config.num_io_threads)
         workers = workers or RealWorkers()
-        self.quotas = ConnectionQuotas(self.config, self.clock, workers)
+        self._network = network or RealNetwork()
+        self.quotas = ConnectionQuotas(self.config, self.clock, workers, descriptors=self._network.max_connections())
         self.memory_pool = RequestMemoryPool(self.config)
         self.monitor = LoopMonitor()
         self.failed_handshakes = FailedHandshakes()
@@ -101,7 +102,6 @@ class SocketServer:
             self._assign,
             self._connection_closed,
         )
-        self._network = network or RealNetwork()
         self._accept = accept
         self._acceptors: list[Acceptor] = []
         self._active: list[Processor] = []

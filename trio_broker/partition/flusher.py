@@ -21,6 +21,7 @@ import trio
 
 from trio_broker.histogram import Histogram, HistogramSnapshot
 from trio_broker.partition.thread_occupancy import ThreadOccupancy, ThreadOccupancyStatistics
+from trio_broker.runtime.descriptors import NO_DESCRIPTORS
 from trio_broker.runtime.measurement import perf_counter_ns
 from trio_broker.runtime.workers import Workers, WorkQueue
 
@@ -87,6 +88,8 @@ class Flusher:
         self._failed = failed
         # Queued or syncing; the event, if somebody waits, is set when the partition has nothing more to sync.
         self._under_way: dict[Syncable, trio.Event | None] = {}
+        # Of those under way: no descriptor was left for their sync.
+        self._postponed: list[Syncable] = []
         self._queue: WorkQueue[PartitionSync] = workers.queue(self._sync, self._report, threads=threads)
         self._runs = False
         self._failures = 0
@@ -111,6 +114,12 @@ class Flusher:
             return  # one that is under way is looked at again when its sync ends
         self._under_way[partition] = None
         self._enqueue(partition)
+
+    async def retry_postponed(self) -> None:
+        """Sync the partitions for which no descriptor was left; called now and then, so that they do not spin."""
+        postponed, self._postponed = self._postponed, []
+        for partition in postponed:
+            self._enqueue(partition)
 
     async def wait_idle(self, partition: Syncable) -> None:
         """Wait until no sync of ``partition`` is under way, so that its files may be closed."""
@@ -164,7 +173,9 @@ class Flusher:
                 self._sync_times.record(sync.ended_ns - sync.began_ns)
                 self._wait_times.record(sync.began_ns - sync.queued_ns)
             self._tell(partition, sync.result)
-            if partition.needs_sync:
+            if partition.needs_sync and is_postponed(sync.result):
+                self._postponed.append(partition)
+            elif partition.needs_sync:
                 self._enqueue(partition)
             elif (done := self._under_way.pop(partition)) is not None:
                 done.set()
@@ -179,3 +190,8 @@ class Flusher:
         except Exception as error:
             self._failures += 1
             self._failed(partition, error)
+
+
+def is_postponed(result: object) -> bool:
+    """Whether a sync did not begin, since no descriptor was left: nothing is known to be lost."""
+    return isinstance(result, OSError) and result.errno in NO_DESCRIPTORS

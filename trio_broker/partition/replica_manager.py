@@ -36,7 +36,7 @@ from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.delayed_operations import DelayedFetch, DelayedProduce, ExpirationReaper
 from trio_broker.partition.fetch_operation import FetchedPartition, FetchLimits, FetchOperation, FetchTarget
 from trio_broker.partition.fetch_sessions import FetchSessionCache
-from trio_broker.partition.flusher import Flusher, FlusherStatistics, Syncable
+from trio_broker.partition.flusher import Flusher, FlusherStatistics, Syncable, is_postponed
 from trio_broker.partition.hosted_topics import HostedTopic, TopicAssignment
 from trio_broker.partition.log_maintenance import LogMaintenance
 from trio_broker.partition.partition import Durability, Partition
@@ -65,6 +65,10 @@ INFLATION_THREADS = 2
 """Batches inflated or walked at a time. Each may hold 128 MiB meanwhile (twice ``kafka_wire``'s limit for one batch),
 which a sender pays for with a kilobyte; and walking records is Python, which more threads would only take from the
 loop."""
+
+
+SHORTAGE_INTERVAL_MS = 1_000
+"""Between two tries of what lacked descriptors or space: short against a producer's timeout, long against spinning."""
 
 
 @attrs.frozen
@@ -490,6 +494,7 @@ class ReplicaManager:
             nursery.start_soon(self.log_maintenance.run)
             nursery.start_soon(self._reaper.run, name="expiration reaper")
             nursery.start_soon(run_scheduled, self._traffic_task())
+            nursery.start_soon(run_scheduled, self._shortage_task())
             task_status.started()
 
     def _traffic_task(self) -> ScheduledTask:
@@ -498,6 +503,9 @@ class ReplicaManager:
             lambda: round(SNAPSHOT_SECONDS * 1000),
             lambda: self.topic_stats.take_snapshot(self._topics.values()),
         )
+
+    def _shortage_task(self) -> ScheduledTask:
+        return ScheduledTask("work that lacked descriptors", lambda: SHORTAGE_INTERVAL_MS, self.flusher.retry_postponed)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermark of every partition."""
@@ -578,6 +586,10 @@ class ReplicaManager:
         """Take the log directory offline: after a failed sync nobody knows what is on the disk."""
         writer = cast(PartitionWriter, syncable)
         topic_partition, directory = writer.log.topic_partition, writer.log.directory.parent
+        if is_postponed(error):
+            # Of opening, before anything was synced: the flusher tries again.
+            self._throttled_log.error("unsynced", f"{topic_partition}: not synced yet: {error}")
+            return
         if isinstance(error, OSError):
             writer.fail(self.take_directory_offline(topic_partition, directory, error))
             return

@@ -21,6 +21,8 @@ from typing import Protocol
 
 import attrs
 
+from trio_broker.runtime.descriptors import OpenFiles
+
 Bytes = bytes | bytearray | memoryview
 
 
@@ -151,7 +153,13 @@ class LockHeld(OSError):
 
 
 class Disk(Protocol):
-    """Names, and the files behind them. Nothing here is durable before ``sync_directory`` of the parent."""
+    """Names, and the files behind them. Nothing here is durable before ``sync_directory`` of the parent.
+
+    Owners of files that stay open between two uses have them counted by ``open_files``.
+    """
+
+    @property
+    def open_files(self) -> OpenFiles: ...
 
     def open(self, path: PurePath, mode: OpenMode, *, permissions: int = 0o644) -> File:
         """Open a file; ``permissions`` count where it is made."""

@@ -42,6 +42,8 @@ class DiskFaults:
     """How long such a sync takes: see ``SimulatedDisk.take_delay``."""
     total_bytes: int = 1 << 40
     """The size of the volume. It is full (ENOSPC) when its files have as many bytes together."""
+    max_descriptors: int = 1 << 20
+    """How many files a process may have open; opening one more fails (EMFILE)."""
     applies_to: Callable[[PurePath], bool] = any_path
 
     def happens(self, share: float, path: PurePath) -> bool:

@@ -8,9 +8,15 @@ from __future__ import annotations
 import socket
 from typing import Any, Protocol
 
+from trio_broker.runtime import descriptors
+
 
 class Network(Protocol):
     """Makes sockets that can be bound."""
+
+    def max_connections(self) -> int:
+        """How many connections leave enough descriptors for files and everything else."""
+        ...
 
     def stream_socket(self, host: str, port: int) -> tuple[socket.socket, Any]:
         """Return a socket for ``host``, empty for all addresses of this machine, and the address to bind it to.
@@ -23,6 +29,9 @@ class Network(Protocol):
 
 class RealNetwork:
     """TCP on the addresses of this machine."""
+
+    def max_connections(self) -> int:
+        return descriptors.max_connections()
 
     def stream_socket(self, host: str, port: int) -> tuple[socket.socket, Any]:
         family, kind, protocol, _, address = socket.getaddrinfo(

@@ -9,10 +9,12 @@ import os
 import shutil
 import struct
 import sys
+from functools import partial
 from pathlib import Path, PurePath
 
 import attrs
 
+from trio_broker.runtime.descriptors import OpenFiles, max_kept_files
 from trio_broker.runtime.disk import Bytes, DirectoryEntry, FileStatus, LockHeld, OpenMode, VolumeSpace
 
 FLAGS = {
@@ -137,18 +139,22 @@ class RealFileRegion:
 class RealDisk:
     """See ``Disk``."""
 
+    def __init__(self) -> None:
+        self.open_files = OpenFiles(max_kept_files())
+
     def open(self, path: PurePath, mode: OpenMode, *, permissions: int = 0o644) -> RealFile:
+        opened = partial(RealFile, path, FLAGS[mode], permissions)
         try:
-            return RealFile(path, FLAGS[mode], permissions)
+            return self.open_files.with_descriptor(opened)
         except OSError as error:
             if mode is not OpenMode.REPLACE or error.errno != errno.ELOOP:
                 raise
             # A link by this name is replaced like a file: what it leads to may lie anywhere.
             os.unlink(path)
-            return RealFile(path, FLAGS[mode], permissions)
+            return opened()
 
     def read_file(self, path: PurePath) -> bytes:
-        return Path(path).read_bytes()
+        return self.open_files.with_descriptor(Path(path).read_bytes)
 
     def status(self, path: PurePath) -> FileStatus:
         found = os.stat(path)
@@ -161,7 +167,7 @@ class RealDisk:
         return os.path.isdir(path)
 
     def list_directory(self, path: PurePath) -> list[DirectoryEntry]:
-        with os.scandir(path) as entries:
+        with self.open_files.with_descriptor(partial(os.scandir, path)) as entries:
             return [DirectoryEntry(entry.name, entry.is_dir()) for entry in entries]
 
     def make_directory(self, path: PurePath) -> None:
@@ -182,13 +188,14 @@ class RealDisk:
             shutil.rmtree(path, ignore_errors=True)
 
     def copy(self, source: PurePath, target: PurePath) -> None:
-        shutil.copyfile(source, target)
+        self.open_files.with_descriptor(partial(shutil.copyfile, source, target))
 
     def set_modified(self, path: PurePath, modified_ns: int) -> None:
         os.utime(path, ns=(modified_ns, modified_ns))
 
     def sync_directory(self, path: PurePath) -> None:
-        number = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        number = self.open_files.with_descriptor(partial(os.open, path, flags))
         try:
             os.fsync(number)
         finally:

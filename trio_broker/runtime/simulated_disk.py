@@ -16,11 +16,13 @@ import os
 import random
 import shutil
 import zlib
+from functools import partial
 from pathlib import PurePath
 
 import attrs
 
 from trio_broker.runtime.clock import Clock
+from trio_broker.runtime.descriptors import OpenFiles
 from trio_broker.runtime.disk import DirectoryEntry, FileStatus, LockHeld, OpenMode, VolumeSpace, write_all
 from trio_broker.runtime.disk_faults import DiskFaults
 from trio_broker.runtime.disk_trace import DiskTrace, OperationKind
@@ -40,11 +42,13 @@ class SimulatedDisk:
         root = Directory(clock.now_ms() * 1_000_000)
         volume = SimulatedVolume(seed, clock, DiskFaults(random.Random(seed)), root)
         self._process = volume.start_process()
+        self.open_files = OpenFiles()
 
     @classmethod
     def _of(cls, process: SimulatedProcess) -> SimulatedDisk:
         disk = cls.__new__(cls)
         disk._process = process
+        disk.open_files = OpenFiles()
         return disk
 
     @property
@@ -86,11 +90,15 @@ class SimulatedDisk:
         inode.content.write(position, changed)
 
     def open(self, path: PurePath, mode: OpenMode, *, permissions: int = 0o644) -> SimulatedFile:
+        return self.open_files.with_descriptor(partial(self._open, path, mode))
+
+    def _open(self, path: PurePath, mode: OpenMode) -> SimulatedFile:
         creates = mode is OpenMode.CREATE or mode is OpenMode.REPLACE
         volume = self._begin(OperationKind.CREATE if creates else OperationKind.OPEN, path)
         with volume.guard:
             self._process.check()
             place = volume.place(path)
+            self._process.refuse_descriptors_beyond_limit(path)
             inode = volume.at(place, path)
             if isinstance(inode, Directory):
                 fail(errno.EISDIR, path)
@@ -127,8 +135,12 @@ class SimulatedDisk:
 
     def list_directory(self, path: PurePath) -> list[DirectoryEntry]:
         """See ``Disk``. The order follows from the seed and the names, as a real one from a hash of the names."""
+        return self.open_files.with_descriptor(partial(self._list_directory, path))
+
+    def _list_directory(self, path: PurePath) -> list[DirectoryEntry]:
         volume = self._begin(OperationKind.LIST, path)
         with volume.guard:
+            self._process.refuse_descriptors_beyond_limit(path)
             entries = list(volume.directory(path).entries.items())
         entries.sort(key=lambda entry: (zlib.crc32(os.fsencode(entry[0]), volume.seed & 0xFFFFFFFF), entry[0]))
         return [DirectoryEntry(name, isinstance(node, Directory)) for name, node in entries]
@@ -228,9 +240,13 @@ class SimulatedDisk:
             volume.find(path).modified_ns = modified_ns
 
     def sync_directory(self, path: PurePath) -> None:
+        self.open_files.with_descriptor(partial(self._sync_directory, path))
+
+    def _sync_directory(self, path: PurePath) -> None:
         volume = self._begin(OperationKind.SYNC_DIRECTORY, path)
         with volume.guard:
             self._process.check()
+            self._process.refuse_descriptors_beyond_limit(path)
             directory = volume.directory(path)
             volume.slow_down(path)
             if volume.faults.happens(volume.faults.failing_directory_syncs, path):

@@ -27,6 +27,12 @@ class SimulatedFile:
     inode: Inode
     writable: bool
 
+    def __attrs_post_init__(self) -> None:
+        self.process.descriptors += 1
+
+    def __del__(self) -> None:
+        self.process.descriptors -= 1
+
     def read(self, size: int, position: int, /) -> bytes:
         process = self.process
         process.begin(OperationKind.READ, self.path, position, size)

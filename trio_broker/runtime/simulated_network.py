@@ -55,6 +55,10 @@ class SimulatedNetwork:
         # As keys, in the order in which they were made.
         self._sockets: weakref.WeakKeyDictionary[socket.socket, None] = weakref.WeakKeyDictionary()
 
+    def max_connections(self) -> int:
+        """Return what nothing here can reach."""
+        return 1 << 20
+
     def stream_socket(self, host: str, port: int) -> tuple[socket.socket, Any]:
         """See ``Network``. Port 0 gets the next free one."""
         sock = SimulatedSocket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -157,6 +157,13 @@ class SimulatedProcess:
     volume: SimulatedVolume
     number: int
     ended: bool = False
+    descriptors: int = 0
+    """Those of files that are open."""
+
+    def refuse_descriptors_beyond_limit(self, path: PurePath) -> None:
+        """Raise the error of a process that may open no more."""
+        if self.descriptors >= self.volume.faults.max_descriptors:
+            fail(errno.EMFILE, path)
 
     def begin(
         self,

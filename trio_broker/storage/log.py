@@ -430,6 +430,10 @@ class Log(ReadableLog):
         # After a truncation ``end_offset`` may lie beyond new records that no sync has covered.
         if synced.truncations == self._truncations:
             self.recovery_point = max(self.recovery_point, synced.end_offset)
+        for segment in synced.sealed:
+            segment.file.note_synced()
+        if self.recovery_point == self.log_end_offset:
+            self._segments[-1].file.note_synced()
         return min(synced.end_offset, self.recovery_point)
 
     @property

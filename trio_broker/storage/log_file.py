@@ -1,8 +1,8 @@
 """The ``.log`` file of a segment, and regions of it that stay readable.
 
-``LogFile`` opens its descriptor on first use and can let it go again, so that a thousand idle partitions cost no
-descriptors. Writing is all or nothing: a short write is continued, and after an error the file is cut back to where
-it ended, so that there is never a hole and never half a batch.
+``LogFile`` opens its descriptor on first use. ``Disk.open_files`` closes it again where others need it more, so that
+ten thousand partitions cost some hundred descriptors. Writing is all or nothing: a short write is continued, and after
+an error the file is cut back to where it ended, so that there is never a hole and never half a batch.
 
 A region handed to a reader for ``sendfile`` shares the open file, which is closed when its last holder is gone: a
 segment may be deleted, or its log closed, while a slow consumer is still being sent from it.
@@ -14,16 +14,28 @@ Source: Kafka's FileRecords.
 
 from __future__ import annotations
 
+import enum
 from pathlib import PurePath
 
 from trio_broker.runtime.disk import Disk, File, FileRegion, OpenMode, write_all
 from trio_broker.storage.errors import StorageFailed
 
 
+class FileUse(enum.Enum):
+    """What was done with an open file since ``OpenFiles`` looked at it last."""
+
+    NONE = "nothing"
+    USED = "something"
+    WRITTEN = "it was written to, and has not been synced since, whenever that was"
+
+
+_NONE, _USED, _WRITTEN = FileUse  # as module constants, since every append sets one
+
+
 class LogFile:
     """One append-only file. It does not know its size: the segment does, and says where to write."""
 
-    __slots__ = ("_file", "_kept", "_mode", "disk", "path")
+    __slots__ = ("__weakref__", "_file", "_is_counted", "_kept", "_mode", "_use", "disk", "path")
 
     def __init__(self, disk: Disk, path: PurePath, *, read_only: bool = False) -> None:
         self.disk = disk
@@ -32,6 +44,9 @@ class LogFile:
         self._file: File | None = None
         # The open file between ``keep`` and ``let_go``, when opening by name could find another segment's file.
         self._kept: File | None = None
+        self._use = _NONE
+        # Whether ``disk.open_files`` counts it. One that is released stays counted until its turn comes.
+        self._is_counted = False
 
     @property
     def is_open(self) -> bool:
@@ -45,6 +60,7 @@ class LogFile:
             OSError: it cannot be made.
         """
         self._file = self.disk.open(self.path, OpenMode.REPLACE)
+        self._count()
 
     def opened(self) -> File:
         """Return the open file, opening it if need be."""
@@ -52,18 +68,45 @@ class LogFile:
         if file is None:
             # One that is kept: the name may be another file's by now.
             self._file = file = self._kept or self.disk.open(self.path, self._mode)
+            self._count()
+        if self._use is _NONE:
+            self._use = _USED
         return file
+
+    def _count(self) -> None:
+        if not self._is_counted:
+            self._is_counted = True
+            self.disk.open_files.note_opened(self)
+
+    def close_if_idle(self, *, urgent: bool) -> bool:
+        """See ``KeptFile``. May be called in any thread: each use below takes its own reference first."""
+        if self._file is not None:
+            if self._kept is not None or (self._use is not _NONE and not urgent):
+                if self._use is _USED:
+                    self._use = _NONE
+                return False
+            self._file = None
+        self._is_counted = False
+        return True
+
+    def note_synced(self) -> None:
+        """All that was written is on the disk."""
+        if self._use is _WRITTEN:
+            self._use = _USED
 
     def private_copy(self) -> LogFile:
         """Return one for a worker thread: the same open file if there is one, else one that it opens for itself."""
         copy = LogFile(self.disk, self.path)
         copy._file = self._file or self._kept
+        # It lasts no longer than what the thread does.
+        copy._is_counted = True
         return copy
 
     def learn(self, copy: LogFile) -> None:
         """Stay open as ``copy`` is."""
-        if self._file is None:
+        if self._file is None and copy._file is not None:
             self._file = copy._file
+            self._count()
 
     def keep(self) -> None:
         """Stay open whatever happens to the name: it is about to be another file's."""
@@ -80,6 +123,8 @@ class LogFile:
             OSError: nothing was written; the file ends where it did.
             StorageFailed: part may have been written and could not be taken back.
         """
+        # First of all: another thread may be about to close it as an idle one.
+        self._use = _WRITTEN
         file, expected = self._file or self.opened(), len(data)
         try:
             written = file.write(data, position)
@@ -118,7 +163,7 @@ class LogFile:
 
     def region(self, position: int, size: int) -> FileRegion:
         """Return a region that stays readable whatever happens to this file's name."""
-        return (self._file or self.opened()).region(position, size)
+        return self.opened().region(position, size)
 
     def preallocate(self, size: int) -> None:
         """Reserve ``size`` bytes, zero-filled, so that later syncs need not write block lists."""
