@@ -70,6 +70,14 @@ def decode(content: bytes, name: str) -> list[ProducerEntry]:
     return [_entry(*row) for row in _PRODUCER.iter_unpack(body[_COUNT.size :])]
 
 
+def is_whole(content: bytes) -> bool:
+    """Whether the file is as long as its count of producers says."""
+    if len(content) < _PREFIX.size + _COUNT.size:
+        return False
+    (count,) = _COUNT.unpack_from(content, _PREFIX.size)
+    return bool(len(content) == _PREFIX.size + _COUNT.size + count * _PRODUCER.size)
+
+
 def _entry(
     producer_id: int,
     producer_epoch: int,
