@@ -7,17 +7,25 @@ all of them together would delay every other client. How long one takes is not k
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections import Counter
+from collections.abc import Generator, Hashable, Iterable
+from itertools import islice
 from typing import Generic, TypeVar
 
 from trio import current_time
 from trio.lowlevel import checkpoint
 
+from trio_broker.steps import Steps
+
 T = TypeVar("T")
+H = TypeVar("H", bound=Hashable)
 
 YIELD_BUDGET_SECONDS = 0.005
 """Time between two yields, or that of one item if it takes longer: far below any session timeout, far above the cost
 of one round of the event loop."""
+
+COUNTED_AT_ONCE = 200
+"""Keys that ``counted`` counts between two looks at the clock."""
 
 
 class YieldBudget:
@@ -52,6 +60,29 @@ async def in_turns(work: Generator[None, None, T]) -> T:
             result: T = end.value
             return result
         await budget.maybe_yield()
+
+
+def listed(values: Iterable[T]) -> Steps[list[T]]:
+    """The list of ``values``, made in turns: ``yield from listed(f(x) for x in xs)`` for ``[f(x) for x in xs]``."""
+    budget = YieldBudget()
+    made = []
+    for value in values:
+        made.append(value)
+        if budget.is_spent:
+            yield budget.renewed
+    return made
+
+
+def counted(keys: Iterable[H]) -> Steps[Counter[H]]:
+    """How often each of ``keys`` occurs, counted in turns."""
+    budget = YieldBudget()
+    counts: Counter[H] = Counter()
+    remaining = iter(keys)
+    while some := tuple(islice(remaining, COUNTED_AT_ONCE)):
+        counts.update(some)
+        if budget.is_spent:
+            yield budget.renewed
+    return counts
 
 
 class InTurns(Generic[T]):

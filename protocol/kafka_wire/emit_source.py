@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-TURN_ELEMENTS: Final = 200
+TURN_ELEMENTS: Final = 100
 """Elements of arrays between two turns that a function in turns gives: each takes one to five microseconds."""
 
 TURN_BYTES: Final = 256 * 1024

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import attrs
 import pytest
+import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
@@ -35,8 +36,14 @@ from trio_broker.cluster.replication_control import (
 )
 from trio_broker.cluster.topic_names import is_internal_topic, is_valid_topic_name
 from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.steps import finish
 
 RANDOM = SystemRandom()
+
+
+def decided(decide, *arguments):
+    """The decisions, in a loop of their own."""
+    return trio.run(finish, decide(*arguments))
 
 
 def register(image, broker_id):
@@ -62,7 +69,9 @@ def config():
 @pytest.fixture
 def image(config):
     image = register(MetadataImage(), 1)
-    return accept(image, *decide_new_topics(image, config, [NewTopic(name="orders.eu", num_partitions=2)], RANDOM))
+    return accept(
+        image, *decided(decide_new_topics, image, config, [NewTopic(name="orders.eu", num_partitions=2)], RANDOM)
+    )
 
 
 def accept(image, *decisions):
@@ -84,7 +93,7 @@ def codes(outcomes):
 
 
 def code_for(image, config, **topic):
-    [outcome] = decide_new_topics(image, config, [NewTopic(**topic)], RANDOM)
+    [outcome] = decided(decide_new_topics, image, config, [NewTopic(**topic)], RANDOM)
     return codes([outcome])[0]
 
 
@@ -93,7 +102,13 @@ def code_for(image, config, **topic):
 
 def test_a_topic_comes_as_topic_settings_and_partitions(image, config):
     [decision] = accepted(
-        decide_new_topics(image, config, [NewTopic(name="t", num_partitions=2, configs={"retention.ms": "5"})], RANDOM)
+        decided(
+            decide_new_topics,
+            image,
+            config,
+            [NewTopic(name="t", num_partitions=2, configs={"retention.ms": "5"})],
+            RANDOM,
+        )
     )
     topic, setting, *partitions = decision.records
     assert isinstance(topic, TopicRecord)
@@ -108,7 +123,7 @@ def test_a_topic_comes_as_topic_settings_and_partitions(image, config):
 
 
 def test_every_topic_gets_an_id_of_its_own(image, config):
-    decisions = [accepted(decide_new_topics(image, config, [NewTopic(name="t")], RANDOM)) for _ in range(5)]
+    decisions = [accepted(decided(decide_new_topics, image, config, [NewTopic(name="t")], RANDOM)) for _ in range(5)]
     ids = {decision.outcome.topic_id for [decision] in decisions}
     assert len(ids) == 5
     assert NO_UUID not in ids
@@ -116,7 +131,9 @@ def test_every_topic_gets_an_id_of_its_own(image, config):
 
 def test_minus_one_stands_for_the_brokers_defaults(image, config):
     [decision] = accepted(
-        decide_new_topics(image, config, [NewTopic(name="t", num_partitions=-1, replication_factor=-1)], RANDOM)
+        decided(
+            decide_new_topics, image, config, [NewTopic(name="t", num_partitions=-1, replication_factor=-1)], RANDOM
+        )
     )
     assert (decision.outcome.num_partitions, decision.outcome.replication_factor) == (3, 1)
 
@@ -148,7 +165,7 @@ def test_a_name_of_249_characters_is_allowed(image, config):
 
 def test_a_name_that_differs_only_in_dot_and_underscore_collides(image, config):
     assert code_for(image, config, name="orders_eu") is ErrorCode.INVALID_TOPIC_EXCEPTION
-    outcomes = decide_new_topics(image, config, [NewTopic(name="x.y"), NewTopic(name="x_y")], RANDOM)
+    outcomes = decided(decide_new_topics, image, config, [NewTopic(name="x.y"), NewTopic(name="x_y")], RANDOM)
     assert codes(outcomes) == [ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION]
 
 
@@ -162,7 +179,9 @@ def test_the_brokers_own_topics_are_known():
 
 
 def test_a_topic_named_twice_is_refused_twice_and_others_are_not(image, config):
-    outcomes = decide_new_topics(image, config, [NewTopic(name="a"), NewTopic(name="b"), NewTopic(name="a")], RANDOM)
+    outcomes = decided(
+        decide_new_topics, image, config, [NewTopic(name="a"), NewTopic(name="b"), NewTopic(name="a")], RANDOM
+    )
     assert codes(outcomes) == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
 
 
@@ -176,7 +195,7 @@ def test_bad_settings_are_refused(image, config, configs):
 def test_a_manual_assignment_counts(image, config):
     image = register(image, 2)
     [decision] = accepted(
-        decide_new_topics(image, config, [NewTopic(name="t", assignments={1: [1, 2], 0: [2, 1]})], RANDOM)
+        decided(decide_new_topics, image, config, [NewTopic(name="t", assignments={1: [1, 2], 0: [2, 1]})], RANDOM)
     )
     assert [record.replicas for record in decision.records[1:]] == [[2, 1], [1, 2]]
     assert [record.leader for record in decision.records[1:]] == [2, 1]
@@ -199,7 +218,7 @@ def test_a_manual_assignment_excludes_numbers(image, config, numbers):
 def test_leaders_go_round_over_the_brokers(image, config):
     image = register(image, 2)
     [decision] = accepted(
-        decide_new_topics(image, config, [NewTopic(name="t", num_partitions=4, replication_factor=2)], RANDOM)
+        decided(decide_new_topics, image, config, [NewTopic(name="t", num_partitions=4, replication_factor=2)], RANDOM)
     )
     assert [record.leader for record in decision.records[1:]] == [1, 2, 1, 2]
 
@@ -208,13 +227,15 @@ def test_one_request_may_not_ask_for_too_many_partitions(image, config):
     half = MAX_PARTITIONS_PER_REQUEST // 2 + 1
     topics = [NewTopic(name=name, num_partitions=half) for name in "ab"]
     with pytest.raises(KafkaError) as refusal:
-        decide_new_topics(image, config, topics, RANDOM)
+        decided(decide_new_topics, image, config, topics, RANDOM)
     assert refusal.value.code is ErrorCode.POLICY_VIOLATION
 
 
 def test_a_node_has_room_for_so_many_partitions_and_no_more(image, config):
     image = attrs.evolve(image, partition_count=MAX_PARTITIONS - 3)
-    outcomes = decide_new_topics(image, config, [NewTopic(name=name, num_partitions=2) for name in "ab"], RANDOM)
+    outcomes = decided(
+        decide_new_topics, image, config, [NewTopic(name=name, num_partitions=2) for name in "ab"], RANDOM
+    )
     assert codes(outcomes) == [ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]
 
 
@@ -222,36 +243,40 @@ def test_a_node_has_room_for_so_many_partitions_and_no_more(image, config):
 
 
 def test_growth_adds_the_partitions_behind_those_there_are(image):
-    [decision] = accepted(decide_new_partitions(image, [NewPartitions(name="orders.eu", count=4)]))
+    [decision] = accepted(decided(decide_new_partitions, image, [NewPartitions(name="orders.eu", count=4)]))
     assert [record.partition_id for record in decision.records] == [2, 3]
 
 
 @pytest.mark.parametrize("count", [-1, 0, 1, 2])
 def test_growth_must_grow(image, count):
-    assert codes(decide_new_partitions(image, [NewPartitions(name="orders.eu", count=count)])) == [
+    assert codes(decided(decide_new_partitions, image, [NewPartitions(name="orders.eu", count=count)])) == [
         ErrorCode.INVALID_PARTITIONS
     ]
 
 
 def test_growth_of_an_unknown_topic_is_refused(image):
-    assert codes(decide_new_partitions(image, [NewPartitions(name="x", count=4)])) == [
+    assert codes(decided(decide_new_partitions, image, [NewPartitions(name="x", count=4)])) == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     ]
 
 
 @pytest.mark.parametrize("assignments", [[], [[1]], [[1], [7]], [[1], []]])
 def test_growth_needs_one_good_assignment_for_each_new_partition(image, assignments):
-    outcomes = decide_new_partitions(image, [NewPartitions(name="orders.eu", count=4, assignments=assignments)])
+    outcomes = decided(
+        decide_new_partitions, image, [NewPartitions(name="orders.eu", count=4, assignments=assignments)]
+    )
     assert codes(outcomes) == [ErrorCode.INVALID_REPLICA_ASSIGNMENT]
 
 
 def test_growth_takes_a_manual_assignment(image):
-    [decision] = accepted(decide_new_partitions(image, [NewPartitions(name="orders.eu", count=3, assignments=[[1]])]))
+    [decision] = accepted(
+        decided(decide_new_partitions, image, [NewPartitions(name="orders.eu", count=3, assignments=[[1]])])
+    )
     assert [record.replicas for record in decision.records] == [[1]]
 
 
 def test_growth_twice_in_one_request_is_refused(image):
-    outcomes = decide_new_partitions(image, [NewPartitions(name="orders.eu", count=count) for count in (3, 4)])
+    outcomes = decided(decide_new_partitions, image, [NewPartitions(name="orders.eu", count=count) for count in (3, 4)])
     assert codes(outcomes) == [ErrorCode.INVALID_REQUEST] * 2
 
 
@@ -261,7 +286,7 @@ def test_growth_twice_in_one_request_is_refused(image):
 def test_a_topic_goes_by_name_or_by_id(image, config):
     topic_id = image.topics["orders.eu"].topic_id
     for target in (TopicTarget(name="orders.eu"), TopicTarget(topic_id=topic_id)):
-        [decision] = accepted(decide_topic_deletions(image, config, [target]))
+        [decision] = accepted(decided(decide_topic_deletions, image, config, [target]))
         assert decision.records == (RemoveTopicRecord(topic_id=topic_id),)
 
 
@@ -275,16 +300,20 @@ def test_a_topic_goes_by_name_or_by_id(image, config):
     ],
 )
 def test_a_topic_that_is_not_there_cannot_go(image, config, target, code):
-    assert codes(decide_topic_deletions(image, config, [target])) == [code]
+    assert codes(decided(decide_topic_deletions, image, config, [target])) == [code]
 
 
 def test_a_topic_that_is_meant_twice_does_not_go(image, config):
     topic_id = image.topics["orders.eu"].topic_id
-    outcomes = decide_topic_deletions(image, config, [TopicTarget("orders.eu"), TopicTarget(topic_id=topic_id)])
+    outcomes = decided(
+        decide_topic_deletions, image, config, [TopicTarget("orders.eu"), TopicTarget(topic_id=topic_id)]
+    )
     assert codes(outcomes) == [ErrorCode.INVALID_REQUEST] * 2
 
 
 def test_deletion_can_be_switched_off(image):
     with pytest.raises(KafkaError) as refusal:
-        decide_topic_deletions(image, BrokerConfig({"delete.topic.enable": "false"}), [TopicTarget("orders.eu")])
+        decided(
+            decide_topic_deletions, image, BrokerConfig({"delete.topic.enable": "false"}), [TopicTarget("orders.eu")]
+        )
     assert refusal.value.code is ErrorCode.TOPIC_DELETION_DISABLED

@@ -85,7 +85,7 @@ async def test_a_group_has_no_coordinator_before_the_topic_is_there(broker):
     with pytest.raises(KafkaError) as raised:
         await broker.join("g")
     assert raised.value.code == ErrorCode.NOT_COORDINATOR
-    assert broker.groups.list_groups(set(), set()) == []
+    assert [*broker.groups.list_groups(set(), set())] == []
 
 
 async def test_an_empty_group_id_is_no_group_but_may_have_offsets(broker):
@@ -123,7 +123,7 @@ async def test_offsets_and_members_come_back_after_a_restart(tmp_path):
         assert await broker.committed("g") == {"t": {0: 42}}
         assert await broker.committed("simple") == {"t": {0: 7}}
         assert await broker.heartbeat(member, "g") == 0
-        assert {group.group_id: group.group_state for group in broker.groups.list_groups(set(), set())} == {
+        assert {group.group_id: group.group_state for group in [*broker.groups.list_groups(set(), set())]} == {
             "g": "Stable",
             "simple": "Empty",
         }
@@ -200,7 +200,7 @@ async def test_clients_are_told_to_come_again_while_groups_are_loaded(tmp_path):
                 await ask()
             assert raised.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         with pytest.raises(KafkaError) as raised:
-            broker.groups.list_groups(set(), set())
+            [*broker.groups.list_groups(set(), set())]
         assert raised.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
@@ -295,7 +295,7 @@ async def test_a_group_that_cannot_be_written_gives_no_member_an_id(broker, monk
     refuse_writes(broker, monkeypatch, "g")
     refused = await broker.join("g")
     assert (refused.error_code, refused.member_id) == (ErrorCode.NOT_COORDINATOR, "")
-    assert broker.groups.list_groups(set(), set()) == []
+    assert [*broker.groups.list_groups(set(), set())] == []
     monkeypatch.undo()
     assert (await broker.settle("g")).generation_id == 1
 
@@ -350,7 +350,7 @@ async def test_a_group_that_never_came_to_be_leaves_nothing(timed_broker, autoju
     error = await timed_broker.join("g", session_timeout_ms=1)
     assert error.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
     assert (await timed_broker.join("other", "unknown-member")).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert timed_broker.groups.list_groups(set(), set()) == []
+    assert [*timed_broker.groups.list_groups(set(), set())] == []
 
 
 # ---- forgetting ------------------------------------------------------------------------------------------------------
@@ -370,10 +370,10 @@ async def test_offsets_of_a_group_expire_a_week_after_its_last_member_left(tmp_p
         assert await broker.committed("g") == {"t": {0: 1}}
         broker.advance(1)
         await broker.groups.expire_offsets()
-        assert broker.groups.list_groups(set(), set()) == []
+        assert [*broker.groups.list_groups(set(), set())] == []
     async with running_coordinator(tmp_path, clock=broker.clock) as broker:
         await loaded(broker)
-        assert broker.groups.list_groups(set(), set()) == []
+        assert [*broker.groups.list_groups(set(), set())] == []
         assert broker.groups.statistics().committed_offsets == 0
 
 
@@ -398,7 +398,7 @@ async def test_a_group_is_deleted_with_its_offsets_but_not_under_its_members(tmp
         assert [each.error_code for each in results] == [0, ErrorCode.GROUP_ID_NOT_FOUND]
     async with running_coordinator(tmp_path, clock=broker.clock) as broker:
         await loaded(broker)
-        assert broker.groups.list_groups(set(), set()) == []
+        assert [*broker.groups.list_groups(set(), set())] == []
 
 
 async def test_single_offsets_are_deleted_and_stay_so(tmp_path):
@@ -457,7 +457,7 @@ async def test_a_new_group_is_there_after_a_restart_even_if_its_first_member_nev
         await broker.join("never", session_timeout_ms=1)
     async with running_coordinator(tmp_path, clock=broker.clock) as broker:
         await loaded(broker)
-        listed = broker.groups.list_groups(set(), set())
+        listed = [*broker.groups.list_groups(set(), set())]
         assert {(group.group_id, group.group_state, group.protocol_type) for group in listed} == {
             ("g", "Empty", ""),
             ("refused", "Empty", ""),
@@ -470,7 +470,7 @@ async def test_a_new_group_whose_record_cannot_be_written_is_not_there(broker, m
     refuse_writes(broker, monkeypatch, "g")
     joined = await broker.join("g", "", group_instance_id="i")
     assert joined.error_code == ErrorCode.NOT_COORDINATOR
-    assert broker.groups.list_groups(set(), set()) == []
+    assert [*broker.groups.list_groups(set(), set())] == []
 
 
 async def test_a_member_id_holds_no_more_of_a_clients_name_than_its_beginning(broker):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -34,7 +35,7 @@ class AdminClient:
     groups: Any = None
     """The group coordinator, where a test needs one."""
     node: Any = None
-    replicas: Any = None
+    replicas: Any = attrs.Factory(SimpleNamespace)
 
     async def ask(self, handler: Any, request: Any, version: int) -> Any:
         """The response as a client of ``version`` reads it."""
@@ -47,7 +48,7 @@ class AdminClient:
 
     def context(self, version: int) -> Context:
         header = RequestHeader(api_key=0, api_version=version, correlation_id=7, client_id="test")
-        no_metadata_log: Any = None  # is read by the admin app alone
+        no_metadata_log: Any = SimpleNamespace()  # is read by the admin app alone
         publisher = self.controller.publisher
         services = BrokerServices(
             node=self.node,

@@ -5,7 +5,8 @@ What a version does not carry is lost on the way, so a test sees exactly what a 
 
 from __future__ import annotations
 
-from types import CoroutineType, GeneratorType
+from pathlib import PurePath
+from types import CoroutineType, GeneratorType, SimpleNamespace
 from typing import Any
 
 import attrs
@@ -63,6 +64,8 @@ class Client:
         request = QueuedRequest(header, memoryview(b""), CONNECTION, release_slot=release_slot)
         # The handlers that are asked here need no others.
         absent: Any = None
+        # On another disk than every partition's.
+        metadata_log: Any = SimpleNamespace(log=SimpleNamespace(directory=PurePath("elsewhere/0"), failure=None))
         services = BrokerServices(
             node=absent,
             config=self.replicas.config,
@@ -70,7 +73,7 @@ class Client:
             controller=absent,
             metadata_cache=absent,
             changes=absent,
-            metadata_log=absent,
+            metadata_log=metadata_log,
             replicas=self.replicas,
             producer_ids=self.producer_ids,
             groups=absent,

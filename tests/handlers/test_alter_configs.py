@@ -10,6 +10,7 @@ from kafka_wire.messages.alter_configs import AlterableConfig, AlterConfigsReque
 from tests.handlers.admin_client import make_admin_client
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.handlers.alter_configs import alter_configs, error_response
+from trio_broker.handlers.support.config_changes import MAX_SETTINGS_PER_RESOURCE
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 
@@ -86,3 +87,10 @@ def test_a_refused_request_refuses_each_resource():
     asked = AlterConfigsRequest(resources=[resource(TOPIC, "t")], validate_only=False)
     [item] = error_response(asked, KafkaError("no", code=ErrorCode.KAFKA_STORAGE_ERROR)).responses
     assert (item.error_code, item.resource_type, item.resource_name) == (ErrorCode.KAFKA_STORAGE_ERROR, TOPIC, "t")
+
+
+async def test_more_settings_than_there_can_be_are_refused_unread(admin):
+    """They would be decided about in one step."""
+    many = [(f"key-{number}", "1") for number in range(MAX_SETTINGS_PER_RESOURCE + 1)]
+    refused, unknown = await codes(admin, resource(TOPIC, "t", *many), resource(TOPIC, "other", *many[1:]))
+    assert (refused, unknown) == (ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

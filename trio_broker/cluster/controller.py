@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 import trio
@@ -25,7 +24,7 @@ from trio_broker.changes.change import Change
 from trio_broker.cluster.cluster_control import NodeRegistration, decide_registration
 from trio_broker.cluster.configuration_control import ConfigChange, decide_config_change
 from trio_broker.cluster.controller_client import ConfigOutcome
-from trio_broker.cluster.controller_result import ControllerResult, attempt, outcomes_of
+from trio_broker.cluster.controller_result import ControllerResult, attempt
 from trio_broker.cluster.features import FeatureUpdate, decide_feature_updates
 from trio_broker.cluster.leader_elections import ElectionType, decide_election
 from trio_broker.cluster.metadata_image import (
@@ -50,6 +49,7 @@ from trio_broker.cluster.replication_control import (
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ConfigScope
 from trio_broker.runtime.chance import Random
+from trio_broker.steps import finish
 from trio_broker.topic_partition import TopicPartition
 from trio_broker.yield_budget import InTurns
 
@@ -119,26 +119,27 @@ class Controller:
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[CreatedTopic | KafkaError]:
         async with self._lock:
-            decisions = decide_new_topics(self.image, self.settings, topics, self._random)
+            decisions = await finish(decide_new_topics(self.image, self.settings, topics, self._random))
             return await self._carry_out(decisions, validate_only)
 
     async def create_partitions(
         self, topics: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[NewPartitions | KafkaError]:
         async with self._lock:
-            return await self._carry_out(decide_new_partitions(self.image, topics), validate_only)
+            return await self._carry_out(await finish(decide_new_partitions(self.image, topics)), validate_only)
 
     async def delete_topics(
         self, targets: Sequence[TopicTarget], *, validate_only: bool = False
     ) -> list[TopicImage | KafkaError]:
         async with self._lock:
-            return await self._carry_out(decide_topic_deletions(self.image, self.settings, targets), validate_only)
+            decisions = await finish(decide_topic_deletions(self.image, self.settings, targets))
+            return await self._carry_out(decisions, validate_only)
 
     async def change_configs(self, changes: Sequence[ConfigChange], *, validate_only: bool = False) -> ConfigOutcome:
         async with self._lock:
             decisions = [attempt(partial(self._decide_config, change)) async for change in InTurns(changes)]
             recorded = [] if validate_only else await self._commit(decisions)
-            results = outcomes_of(decisions)
+            results = await outcomes_of(decisions)
             return ConfigOutcome(results, recorded)
 
     def _decide_config(self, change: ConfigChange) -> ControllerResult[ConfigResource]:
@@ -200,11 +201,12 @@ class Controller:
         decided = [decision async for decision in InTurns(decisions)]
         if not validate_only:
             await self._commit(decided)
-        return outcomes_of(decided)
+        return await outcomes_of(decided)
 
     async def _commit(self, decisions: Sequence[ControllerResult[Any] | KafkaError]) -> list[Change]:
         """Append the records of all decisions as one batch and publish them; return what was recorded as changed."""
-        records = list(chain.from_iterable(item.records for item in decisions if isinstance(item, ControllerResult)))
+        by_decision = (item.records if isinstance(item, ControllerResult) else () for item in decisions)
+        records = [record async for some in InTurns(by_decision) for record in some]
         if not records:
             return []
         recorded: list[Change] = []
@@ -215,3 +217,8 @@ class Controller:
                 records, offset=first_offset + len(records) - 1, epoch=self._metadata_log.leader_epoch
             )
         return recorded
+
+
+async def outcomes_of(decisions: Sequence[ControllerResult[T] | KafkaError]) -> list[T | KafkaError]:
+    """The outcome of each decision, or its error."""
+    return [each.outcome if isinstance(each, ControllerResult) else each async for each in InTurns(decisions)]

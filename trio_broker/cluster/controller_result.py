@@ -5,7 +5,7 @@ The records of one decision are written in one batch, so that after a crash all 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import attrs
@@ -30,8 +30,3 @@ def attempt(decide: Callable[[], ControllerResult[T]]) -> ControllerResult[T] | 
     except KafkaError as refusal:
         # Without the frames that it passed through: a request may have tens of thousands of refusals to keep.
         return refusal.with_traceback(None)
-
-
-def outcomes_of(results: Iterable[ControllerResult[T] | KafkaError]) -> list[T | KafkaError]:
-    """The outcome of each decision, or its error."""
-    return [item.outcome if isinstance(item, ControllerResult) else item for item in results]

@@ -31,6 +31,8 @@ from trio_broker.cluster.topic_names import (
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.resource_config import check_topic_configs
 from trio_broker.runtime.chance import Random, random_uuid
+from trio_broker.steps import Steps
+from trio_broker.yield_budget import counted, listed
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 """New partitions that one request may ask for; Kafka's number. They are created one after the other, and other changes
@@ -96,11 +98,12 @@ class TopicTarget:
 
 def decide_new_topics(
     image: MetadataImage, config: BrokerConfig, topics: Sequence[NewTopic], random: Random
-) -> Iterator[ControllerResult[CreatedTopic] | KafkaError]:
+) -> Steps[Iterator[ControllerResult[CreatedTopic] | KafkaError]]:
     """Decide about each topic, in order, when it is asked for."""
     # Before any topic is decided: a request beyond the limit is refused as a whole, as by Kafka's controller.
-    refuse_excess(sum(_wanted_partitions(topic, config) for topic in topics))
-    counts = Counter(topic.name for topic in topics)
+    wanted = yield from listed(_wanted_partitions(topic, config) for topic in topics)
+    refuse_excess(sum(wanted))
+    counts = yield from counted(topic.name for topic in topics)
     planner = _TopicPlanner(image, config, random)
     return (attempt(partial(planner.plan, topic, occurrences=counts[topic.name])) for topic in topics)
 
@@ -298,10 +301,11 @@ def _partition_records(
 
 def decide_new_partitions(
     image: MetadataImage, topics: Sequence[NewPartitions]
-) -> Iterator[ControllerResult[NewPartitions] | KafkaError]:
+) -> Steps[Iterator[ControllerResult[NewPartitions] | KafkaError]]:
     """Decide about each growth, in order, when it is asked for."""
-    refuse_excess(sum(_additional(image, wanted) for wanted in topics))
-    counts = Counter(wanted.name for wanted in topics)
+    additional = yield from listed(_additional(image, wanted) for wanted in topics)
+    refuse_excess(sum(additional))
+    counts = yield from counted(wanted.name for wanted in topics)
     planner = _GrowthPlanner(image)
     return (attempt(partial(planner.plan, wanted, occurrences=counts[wanted.name])) for wanted in topics)
 
@@ -362,7 +366,7 @@ def _additional_assignment(image: MetadataImage, topic: TopicImage, wanted: NewP
 
 def decide_topic_deletions(
     image: MetadataImage, config: BrokerConfig, targets: Sequence[TopicTarget]
-) -> Iterator[ControllerResult[TopicImage] | KafkaError]:
+) -> Steps[Iterator[ControllerResult[TopicImage] | KafkaError]]:
     """Decide about each deletion, in order, when it is asked for.
 
     Raises:
@@ -370,11 +374,14 @@ def decide_topic_deletions(
     """
     if not config.request.delete_topic_enable:
         raise KafkaError("topics may not be deleted here", code=ErrorCode.TOPIC_DELETION_DISABLED)
-    found = Counter(topic.topic_id for target in targets if (topic := _lookup(image, target)) is not None)
+    looked_up = (_lookup(image, target) for target in targets)
+    found = yield from counted(None if topic is None else topic.topic_id for topic in looked_up)
     return (attempt(partial(_plan_deletion, image, target, found)) for target in targets)
 
 
-def _plan_deletion(image: MetadataImage, target: TopicTarget, found: Counter[bytes]) -> ControllerResult[TopicImage]:
+def _plan_deletion(
+    image: MetadataImage, target: TopicTarget, found: Counter[bytes | None]
+) -> ControllerResult[TopicImage]:
     topic = find_topic(image, target)
     if found[topic.topic_id] > 1:
         raise KafkaError(f"topic {topic.name!r} is named twice in one request", code=ErrorCode.INVALID_REQUEST)

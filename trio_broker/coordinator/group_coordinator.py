@@ -11,7 +11,7 @@ Source: Kafka's GroupCoordinatorService.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -51,7 +51,7 @@ from trio_broker.request_phase import ReleaseHandler
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.scheduled_task import ScheduledTask, run_scheduled
 from trio_broker.steps import Steps, finish
-from trio_broker.yield_budget import YieldBudget
+from trio_broker.yield_budget import YieldBudget, listed
 
 log = logging.getLogger(__name__)
 
@@ -288,11 +288,12 @@ class GroupCoordinator:
         for group_id, made in deletions.items():
             if codes[group_id] == ErrorCode.NONE:
                 self.changes.record(made)
-        return [DeletableGroupResult(group_id=group_id, error_code=codes[group_id]) for group_id in group_ids]
+        results = (DeletableGroupResult(group_id=group_id, error_code=codes[group_id]) for group_id in group_ids)
+        return await finish(listed(results))
 
     # ---- reporting ------------------------------------------------------------------------------------------------
 
-    def list_groups(self, states: set[str], types: set[str]) -> list[ListedGroup]:
+    def list_groups(self, states: set[str], types: set[str]) -> Iterator[ListedGroup]:
         """The groups in one of ``states`` and of one of ``types``, both in lower case; an empty set stands for all.
 
         Raises:
@@ -302,7 +303,7 @@ class GroupCoordinator:
         for shard in self.runtime.shards.values():
             shard.require_active()
             groups += shard.machine.groups.values()
-        return [
+        return (
             ListedGroup(
                 group_id=group.group_id,
                 protocol_type=group.protocol_type or "",
@@ -311,7 +312,7 @@ class GroupCoordinator:
             )
             for group in groups
             if (not states or group.state.value.lower() in states) and (not types or group.type.value in types)
-        ]
+        )
 
     async def lags(self, group_id: str) -> list[ConsumerLag]:
         """The lag of a group in every partition it has committed or owns; errors as ``GroupMachine.snapshot``."""

@@ -36,15 +36,16 @@ async def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: Context
 ) -> AlterPartitionReassignmentsResponse:
     """Assign the replicas asked for where this node can; every other partition gets its error."""
-    responses = [ReassignableTopicResponse(name=topic.name, partitions=[]) for topic in request.topics]
+    responses = [ReassignableTopicResponse(name=topic.name, partitions=[]) async for topic in InTurns(request.topics)]
     # All at once, for one write of the metadata log; each keeps the list that its result goes to.
-    wanted = [
+    items = (
         (Reassignment(TopicPartition(topic.name, item.partition_index), item.replicas), response.partitions)
         for topic, response in zip(request.topics, responses, strict=True)
         for item in topic.partitions
-    ]
+    )
+    wanted = [item async for item in InTurns(items)]
     outcomes = await context.services.controller.reassign_partitions(
-        [reassignment for reassignment, _ in wanted],
+        [reassignment async for reassignment, _ in InTurns(wanted)],
         allow_replication_factor_change=request.allow_replication_factor_change,
     )
     async for (reassignment, partitions), outcome in InTurns(zip(wanted, outcomes, strict=True)):

@@ -12,6 +12,7 @@ Source: Kafka's ReplicaManager.alterReplicaLogDirs; KIP-113.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import Final
 
 from kafka_wire.error_codes import ErrorCode
@@ -20,6 +21,7 @@ from kafka_wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
     AlterReplicaLogDirTopicResult,
 )
 from trio_broker.handlers.support.context import Context
@@ -27,7 +29,7 @@ from trio_broker.handlers.support.registry import handles
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.log_directory import LogDirectory
 from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import YieldBudget
+from trio_broker.yield_budget import InTurns, YieldBudget
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +57,14 @@ def asked_paths(request: AlterReplicaLogDirsRequest) -> dict[str, dict[int, str]
     """The path for each partition, by topic. If a partition is named with several paths, the last one counts, as in the
     map that Kafka makes of the request."""
     paths: dict[str, dict[int, str]] = {}
-    for directory in request.dirs:
-        for topic in directory.topics:
-            paths.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions, directory.path))
+    for path, topic in asked_topics(request):
+        paths.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions, path))
     return paths
+
+
+def asked_topics(request: AlterReplicaLogDirsRequest) -> Iterator[tuple[str, AlterReplicaLogDirTopic]]:
+    """The topics of the request, each with its path."""
+    return ((directory.path, topic) for directory in request.dirs for topic in directory.topics)
 
 
 @handles(AlterReplicaLogDirsRequest, error_response=error_response)
@@ -68,7 +74,10 @@ async def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: C
     directories = {directory.absolute_path: directory for directory in replicas.log_manager.directories}
     results, refused_moves = [], []
     budget = YieldBudget()
-    for topic, paths in asked_paths(request).items():
+    asked: dict[str, dict[int, str]] = {}
+    async for path, named in InTurns(asked_topics(request)):
+        asked.setdefault(named.name, {}).update(dict.fromkeys(named.partitions, path))
+    for topic, paths in asked.items():
         partitions = []
         for index, path in paths.items():
             topic_partition = TopicPartition(topic, index)

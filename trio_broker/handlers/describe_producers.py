@@ -22,7 +22,7 @@ from trio_broker.handlers.support.registry import handles
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.producer_state import NO_OFFSET, ProducerEntry
-from trio_broker.yield_budget import YieldBudget
+from trio_broker.yield_budget import InTurns, YieldBudget
 
 
 def failed(index: int, error: KafkaError) -> PartitionResponse:
@@ -46,7 +46,7 @@ async def describe_producers(request: DescribeProducersRequest, context: Context
     # A partition that is named twice is described once: a hundred thousand producers take megabytes to describe, and
     # their partition four bytes to name.
     asked: dict[str, dict[int, None]] = {}
-    for topic in request.topics:
+    async for topic in InTurns(request.topics):
         asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     budget = YieldBudget()
     return DescribeProducersResponse(

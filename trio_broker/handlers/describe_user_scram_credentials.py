@@ -5,8 +5,6 @@ Source: Kafka's ScramImage.describe.
 
 from __future__ import annotations
 
-from collections import Counter
-
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.describe_user_scram_credentials import (
@@ -16,6 +14,8 @@ from kafka_wire.messages.describe_user_scram_credentials import (
 )
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.steps import finish
+from trio_broker.yield_budget import InTurns, counted
 
 
 def error_response(
@@ -30,10 +30,9 @@ async def describe_user_scram_credentials(
 ) -> DescribeUserScramCredentialsResponse:
     """List the users with SCRAM credentials: none, and each that is asked about by name is not found."""
     # One result for each name, also for one that is named twice: that is its error (ScramImage.describe).
-    counts = Counter(user.name for user in request.users or ())
-    return DescribeUserScramCredentialsResponse(
-        error_message=None, results=[described_user(user, count) for user, count in counts.items()]
-    )
+    counts = await finish(counted(user.name for user in request.users or ()))
+    results = [described_user(user, count) async for user, count in InTurns(counts.items())]
+    return DescribeUserScramCredentialsResponse(error_message=None, results=results)
 
 
 def described_user(user: str, count: int) -> DescribeUserScramCredentialsResult:

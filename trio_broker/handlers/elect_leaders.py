@@ -49,7 +49,7 @@ async def elect_leaders(request: ElectLeadersRequest, context: Context) -> Elect
     except ValueError:
         raise KafkaError(f"Unknown election type {request.election_type}", code=ErrorCode.INVALID_REQUEST) from None
     if request.topic_partitions is not None:
-        wanted = [(item.topic, item.partitions) for item in request.topic_partitions]
+        wanted = [(item.topic, item.partitions) async for item in InTurns(request.topic_partitions)]
         return await elect(wanted, election, context)
     topics = context.services.metadata_cache.image.topics.values()
     response = await elect([(topic.name, list(topic.partitions)) for topic in topics], election, context)
@@ -64,13 +64,16 @@ async def elect(
     """Elect a leader of every partition; return the results in their order."""
     # The controller takes all partitions at once, for one write of its log; each keeps the list that its result goes
     # to.
-    results = [ReplicaElectionResult(topic=topic, partition_result=[]) for topic, _ in wanted]
-    partitions = [
+    results = [ReplicaElectionResult(topic=topic, partition_result=[]) async for topic, _ in InTurns(wanted)]
+    items = (
         (TopicPartition(topic, partition), item.partition_result)
         for (topic, indexes), item in zip(wanted, results, strict=True)
         for partition in indexes
-    ]
-    outcomes = await context.services.controller.elect_leaders(election, [partition for partition, _ in partitions])
+    )
+    partitions = [item async for item in InTurns(items)]
+    outcomes = await context.services.controller.elect_leaders(
+        election, [partition async for partition, _ in InTurns(partitions)]
+    )
     async for (partition, elected), outcome in InTurns(zip(partitions, outcomes, strict=True)):
         elected.append(result(partition.partition, outcome))
     return ElectLeadersResponse(replica_election_results=results)

@@ -9,6 +9,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.yield_budget import InTurns
 
 
 def error_response(request: ListGroupsRequest, error: KafkaError) -> ListGroupsResponse:
@@ -19,6 +20,7 @@ def error_response(request: ListGroupsRequest, error: KafkaError) -> ListGroupsR
 async def list_groups(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
     """List the groups in the states and of the types asked for."""
     # Names may be in any case. An unknown name is no error: no group matches it.
-    states = {state.lower() for state in request.states_filter}
-    types = {name.lower() for name in request.types_filter}
-    return ListGroupsResponse(groups=context.services.groups.list_groups(states, types))
+    states = {state.lower() async for state in InTurns(request.states_filter)}
+    types = {name.lower() async for name in InTurns(request.types_filter)}
+    groups = context.services.groups.list_groups(states, types)
+    return ListGroupsResponse(groups=[group async for group in InTurns(groups)])

@@ -11,7 +11,6 @@ Source: Kafka's ReplicaManager.fetchOffset and UnifiedLog.fetchOffsetByTimestamp
 from __future__ import annotations
 
 import enum
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from operator import methodcaller
@@ -34,7 +33,7 @@ from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.steps import Steps
 from trio_broker.storage.log_reader import LogReader
 from trio_broker.storage.time_index import TimestampOffset
-from trio_broker.yield_budget import YieldBudget
+from trio_broker.yield_budget import YieldBudget, counted, listed
 
 NOTHING = -1
 """In place of an offset, timestamp or epoch that does not exist."""
@@ -98,7 +97,7 @@ def list_offsets(request: ListOffsetsRequest, context: Context) -> Steps[ListOff
     except ValueError:
         text = f"{request.isolation_level} is no isolation level"
         raise KafkaError(text, code=ErrorCode.INVALID_REQUEST) from None
-    duplicates = duplicate_partitions(request)
+    duplicates = yield from duplicate_partitions(request)
     topics: list[ListOffsetsTopicResponse] = []
     budget = YieldBudget()
     for topic in request.topics:
@@ -116,12 +115,11 @@ def list_offsets(request: ListOffsetsRequest, context: Context) -> Steps[ListOff
     return ListOffsetsResponse(topics=topics)
 
 
-def duplicate_partitions(request: ListOffsetsRequest) -> frozenset[tuple[str, int]]:
+def duplicate_partitions(request: ListOffsetsRequest) -> Steps[frozenset[tuple[str, int]]]:
     """The partitions that are asked for more than once; Kafka refuses them, since they may differ in timestamp."""
-    counts = Counter(
-        (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
-    )
-    return frozenset(key for key, count in counts.items() if count > 1)
+    asked = ((topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions)
+    counts = yield from counted(asked)
+    return frozenset((yield from listed(key for key, count in counts.items() if count > 1)))
 
 
 def look_up_partition(

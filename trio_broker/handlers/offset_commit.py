@@ -11,7 +11,7 @@ Source: Kafka's KafkaApis.handleOffsetCommitRequest and OffsetCommitResponse.Bui
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import attrs
 
@@ -29,27 +29,35 @@ from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.handlers.support.context import Context, GroupCaller
 from trio_broker.handlers.support.registry import handles
 from trio_broker.steps import Steps
-from trio_broker.yield_budget import YieldBudget
+from trio_broker.yield_budget import YieldBudget, listed
 
 BY_ID_SINCE_VERSION = 10
 
 
 def error_response(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
-    return OffsetCommitResponse(topics=[failed(topic, topic.partitions, error.code) for topic in request.topics])
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name, topic_id=topic.topic_id, partitions=list(failures(topic.partitions, error.code))
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def failures(
+    partitions: Iterable[OffsetCommitRequestPartition], code: ErrorCode
+) -> Iterator[OffsetCommitResponsePartition]:
+    for partition in partitions:
+        yield OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
 
 
 def failed(
     topic: OffsetCommitRequestTopic, partitions: Iterable[OffsetCommitRequestPartition], code: ErrorCode
-) -> OffsetCommitResponseTopic:
+) -> Steps[OffsetCommitResponseTopic]:
     """The answer for partitions of ``topic`` that commit nothing."""
-    return OffsetCommitResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=[
-            OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
-            for partition in partitions
-        ],
-    )
+    answers = yield from listed(failures(partitions, code))
+    return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
 
 
 @attrs.define
@@ -60,17 +68,17 @@ class Sorted:
     known: list[OffsetCommitRequestTopic] = attrs.Factory(list)
     missing: list[OffsetCommitResponseTopic] = attrs.Factory(list)
 
-    def add(self, topic: OffsetCommitRequestTopic, image: MetadataImage) -> None:
+    def add(self, topic: OffsetCommitRequestTopic, image: MetadataImage) -> Steps[None]:
         """Fill in both the name and the id of ``topic``, and remove the partitions that it does not have."""
         there = image.topics_by_id.get(topic.topic_id) if self.by_id else image.topics.get(topic.name)
         if there is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID if self.by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            self.missing.append(failed(topic, topic.partitions, code))
+            self.missing.append((yield from failed(topic, topic.partitions, code)))
             return
         # In place: the request was decoded for this handler alone.
         topic.name, topic.topic_id = there.name, there.topic_id
         if absent := [each for each in topic.partitions if each.partition_index not in there.partitions]:
-            self.missing.append(failed(topic, absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            self.missing.append((yield from failed(topic, absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
             topic.partitions = [each for each in topic.partitions if each.partition_index in there.partitions]
         if topic.partitions:
             self.known.append(topic)
@@ -90,7 +98,7 @@ def commit_existing(request: OffsetCommitRequest, caller: GroupCaller, *, by_id:
     # The most frequent request of a group: ``InTurns`` takes a microsecond longer for its one topic.
     budget = YieldBudget()
     for topic in request.topics:
-        result.add(topic, image)
+        yield from result.add(topic, image)
         if budget.is_spent:
             yield budget.renewed
     if not result.known:
@@ -99,7 +107,12 @@ def commit_existing(request: OffsetCommitRequest, caller: GroupCaller, *, by_id:
     try:
         response = yield from caller.call_group(request.group_id, request)
     except KafkaError as error:
-        response = error_response(request, error)
+        refused = []
+        for topic in request.topics:
+            refused.append((yield from failed(topic, topic.partitions, error.code)))
+            if budget.is_spent:
+                yield budget.renewed
+        response = OffsetCommitResponse(topics=refused)
     if result.missing:
         merge(response, result.missing)
     return response

@@ -11,7 +11,6 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.offset_delete import (
     OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
@@ -20,8 +19,8 @@ from kafka_wire.messages.offset_delete import (
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.handlers.support.context import Context, GroupCaller
 from trio_broker.handlers.support.registry import handles
-from trio_broker.steps import finish
-from trio_broker.yield_budget import InTurns
+from trio_broker.steps import Steps, finish
+from trio_broker.yield_budget import InTurns, listed
 
 
 def error_response(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDeleteResponse:
@@ -37,9 +36,13 @@ async def offset_delete(request: OffsetDeleteRequest, context: Context) -> Offse
 async def delete_existing(request: OffsetDeleteRequest, caller: GroupCaller) -> OffsetDeleteResponse:
     """As the handler."""
     image = caller.services.metadata_cache.image
-    missing = [refused async for topic in InTurns(request.topics) if (refused := pop_missing(topic, image)) is not None]
+    missing = [
+        refused
+        async for topic in InTurns(request.topics)
+        if (refused := await finish(pop_missing(topic, image))) is not None
+    ]
     # Even when none is left the coordinator is asked: an error of the whole group counts more than missing partitions.
-    request.topics = [topic for topic in request.topics if topic.partitions]
+    request.topics = [topic async for topic in InTurns(request.topics) if topic.partitions]
     response = await finish(caller.call_group(request.group_id, request))
     # Beside an error of the whole group Kafka's response has no partitions.
     if response.error_code == ErrorCode.NONE:
@@ -47,26 +50,20 @@ async def delete_existing(request: OffsetDeleteRequest, caller: GroupCaller) -> 
     return response
 
 
-def pop_missing(topic: OffsetDeleteRequestTopic, image: MetadataImage) -> OffsetDeleteResponseTopic | None:
+def pop_missing(topic: OffsetDeleteRequestTopic, image: MetadataImage) -> Steps[OffsetDeleteResponseTopic | None]:
     """Remove the partitions that do not exist from ``topic``, and return the answer for them."""
     there = image.topics[topic.name].partitions if topic.name in image.topics else {}
     absent = [partition for partition in topic.partitions if partition.partition_index not in there]
     if not absent:
         return None
     topic.partitions = [partition for partition in topic.partitions if partition.partition_index in there]
-    return failed(topic.name, absent)
-
-
-def failed(name: str, partitions: Iterable[OffsetDeleteRequestPartition]) -> OffsetDeleteResponseTopic:
-    return OffsetDeleteResponseTopic(
-        name=name,
-        partitions=[
-            OffsetDeleteResponsePartition(
-                partition_index=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            )
-            for partition in partitions
-        ],
+    answers = (
+        OffsetDeleteResponsePartition(
+            partition_index=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+        for partition in absent
     )
+    return OffsetDeleteResponseTopic(name=topic.name, partitions=(yield from listed(answers)))
 
 
 def merge(response: OffsetDeleteResponse, missing: Iterable[OffsetDeleteResponseTopic]) -> None:

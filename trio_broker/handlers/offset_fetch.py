@@ -11,6 +11,8 @@ Source: Kafka's KafkaApis.fetchOffsetsForGroup, fetchAllOffsetsForGroup, and Off
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.offset_fetch import (
@@ -30,7 +32,7 @@ from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.steps import Steps
-from trio_broker.yield_budget import YieldBudget
+from trio_broker.yield_budget import YieldBudget, listed
 
 GROUP_ERROR_SINCE_VERSION = 2
 GROUPS_SINCE_VERSION = 8
@@ -64,16 +66,15 @@ def failed_old(topic: OffsetFetchRequestTopic, code: int) -> OffsetFetchResponse
     )
 
 
-def failed(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:
+def failed(topic: OffsetFetchRequestTopics, code: ErrorCode) -> Steps[OffsetFetchResponseTopics]:
+    partitions = (
+        OffsetFetchResponsePartitions(
+            partition_index=index, committed_offset=NO_OFFSET, metadata=NO_METADATA, error_code=code
+        )
+        for index in topic.partition_indexes
+    )
     return OffsetFetchResponseTopics(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=[
-            OffsetFetchResponsePartitions(
-                partition_index=index, committed_offset=NO_OFFSET, metadata=NO_METADATA, error_code=code
-            )
-            for index in topic.partition_indexes
-        ],
+        name=topic.name, topic_id=topic.topic_id, partitions=(yield from listed(partitions))
     )
 
 
@@ -91,18 +92,16 @@ def offset_fetch(request: OffsetFetchRequest, context: Context) -> Steps[OffsetF
     return OffsetFetchResponse(groups=groups)
 
 
-def distinct(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
+def distinct(groups: list[OffsetFetchRequestGroup]) -> Iterator[OffsetFetchRequestGroup]:
     """``groups`` without those that ask once more for everything of the same group: a few bytes to ask, megabytes to
     answer."""
     everything_of = set()
-    result = []
     for group in groups:
         if group.topics is None:
             if group.group_id in everything_of:
                 continue
             everything_of.add(group.group_id)
-        result.append(group)
-    return result
+        yield group
 
 
 def fetch_group(group: OffsetFetchRequestGroup, context: Context) -> Steps[OffsetFetchResponseGroup]:
@@ -111,13 +110,13 @@ def fetch_group(group: OffsetFetchRequestGroup, context: Context) -> Steps[Offse
     by_id = context.version >= BY_ID_SINCE_VERSION
     wants_all = group.topics is None
     # Before the coordinator is asked, which goes by names: an unknown id has none.
-    unknown = pop_unknown(group, image) if by_id and not wants_all else []
+    unknown = (yield from pop_unknown(group, image)) if by_id and not wants_all else []
     response = yield from ask(group, context)
     # From version 2 on a group's error stands alone, without partitions (OffsetFetchResponse.groupError).
     if response.error_code != ErrorCode.NONE:
         response.topics = []
     elif by_id and wants_all:
-        response.topics = with_ids(response.topics, image)
+        response.topics = yield from listed(with_ids(response.topics, image))
     else:
         response.topics += unknown
     return response
@@ -131,29 +130,30 @@ def ask(group: OffsetFetchRequestGroup, context: Context) -> Steps[OffsetFetchRe
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
 
 
-def pop_unknown(group: OffsetFetchRequestGroup, image: MetadataImage) -> list[OffsetFetchResponseTopics]:
+def pop_unknown(group: OffsetFetchRequestGroup, image: MetadataImage) -> Steps[list[OffsetFetchResponseTopics]]:
     """Give the topics of ``group`` their names; take out those whose id is unknown, and return the answers for them."""
     known = []
     unknown = []
+    budget = YieldBudget()
     for topic in group.topics or ():
         if there := image.topics_by_id.get(topic.topic_id):
             topic.name = there.name
             known.append(topic)
         else:
-            unknown.append(failed(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+            unknown.append((yield from failed(topic, ErrorCode.UNKNOWN_TOPIC_ID)))
+        if budget.is_spent:
+            yield budget.renewed
     group.topics = known
     return unknown
 
 
-def with_ids(topics: list[OffsetFetchResponseTopics], image: MetadataImage) -> list[OffsetFetchResponseTopics]:
+def with_ids(topics: list[OffsetFetchResponseTopics], image: MetadataImage) -> Iterator[OffsetFetchResponseTopics]:
     """``topics`` with their ids. Offsets outlive their topic for a while: one that has no id any more is left out."""
-    result = []
     for topic in topics:
         if topic.topic_id == NO_UUID and (there := image.topics.get(topic.name)):
             topic.topic_id = there.topic_id
         if topic.topic_id != NO_UUID:
-            result.append(topic)
-    return result
+            yield topic
 
 
 def fetch_single(request: OffsetFetchRequest, context: Context) -> Steps[OffsetFetchResponse]:

@@ -15,6 +15,7 @@ from kafka_wire.messages.update_features import (
 from trio_broker.cluster.features import FeatureUpdate, UpgradeType
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.yield_budget import InTurns
 
 
 def error_response(request: UpdateFeaturesRequest, error: KafkaError) -> UpdateFeaturesResponse:
@@ -26,11 +27,15 @@ def error_response(request: UpdateFeaturesRequest, error: KafkaError) -> UpdateF
 async def update_features(request: UpdateFeaturesRequest, context: Context) -> UpdateFeaturesResponse:
     """Finalize the levels asked for, or answer with the error of each that cannot be."""
     await context.services.controller.update_features(
-        [wanted_update(update) for update in request.feature_updates], validate_only=request.validate_only
+        [wanted_update(update) async for update in InTurns(request.feature_updates)],
+        validate_only=request.validate_only,
     )
     return UpdateFeaturesResponse(
         error_message=None,
-        results=[UpdatableFeatureResult(feature=item.feature, error_message=None) for item in request.feature_updates],
+        results=[
+            UpdatableFeatureResult(feature=item.feature, error_message=None)
+            async for item in InTurns(request.feature_updates)
+        ],
     )
 
 

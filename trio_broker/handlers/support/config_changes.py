@@ -5,9 +5,8 @@ Levels of loggers are set here; all other changes go to the controller.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
@@ -15,7 +14,8 @@ from trio_broker.cluster.configuration_control import ConfigChange, parse_resour
 from trio_broker.cluster.logger_levels import change_levels
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
 from trio_broker.handlers.support.context import Context
-from trio_broker.yield_budget import InTurns
+from trio_broker.steps import finish
+from trio_broker.yield_budget import InTurns, counted
 
 
 class NamesResource(Protocol):
@@ -24,6 +24,12 @@ class NamesResource(Protocol):
     resource_type: int
     resource_name: str
 
+    @property
+    def configs(self) -> Sequence[object]: ...
+
+
+MAX_SETTINGS_PER_RESOURCE: Final = 2000
+"""Settings of one resource in a request: some times the keys, and the loggers, that there are."""
 
 R = TypeVar("R", bound=NamesResource)
 A = TypeVar("A")
@@ -39,7 +45,7 @@ async def change_resources(
 ) -> list[A]:
     """Change each resource as ``read_change`` says; return a ``response`` for each, in order."""
     services = context.services
-    counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    counts = await finish(counted((resource.resource_type, resource.resource_name) for resource in resources))
     changes: dict[int, ConfigChange] = {}
     errors: dict[int, KafkaError] = {}
     # All valid changes go to the controller in one call, which is one append to the metadata log and one publication.
@@ -47,6 +53,9 @@ async def change_resources(
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError("a resource is named twice in one request", code=ErrorCode.INVALID_REQUEST)
+            if len(resource.configs) > MAX_SETTINGS_PER_RESOURCE:
+                text = f"{len(resource.configs)} settings of one resource are more than {MAX_SETTINGS_PER_RESOURCE}"
+                raise KafkaError(text, code=ErrorCode.INVALID_REQUEST)
             change = read_change(resource, parse_resource(resource.resource_type, resource.resource_name))
             if change.resource.type is ConfigResourceType.BROKER_LOGGER:
                 change_levels(change, services.config, services.changes, validate_only=validate_only)
@@ -56,9 +65,8 @@ async def change_resources(
             errors[index] = error
     outcome = await services.controller.change_configs(list(changes.values()), validate_only=validate_only)
     # Refused resources are not among ``changes``, whose keys are the places of the others in the request.
-    errors |= {
-        index: result for index, result in zip(changes, outcome.results, strict=True) if isinstance(result, KafkaError)
-    }
+    results = zip(changes, outcome.results, strict=True)
+    errors |= {index: result async for index, result in InTurns(results) if isinstance(result, KafkaError)}
     return [
         resource_response(response, resource, errors.get(index))
         async for index, resource in InTurns(enumerate(resources))

@@ -30,9 +30,9 @@ async def described_groups(
     described: list[D] = []
     budget = YieldBudget()
     for group_id in dict.fromkeys(group_ids):
-        described.append(describe(group_id))
-        await budget.maybe_yield()
-    for group in described:
+        group = describe(group_id)
         asked = include_authorized_operations and group.error_code == ErrorCode.NONE
         group.authorized_operations = group_operations(asked=asked)
+        described.append(group)
+        await budget.maybe_yield()
     return described
