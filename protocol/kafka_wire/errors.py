@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from kafka_wire.error_codes import ErrorCode
 
+MAX_MESSAGE_CHARACTERS = 4096
+"""Of the text of a refusal. Many repeat what the client sent, and with their own words around it a name of 32 KB would
+be too long for a string of an answer."""
+
 
 class WireError(Exception):
     """The bytes are not Kafka's."""
@@ -23,6 +27,8 @@ class KafkaError(Exception):
     code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
 
     def __init__(self, message: str = "", *, code: ErrorCode | None = None) -> None:
+        if len(message) > MAX_MESSAGE_CHARACTERS:
+            message = message[: MAX_MESSAGE_CHARACTERS - 1] + "…"
         super().__init__(message)
         if code is not None:
             self.code = code

@@ -154,6 +154,32 @@ async def test_the_number_of_streams_is_bounded(fake: FakeBroker) -> None:
     assert "history" in answer.json()["detail"]
 
 
+async def test_no_more_streams_are_opened_than_there_may_be_however_many_ask_at_once(fake: FakeBroker) -> None:
+    app = create_app(fake.view)
+    statuses: list[int] = []
+    answered, gone = trio.Event(), trio.Event()
+
+    async def receive() -> dict[str, Any]:
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        # A head is not written at once: the server's writes wait for each other.
+        await trio.lowlevel.checkpoint()
+        if "status" in message:
+            statuses.append(message["status"])
+        if len(statuses) == MAX_EVENT_STREAMS + 10:
+            answered.set()
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(MAX_EVENT_STREAMS + 10):
+            nursery.start_soon(app, scope(), receive, send)
+        await answered.wait()
+        assert sorted(statuses) == [200] * MAX_EVENT_STREAMS + [503] * 10
+        gone.set()
+    assert app.state.parts.open_streams == 0
+
+
 async def test_a_stream_that_ended_makes_room(fake: FakeBroker) -> None:
     app = create_app(fake.view)
     async with open_stream(app):

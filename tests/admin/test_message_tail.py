@@ -31,7 +31,7 @@ class OpenTail:
         )
 
     async def run(self) -> None:
-        await EventStream(self.parts, self.tail.send_events)({"method": "GET"}, self.receive, self.send)
+        await EventStream(self.parts, self.tail.send_events, is_tail=True)({"method": "GET"}, self.receive, self.send)
 
     async def receive(self) -> dict[str, Any]:
         await self.gone.wait()

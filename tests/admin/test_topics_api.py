@@ -468,6 +468,22 @@ async def test_settings_are_set_and_reset(live: LiveAdmin) -> None:
     assert (await live.get(f"{TOPICS}/orders"))["configs"] == {"cleanup.policy": "compact"}
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("leader.replication.throttled.replicas", ",".join(["0:1"] * 15_000)),
+        ("retention.ms", "9" * 60_000),
+        ("x" * 60_000, "1"),
+    ],
+    ids=["a list", "a number", "a name"],
+)
+async def test_settings_of_sixty_thousand_characters_are_refused(live: LiveAdmin, key: str, value: str) -> None:
+    await live.kafka.create_topic("orders")
+    assert (await live.http.patch(f"{TOPICS}/orders/config", json={key: value})).status_code == 422
+    assert (await live.http.post(TOPICS, json={"name": "more", "configs": {key: value}})).status_code == 422
+    assert (await live.get(f"{TOPICS}/orders"))["configs"] == {}
+
+
 async def test_sizes_and_durations_of_settings_may_have_a_suffix(live: LiveAdmin) -> None:
     await live.http.post(TOPICS, json={"name": "orders", "configs": {"segment.bytes": "64 MiB"}})
     await live.http.patch(f"{TOPICS}/orders/config", json={"retention.ms": "7 d"})

@@ -69,6 +69,14 @@ def test_a_value_outside_the_limits_is_refused_with_the_reason(key, text, reason
     assert reason in str(refusal.value)
 
 
+def test_a_value_too_long_for_a_string_of_the_protocol_is_refused_and_shown_in_part():
+    """Neither the metadata log nor an answer could hold it."""
+    key = ConfigKey(name="text", type=ConfigType.STRING, default="", documentation="A test.")
+    assert key.parse("€" * 10_922) == "€" * 10_922
+    with pytest.raises(ConfigError, match=r"^text: '€{100}…' is refused: 32769 bytes, at most 32767 are taken$"):
+        key.parse("€" * 10_923)
+
+
 def test_a_refusal_never_shows_a_secret():
     key = ConfigKey(name="secret", type=ConfigType.INT, default=0, sensitive=True, documentation="A test.")
     with pytest.raises(ConfigError) as refusal:

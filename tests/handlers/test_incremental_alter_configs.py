@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from kafka_wire.codec import encode_bytes
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.incremental_alter_configs import (
@@ -51,6 +52,15 @@ async def codes(admin, *resources, version=1, validate_only=False):
         (item.resource_type, item.resource_name) for item in resources
     ]
     return [item.error_code for item in response.responses]
+
+
+@pytest.mark.parametrize(("name", "value"), [("retention.ms", "9" * 32_767), ("x" * 32_767, "1")])
+async def test_the_longest_name_and_value_are_refused_in_an_answer_that_can_be_sent(admin, name, value):
+    """Its text repeats them, and has the same limit as they."""
+    changes = request(resource(TOPIC, "t", (name, SET, value)))
+    response = await admin.ask(incremental_alter_configs, changes, 1)
+    assert response.responses[0].error_code == ErrorCode.INVALID_CONFIG
+    assert encode_bytes(response, 1)
 
 
 @pytest.mark.parametrize("version", [0, 1])

@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
+from kafka_wire.primitives import MAX_STRING_BYTES
 from trio_broker.config.errors import ConfigError
 
 T = TypeVar("T")
@@ -28,6 +29,9 @@ INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 DOUBLE_MAX = sys.float_info.max
 """Java's ``Double.MAX_VALUE``, which stands for no limit."""
+
+SHOWN_CHARACTERS = 100
+"""Of a value that is refused because it is too long."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
@@ -155,6 +159,9 @@ class ConfigKey:
         if not _is_encodable(text):
             # JSON can carry half of a surrogate pair, which neither the metadata log nor a response can.
             raise ConfigError(f"{self.name}: the value must be text that UTF-8 can encode", key=self.name)
+        if (size := len(text.encode())) > MAX_STRING_BYTES:
+            # The admin API takes longer ones, and neither the metadata log nor a response does.
+            raise self.refusal(text[:SHOWN_CHARACTERS] + "…", f"{size} bytes, at most {MAX_STRING_BYTES} are taken")
         # Trimmed for every type, as ConfigDef.parseType does.
         try:
             value = (self.parser or _PARSERS[self.type])(text.strip())

@@ -20,10 +20,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from broker_admin.encoding import converter, mask_changes, sensitive_keys
-from broker_admin.event_stream import EventStream, SendText
+from broker_admin.event_stream import EventStream, SendText, require_room
 from broker_admin.operations import operation
-from broker_admin.parts import MAX_EVENT_STREAMS, AdminParts, parts_of
-from broker_admin.problems import Problem
+from broker_admin.parts import AdminParts, parts_of
 from broker_admin.views.events import BrokerEvent
 from broker_admin.views.groups import GroupsRebalanced
 from trio_broker.metrics.history import HistorySample
@@ -42,9 +41,8 @@ RECONNECT_MS = 2000
 async def get_events(request: Request) -> Response | EventStream:
     """Samples, one a second, config changes as they are made, and which groups rebalanced, as server-sent events."""
     parts = parts_of(request)
-    if parts.has_room_for_a_stream:
-        return EventStream(parts, partial(send_events, parts))
-    raise Problem(503, f"{MAX_EVENT_STREAMS} event streams are open already; use /api/v1/history meanwhile")
+    require_room(parts)
+    return EventStream(parts, partial(send_events, parts))
 
 
 async def send_events(parts: AdminParts, send_text: SendText) -> None:

@@ -19,13 +19,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from broker_admin.encoding import converter
-from broker_admin.event_stream import EventStream, SendText
+from broker_admin.event_stream import EventStream, SendText, require_room
 from broker_admin.filters.record_filter import RecordFilter, Verdict
 from broker_admin.messages.pace import run_in_slices
 from broker_admin.messages.query import RecordSelection, chosen_partitions, compiled_filter, decoders_of
 from broker_admin.messages.rows import Decoders, MessageRow, RecordVariables, message_row
 from broker_admin.operations import operation, query_of
-from broker_admin.parts import MAX_EVENT_STREAMS, MAX_TAILS, AdminParts, parts_of
+from broker_admin.parts import AdminParts, parts_of
 from broker_admin.problems import Problem
 from broker_admin.routes.messages import NO_SUCH_TOPIC, PROBLEMS, require_contents
 from broker_admin.views.messages import PartitionBatches, UnreadableBatch
@@ -77,15 +77,11 @@ class MessageTail:
 
     async def send_events(self, send_text: SendText) -> None:
         """Send what comes until it cannot be read any more, or the time is over."""
-        self.parts.open_tails += 1
-        try:
-            reason = "ten minutes are over"
-            with trio.move_on_after(TAIL_SECONDS):
-                await send_text(": waiting for records\n\n")
-                reason = await self.forward(send_text)
-            await send_text(f"event: end\ndata: {json.dumps(reason)}\n\n")
-        finally:
-            self.parts.open_tails -= 1
+        reason = "ten minutes are over"
+        with trio.move_on_after(TAIL_SECONDS):
+            await send_text(": waiting for records\n\n")
+            reason = await self.forward(send_text)
+        await send_text(f"event: end\ndata: {json.dumps(reason)}\n\n")
 
     async def forward(self, send_text: SendText) -> str:
         """Send rounds of records until they cannot be read any more; returns why."""
@@ -145,8 +141,7 @@ async def get_tail(request: Request) -> Response | EventStream:
     readable = parts.view.messages.readable_partitions(topic)
     if readable is None:
         raise Problem(404, NO_SUCH_TOPIC)
-    if not parts.has_room_for_a_stream or parts.open_tails >= MAX_TAILS:
-        raise Problem(503, f"{MAX_TAILS} tails, or {MAX_EVENT_STREAMS} event streams, are open already")
+    require_room(parts, is_tail=True)
     chosen = [each for each in chosen_partitions(selection.partitions, readable) if each.error is None]
     tail = MessageTail(
         parts=parts,
@@ -156,7 +151,7 @@ async def get_tail(request: Request) -> Response | EventStream:
         decoders=decoders_of(selection),
         shown_bytes=min(selection.max_value_bytes, 2048),
     )
-    return EventStream(parts, tail.send_events)
+    return EventStream(parts, tail.send_events, is_tail=True)
 
 
 ROUTES = [Route("/api/v1/topics/{topic}/tail", get_tail)]
