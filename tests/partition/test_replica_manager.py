@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import gc
 import threading
+import weakref
 from collections import Counter
 from pathlib import Path
 
@@ -13,14 +15,19 @@ import trio.testing
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.headers import RequestHeader
+from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
 from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
 from tests.running_broker import until
 from trio_broker.config.resource_config import topic_config
+from trio_broker.handlers.produce import ProduceOperation
+from trio_broker.network.client_activity import ProducerActivity
 from trio_broker.partition.hosted_topics import TopicAssignment
 from trio_broker.partition.replica_manager import RequiredOffset
 from trio_broker.request_phase import RequestPhase
+from trio_broker.steps import finish
 from trio_broker.storage import checkpoints, validation
 from trio_broker.storage.errors import StorageFailed
 from trio_broker.storage.log import Log
@@ -194,6 +201,31 @@ async def test_a_topic_deleted_while_its_batch_is_looked_at_takes_no_batch(cache
         assert partition.failure is not None
         look.may_go_on.set()
     assert refused == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+async def test_a_batch_that_was_refused_in_a_thread_is_freed_at_once(cached, monkeypatch):
+    """Not by the next garbage collection, which for an idle broker never comes."""
+
+    class Memory(bytearray):
+        """Bytes that a weak reference can be made to."""
+
+    [partition] = await add_topic(cached, configs=COMPACTED)
+    data = Memory(build_batch([NewRecord(timestamp=NOW_MS, key=None, value=b"v")] * 100))
+    freed = weakref.ref(data)
+    gc.collect()
+    gc.disable()
+    try:
+        request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[])
+        header = RequestHeader(api_key=0, api_version=9, correlation_id=1, client_id="c")
+        operation = ProduceOperation(request, header, cached, ProducerActivity())
+        sent = PartitionProduceData(index=0, records=memoryview(data))
+        response = await finish(operation.append(cached.topic("orders"), sent))
+        assert response.error_code == ErrorCode.INVALID_RECORD
+        del data, sent
+        assert freed() is None
+    finally:
+        gc.enable()
+    assert partition.log_end_offset == 0
 
 
 async def test_a_refusal_in_the_thread_is_the_producers_and_lets_the_next_one_through(cached):

@@ -51,6 +51,7 @@ def start(
     from trio_broker.config.broker_config import broker_config_of
     from trio_broker.config.errors import ConfigError
     from trio_broker.config.static_settings import gather_settings, read_settings_file
+    from trio_broker.runtime.memory import bound_kept_memory
     from trio_broker.runtime.real_disk import RealDisk
 
     logging.basicConfig(level=log_level, format=LOG_FORMAT, stream=sys.stderr)
@@ -62,6 +63,7 @@ def start(
         config = broker_config_of(settings)
         for warning in config.warnings:
             logging.getLogger(__name__).warning("%s", warning)
+        bound_kept_memory()
         run_until_signalled(config, announce=click.echo)
     except (ConfigError, StartupError, UncleanStop) as error:
         fail(str(error))

@@ -195,6 +195,8 @@ class ProduceOperation:
             kind = records[ATTRIBUTES_LOW_BYTE] & CODEC_MASK | records[PRODUCER_ID_HIGH_BYTE] & NOT_IDEMPOTENT
             producer.batches_by_kind[kind] += 1
         except KafkaError as error:
+            # Behind a worker thread its frames and the refusal refer to each other, and hold the batch.
+            error.__traceback__ = None
             knows_no_offset = error.code in WITHOUT_LOG_START_OFFSET
             return failed(data.index, error, -1 if knows_no_offset else partition.log_start_offset)
         response = PartitionProduceResponse(

@@ -1,0 +1,26 @@
+"""How much freed memory the allocator of the C library keeps for later.
+
+By default glibc learns from the largest block that was ever freed: after one decompression bomb it takes blocks of up
+to 32 MiB from its heaps, which shrink only from their ends, and the process stays as large as it once was.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+MMAP_THRESHOLD_BYTES = 4 * 1024 * 1024
+"""Larger blocks are the kernel's and go back to it when they are freed. Batches of a megabyte are not among them: a
+mapping of its own for each would cost a page fault every 4 KiB."""
+
+TRIM_THRESHOLD_BYTES = 4 * 1024 * 1024
+"""Free memory at the end of a heap beyond this goes back to the kernel."""
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+
+
+def bound_kept_memory() -> None:
+    """Set both bounds for this process, where its C library has ``mallopt``; for a process that is a broker alone."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, TRIM_THRESHOLD_BYTES)
