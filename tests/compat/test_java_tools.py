@@ -231,14 +231,15 @@ def test_dump_log_finds_every_batch_valid_in_every_codec(dumps: Dumps, data: Dat
 
 
 def test_dump_log_reads_the_indexes_of_a_running_broker(java: Java, data: DataDirectories) -> None:
-    """They have their full size, as Kafka's, and their entries lie in them; a kill leaves them as they were."""
+    """They have entries and nothing behind them, which Kafka's tool reads as well as its own; a kill leaves them so."""
     files = [
         file
         for directory in data.partitions(data.killed)
         for file in sorted(directory.glob("0*"))
         if file.suffix in (".index", ".timeindex") and any(file.read_bytes()[:12])
     ]
-    assert any(file.stat().st_size > 10_000_000 for file in files), "none is of an active segment"
+    assert files
+    assert all(any(file.read_bytes()[-12:]) for file in files)
     given = [
         {
             "tool": "org.apache.kafka.tools.DumpLogSegments",

@@ -431,9 +431,10 @@ class InterruptedLogs:
         for model in list(self.models.values()):
             log = self._manager.logs.get(model.partition)
             if log is None:
-                # One whose creation failed may go as long as it is empty: the metadata has it, and it is made again.
-                is_empty = self._has_faults and not model.durable_end
-                assert not model.is_created or is_empty, f"{model.partition} is gone"
+                # It may go with the power, also after a stop, as long as no record in it is durable: the metadata has
+                # it, and it is made again.
+                may_go = (self._has_faults or end is not End.KILL) and not model.durable_end
+                assert not model.is_created or may_go, f"{model.partition} is gone"
                 self.models[model.partition] = PartitionModel(model.partition, model.topic_id, model.config)
                 continue
             self._check_log(model, log, end)

@@ -6,13 +6,15 @@ import errno
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePath
 from random import SystemRandom
+from typing import Any
 
 import pytest
 
+from kafka_wire.primitives import uuid_text
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.disk import Disk
-from trio_broker.runtime.real_disk import RealDisk
+from trio_broker.runtime.real_disk import RealDisk, RealFile
 from trio_broker.storage import checkpoints
 from trio_broker.storage.errors import DataDirectoryError, LogUnusable, StorageFailed
 from trio_broker.storage.log import Log
@@ -120,9 +122,11 @@ def test_unknown_partitions_become_strays(start: Manager, tmp_path: Path):
     assert start().logs.keys() == {OTHER}
 
 
-def test_a_log_that_cannot_be_opened_does_not_keep_the_others(start: Manager, tmp_path: Path):
+def test_a_log_that_cannot_be_opened_does_not_keep_the_others(
+    start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path
+):
     manager = start()
-    manager.create_log(ORDERS, ID_A, CONFIG)
+    append(manager.create_log(ORDERS, ID_A, CONFIG), batch(1), clock)
     manager.create_log(OTHER, ID_B, CONFIG)
     manager.close()
     (tmp_path / "data/orders-0/partition.metadata").write_bytes(b"nonsense")
@@ -151,9 +155,11 @@ def test_a_partition_that_could_not_be_opened_is_not_begun_anew_anywhere(
     assert manager.create_log(OTHER, ID_B, CONFIG).log_end_offset == 0
 
 
-def test_a_partition_that_could_not_be_opened_may_be_deleted_and_made_again(start: Manager, tmp_path: Path):
+def test_a_partition_that_could_not_be_opened_may_be_deleted_and_made_again(
+    start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path
+):
     manager = start()
-    manager.create_log(ORDERS, ID_A, CONFIG)
+    append(manager.create_log(ORDERS, ID_A, CONFIG), batch(1), clock)
     manager.close()
     unopenable(tmp_path / "data/orders-0")
     manager = start()
@@ -162,13 +168,66 @@ def test_a_partition_that_could_not_be_opened_may_be_deleted_and_made_again(star
     assert manager.create_log(ORDERS, ID_B, CONFIG).log_end_offset == 0
 
 
+@pytest.mark.parametrize("content", [b"", b"version: 0\ntop", None])
+def test_a_directory_that_a_power_cut_left_without_its_topic_s_id_and_records_is_made_again(
+    start: Manager, tmp_path: Path, content: bytes | None
+):
+    manager = start()
+    manager.create_log(ORDERS, ID_A, CONFIG)
+    manager.close(clean=False)
+    path = tmp_path / "data/orders-0/partition.metadata"
+    path.unlink() if content is None else path.write_bytes(content)
+    manager = start()
+    assert not manager.load_report.failures
+    assert not manager.load_report.strays
+    manager.create_log(ORDERS, ID_A, CONFIG)
+    assert path.read_bytes().endswith(uuid_text(ID_A).encode())
+
+
+def test_a_log_is_made_without_a_sync_and_its_first_record_waits_for_its_names(
+    start: Manager, batch: Batch, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    manager = start()
+    synced: list[str] = []
+
+    def sync_directory(disk: RealDisk, path: PurePath) -> None:
+        synced.append(path.name)
+
+    monkeypatch.setattr(RealDisk, "sync_directory", sync_directory)
+    monkeypatch.setattr(RealFile, "sync", lambda file: synced.append(file.path.name))
+    log = manager.create_log(ORDERS, ID_A, CONFIG)
+    assert synced == []
+    append(log, batch(1), clock)
+    assert synced == ["partition.metadata", "data", "leader-epoch-checkpoint.tmp", "orders-0"]
+
+
+def test_a_stop_writes_nothing_about_logs_that_are_as_they_were(
+    start: Manager, batch: Batch, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+):
+    manager = start()
+    append(manager.create_log(OTHER, ID_B, CONFIG), batch(1), clock)
+    manager.close()
+    manager = start()
+    manager.create_log(ORDERS, ID_A, CONFIG)
+    opened: list[PurePath] = []
+    open_file = RealDisk.open
+
+    def note(disk: RealDisk, path: PurePath, *arguments: Any, **settings: Any) -> RealFile:
+        opened.append(path)
+        return open_file(disk, path, *arguments, **settings)
+
+    monkeypatch.setattr(RealDisk, "open", note)
+    manager.close()
+    assert not [path for path in opened if path.parent.name in (str(ORDERS), str(OTHER))]
+
+
 def test_a_creation_that_was_cut_short_goes_on_in_its_directory(
     start: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     manager = start("a", "b")
     manager.create_log(OTHER, ID_B, CONFIG)
     with monkeypatch.context() as full:
-        full.setattr(RealDisk, "sync_directory", fail_with(OSError(errno.ENOSPC, "full")))
+        full.setattr(RealDisk, "open", fail_with(OSError(errno.ENOSPC, "full")))
         with pytest.raises(OSError, match="full"):
             manager.create_log(ORDERS, ID_A, CONFIG)
     manager.create_log(TopicPartition("more", 0), ID_B, CONFIG)

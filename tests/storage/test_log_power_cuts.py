@@ -333,7 +333,7 @@ def test_a_partition_that_a_kill_left_unsynced_stays(seed: int):
 
     broker.disk.trace.before = before
     with pytest.raises(ProcessEnded):
-        broker.create_log()
+        broker.create_log().append(make_batch(), leader_epoch=0, now_ms=NOW_MS)
     broker.disk.trace.before = None
     broker.disk = broker.disk.another_process()
     broker.manager = broker.start()

@@ -204,7 +204,7 @@ class PartitionWriter(CommandQueue):
         """
         epochs = self.log.epochs
         if (unwritten := epochs.unwritten) is not None:
-            await self._in_thread(partial(epochs.write_file, unwritten))
+            await self._in_thread(partial(self.log.write_epochs, unwritten))
             epochs.note_written(unwritten)
         self.needs_epoch_entry = self.log.needs_epoch_entry(self.state.leader_epoch)
 

@@ -5,9 +5,8 @@ crash, recovery rebuilds the indexes of every segment that was not known to be d
 appends cost no system call for their index, and a log holds no descriptor for it: the file is opened, written and
 closed when enough entries have come together, and when the segment is sealed or the log closes.
 
-The file of an active segment has its full size from the beginning, zeros behind the entries, as Kafka's has: tools that
-read beside a running broker find it so. It is sparse, and never mapped. At the end it is cut to exactly its entries:
-Kafka takes the whole length of a sealed segment's index for valid.
+The file has its entries and nothing behind them. That of an active segment in a directory that Kafka was using has its
+full size, zeros behind the entries; Kafka takes the whole length of an index for valid once its broker has stopped.
 
 Source: Kafka's AbstractIndex; docs/formats/indexes.md.
 """
@@ -48,10 +47,6 @@ class AbstractIndex:
 
     def __len__(self) -> int:
         return len(self._columns[0])
-
-    def preallocate(self) -> None:
-        """Give the file the size of a full index, with zeros behind its entries: the segment is active."""
-        self.disk.open(self.path, OpenMode.CREATE).truncate(self.max_entries * self.ENTRY.size)
 
     def write_pending(self) -> None:
         """Write the entries that are not in the file yet, if there are enough of them.

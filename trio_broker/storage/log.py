@@ -30,7 +30,7 @@ import attrs
 from kafka_wire.records.batch import BatchHeader, RecordBatch, TimestampType
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk
-from trio_broker.storage import append, file_names, producer_replay, producer_snapshot, validation
+from trio_broker.storage import append, file_names, partition_metadata, producer_replay, producer_snapshot, validation
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.errors import FencedLeaderEpoch, LogClosed, OffsetOutOfRange, StorageFailed
 from trio_broker.storage.leader_epochs import EpochEndOffset, EpochEntry, LeaderEpochs
@@ -87,7 +87,9 @@ class Log(ReadableLog):
         epochs: LeaderEpochs,
         producers: ProducerStates,
         unsynced_segments: Sequence[Segment] = (),
+        is_settled: bool = False,
     ) -> None:
+        """``is_settled`` says that ``close`` has nothing to write as long as nothing changes."""
         super().__init__(
             disk,
             directory,
@@ -103,6 +105,9 @@ class Log(ReadableLog):
         )
         self.topic_id = topic_id
         self.epochs = epochs
+        # Their file is written after that, and before the first record: see ``write_epochs``.
+        has_epochs = epochs.entries or disk.exists(directory / file_names.LEADER_EPOCH_CHECKPOINT)
+        self._is_identified = bool(has_epochs)
         # Set once, by the first failed sync or an unknown state of a file, and never cleared.
         self.failure: OSError | None = None
         # The thread that changes this log; None while it is handed on.
@@ -115,6 +120,7 @@ class Log(ReadableLog):
         self._cached_segments: list[Segment] = []
         # Sealed or recovered segments whose files the next ``sync`` brings to the disk.
         self._unsynced_segments = list(unsynced_segments)
+        self._was_settled, self._opened_end_offset = is_settled, segments[-1].next_offset
         # Counted rather than flagged: changes during a sync are for the next one.
         self._directory_changes = 0
         self._directory_synced = 0
@@ -238,6 +244,7 @@ class Log(ReadableLog):
     def _append_from_leader(self, records: memoryview, now_ms: int) -> AppendInfo:
         batches = append.batches_of(records)
         append.check_order(self.topic_partition, batches, self.log_end_offset, self.epochs.latest_epoch)
+        self._identify()
         # The epochs before the batches, as above, and all with one wait for the disk.
         self.epochs.assign_all(
             EpochEntry(batch.header.partition_leader_epoch, batch.header.base_offset)
@@ -316,7 +323,26 @@ class Log(ReadableLog):
             latest = self.epochs.latest_epoch
             if latest is not None and epoch < latest:
                 raise FencedLeaderEpoch(f"{self.topic_partition}: leader epoch {epoch}, the log has {latest}")
+            self._identify()
             self.epochs.assign(epoch, start_offset)
+
+    def write_epochs(self, entries: list[EpochEntry]) -> None:
+        """Write leader epochs, for ``epochs.note_written``: for a worker thread, before the first record of an epoch.
+
+        Raises:
+            OSError: the disk refused or failed.
+        """
+        self._identify()
+        self.epochs.write_file(entries)
+
+    def _identify(self) -> None:
+        """Make durable which topic's the directory is, and that it is there, before the first record comes into it.
+
+        Not when it is made: thousands can be created at once, and what is lost of an empty one is made again.
+        """
+        if not self._is_identified:
+            partition_metadata.write_durably(self.disk, self.directory, self.topic_id)
+            self._is_identified = True
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
         """Return where ``epoch``, or the largest known one below it, ends in this log."""
@@ -704,12 +730,17 @@ class Log(ReadableLog):
     # --- The end ---
 
     def close(self) -> None:
-        """Bring every file to its final state on the disk: indexes trimmed, producer snapshot at the log end, synced.
+        """Bring every file to its final state on the disk: indexes written, producer snapshot at the log end, synced.
+
+        Nothing is written where nothing has changed since the last time.
 
         Raises:
             StorageFailed: the disk failed; a clean-shutdown marker must not be written.
         """
         self.check_online()
+        if self._is_as_opened:
+            self.release()
+            return
         try:
             # The log is synced before the snapshot that describes it: a snapshot beyond the log end would be dropped.
             self.active_segment.seal()
@@ -720,6 +751,12 @@ class Log(ReadableLog):
         except OSError as error:
             raise self.fail(error) from error
         self.release()
+
+    @property
+    def _is_as_opened(self) -> bool:
+        """Whether the files are still as a clean stop left them, or as those of a new log are made."""
+        has_changed_names = self._directory_changes or self._truncations
+        return self._was_settled and self.log_end_offset == self._opened_end_offset and not has_changed_names
 
     def release(self) -> None:
         """Release descriptors and memory without a sync, as a crash would. The log accepts nothing more."""

@@ -215,7 +215,11 @@ class LogManager:
         if partition is None or name == file_names.CLUSTER_METADATA_DIRECTORY:
             return
         try:
-            topic_id = partition_metadata.read(self.disk, path)
+            topic_id = self._topic_id_in(path)
+            if topic_id is None and partition_metadata.is_unused(self.disk, path):
+                # A power cut came soon after it was made. It is made again if its topic is there.
+                self.disk.remove_tree(path)
+                return
             config = config_for(partition, topic_id) if topic_id is not None else None
             if topic_id is None or config is None:
                 report.strays.append(self._rename(path, partition, "stray"))
@@ -231,6 +235,15 @@ class LogManager:
             logger.error("%s cannot be opened: %s", path, error)
             report.failures[partition] = error
             self._unopened[partition] = UnopenedLog(path, error)
+
+    def _topic_id_in(self, path: PurePath) -> bytes | None:
+        """The topic id that a partition's directory names; None where it names none, or has had no use for one yet."""
+        try:
+            return partition_metadata.read(self.disk, path)
+        except CorruptCheckpoint:
+            if not partition_metadata.is_unused(self.disk, path):
+                raise
+            return None
 
     def _open(
         self,
@@ -285,10 +298,7 @@ class LogManager:
         if directory is None:
             directory = self._emptiest_directory(beside)
             self._forget(directory, partition)
-        log = self._open(directory, partition, topic_id, config).log
-        # Otherwise a power cut could take the directory away, with records that were acknowledged as durable.
-        self.disk.sync_directory(directory.path)
-        return log
+        return self._open(directory, partition, topic_id, config).log
 
     def _holder_of(self, partition: TopicPartition) -> LogDirectory | None:
         """Return the directory that holds the partition although it was not loaded: its creation was cut short."""

@@ -1,7 +1,8 @@
 """``partition.metadata``: which topic, by id, a partition directory belongs to.
 
 Names can be deleted and given again; the id cannot, so a directory whose id is not that of the topic of its name is a
-stray and must not be served. The file is there before the first record is. Exactly two lines without a final
+stray and must not be served. The file is durable before the first record is written (``write_durably``), not before: a
+directory in which a power cut left none, or half of one, has never had a record. Exactly two lines without a final
 newline::
 
     version: 0
@@ -15,7 +16,8 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from kafka_wire.primitives import parse_uuid, uuid_text
-from trio_broker.runtime.disk import Disk, write_atomically
+from kafka_wire.records.batch import BATCH_HEADER_BYTES
+from trio_broker.runtime.disk import Disk, File, OpenMode, names_in, write_all
 from trio_broker.storage import file_names
 from trio_broker.storage.errors import CorruptCheckpoint
 
@@ -56,6 +58,30 @@ def read(disk: Disk, directory: PurePath) -> bytes | None:
         return None
 
 
-def write(disk: Disk, directory: PurePath, topic_id: bytes) -> None:
-    """Write the file durably."""
-    write_atomically(disk, directory / file_names.PARTITION_METADATA, encode(topic_id))
+def write(disk: Disk, directory: PurePath, topic_id: bytes) -> File:
+    """Write the file, without a wait for the disk."""
+    file = disk.open(directory / file_names.PARTITION_METADATA, OpenMode.REPLACE)
+    write_all(file, encode(topic_id), 0)
+    return file
+
+
+def write_durably(disk: Disk, directory: PurePath, topic_id: bytes) -> None:
+    """Write the file again, and bring its content and the directory's own name to the disk.
+
+    Again, since a sync that follows one that failed says nothing about what was written before. The names in the
+    directory are for the caller to sync.
+    """
+    write(disk, directory, topic_id).sync()
+    disk.sync_directory(directory.parent)
+
+
+def is_unused(disk: Disk, directory: PurePath) -> bool:
+    """Whether a partition's directory has never had a record.
+
+    Leader epochs are written down after the topic's id and before the first record. A log that was given its size in
+    advance is all zeros.
+    """
+    names = names_in(disk.list_directory(directory))
+    logs = [directory / name for name in names if name.endswith(file_names.LOG_SUFFIX)]
+    first_bytes = (disk.open(path, OpenMode.READ).read(BATCH_HEADER_BYTES, 0) for path in logs)
+    return file_names.LEADER_EPOCH_CHECKPOINT not in names and not any(map(any, first_bytes))

@@ -108,7 +108,14 @@ def open_log(
     topic_id = _resolve_topic_id(disk, directory, topic_id)
     segments = _list_segments(disk, directory, config, now_ms)
     epochs = opening.load_epochs()
-    if segments:
+    is_new = not segments or (recovery_point == log_start_offset == 0 and opening.is_unused(segments, epochs))
+    if segments and is_new:
+        segments[0].clear_indexes()
+        if not clean:
+            # Over whatever a crash left of its indexes.
+            segments[0].seal()
+        producers = ProducerStates()
+    elif segments:
         producers = opening.recover(segments, epochs, recovery_point)
     else:
         segments = [Segment.create(disk, directory, log_start_offset, config, now_ms)]
@@ -118,7 +125,6 @@ def open_log(
         segments = [Segment.create(disk, directory, log_start_offset, config, now_ms)]
         producers = ProducerStates()
         producers.end_offset = log_start_offset
-    segments[-1].preallocate_indexes()
     start_offset = max(log_start_offset, segments[0].base_offset)
     opening.finish(segments, epochs, producers, start_offset)
     log = Log(
@@ -133,13 +139,23 @@ def open_log(
         epochs=epochs,
         producers=producers,
         unsynced_segments=opening.recovered_segments,
+        # What was preallocated has to be cut.
+        is_settled=(is_new and not config.preallocate) or (opening.is_durable and opening.has_snapshot_at_end),
     )
     return OpenedLog(log, opening.report)
 
 
 def _resolve_topic_id(disk: Disk, directory: PurePath, topic_id: bytes | None) -> bytes:
-    """Return the topic's id and see to it that the directory says it, before there is a record in it."""
-    stored = partition_metadata.read(disk, directory)
+    """Return the topic's id and see to it that the directory says it; ``Log.sync_identity`` makes that durable.
+
+    A power cut before that may leave anything in the file, or nothing; there is no record then.
+    """
+    try:
+        stored = partition_metadata.read(disk, directory)
+    except CorruptCheckpoint:
+        if topic_id is None or not partition_metadata.is_unused(disk, directory):
+            raise
+        stored = None
     if topic_id is None:
         if stored is None:
             raise CorruptCheckpoint(f"{directory} has no {file_names.PARTITION_METADATA}")
@@ -201,11 +217,17 @@ class _Opening:
         # Segments before it are deleted, or on their way out, perhaps in another order than from the oldest on.
         self.retained_from = log_start_offset
         self.recovered_segments: list[Segment] = []
+        self.has_snapshot_at_end = False
 
     @property
     def is_durable(self) -> bool:
         """Whether all of the log is known to be on the disk: it was closed properly and found so."""
         return self.clean and not self.report.recovered_segments
+
+    def is_unused(self, segments: Sequence[Segment], epochs: LeaderEpochs) -> bool:
+        """Whether there has never been a record: an epoch is written down before the first one."""
+        is_empty = len(segments) == 1 and not segments[0].base_offset and not segments[0].size
+        return is_empty and not epochs.entries and not self.everything
 
     def note(self, problem: str, level: int = logging.WARNING) -> None:
         logger.log(level, "%s: %s", self.report.topic_partition, problem)
@@ -434,6 +456,7 @@ class _Opening:
         """Keep the snapshots at segment bases, and the highest one if it lies behind the last base."""
         bases = {segment.base_offset for segment in segments}
         offsets = producer_snapshot.offsets(self.disk, self.directory)
+        self.has_snapshot_at_end = end_offset in offsets
         highest = max((offset for offset in offsets if offset <= end_offset), default=-1)
         for offset in offsets:
             if offset > end_offset or (offset not in bases and offset != highest):

@@ -165,7 +165,7 @@ class Segment:
     def create(
         cls, disk: Disk, directory: PurePath, base_offset: int, config: LogConfig, now_ms: int, *, file_suffix: str = ""
     ) -> Segment:
-        """Make a new empty segment, with index files of full size, as an active segment has them.
+        """Make a new empty segment, with empty index files.
 
         With a ``file_suffix`` its files are those of a compaction under way, and the indexes come when it is sealed.
 
@@ -190,7 +190,8 @@ class Segment:
             self.file.preallocate(self.config.segment_size)
         self.clear_indexes()
         if not self.file_suffix:
-            self.preallocate_indexes()
+            self.offset_index.flush()
+            self.time_index.flush()
 
     def path(self, suffix: str) -> PurePath:
         """Return the path of the file of this segment with ``suffix``."""
@@ -344,15 +345,6 @@ class Segment:
         self._last_index_position = 0
         self._first_timestamp = None
         self.position_cache = {}
-
-    def preallocate_indexes(self) -> None:
-        """Give the index files their full size: this is the active segment, and tools expect them so.
-
-        Raises:
-            OSError: the disk refused.
-        """
-        self.offset_index.preallocate()
-        self.time_index.preallocate()
 
     def write_index_entries(self) -> None:
         """Write new entries of the active segment into its index files. Only tools read them, so errors are logged."""
