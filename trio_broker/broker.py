@@ -334,8 +334,9 @@ DURABILITY_MEANS = {
 }
 
 
-GARBAGE_THRESHOLDS = (10_000, 20, 50)
-"""Allocations beyond deallocations before the youngest generation is searched, and how often older ones follow."""
+GARBAGE_THRESHOLDS = (10_000, 4, 250)
+"""Allocations beyond deallocations before the youngest generation is searched, and how often older ones follow. The
+middle one has 50,000 objects then, of which a search takes some milliseconds; a large request makes half a million."""
 
 
 def single_startup_error(group: BaseExceptionGroup[BaseException]) -> StartupError | None:

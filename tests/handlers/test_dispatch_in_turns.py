@@ -15,7 +15,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.delete_topics import DeleteTopicsRequest
 from kafka_wire.messages.describe_groups import DescribeGroupsRequest
-from kafka_wire.messages.metadata import MetadataRequest
+from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.handlers.wire_client import WireClient
 from trio_broker.handlers.support.dispatch import LARGE_REQUEST_BYTES
 from trio_broker.handlers.support.registry import served_apis
@@ -72,12 +72,13 @@ async def test_a_large_request_that_is_refused_has_its_error_at_each_element(wir
 
 async def test_a_small_request_with_a_large_response_yields_while_that_is_written(wire):
     await wire.create_topic("orders", 2000)
-    body = encode_bytes(MetadataRequest(topics=None), 9)
-    await wire.send(ApiKey.METADATA, 9, body)
+    # Of two topics, because the answer about one is kept.
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in ("orders", "missing?")])
+    await wire.send(ApiKey.METADATA, 9, encode_bytes(request, 9))
     answer = wire.dispatcher.answer(wire.request)
     assert isinstance(answer, CoroutineType)
     answer.close()
-    response = await wire.ask(MetadataRequest(topics=None), 9)
+    response = await wire.ask(request, 9)
     assert [partition.partition_index for partition in response.topics[0].partitions] == list(range(2000))
 
 

@@ -9,9 +9,12 @@ Source: Kafka's KafkaApis.handleTopicMetadataRequest and AutoTopicCreationManage
 
 from __future__ import annotations
 
+from collections.abc import Generator, Hashable
 from functools import partial
 
+from kafka_wire.codec import encode_in_turns
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.error_counts import ERROR_WALKS, ERROR_WALKS_IN_TURNS, LARGE
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.metadata import (
     MetadataRequest,
@@ -22,6 +25,7 @@ from kafka_wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from kafka_wire.primitives import NO_UUID
+from kafka_wire.release import release_in_turns
 from trio_broker.cluster.metadata_image import PartitionImage, TopicImage
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.cluster.topic_names import is_internal_topic, require_valid_topic_name
@@ -29,7 +33,7 @@ from trio_broker.handlers.support.authorized_operations import cluster_operation
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.steps import Steps
-from trio_broker.yield_budget import YieldBudget
+from trio_broker.yield_budget import YieldBudget, in_turns
 
 NULL_MEANS_ALL_SINCE_VERSION = 1
 """Before it an empty list means all topics; from it on null does, and empty means none (KIP-4)."""
@@ -54,10 +58,48 @@ def error_response(request: MetadataRequest, error: KafkaError) -> MetadataRespo
 
 
 @handles(MetadataRequest, error_response=error_response)
-def metadata(request: MetadataRequest, context: Context) -> Steps[MetadataResponse]:
-    """Describe this node and the topics asked for."""
+def metadata(request: MetadataRequest, context: Context) -> Steps[MetadataResponse | bytes]:
+    """Describe this node and the topics asked for; a large answer about all topics, or about one, is kept."""
+    services = context.services
+    host, port = services.node.address_for(context.connection)
+    key = answer_key(request, context.version, host, port)
+    image = services.metadata_cache.image
+    if (kept := services.metadata_answers.get(image, key)) is not None:
+        return kept
+    response = yield from described(request, context, host, port)
+    if key is None or ERROR_WALKS[MetadataResponse](response) is not LARGE:
+        return response
+    body: bytes | None = yield partial(in_turns, written_if_right(response, context.version))
+    if body is None:
+        return response
+    # Described from one image, unless that has changed while this yielded.
+    if services.metadata_cache.image is image:
+        services.metadata_answers.keep(image, key, body)
+    messages = [response]
+    del response
+    yield partial(in_turns, release_in_turns(messages))
+    return body
+
+
+def answer_key(request: MetadataRequest, version: int, host: str, port: int) -> Hashable:
+    """All that the answer depends on beside the image; None for one that is not worth keeping."""
+    if request.topics is not None and len(request.topics) > 1:
+        return None
+    topics = None if request.topics is None else tuple((topic.name, topic.topic_id) for topic in request.topics)
+    asked = request.include_topic_authorized_operations, request.include_cluster_authorized_operations
+    return version, host, port, topics, asked
+
+
+def written_if_right(response: MetadataResponse, version: int) -> Generator[None, None, bytes | None]:
+    """The body of a response without errors; one with errors has to be counted, and clients will ask again."""
+    if (yield from ERROR_WALKS_IN_TURNS[MetadataResponse](response)) is not None:
+        return None
+    chunks = yield from encode_in_turns(response, version)
+    return b"".join(chunks)  # type: ignore[arg-type] # there are no records in it
+
+
+def described(request: MetadataRequest, context: Context, host: str, port: int) -> Steps[MetadataResponse]:
     node = context.services.node
-    host, port = node.address_for(context.connection)
     return MetadataResponse(
         throttle_time_ms=0,
         brokers=[MetadataResponseBroker(node_id=node.node_id, host=host, port=port, rack=node.rack)],

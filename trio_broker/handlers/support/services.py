@@ -17,6 +17,7 @@ from trio_broker.cluster.producer_ids import ProducerIds
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
+from trio_broker.handlers.support.metadata_answers import MetadataAnswers
 from trio_broker.log_throttle import LogThrottle
 from trio_broker.network.request_channel import ConnectionInfo
 from trio_broker.partition.replica_manager import ReplicaManager
@@ -67,6 +68,7 @@ class BrokerServices:
             lambda services: LogDirFailureHandler(services.metadata_log, services.replicas), takes_self=True
         ),
     )
+    metadata_answers: MetadataAnswers = attrs.field(init=False, factory=MetadataAnswers)
     throttled_log: LogThrottle = attrs.field(
         init=False, default=attrs.Factory(lambda services: LogThrottle(log, services.clock), takes_self=True)
     )

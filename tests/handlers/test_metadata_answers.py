@@ -1,0 +1,77 @@
+"""Large Metadata answers that are kept, and for how long."""
+
+from __future__ import annotations
+
+from types import CoroutineType
+
+import attrs
+import pytest
+
+from kafka_wire.apis import ApiKey
+from kafka_wire.codec import encode_bytes
+from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.handlers.support import metadata_answers
+from trio_broker.handlers.support.metadata_answers import MetadataAnswers
+
+VERSION = 12
+PARTITIONS = 500
+
+ALL = MetadataRequest(topics=None)
+ONE = MetadataRequest(topics=[MetadataRequestTopic(name="wide")], allow_auto_topic_creation=False)
+
+
+async def answered_at_once(wire, request) -> bool:
+    """Whether the answer to ``request`` is there in the turn in which it is read, as only a kept one is."""
+    await wire.send(ApiKey.METADATA, VERSION, encode_bytes(request, VERSION))
+    answer = wire.dispatcher.answer(wire.request)
+    if isinstance(answer, CoroutineType):
+        answer.close()
+        return False
+    return True
+
+
+@pytest.mark.parametrize("request_", [ALL, ONE], ids=["all topics", "one topic"])
+async def test_the_second_answer_is_the_first_ones_bytes(wire, request_):
+    await wire.create_topic("wide", PARTITIONS)
+    first = await wire.ask(request_, VERSION)
+    assert len(first.topics[0].partitions) == PARTITIONS
+    assert await answered_at_once(wire, request_)
+    assert await wire.ask(request_, VERSION) == first
+
+
+async def test_a_change_of_the_metadata_makes_a_new_answer(wire):
+    await wire.create_topic("wide", PARTITIONS)
+    await wire.ask(ALL, VERSION)
+    await wire.create_topic("other")
+    assert {topic.name for topic in (await wire.ask(ALL, VERSION)).topics} == {"wide", "other"}
+
+
+async def test_requests_that_differ_have_answers_of_their_own(wire):
+    await wire.create_topic("wide", PARTITIONS)
+    await wire.create_topic("other")
+    everything = await wire.ask(ALL, VERSION)
+    assert [topic.name for topic in (await wire.ask(ONE, VERSION)).topics] == ["wide"]
+    with_operations = MetadataRequest(topics=None, include_topic_authorized_operations=True)
+    assert (await wire.ask(with_operations, VERSION)).topics != everything.topics
+    assert (await wire.ask(ALL, 9)).topics[1].partitions == everything.topics[1].partitions
+
+
+async def test_a_client_that_connected_to_another_address_has_that_in_its_answer(wire, monkeypatch):
+    await wire.create_topic("wide", PARTITIONS)
+    first = await wire.ask(ALL, VERSION)
+    present = wire.services.node.advertised["PLAINTEXT"]
+    monkeypatch.setitem(wire.services.node.advertised, "PLAINTEXT", attrs.evolve(present, host="elsewhere.test"))
+    second = await wire.ask(ALL, VERSION)
+    assert (first.brokers[0].host, second.brokers[0].host) == ("broker.test", "elsewhere.test")
+
+
+def test_answers_are_kept_up_to_a_number_of_bytes_and_for_one_image(monkeypatch):
+    monkeypatch.setattr(metadata_answers, "MAX_KEPT_BYTES", 10)
+    answers, image, next_image = MetadataAnswers(), MetadataImage(), MetadataImage()
+    answers.keep(image, "a", bytes(6))
+    answers.keep(image, "b", bytes(6))
+    assert (answers.get(image, "a"), answers.get(image, "b")) == (bytes(6), None)
+    assert answers.get(next_image, "a") is None
+    answers.keep(next_image, "b", bytes(6))
+    assert (answers.get(next_image, "b"), answers.get(image, "a")) == (bytes(6), None)
