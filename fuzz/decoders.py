@@ -165,7 +165,8 @@ def message_check(kind: type[Any], version: int) -> Callable[[bytes], None]:
         message, end = decode(kind, version, frame)
         assert 0 <= end <= len(frame), f"read up to byte {end} of {len(frame)}"
         again, _ = decode(kind, version, encode_bytes(message, version))
-        assert again == message, f"{message} became {again}"
+        # By their text where they differ: a float that is not a number equals nothing, not even itself.
+        assert again == message or repr(again) == repr(message), f"{message} became {again}"
 
     return check
 

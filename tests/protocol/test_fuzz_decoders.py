@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 import struct
 
-from fuzz.decoders import Statistics, Target, fuzz, mutated, targets, try_frame
+from fuzz.decoders import Statistics, Target, fuzz, message_check, mutated, targets, try_frame
+from kafka_wire.codec import encode_bytes
 from kafka_wire.errors import WireError
+from kafka_wire.messages.describe_client_quotas import DescribeClientQuotasResponse, EntityData, EntryData, ValueData
 
 ROUNDS = 4
 
@@ -43,3 +45,12 @@ def test_a_wire_error_is_no_finding() -> None:
     statistics = Statistics()
     assert try_frame(Target("a decoder", b"", check), b"", statistics) is None
     assert statistics == Statistics(tried=1, read=0)
+
+
+def test_a_number_that_is_none_survives_a_round_trip() -> None:
+    value = ValueData(key="rate", value=float("nan"))
+    entity = EntityData(entity_type="user", entity_name=None)
+    message = DescribeClientQuotasResponse(
+        throttle_time_ms=0, error_code=0, error_message=None, entries=[EntryData(entity=[entity], values=[value])]
+    )
+    message_check(DescribeClientQuotasResponse, 1)(encode_bytes(message, 1))
