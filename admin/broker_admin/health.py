@@ -105,13 +105,15 @@ def readiness_findings(readiness: Readiness) -> Iterator[HealthFinding]:
 
 
 def storage_findings(readings: OverviewReadings) -> Iterator[HealthFinding]:
-    """What cannot be read or compacted."""
+    """What cannot be read, is damaged, or cannot be compacted."""
     directories = readings.directories
     if failed := sum(each.failure is not None for each in directories):
         text = f"{failed} of {counted(len(directories), 'data directory', 'data directories')} out of use"
         yield HealthFinding(HealthState.FAILING, text, "/storage")
     if count := readings.unreadable_partitions:
         yield HealthFinding(HealthState.FAILING, f"{counted(count, 'partition')} cannot be read", "/topics")
+    if count := readings.damaged_segments:
+        yield HealthFinding(HealthState.FAILING, f"{counted(count, 'segment')} damaged on disk", "/storage")
     if count := readings.uncleanable_partitions:
         yield HealthFinding(HealthState.ATTENTION, f"{counted(count, 'partition')} cannot be compacted", "/storage")
 

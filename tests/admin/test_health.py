@@ -164,6 +164,10 @@ def test_requests_that_fail_in_the_broker_are_a_failure_and_those_of_clients_are
     assert verdict(errors=(attrs.evolve(bug, last_at_ms=NOW_MS - RECENT_MS),)).findings == ()
 
 
+def test_damage_that_the_scrubber_found_is_failing():
+    assert "2 segments damaged on disk" in verdict(damaged_segments=2).summary
+
+
 def test_partitions_that_cannot_be_read_or_compacted():
     assert findings(verdict(unreadable_partitions=1200, uncleanable_partitions=1)) == [
         (HealthState.FAILING, "1\u202f200 partitions cannot be read", "/topics"),

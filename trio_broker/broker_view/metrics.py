@@ -54,6 +54,7 @@ class LiveMetricsView:
             requests=self.latency.request_times(),
             replicas=replicas.statistics(),
             cleaner=replicas.log_maintenance.log_cleaner.statistics(),
+            scrubber=replicas.log_maintenance.log_scrubber.statistics(),
             groups=self.services.groups.statistics(),
             names=names,
             per_partition=per_partition,

@@ -46,6 +46,7 @@ class LiveOverviewView:
             partitions=sizes.partitions.total(),
             unreadable_partitions=sizes.failed,
             uncleanable_partitions=len(cleaner.statistics().uncleanable),
+            damaged_segments=len(self.services.replicas.log_maintenance.log_scrubber.statistics().damaged),
             groups=sum(self.services.groups.statistics().groups.values()),
             groups_falling_behind=sum(map(falls_behind, lags)),
             produce_p99_ms=self._p99_ms(ApiKey.PRODUCE),

@@ -18,11 +18,13 @@ import trio
 
 from broker_admin.views.storage import (
     CleanerSummary,
+    DamageFound,
     DirectoryReport,
     DirtyLog,
     LogProblem,
     RecoverySummary,
     RetentionOutlook,
+    ScrubberSummary,
     StorageReport,
     SyncBucket,
     SyncSummary,
@@ -35,6 +37,7 @@ from trio_broker.histogram import HistogramSnapshot, upper_bound_ns
 from trio_broker.partition.disk_usage import forecast_disk
 from trio_broker.partition.flusher import FlusherStatistics
 from trio_broker.partition.log_cleaner import LogCleanerStatistics
+from trio_broker.partition.log_scrubber import LogScrubberStatistics
 from trio_broker.partition.partition import Partition
 from trio_broker.storage.log_directory import LogDirectory
 from trio_broker.storage.log_manager import LoadReport, parent_text
@@ -117,6 +120,10 @@ class LiveStorageView:
                 maintenance.log_cleaner.statistics(),
                 enabled=services.config.log_manager.log_cleaner_enable,
                 threads=services.config.log_manager.log_cleaner_threads,
+            ),
+            scrubber=scrubber_summary(
+                maintenance.log_scrubber.statistics(),
+                services.config.log_manager.log_scrubber_io_max_bytes_per_second,
             ),
             syncs=sync_summary(replicas.flusher.statistics(), services.config.node.log_durability),
             recovery=recovery_summary(
@@ -264,6 +271,22 @@ def cleaner_summary(statistics: LogCleanerStatistics, *, enabled: bool, threads:
             DirtyLog(str(each.topic_partition), each.dirty_ratio, each.dirty_bytes) for each in statistics.dirtiest
         ),
         uncleanable=tuple(UncleanableLog(str(each.topic_partition), each.reason) for each in statistics.uncleanable),
+    )
+
+
+def scrubber_summary(statistics: LogScrubberStatistics, bytes_per_second: float) -> ScrubberSummary:
+    return ScrubberSummary(
+        enabled=statistics.enabled,
+        bytes_per_second=bytes_per_second,
+        passes=statistics.passes,
+        segments=statistics.segments,
+        bytes_read=statistics.bytes_read,
+        under_way=None if statistics.under_way is None else str(statistics.under_way),
+        last_pass_ended_ms=statistics.last_pass_ended_ms,
+        damaged=tuple(
+            DamageFound(str(each.topic_partition), each.path.name, each.position, each.offset, each.reason)
+            for each in statistics.damaged[:MAX_PROBLEMS]
+        ),
     )
 
 

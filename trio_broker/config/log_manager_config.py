@@ -19,7 +19,7 @@ MIN_DEDUPE_BUFFER_BYTES = 1 << 20
 
 @attrs.frozen(kw_only=True)
 class LogManagerConfig:
-    """The intervals of LogMaintenance, in milliseconds, and the LogCleaner's resources."""
+    """The intervals of LogMaintenance, in milliseconds, and the resources of LogCleaner and LogScrubber."""
 
     log_retention_check_interval_ms: int = key(
         300_000, "How often old segments are looked for.", type=LONG, validator=at_least(1)
@@ -62,6 +62,20 @@ class LogManagerConfig:
     log_cleaner_backoff_ms: int = key(
         15_000,
         "How long after nothing was found to compact it is looked for again.",
+        type=LONG, update_mode=CLUSTER_WIDE, validator=at_least(1),
+    )  # fmt: skip
+    log_scrubber_enable: bool = key(
+        True,
+        "Whether sealed segments are read again and again to find damage before a consumer does.",
+    )
+    log_scrubber_io_max_bytes_per_second: float = key(
+        1024.0 * 1024,
+        "The scrubber reads no more than this: 90 GB a day, and a few percent of a processor where batches are tiny.",
+        update_mode=CLUSTER_WIDE, validator=at_least(1024.0),
+    )  # fmt: skip
+    log_scrubber_interval_ms: int = key(
+        604_800_000,
+        "How long after the beginning of a pass over all logs the scrubber begins the next.",
         type=LONG, update_mode=CLUSTER_WIDE, validator=at_least(1),
     )  # fmt: skip
     log_flush_scheduler_interval_ms: int = key(

@@ -231,6 +231,16 @@ ROWS = (
                     value("log_cleaner_uncleanable_partitions", "partitions it left alone"),
                 ),
             ),
+            Panel(
+                "Scrubber",
+                "short",
+                (
+                    value("log_scrubber_damaged_segments", "damaged segments"),
+                    value("log_scrubber_passes_total", "passes"),
+                    rate("log_scrubber_segments_total", "segments per second"),
+                    rate("log_scrubber_bytes_read_total", "bytes per second"),
+                ),
+            ),
         ),
     ),
     PanelRow(

@@ -31,6 +31,7 @@ from trio_broker.metrics.snapshot import MetricsSnapshot, PartitionReading
 from trio_broker.metrics.streamed_metric import LabelledValue, streamed_metric, values_of_partitions
 from trio_broker.network.statistics import HandlerSlotStatistics, ProcessorStatistics, SocketServerStatistics
 from trio_broker.partition.log_cleaner import LogCleanerStatistics
+from trio_broker.partition.log_scrubber import LogScrubberStatistics
 
 PREFIX = "trio_broker"
 
@@ -81,6 +82,7 @@ class SnapshotCollector(Collector):
         yield from cold_send_metrics(PREFIX, snapshot.server.processors)
         yield from group_metrics(snapshot.groups)
         yield from compaction_metrics(snapshot.cleaner)
+        yield from scrubber_metrics(snapshot.scrubber)
         if snapshot.per_partition:
             yield from partition_metrics(snapshot.partitions)
             yield from group_lag_metrics(snapshot.lags)
@@ -196,6 +198,14 @@ def compaction_metrics(cleaner: LogCleanerStatistics) -> Iterator[Metric]:
         "Partitions that compaction leaves alone because it failed there",
         len(cleaner.uncleanable),
     )
+
+
+def scrubber_metrics(scrubber: LogScrubberStatistics) -> Iterator[Metric]:
+    """How far the scrubber has come, and in how many segments it found damage."""
+    yield counter("log_scrubber_passes", "Passes of the scrubber over all logs", scrubber.passes)
+    yield counter("log_scrubber_segments", "Segments that the scrubber has read", scrubber.segments)
+    yield counter("log_scrubber_bytes_read", "Bytes that the scrubber has read", scrubber.bytes_read)
+    yield gauge("log_scrubber_damaged_segments", "Segments in which the scrubber found damage", len(scrubber.damaged))
 
 
 OF_PARTITIONS: Mapping[str, tuple[str, Callable[[PartitionReading], int]]] = {

@@ -14,6 +14,7 @@ from trio_broker.coordinator.reporting.statistics import GroupStatistics
 from trio_broker.network.request_metrics import RequestTimes
 from trio_broker.network.statistics import SocketServerStatistics
 from trio_broker.partition.log_cleaner import LogCleanerStatistics
+from trio_broker.partition.log_scrubber import LogScrubberStatistics
 from trio_broker.partition.replica_manager import ReplicaManagerStatistics
 
 
@@ -60,6 +61,7 @@ class MetricsSnapshot:
     replicas: ReplicaManagerStatistics
     cleaner: LogCleanerStatistics
     groups: GroupStatistics
+    scrubber: LogScrubberStatistics = attrs.field(factory=LogScrubberStatistics)
     names: tuple[str, ...] = ()
     per_partition: bool = False
     recent_requests: Mapping[str, RequestTimes] = attrs.field(factory=dict)

@@ -21,6 +21,7 @@ from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.disk_usage import DISK_USAGE_INTERVAL_MS, DiskUsageHistory
 from trio_broker.partition.log_cleaner import LogCleaner, PartitionOwner
+from trio_broker.partition.log_scrubber import LogScrubber
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.scheduled_task import NEVER_MS, ScheduledTask, run_scheduled
@@ -94,11 +95,19 @@ class LogMaintenance:
             runtime,
             change_directories=self.change_directories,
         )
+        self.log_scrubber = LogScrubber(
+            replicas,
+            log_manager,
+            config,
+            runtime,
+            change_directories=self.change_directories,
+        )
 
     async def run(self) -> None:
         """Do every task at its own interval, and compact what is due, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.log_cleaner.run)
+            nursery.start_soon(self.log_scrubber.run)
             for task in self.tasks():
                 nursery.start_soon(run_scheduled, task, self.config.log_manager.log_initial_task_delay_ms)
 

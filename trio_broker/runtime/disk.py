@@ -133,6 +133,10 @@ class File(Protocol):
         """Wait until what was written before the call, and the length, are on the disk."""
         ...
 
+    def forget(self, position: int, size: int) -> None:
+        """Let the system drop these bytes from the page cache, where it takes such advice. Nothing else changes."""
+        ...
+
     def region(self, position: int, size: int) -> FileRegion:
         """Return a region that stays readable as long as it is referenced."""
         ...

@@ -85,6 +85,10 @@ class RealFile:
     def preallocate(self, size: int) -> None:
         os.posix_fallocate(self.number, 0, size)
 
+    def forget(self, position: int, size: int) -> None:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self.number, position, size, os.POSIX_FADV_DONTNEED)
+
     def region(self, position: int, size: int) -> RealFileRegion:
         return RealFileRegion(self, position, size)
 

@@ -123,6 +123,9 @@ class SimulatedFile:
                 fail(errno.EIO, self.path)
             self.inode.sync()
 
+    def forget(self, position: int, size: int) -> None:
+        """Nothing to do: what is in the page cache is drawn at each read."""
+
     def region(self, position: int, size: int) -> SimulatedFileRegion:
         return SimulatedFileRegion(self, position, size)
 

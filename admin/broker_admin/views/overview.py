@@ -32,8 +32,9 @@ class OverviewReadings:
     """A few of everything, at ``read_at_ms``.
 
     ``has_records`` is false until a client has written a record to a topic that is there. ``unreadable_partitions`` are
-    those whose disk or log failed, ``uncleanable_partitions`` those that compaction gave up. The times are of requests
-    in the last minute, a Fetch without what it waits for records, and None without any.
+    those whose disk or log failed, ``uncleanable_partitions`` those that compaction gave up, ``damaged_segments`` those
+    in which the scrubber found damage. The times are of requests in the last minute, a Fetch without what it waits for
+    records, and None without any.
 
     The groups that fall behind fastest come first, after them the others by lag; ``groups_falling_behind`` counts the
     former. Internal topics are not among the ``largest_topics`` and ``busiest_topics``, of which each carries
@@ -55,6 +56,7 @@ class OverviewReadings:
     largest_topics: tuple[TopicSize, ...]
     busiest_topics: tuple[TopicSize, ...]
     errors: tuple[RecentError, ...]
+    damaged_segments: int = 0
 
 
 class OverviewView(Protocol):

@@ -91,6 +91,34 @@ class CleanerSummary:
 
 
 @attrs.frozen
+class DamageFound:
+    """Damage in a sealed segment, at ``position`` in ``file`` and about ``offset`` in the log."""
+
+    partition: str
+    file: str
+    position: int
+    offset: int
+    reason: str
+
+
+@attrs.frozen(kw_only=True)
+class ScrubberSummary:
+    """The scrubber, which reads sealed segments again to find damage. Counters are since the broker's start.
+
+    ``last_pass_ended_ms`` is None before the first pass of this start has ended.
+    """
+
+    enabled: bool = False
+    bytes_per_second: float = 0.0
+    passes: int = 0
+    segments: int = 0
+    bytes_read: int = 0
+    under_way: str | None = None
+    last_pass_ended_ms: int | None = None
+    damaged: tuple[DamageFound, ...] = ()
+
+
+@attrs.frozen
 class SyncBucket:
     """How many syncs took up to ``up_to_ms``, and longer than the bucket before; the last one has None, no end."""
 
@@ -151,6 +179,7 @@ class StorageReport:
     largest_topics: tuple[TopicSize, ...]
     retention: RetentionOutlook
     cleaner: CleanerSummary
+    scrubber: ScrubberSummary = ScrubberSummary()
     syncs: SyncSummary
     recovery: RecoverySummary
 
