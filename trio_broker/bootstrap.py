@@ -26,6 +26,7 @@ from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.config_trials import ConfigTrials
 from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.dynamic_config_publisher import BrokerReconfigurable, DynamicConfigPublisher
+from trio_broker.cluster.log_dir_failure_handler import LogDirFailureHandler
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_delta import replayed
 from trio_broker.cluster.metadata_image import MetadataImage
@@ -43,6 +44,7 @@ from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.runtime.chance import random_uuid
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.workers import Workers
+from trio_broker.storage.errors import is_shortage
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.topic_partition import TopicPartition
 
@@ -79,13 +81,16 @@ async def open_services(
     ended_well = False
     broker_epoch = -1
     try:
-        metadata_log, image = await workers.run(partial(open_metadata, log_manager, runtime, config))
+        opening = partial(open_metadata, log_manager, runtime, config)
+        # So that a broker with a full disk starts, and its operator can delete something.
+        with_reserve = log_manager.directories[0].with_reserve
+        metadata_log, image = await workers.run(partial(with_reserve, opening))
         try:
             changes = ChangeLog(clock, ChangeFile(runtime.disk, directories[0] / FILE_NAME, workers))
             await workers.run(changes.load)
             changes.record_start(str(config.node.node_id), config.static_texts)
             if metadata_log.is_snapshot_due:
-                await workers.run(partial(metadata_log.take_snapshot, image_records(image)))
+                await workers.run(partial(take_snapshot, metadata_log, image))
             metadata_cache = MetadataCache(image)
             dynamic_config = DynamicConfigPublisher(config)
             dynamic_config.apply(image, image.configs_by_resource)
@@ -107,6 +112,8 @@ async def open_services(
             groups = GroupCoordinator(replicas, controller, metadata_cache, changes, config, runtime)
             # In this order: the coordinator finds the partitions of a new topic open.
             publisher.subscribers = (partitions, groups)
+            replicas.on_opened = groups.topic_opened
+            controller.reason_not_held = replicas.reason_not_held
             yield BrokerServices(
                 node=node,
                 config=config,
@@ -116,11 +123,13 @@ async def open_services(
                 metadata_log=metadata_log,
                 changes=changes,
                 replicas=replicas,
+                log_dir_failures=LogDirFailureHandler(metadata_log, replicas),
                 producer_ids=ProducerIds(controller.allocate_producer_ids),
                 groups=groups,
                 trials=ConfigTrials(controller, dynamic_config, changes, clock),
             )
         finally:
+            await run_shielded(workers, log_manager.make_room_to_close)
             await run_shielded(workers, metadata_log.close)
         ended_well = True
     finally:
@@ -138,10 +147,24 @@ def open_metadata(log_manager: LogManager, runtime: Runtime, config: BrokerConfi
     directory = log_manager.directories[0]
     assert directory.properties is not None, "the directory is open"
     metadata_log = MetadataLog.open(
-        directory.path, runtime, node_id=config.node.node_id, directory_id=directory.properties.directory_uuid
+        directory.path,
+        runtime,
+        node_id=config.node.node_id,
+        directory_id=directory.properties.directory_uuid,
+        with_reserve=directory.with_reserve,
     )
     offset, epoch = metadata_log.log_end_offset - 1, metadata_log.leader_epoch
     return metadata_log, replayed(metadata_log.replay(), offset=offset, epoch=epoch)
+
+
+def take_snapshot(metadata_log: MetadataLog, image: MetadataImage) -> None:
+    """Replace what was replayed by a snapshot, unless there is no room for one: then a later start does. Blocks."""
+    try:
+        metadata_log.take_snapshot(image_records(image))
+    except OSError as error:
+        if not is_shortage(error) or metadata_log.failure is not None:
+            raise
+        log.warning("no snapshot of the metadata is taken: %s", error)
 
 
 def load_logs(log_manager: LogManager, image: MetadataImage, config: BrokerConfig) -> None:

@@ -49,7 +49,7 @@ from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage import file_names
-from trio_broker.storage.errors import DataDirectoryError
+from trio_broker.storage.errors import DataDirectoryError, is_shortage
 
 if TYPE_CHECKING:
     from broker_admin.server import AdminAddress
@@ -156,6 +156,12 @@ class Broker:
             log.info("stopped")
         except DataDirectoryError as error:
             raise StartupError(str(error)) from error
+        except OSError as error:
+            if self._dispatcher is not None:
+                raise
+            where = f"{error.filename}: " if error.filename else ""
+            hint = ": make some room for the start" if is_shortage(error) else ""
+            raise StartupError(f"cannot start: {where}{error.strerror or error}{hint}") from error
         finally:
             self.server.stop_accepting()
             self.stopped.set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -35,7 +34,7 @@ class AdminClient:
     groups: Any = None
     """The group coordinator, where a test needs one."""
     node: Any = None
-    replicas: Any = attrs.Factory(SimpleNamespace)
+    replicas: Any = None
 
     async def ask(self, handler: Any, request: Any, version: int) -> Any:
         """The response as a client of ``version`` reads it."""
@@ -48,7 +47,7 @@ class AdminClient:
 
     def context(self, version: int) -> Context:
         header = RequestHeader(api_key=0, api_version=version, correlation_id=7, client_id="test")
-        no_metadata_log: Any = SimpleNamespace()  # is read by the admin app alone
+        absent: Any = None  # read by the admin app alone
         publisher = self.controller.publisher
         services = BrokerServices(
             node=self.node,
@@ -57,8 +56,9 @@ class AdminClient:
             controller=self.controller,
             metadata_cache=publisher.cache,
             changes=publisher.changes,
-            metadata_log=no_metadata_log,
+            metadata_log=absent,
             replicas=self.replicas,
+            log_dir_failures=absent,
             producer_ids=ProducerIds(self.controller.allocate_producer_ids),
             groups=self.groups,
             trials=ConfigTrials(self.controller, publisher.dynamic_config, publisher.changes, ManualClock()),

@@ -75,6 +75,7 @@ class Client:
             changes=absent,
             metadata_log=metadata_log,
             replicas=self.replicas,
+            log_dir_failures=absent,
             producer_ids=self.producer_ids,
             groups=absent,
             trials=absent,

@@ -13,13 +13,15 @@ Source: Kafka's QuorumController, without the quorum.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import trio
 
+from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.stored.metadata import RemoveTopicRecord
 from trio_broker.changes.change import Change
 from trio_broker.cluster.cluster_control import NodeRegistration, decide_registration
 from trio_broker.cluster.configuration_control import ConfigChange, decide_config_change
@@ -54,6 +56,8 @@ from trio_broker.topic_partition import TopicPartition
 from trio_broker.yield_budget import InTurns
 
 T = TypeVar("T")
+
+STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +94,8 @@ class Controller:
         self._metadata_log = metadata_log
         self._random = random
         self._lock = trio.Lock()
+        # Why a partition of the topic of that name has no log on this node, None if all have one.
+        self.reason_not_held: Callable[[str], KafkaError | None] = lambda name: None
 
     @property
     def image(self) -> MetadataImage:
@@ -120,13 +126,49 @@ class Controller:
     ) -> list[CreatedTopic | KafkaError]:
         async with self._lock:
             decisions = await finish(decide_new_topics(self.image, self.settings, topics, self._random))
-            return await self._carry_out(decisions, validate_only)
+            outcomes = await self._carry_out(decisions, validate_only)
+            return outcomes if validate_only else await self._delete_unheld(outcomes)
+
+    async def _delete_unheld(self, outcomes: list[CreatedTopic | KafkaError]) -> list[CreatedTopic | KafkaError]:
+        """Delete again the topics of which a partition got no log, and return the error in place of each.
+
+        Otherwise a client would take the topic for there, and each partition would answer nothing but errors.
+        """
+        reasons: dict[bytes, KafkaError] = {}
+        async for outcome in InTurns(outcomes):
+            if isinstance(outcome, CreatedTopic) and (reason := self.reason_not_held(outcome.name)) is not None:
+                reasons[outcome.topic_id] = reason
+        if not reasons:
+            return outcomes
+        removals = [ControllerResult(None, (RemoveTopicRecord(topic_id=topic_id),)) for topic_id in reasons]
+        try:
+            await self._commit(removals)
+        except OSError as error:
+            # They stay, and their partitions are opened when there is room.
+            log.error("topics that lack a log cannot be deleted again: %s", error)
+        return [
+            KafkaError(f"topic {outcome.name!r} is not created: {reasons[outcome.topic_id]}", code=STORAGE_ERROR)
+            if isinstance(outcome, CreatedTopic) and outcome.topic_id in reasons
+            else outcome
+            for outcome in outcomes
+        ]
 
     async def create_partitions(
         self, topics: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[NewPartitions | KafkaError]:
         async with self._lock:
-            return await self._carry_out(await finish(decide_new_partitions(self.image, topics)), validate_only)
+            decisions = await finish(decide_new_partitions(self.image, topics))
+            outcomes = await self._carry_out(decisions, validate_only)
+            if validate_only:
+                return outcomes
+            return [self._unless_unheld(outcome) async for outcome in InTurns(outcomes)]
+
+    def _unless_unheld(self, outcome: NewPartitions | KafkaError) -> NewPartitions | KafkaError:
+        """Return the error for a topic of which a partition has no log. Partitions cannot be taken away again."""
+        if isinstance(outcome, KafkaError) or (reason := self.reason_not_held(outcome.name)) is None:
+            return outcome
+        text = f"topic {outcome.name!r} has {outcome.count} partitions now, and not all have a log yet: {reason}"
+        return KafkaError(text, code=STORAGE_ERROR)
 
     async def delete_topics(
         self, targets: Sequence[TopicTarget], *, validate_only: bool = False

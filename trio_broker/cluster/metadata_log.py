@@ -18,11 +18,12 @@ Source: docs/formats/metadata-log.md; Kafka's KafkaRaftClient, FileQuorumStateSt
 from __future__ import annotations
 
 import json
+import logging
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import attrs
 import trio
@@ -32,7 +33,7 @@ from kafka_wire.primitives import NO_UUID, uuid_text
 from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.control import ControlRecord, ControlRecordType, build_control_batch
 from kafka_wire.records.record import NewRecord
-from kafka_wire.stored.metadata import decode_metadata_record, encode_metadata_record
+from kafka_wire.stored.metadata import PartitionRecord, TopicRecord, decode_metadata_record, encode_metadata_record
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.metadata_snapshot import SnapshotId, read_snapshot, remove_older, snapshots, write_snapshot
 from trio_broker.cluster.topic_names import CLUSTER_METADATA_TOPIC
@@ -40,10 +41,12 @@ from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk, names_in, write_atomically
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage.append import AppendOrigin
-from trio_broker.storage.errors import is_disk_failure
+from trio_broker.storage.errors import StorageFailed, is_disk_failure
 from trio_broker.storage.log import Log
 from trio_broker.storage.recovery import open_log
 from trio_broker.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 """The reserved id of the metadata topic, the same in every cluster."""
@@ -63,6 +66,17 @@ SNAPSHOT_AFTER_RECORDS: Final = 10_000
 """Records since the last snapshot after which a start writes another: they take a start some tenths of a second."""
 
 _ASIDE = ".corrupt-"
+
+
+class WithReserve(Protocol):
+    """See ``LogDirectory.with_reserve``."""
+
+    def __call__(self, work: Callable[[], int], /) -> int: ...
+
+
+def do_at_once(work: Callable[[], int], /) -> int:
+    """Do ``work`` where no space is kept back."""
+    return work()
 
 
 @attrs.frozen
@@ -86,8 +100,11 @@ class MetadataLog:
         leader_epoch: int,
         snapshot: SnapshotId | None,
         directory_id: bytes = NO_UUID,
+        with_reserve: WithReserve = do_at_once,
     ) -> None:
+        """``with_reserve`` does what must be possible on a full disk too: topics are deleted by way of this log."""
         self.log = log
+        self._with_reserve = with_reserve
         self.leader_epoch = leader_epoch
         self.directory_id = directory_id
         self.snapshot = snapshot
@@ -101,7 +118,13 @@ class MetadataLog:
 
     @classmethod
     def open(
-        cls, data_directory: PurePath, runtime: Runtime, *, node_id: int, directory_id: bytes = NO_UUID
+        cls,
+        data_directory: PurePath,
+        runtime: Runtime,
+        *,
+        node_id: int,
+        directory_id: bytes = NO_UUID,
+        with_reserve: WithReserve = do_at_once,
     ) -> MetadataLog:
         """Open the metadata log of ``data_directory``, or create it, and begin a new leader epoch. Blocks.
 
@@ -158,7 +181,14 @@ class MetadataLog:
         # Written before the first batch of the epoch: if the broker dies between the two, the next start skips an
         # epoch.
         write_quorum_state(disk, state_file, node_id, leader_epoch, directory_id)
-        opened = cls(log, runtime, leader_epoch=leader_epoch, snapshot=snapshot, directory_id=directory_id)
+        opened = cls(
+            log,
+            runtime,
+            leader_epoch=leader_epoch,
+            snapshot=snapshot,
+            directory_id=directory_id,
+            with_reserve=with_reserve,
+        )
         opened._append_leader_change(node_id)
         return opened
 
@@ -217,7 +247,11 @@ class MetadataLog:
         now_ms = self._clock.now_ms()
         values = [NewRecord(now_ms, None, encode_metadata_record(record)) for record in records]
         try:
-            return await self._workers.run(partial(self._append_durably, build_batch(values)), limiter=self._limiter)
+            append = partial(self._append_durably, build_batch(values))
+            # Space that is kept back is for deletions and settings: new partitions would use it up.
+            if not any(isinstance(record, TopicRecord | PartitionRecord) for record in records):
+                append = partial(self._with_reserve, append)
+            return await self._workers.run(append, limiter=self._limiter)
         except OSError as error:
             if is_disk_failure(error):
                 self.on_failure(error)
@@ -258,12 +292,14 @@ class MetadataLog:
 
     def close(self) -> None:
         """Sync and close all files; a log whose disk failed is only released. Blocks."""
-        if self.failure is None:
-            self.log.close()
-        else:
-            # The next start recovers it. An error here would prevent the clean stop of the partitions' logs, which may
-            # be on other disks.
-            self.log.release()
+        try:
+            if self.failure is None:
+                self.log.close()
+        except StorageFailed as error:
+            logger.error("the metadata log was not closed properly: %s", error)
+        # In any case, and without an error, which would prevent the clean stop of the partitions' logs: those may be on
+        # other disks, and the next start recovers this one.
+        self.log.release()
 
     def _append_leader_change(self, node_id: int) -> None:
         control = ControlRecord(ControlRecordType.LEADER_CHANGE, leader_change_value(node_id))

@@ -134,6 +134,11 @@ class GroupCoordinator:
                 shard.machine.topics_changed()
             await trio.lowlevel.checkpoint()
 
+    async def topic_opened(self, name: str) -> None:
+        """Load the shards whose partitions could not be opened before."""
+        if name == self.runtime.topic:
+            await self.runtime.load_new_partitions()
+
     async def _delete_offsets_in(self, shard: Shard[GroupMachine], topics: Collection[TopicImage]) -> None:
         """Delete the offsets in topics that were deleted. Yields between groups."""
         budget, machine = YieldBudget(), shard.machine

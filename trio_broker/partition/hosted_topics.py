@@ -10,6 +10,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from trio_broker.config.log_config import LogConfig
 from trio_broker.partition.partition import Partition
+from trio_broker.storage.errors import StorageShortage
 
 
 @attrs.frozen
@@ -32,6 +33,13 @@ class HostedTopic:
     partitions: dict[int, Partition] = attrs.Factory(dict)
     failures: dict[int, KafkaError] = attrs.Factory(dict)
     """Partitions whose log could not be opened, and why."""
+    assignment: TopicAssignment | None = None
+    """What was applied last."""
+
+    @property
+    def lacks_room(self) -> bool:
+        """Whether a log could not be opened for a shortage, which may be over."""
+        return any(isinstance(failure, StorageShortage) for failure in self.failures.values())
 
     def partition(self, index: int) -> Partition:
         """The partition of this index.

@@ -136,8 +136,9 @@ class LogMaintenance:
         return None if interval_ms >= NEVER_MS else self.clock.now_ms() + delay_ms + interval_ms
 
     async def sample_disk_usage(self) -> None:
-        """Keep how full the disks of the data directories are."""
+        """Keep how full the disks of the data directories are, and keep space back where that was given up."""
         await self.run_in_thread(partial(self.disk_usage.sample, self.clock.now_ms()))
+        await self.change_directories(self.log_manager.restore_reserves)
 
     async def apply_retention(self) -> None:
         """Retire the segments whose time is over, one partition after another.

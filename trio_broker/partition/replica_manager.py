@@ -47,7 +47,7 @@ from trio_broker.scheduled_task import ScheduledTask, run_scheduled
 from trio_broker.steps import Steps, finish
 from trio_broker.storage import validation
 from trio_broker.storage.append import AppendInfo, AppendOrigin
-from trio_broker.storage.errors import CorruptCheckpoint, is_disk_failure
+from trio_broker.storage.errors import CorruptCheckpoint, StorageShortage, is_disk_failure, is_shortage
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.storage.log_reader import LogReader
@@ -145,6 +145,8 @@ class ReplicaManager:
         self._reaper = ExpirationReaper()
         self._stops_waiting = False
         self._throttled_log = LogThrottle(log, clock)
+        # Called with each topic of which partitions were opened although none was created.
+        self.on_opened: Callable[[str], Awaitable[None]] = _nothing_follows
         # Called with each log directory that fails, once.
         self.on_directory_failure: Callable[[PurePath, OSError], None] = lambda directory, error: None
         self._appended_batches = 0
@@ -164,6 +166,11 @@ class ReplicaManager:
         if hosted is None:
             raise KafkaError(f"no topic {name!r} here", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return hosted
+
+    def reason_not_held(self, name: str) -> KafkaError | None:
+        """Why a partition of a topic has no log here, None if all have one."""
+        hosted = self._topics.get(name)
+        return next(iter(hosted.failures.values()), None) if hosted is not None else None
 
     def topic_by_id(self, topic_id: bytes) -> HostedTopic:
         """The topic of this id.
@@ -198,6 +205,7 @@ class ReplicaManager:
             hosted = None
         if hosted is None:
             hosted = HostedTopic(assignment.name, assignment.topic_id, assignment.config)
+        hosted.assignment = assignment
         await self._open_missing(hosted, assignment)
         self._topics[hosted.name] = self._topics_by_id[hosted.topic_id] = hosted
         for index, leader_epoch in assignment.leader_epochs.items():
@@ -269,7 +277,7 @@ class ReplicaManager:
                 leader_epoch=assignment.leader_epochs[index],
                 durability=self.durability,
                 sync_soon=self.flusher.request,
-                in_thread=self.run_in_io_thread,
+                in_thread=partial(self._change_in_thread, outcome.directory.parent),
             )
 
     def _open_logs(self, assignment: TopicAssignment, indexes: Sequence[int]) -> list[Log | KafkaError]:
@@ -288,8 +296,12 @@ class ReplicaManager:
                 # the high watermark must not begin before them; hence they are made durable before anybody asks.
                 opened.sync_after_crash()
         except (OSError, CorruptCheckpoint, KafkaError) as error:
-            log.error("%s cannot be opened: %s", topic_partition, error)
-            return KafkaError(f"{topic_partition} cannot be opened: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)
+            text = f"{topic_partition} cannot be opened: {error}"
+            if is_shortage(error):
+                self._throttled_log.error("shortage", text)
+                return StorageShortage(text)
+            log.error("%s", text)
+            return KafkaError(text, code=ErrorCode.KAFKA_STORAGE_ERROR)
         beside.append(opened)
         return opened
 
@@ -505,7 +517,22 @@ class ReplicaManager:
         )
 
     def _shortage_task(self) -> ScheduledTask:
-        return ScheduledTask("work that lacked descriptors", lambda: SHORTAGE_INTERVAL_MS, self.flusher.retry_postponed)
+        return ScheduledTask("what lacked room", lambda: SHORTAGE_INTERVAL_MS, self.retry_after_shortage)
+
+    async def retry_after_shortage(self) -> None:
+        """Do what space or descriptors were lacking for: syncs, and partitions whose log could not be opened."""
+        await self.flusher.retry_postponed()
+        for hosted in list(self._topics.values()):
+            if hosted.lacks_room:
+                await self._assignments.execute(partial(self._open_after_shortage, hosted))
+
+    async def _open_after_shortage(self, hosted: HostedTopic) -> None:
+        if self._topics.get(hosted.name) is not hosted or hosted.assignment is None:
+            return  # deleted meanwhile
+        await self._apply_topic(attrs.evolve(hosted.assignment, config=hosted.config))
+        if not hosted.lacks_room:
+            log.info("topic %s: all of its partitions are open now", hosted.name)
+        await self.on_opened(hosted.name)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermark of every partition."""
@@ -516,6 +543,10 @@ class ReplicaManager:
     async def run_in_io_thread(self, work: Callable[[], T]) -> T:
         """Do ``work`` in one of the worker threads that clients wait for."""
         return await self.workers.run(work, limiter=self.io_limiter)
+
+    async def _change_in_thread(self, directory: PurePath, work: Callable[[], T]) -> T:
+        """Do ``work``, which frees space or begins a leader epoch, even where the disk of ``directory`` is full."""
+        return await self.run_in_io_thread(partial(self.log_manager.with_reserve, directory, work))
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Follow ``num.io.threads``."""
@@ -613,6 +644,10 @@ class ReplicaManager:
             fetched_bytes=self._fetched_bytes,
             flusher=self.flusher.statistics(),
         )
+
+
+async def _nothing_follows(topic: str) -> None:
+    """Follow partitions that were opened, where nothing else depends on them."""
 
 
 def refusing_lightly(prepare: Callable[[], T]) -> T:

@@ -35,6 +35,8 @@ class DiskFaults:
     """EIO; the names stay pending, since journals go on or end as a whole."""
     failing_names: float = 0.0
     """EIO of making, renaming and removing names; nothing has changed then."""
+    failing_opens: float = 0.0
+    """EMFILE of opening a file."""
     cold_reads: float = 0.0
     """Bytes that seem not to be in the page cache."""
     slow_syncs: float = 0.0

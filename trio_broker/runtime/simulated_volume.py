@@ -162,7 +162,8 @@ class SimulatedProcess:
 
     def refuse_descriptors_beyond_limit(self, path: PurePath) -> None:
         """Raise the error of a process that may open no more."""
-        if self.descriptors >= self.volume.faults.max_descriptors:
+        faults = self.volume.faults
+        if self.descriptors >= faults.max_descriptors or faults.happens(faults.failing_opens, path):
             fail(errno.EMFILE, path)
 
     def begin(

@@ -21,6 +21,7 @@ import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from trio_broker.runtime.descriptors import NO_DESCRIPTORS
 
 
 class OffsetOutOfRange(KafkaError):
@@ -148,6 +149,23 @@ about one file or one call: a full disk, too few descriptors, a file without its
 def is_disk_failure(error: OSError) -> bool:
     """Whether ``error`` means that the disk is broken, which costs the whole log directory."""
     return error.errno in DISK_FAILURE_ERRNOS or isinstance(error, StorageFailed)
+
+
+SPACE_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+SHORTAGE_ERRNOS = SPACE_ERRNOS | NO_DESCRIPTORS | {errno.ENOMEM}
+"""What passes by itself, or when an operator has made room: the same works then."""
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether ``error`` means that space, descriptors or memory were lacking."""
+    return isinstance(error, OSError) and error.errno in SHORTAGE_ERRNOS
+
+
+class StorageShortage(KafkaError):
+    """The log of a partition could not be opened for a shortage. It is tried again."""
+
+    code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class DataDirectoryError(Exception):

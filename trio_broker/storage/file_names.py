@@ -38,6 +38,7 @@ SCRUBBER_CHECKPOINT = "scrubber-offset-checkpoint"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
+SPACE_RESERVE = ".space-reserve"
 
 CLUSTER_METADATA_DIRECTORY = "__cluster_metadata-0"
 REMOTE_INDEX_CACHE_DIRECTORY = "remote-log-index-cache"

@@ -8,6 +8,9 @@ directory in it that no Kafka broker makes, because Kafka itself would refuse to
 a Java broker takes. ``.kafka_cleanshutdown`` says that everything was closed properly; it is removed before the first
 log is opened, so that a crash from then on counts as one.
 
+``.space-reserve`` is space and nothing else. ``with_reserve`` gives it up where the disk is full, so that topics and
+records can still be deleted; ``restore_reserve`` takes it back later.
+
 Source: Kafka's LogManager, MetaProperties and CleanShutdownFileHandler; docs/formats/checkpoints.md.
 """
 
@@ -16,21 +19,39 @@ from __future__ import annotations
 import errno
 import json
 import logging
+from collections.abc import Callable
 from pathlib import PurePath
+from typing import TypeVar
 
 import attrs
 
 from kafka_wire.primitives import NO_UUID, parse_uuid
-from trio_broker.runtime.disk import DirectoryLock, Disk, LockHeld, VolumeSpace, write_atomically
+from trio_broker.runtime.disk import DirectoryLock, Disk, LockHeld, OpenMode, VolumeSpace, write_atomically
 from trio_broker.storage import checkpoints, file_names
-from trio_broker.storage.errors import CorruptCheckpoint, DataDirectoryError, DirectoryLocked, ForeignDirectory
+from trio_broker.storage.errors import (
+    SPACE_ERRNOS,
+    CorruptCheckpoint,
+    DataDirectoryError,
+    DirectoryLocked,
+    ForeignDirectory,
+    StorageFailed,
+)
 from trio_broker.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 META_PROPERTIES_VERSION = 1
 UNSYNCABLE = frozenset({errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP})
 """Of a directory that this process may not read, or of a file system without syncs: it has made nothing there."""
+
+RESERVE_BYTES = 4 * 1024 * 1024
+"""Space kept back in each directory, for what frees space on a full disk: the checkpoints of 20,000 partitions, some
+2 MB while they are replaced, files of leader epochs, and records of the metadata log."""
+
+RESERVE_SHARE = 8
+"""The reserve is made only where there is so many times as much: a disk that small is full soon, but not for that."""
 
 MARKED_KINDS = ("delete", "stray", "future")
 
@@ -226,6 +247,49 @@ class LogDirectory:
         """Say that everything in here was closed properly. The last thing to be written."""
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
         write_atomically(self.disk, self.path / file_names.CLEAN_SHUTDOWN_MARKER, content)
+
+    def with_reserve(self, work: Callable[[], T]) -> T:
+        """Do ``work``, which is what an operator frees space with; if the disk is full, once more with the reserve.
+
+        Waits for the disk. ``work`` has changed nothing when it finds the disk full.
+
+        Raises:
+            OSError: what ``work`` raises.
+        """
+        try:
+            return work()
+        except OSError as error:
+            if error.errno not in SPACE_ERRNOS or isinstance(error, StorageFailed) or not self._give_reserve_up():
+                raise
+            logger.warning("%s is full: using the %d bytes that were kept back", self.path, RESERVE_BYTES)
+        return work()
+
+    def _give_reserve_up(self) -> bool:
+        try:
+            self.disk.unlink(self.path / file_names.SPACE_RESERVE)
+        except OSError:
+            return False
+        return True
+
+    def give_reserve_up_if_needed(self) -> None:
+        """Give the reserve up where little else is left: everything is about to be closed, which writes some files."""
+        try:
+            if self.volume_space().usable_bytes < RESERVE_BYTES and self._give_reserve_up():
+                logger.warning("%s is full: using the %d bytes that were kept back", self.path, RESERVE_BYTES)
+        except OSError as error:
+            logger.warning("%s: its space cannot be measured: %s", self.path, error)
+
+    def restore_reserve(self) -> None:
+        """Keep space back, if there is enough of it and none is kept. Waits for the disk."""
+        path = self.path / file_names.SPACE_RESERVE
+        try:
+            if self.disk.exists(path) or self.volume_space().usable_bytes < RESERVE_SHARE * RESERVE_BYTES:
+                return
+            self.disk.open(path, OpenMode.REPLACE).preallocate(RESERVE_BYTES)
+        except OSError as error:
+            # A file without its space would be none; and nothing that clients ask for depends on it.
+            self._give_reserve_up()
+            logger.warning("%s: no space is kept back: %s", self.path, error)
 
     def volume_space(self) -> VolumeSpace:
         """Measure the volume that the directory is on. Waits for the disk.

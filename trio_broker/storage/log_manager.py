@@ -24,7 +24,9 @@ import errno
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import PurePath
+from typing import TypeVar
 
 import attrs
 
@@ -35,13 +37,15 @@ from trio_broker.runtime.chance import Random, random_uuid
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.disk import Disk
 from trio_broker.storage import checkpoints, file_names, partition_metadata
-from trio_broker.storage.errors import CorruptCheckpoint, DataDirectoryError, LogUnusable, StorageFailed
+from trio_broker.storage.errors import CorruptCheckpoint, DataDirectoryError, LogUnusable, StorageFailed, is_shortage
 from trio_broker.storage.log import DeletedFile, Log
 from trio_broker.storage.log_directory import LogDirectory, MetaProperties
 from trio_broker.storage.recovery import OpenedLog, RecoveryReport, open_log
 from trio_broker.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 NO_BROKER_EPOCH = -1
 
@@ -139,6 +143,7 @@ class LogManager:
                     directory_id = uuid_text(random_uuid(self.random))
                     directory.write_meta_properties(MetaProperties(self.cluster_id, self.node_id, directory_id))
                 directory.begin()
+            self.restore_reserves()
         # Also for KeyboardInterrupt: a lock that stays held would refuse the next attempt in this process.
         except BaseException:
             self._unlock()
@@ -277,6 +282,7 @@ class LogManager:
     def add(self, log: Log) -> None:
         """Let ``log`` be one of ours from now on, if it is not."""
         self.logs[log.topic_partition] = log
+        self._unopened.pop(log.topic_partition, None)
 
     def find_or_open(
         self, partition: TopicPartition, topic_id: bytes, config: LogConfig, beside: Sequence[Log] = ()
@@ -292,7 +298,8 @@ class LogManager:
         """
         if existing := self.logs.get(partition):
             return existing
-        if unopened := self._unopened.get(partition):
+        unopened = self._unopened.get(partition)
+        if unopened is not None and not is_shortage(unopened.reason):
             raise LogUnusable(f"{unopened.path} could not be opened: {unopened.reason}")
         directory = self._holder_of(partition)
         if directory is None:
@@ -365,8 +372,11 @@ class LogManager:
         """
         marked = []
         for each in taken:
-            if each.path is not None:
-                path = self._rename(each.path, each.partition, "delete")
+            # A log that could not be made may have left its directory, with the id of its topic.
+            holder = self._holder_of(each.partition) if each.path is None else None
+            left = each.path if holder is None else holder.path / str(each.partition)
+            if left is not None:
+                path = self._rename(left, each.partition, "delete")
                 marked.append(DeletedFile(path, self.clock.now_ms() + each.delay_ms))
         # Only where the file no longer names them are they forgotten; elsewhere ``find_or_open`` tries again.
         failed = self.write_checkpoints()
@@ -418,6 +428,22 @@ class LogManager:
             log.producers.remove_expired(now_ms, log.config.producer_id_expiration_ms)
             for log in list(self.logs.values())
         )
+
+    def with_reserve(self, path: PurePath, work: Callable[[], T]) -> T:
+        """Do ``work`` on the files of a data directory; see ``LogDirectory.with_reserve``."""
+        return next(each for each in self.directories if each.path == path).with_reserve(work)
+
+    def make_room_to_close(self) -> None:
+        """Give up what is kept back in full directories, so that all logs can be closed. Waits for the disk."""
+        for directory in self.directories:
+            if directory.failure is None:
+                directory.give_reserve_up_if_needed()
+
+    def restore_reserves(self) -> None:
+        """Keep space back in every directory whose disk works. Waits for the disk."""
+        for directory in self.directories:
+            if directory.failure is None:
+                directory.restore_reserve()
 
     def is_online(self, path: PurePath) -> bool:
         """Whether the disk of a data directory is not known to have failed."""
@@ -483,7 +509,7 @@ class LogManager:
                 failed.add(directory.path)
                 continue
             try:
-                write(directory)
+                directory.with_reserve(partial(write, directory))
             except OSError as error:
                 logger.error("%s: %s: %s", directory.path, otherwise, error)
                 failed.add(directory.path)

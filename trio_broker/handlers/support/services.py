@@ -59,15 +59,10 @@ class BrokerServices:
     metadata_log: MetadataLog
     changes: ChangeLog
     replicas: ReplicaManager
+    log_dir_failures: LogDirFailureHandler
     producer_ids: ProducerIds
     groups: GroupCoordinator
     trials: ConfigTrials
-    log_dir_failures: LogDirFailureHandler = attrs.field(
-        init=False,
-        default=attrs.Factory(
-            lambda services: LogDirFailureHandler(services.metadata_log, services.replicas), takes_self=True
-        ),
-    )
     metadata_answers: MetadataAnswers = attrs.field(init=False, factory=MetadataAnswers)
     throttled_log: LogThrottle = attrs.field(
         init=False, default=attrs.Factory(lambda services: LogThrottle(log, services.clock), takes_self=True)

@@ -1,0 +1,195 @@
+"""A broker on a disk that is full, or without descriptors, and how it comes back when it is not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path, PurePath
+
+import attrs
+import pytest
+import trio
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from kafka_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from kafka_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafka_wire.primitives import NO_UUID
+from tests.running_broker import connected, make_broker
+from trio_broker.broker import Broker, StartupError, single_startup_error
+from trio_broker.runtime.clock import SystemClock
+from trio_broker.runtime.real import real_runtime
+from trio_broker.runtime.simulated_disk import SimulatedDisk
+from trio_broker.storage.log_directory import RESERVE_BYTES
+
+DATA = PurePath("/data")
+RESERVE = DATA / ".space-reserve"
+ROOMY_BYTES = 1 << 40
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    return SimulatedDisk(SystemClock())
+
+
+def broker_on(disk: SimulatedDisk) -> Broker:
+    broker = make_broker(Path(DATA))
+    return Broker(broker.config, runtime=attrs.evolve(real_runtime(), disk=disk))
+
+
+@asynccontextmanager
+async def running_on(disk: SimulatedDisk) -> AsyncIterator[Broker]:
+    broker = broker_on(disk)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(broker.run)
+        yield broker
+        broker.stop()
+
+
+def fill(disk: SimulatedDisk, usable_bytes: int = 0) -> None:
+    space = disk.space(DATA)
+    disk.faults.total_bytes = space.total_bytes - space.usable_bytes + usable_bytes
+
+
+def empty(disk: SimulatedDisk) -> None:
+    disk.faults.total_bytes = ROOMY_BYTES
+
+
+def exhaust_reserve(disk: SimulatedDisk) -> None:
+    """Leave neither free space nor any that is kept back."""
+    disk.unlink(RESERVE)
+    fill(disk)
+
+
+def new_partitions(topic: str, count: int) -> CreatePartitionsRequest:
+    return CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name=topic, count=count, assignments=None)], timeout_ms=1000, validate_only=False
+    )
+
+
+def without_descriptors_in(disk: SimulatedDisk, directory: str) -> None:
+    """Let no file of a partition be opened."""
+    disk.faults.applies_to = lambda path: directory in path.parts
+    disk.faults.failing_opens = 1.0
+
+
+def with_descriptors(disk: SimulatedDisk) -> None:
+    disk.faults.failing_opens = 0.0
+
+
+async def test_a_topic_for_which_there_is_no_room_is_an_error_and_not_there(disk):
+    async with running_on(disk) as broker, connected(broker) as client:
+        fill(disk)
+        assert await client.try_create_topic("orders") == ErrorCode.KAFKA_STORAGE_ERROR
+        assert "orders" not in broker.services.metadata_cache.image.topics
+        empty(disk)
+        await client.create_topic("orders")
+        assert await client.produce("orders", b"one") == ErrorCode.NONE
+
+
+async def test_a_topic_of_which_a_partition_got_no_log_is_an_error_and_deleted_again(disk):
+    async with running_on(disk) as broker, connected(broker) as client:
+        without_descriptors_in(disk, "orders-1")
+        assert await client.try_create_topic("orders", 3) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert "orders" not in broker.services.metadata_cache.image.topics
+        assert not disk.exists(DATA / "orders-1")
+        with_descriptors(disk)
+        await client.create_topic("orders", 3)
+        assert await client.produce("orders", b"one", partition=1) == ErrorCode.NONE
+
+
+async def test_added_partitions_without_a_log_are_told_of_and_come_by_themselves(disk):
+    async with running_on(disk) as broker, connected(broker) as client:
+        await client.create_topic("orders")
+        without_descriptors_in(disk, "orders-1")
+        response = await client.ask(new_partitions("orders", 3), 3)
+        assert response.results[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert "has 3 partitions now, and not all have a log yet" in response.results[0].error_message
+        assert await client.produce("orders", b"one", partition=1) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert await client.produce("orders", b"one", partition=2) == ErrorCode.NONE
+        with_descriptors(disk)
+        await broker.services.replicas.retry_after_shortage()
+        assert await client.produce("orders", b"one", partition=1) == ErrorCode.NONE
+
+
+async def test_a_partition_that_could_not_be_recovered_for_a_shortage_comes_by_itself(disk):
+    async with running_on(disk) as broker, connected(broker) as client:
+        await client.create_topic("orders")
+        await client.produce("orders", b"one")
+    broker = broker_on(disk)
+    async with trio.open_nursery() as nursery:
+        without_descriptors_in(disk, "orders-0")
+        await nursery.start(broker.run)
+        async with connected(broker) as client:
+            assert await client.produce("orders", b"two") == ErrorCode.KAFKA_STORAGE_ERROR
+            with_descriptors(disk)
+            await broker.services.replicas.retry_after_shortage()
+            assert await client.produce("orders", b"two") == ErrorCode.NONE
+            assert await client.values("orders") == [b"one", b"two"]
+        broker.stop()
+
+
+async def test_on_a_full_disk_records_and_topics_can_be_deleted_with_the_space_kept_back(disk):
+    async with running_on(disk) as broker, connected(broker) as client:
+        await client.create_topic("orders")
+        await client.create_topic("payments")
+        for _ in range(3):
+            assert await client.produce("orders", b"x" * 1000) == ErrorCode.NONE
+        fill(disk)
+        assert await client.produce("orders", b"x" * 1000) == ErrorCode.KAFKA_STORAGE_ERROR
+        partition = DeleteRecordsPartition(partition_index=0, offset=2)
+        wanted = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="orders", partitions=[partition])], timeout_ms=0)
+        response = await client.ask(wanted, 2)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
+        assert response.topics[0].partitions[0].low_watermark == 2
+        response = await client.ask(
+            DeleteTopicsRequest(topics=[DeleteTopicState(name="payments", topic_id=NO_UUID)], timeout_ms=0), 6
+        )
+        assert response.responses[0].error_code == ErrorCode.NONE
+        assert not disk.exists(RESERVE)
+        empty(disk)
+        await broker.services.replicas.log_maintenance.sample_disk_usage()
+        assert disk.status(RESERVE).size_bytes == RESERVE_BYTES
+        assert await client.produce("orders", b"x" * 1000) == ErrorCode.NONE
+
+
+async def test_a_start_on_a_full_disk_takes_the_space_kept_back(disk):
+    async with running_on(disk) as broker, connected(broker) as client:
+        await client.create_topic("orders")
+        await client.produce("orders", b"one")
+    fill(disk)
+    async with running_on(disk) as broker, connected(broker) as client:
+        assert await client.values("orders") == [b"one"]
+        assert not disk.exists(RESERVE)
+
+
+async def test_a_start_on_a_full_disk_without_that_is_refused_with_one_line(disk):
+    async with running_on(disk):
+        pass
+    exhaust_reserve(disk)
+    with pytest.raises(BaseExceptionGroup) as caught:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(broker_on(disk).run)
+    error = single_startup_error(caught.value)
+    assert isinstance(error, StartupError)
+    assert str(error).startswith("cannot start: /data/")
+    assert str(error).endswith("No space left on device: make some room for the start")
+    assert "\n" not in str(error)
+
+
+async def test_a_flood_of_refused_appends_is_a_line_with_a_count(disk, caplog):
+    async with running_on(disk) as broker, connected(broker) as client:
+        await client.create_topic("orders")
+        assert await client.produce("orders", b"one") == ErrorCode.NONE
+        fill(disk)
+        for _ in range(20):
+            assert await client.produce("orders", b"x" * 1000) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert sum("a request is refused" in each.getMessage() for each in caplog.records) == 1
+
+
+async def test_no_space_is_kept_back_on_a_disk_that_is_small(disk, caplog):
+    disk.faults.total_bytes = 4 * RESERVE_BYTES
+    async with running_on(disk):
+        assert not disk.exists(RESERVE)
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
