@@ -31,7 +31,7 @@ WIDE_TOPIC_PARTITIONS = 2000
 NS_PER_MS = 1e6
 
 
-@attrs.define
+@attrs.define(eq=False)
 class LongestStep(trio.abc.Instrument):
     """The longest step of the loop since ``reset``, by processor time, and what of it the garbage collector took."""
 

@@ -20,7 +20,7 @@ from trio_broker.steps import Steps
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
 
-YIELD_BUDGET_SECONDS = 0.005
+YIELD_BUDGET_SECONDS = 0.002
 """Time between two yields, or that of one item if it takes longer: far below any session timeout, far above the cost
 of one round of the event loop."""
 

@@ -13,7 +13,7 @@ import trio.lowlevel
 
 from kafka_wire.apis import ApiKey
 from trio_broker.network.errors import CloseConnection
-from trio_broker.network.processor import TURN_POLLS_SECONDS
+from trio_broker.network.processor import TURN_POLLS_SECONDS, TURN_SECONDS
 from trio_broker.network.request_channel import Answer, QueuedRequest
 
 PATIENCE_SECONDS = 20
@@ -316,3 +316,32 @@ async def test_what_comes_while_several_are_served_is_served_in_the_same_turn(se
 
 async def test_a_turn_ends_when_its_time_is_over(serving, frame_of):
     assert not await handled_together(serving, frame_of, TURN_POLLS_SECONDS)
+
+
+async def test_a_newcomer_waits_for_one_request_of_those_that_pipeline_and_not_for_one_of_each(serving, frame_of):
+    newcomer, pipelining = 1000, range(10)
+    handled: list[int] = []
+
+    def handle(request: QueuedRequest) -> Answer:
+        number = request.header.correlation_id
+        handled.append(number)
+        harness.clock.advance(TURN_SECONDS)
+        # All have had their first one handled; these are served without a report of the selector.
+        if len(handled) == len(pipelining) + 1:
+            client = harness.clients[-1].stream.socket
+            os.write(client.fileno(), frame_of(newcomer))
+            assert select.select([served[client.getsockname()[1]].sock], [], [], PATIENCE_SECONDS)[0]
+        return [number.to_bytes(4, "big")]
+
+    async with serving(handle, num_network_threads=1) as harness:
+        clients = [await harness.connect() for _ in range(len(pipelining) + 1)]
+        await harness.until(lambda: len(list(harness.server.connections())) == len(clients))
+        served = {connection.info.peer_port: connection for connection in harness.server.connections()}
+        for number in pipelining:
+            sock = clients[number].stream.socket
+            os.write(sock.fileno(), b"".join(frame_of(number) for _ in range(3)))
+            assert select.select([served[sock.getsockname()[1]].sock], [], [], PATIENCE_SECONDS)[0]
+        assert await clients[-1].receive() == (newcomer, b"")
+        for number in pipelining:
+            assert [(await clients[number].receive())[0] for _ in range(3)] == [number] * 3
+    assert handled.index(newcomer) <= len(pipelining) + 2
