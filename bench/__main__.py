@@ -25,6 +25,7 @@ from bench import (
     small,
     spark,
     spark_decoder,
+    storm,
 )
 from bench.figures import rendered
 from bench.machine import description
@@ -39,6 +40,7 @@ BENCHMARKS: Mapping[str, Callable[[Options], Outcome]] = {
     "kafka-bulk": kafka.kafka_bulk,
     "partitions": partitions.partitions,
     "memory": node.memory,
+    "storm": storm.storm,
     "idle": node.idle,
     "bulk-produce": bulk.produce,
     "bulk-fetch": bulk.fetch,

@@ -63,6 +63,7 @@ GOALS: Mapping[str, Goal] = {
     "partitions-start": Goal("clean start with 5,000 partitions", Better.LESS, 4, "s"),
     "partitions-recovery": Goal("recovery after a kill: MiB per CPU second", Better.MORE, 150, "MiB/s"),
     "memory-idle": Goal("idle RSS", Better.LESS, MIB_LIMIT, "MiB"),
+    "storm": Goal("RSS after bombs, large batches and floods ÷ before", Better.LESS, 1.3),
     "idle": Goal("idle broker, 1,000 partitions: CPU", Better.LESS, 1, "% of a core"),
     "commits": Goal("OffsetCommit of a member: CPU per request ÷ bare Trio pool echo", Better.LESS, 5),
     "rebalance-page-cache": Goal("rebalance of 50 members, after their heartbeats", Better.LESS, 200, "ms"),
