@@ -21,6 +21,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
 
 from tests.java_programs import Java
+from trio_broker.runtime.real_disk import RealDisk
+from trio_broker.storage.dump import dump
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
@@ -285,6 +287,22 @@ def test_dump_log_decodes_the_metadata_log(dumps: Dumps) -> None:
     assert types.count("PARTITION_RECORD") == len(CODECS)
     assert "REGISTER_BROKER_RECORD" in types
     assert "PRODUCER_IDS_RECORD" in types
+
+
+def test_our_dump_decodes_the_metadata_log_as_kafkas_does(dumps: Dumps, data: DataDirectories) -> None:
+    """Kafka leaves out tagged fields that have their defaults; all that it prints is the same."""
+    expected = [json.loads(text) for text in re.findall(r"payload: (\{.*\})$", dumps.metadata["out"], re.MULTILINE)]
+    lines = [
+        line
+        for path in sorted((data.stopped / "__cluster_metadata-0").glob("*.log"))
+        for line in dump(RealDisk(), path, print_records=True)
+    ]
+    printed = [json.loads(match[1]) for line in lines if (match := re.search(r"payload: (\{.*\})$", line))]
+    assert [(each["type"], each["version"]) for each in printed] == [
+        (each["type"], each["version"]) for each in expected
+    ]
+    for ours, kafkas in zip(printed, expected, strict=True):
+        assert {name: ours["data"][name] for name in kafkas["data"]} == kafkas["data"]
 
 
 def index_bytes(directory: Path) -> dict[str, bytes]:

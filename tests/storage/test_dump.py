@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.storage.data_directories import write_data_directory
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.dump import dump
 
@@ -93,3 +95,21 @@ def test_other_files_are_refused(tmp_path: Path):
     (tmp_path / "notes.txt").write_text("x")
     with pytest.raises(ValueError, match="no file of a log"):
         lines(tmp_path / "notes.txt")
+
+
+def test_records_of_the_broker_are_decoded(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    write_data_directory(RealDisk(), data)
+    commits = [line for line in lines(data / "__consumer_offsets-0", print_records=True) if "payload" in line]
+    key, _, payload = commits[1].partition("key: ")[2].partition(" payload: ")
+    assert json.loads(key) == {"type": "1", "data": {"group": "group", "topic": "orders", "partition": 1}}
+    assert json.loads(payload)["data"]["offset"] == 1
+    topics = [line for line in lines(data / "__cluster_metadata-0", print_records=True) if "payload" in line]
+    assert topics[0].endswith(
+        'payload: {"type":"TOPIC_RECORD","version":0,"data":{"name":"orders","topicId":"AAAAAAAAAAAAAAAAAAAABw"}}'
+    )
+
+
+def test_whose_directory_it_is_is_told(tmp_path: Path) -> None:
+    write_data_directory(RealDisk(), tmp_path / "data")
+    assert "node.id=1" in lines(tmp_path / "data" / "meta.properties")

@@ -22,8 +22,8 @@ from trio_broker.storage.errors import CorruptCheckpoint, ForeignDirectory
 from trio_broker.storage.findings import FindingKind, StorageFinding
 from trio_broker.storage.log_directory import MetaProperties
 from trio_broker.storage.log_file import LogFile
+from trio_broker.storage.own_records import CONSUMER_OFFSETS_TOPIC
 from trio_broker.storage.partition_check import (
-    CONSUMER_OFFSETS_TOPIC,
     METADATA_SNAPSHOT_SUFFIX,
     PartitionBounds,
     check_metadata_snapshot,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from kafka_wire.errors import KafkaError
+from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.records.batch import BatchHeader, RecordBatch
 from kafka_wire.records.control import EndTransactionMarker, read_control_record
 from kafka_wire.records.errors import CorruptRecordBatch
@@ -22,6 +22,7 @@ from trio_broker.storage import batch_scan, checkpoints, file_names, producer_sn
 from trio_broker.storage.errors import CorruptCheckpoint, CorruptIndex, CorruptSnapshot
 from trio_broker.storage.log_file import LogFile
 from trio_broker.storage.offset_index import OffsetIndex
+from trio_broker.storage.own_records import CLUSTER_METADATA_TOPIC, own_text
 from trio_broker.storage.time_index import TimeIndex
 from trio_broker.storage.transaction_index import TransactionIndex
 
@@ -31,6 +32,7 @@ MAX_INDEX_BYTES = 2**31 - 1
 DELETE_HORIZON_NONE = "empty"
 
 METADATA_SNAPSHOT_SUFFIX = ".checkpoint"
+QUORUM_STATE_FILE = "quorum-state"
 BATCH_SUFFIXES = (file_names.LOG_SUFFIX, METADATA_SNAPSHOT_SUFFIX)
 """Files of record batches: segments, and snapshots of the metadata log."""
 
@@ -75,7 +77,7 @@ def dump_log(disk: Disk, path: PurePath, *, deep: bool, print_records: bool) -> 
             batch = RecordBatch(located.header, located.buffer)
             yield _batch_line(batch, located.position)
             if deep:
-                yield from _record_lines(batch, print_records)
+                yield from _record_lines(batch, print_records, _topic_of(path))
             end = located.position + located.header.size_bytes
     except CorruptRecordBatch as error:
         yield f"no batch at position {end}: {error}"
@@ -117,16 +119,24 @@ def _codec_name(header: BatchHeader) -> str:
         return f"({error})"
 
 
-def _record_lines(batch: RecordBatch, print_records: bool) -> Iterator[str]:
+def _topic_of(path: PurePath) -> str:
+    """The topic whose records lie in a file, by its directory; a snapshot's are always those of the metadata log."""
+    if path.suffix == METADATA_SNAPSHOT_SUFFIX:
+        return CLUSTER_METADATA_TOPIC
+    partition = file_names.parse_partition_directory(path.parent.name)
+    return "" if partition is None else partition.topic
+
+
+def _record_lines(batch: RecordBatch, print_records: bool, topic: str) -> Iterator[str]:
     header = batch.header
     try:
         for record in batch.records():
-            yield _record_line(header, record, print_records)
+            yield _record_line(header, record, print_records, topic)
     except KafkaError as error:
         yield f"| unreadable: {error}"
 
 
-def _record_line(header: BatchHeader, record: Record, print_records: bool) -> str:
+def _record_line(header: BatchHeader, record: Record, print_records: bool, topic: str) -> str:
     sequence = header.base_sequence
     if sequence >= 0:
         sequence = (sequence + record.offset - header.base_offset) & (2**31 - 1)
@@ -138,6 +148,11 @@ def _record_line(header: BatchHeader, record: Record, print_records: bool) -> st
     if header.is_control:
         return f"{line} {_control_text(record)}"
     if print_records:
+        try:
+            if own := own_text(topic, record.key, record.value):
+                return f"{line} {own}"
+        except WireError as error:
+            line += f" undecodable: {error}"
         return f"{line} key: {_text(record.key)} payload: {_text(record.value)}"
     return line
 
@@ -262,5 +277,9 @@ _NAMED = {
     file_names.LOG_START_OFFSET_CHECKPOINT: dump_checkpoint,
     file_names.HIGH_WATERMARK_CHECKPOINT: dump_checkpoint,
     file_names.CLEANER_CHECKPOINT: dump_checkpoint,
+    file_names.SCRUBBER_CHECKPOINT: dump_checkpoint,
     file_names.PARTITION_METADATA: dump_text,
+    file_names.META_PROPERTIES: dump_text,
+    file_names.CLEAN_SHUTDOWN_MARKER: dump_text,
+    QUORUM_STATE_FILE: dump_text,
 }

@@ -21,7 +21,6 @@ import attrs
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.records.batch import BatchHeader, RecordBatch
 from kafka_wire.records.errors import CorruptRecordBatch
-from kafka_wire.stored.groups import decode_group_record
 from kafka_wire.stored.metadata import decode_metadata_record
 from trio_broker.runtime.disk import Disk, names_in
 from trio_broker.storage import (
@@ -40,6 +39,7 @@ from trio_broker.storage.index_checks import OffsetIndexCheck, TimeIndexCheck, T
 from trio_broker.storage.leader_epochs import LeaderEpochs
 from trio_broker.storage.log_file import LogFile
 from trio_broker.storage.offset_index import OffsetIndex
+from trio_broker.storage.own_records import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, own_text
 from trio_broker.storage.producer_state import ProducerStates
 from trio_broker.storage.time_index import TimeIndex
 from trio_broker.storage.transaction_index import TransactionIndex
@@ -56,8 +56,6 @@ SECTOR_BYTES = 512
 MAX_FINDINGS_PER_SEGMENT = 100
 """A segment that is garbage from front to back need not fill the report."""
 
-CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"
-CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 QUORUM_STATE_FILE = "quorum-state"
 METADATA_SNAPSHOT_SUFFIX = ".checkpoint"
 
@@ -431,12 +429,12 @@ class _PartitionCheck:
                 check.note_abort_marker(marker.producer_id, marker.offset, aborted)
 
     def _check_own_records(self, path: PurePath, batch: RecordBatch, position: int) -> None:
-        decode = _OWN_RECORDS.get(self.report.topic_partition.topic)
-        if decode is None or batch.header.is_control:
+        topic = self.report.topic_partition.topic
+        if topic not in (CONSUMER_OFFSETS_TOPIC, CLUSTER_METADATA_TOPIC) or batch.header.is_control:
             return
         for record in batch.records():
             try:
-                decode(record.key, record.value)
+                own_text(topic, record.key, record.value)
             except WireError as error:
                 self._find(FindingKind.RECORD, path, str(error), position=position, offset=record.offset)
 
@@ -508,22 +506,6 @@ def _has_unwritten_sector(content: bytes, position: int = 0) -> bool:
     first = SECTOR_BYTES - position % SECTOR_BYTES
     sectors = [content[:first], *(content[at : at + SECTOR_BYTES] for at in range(first, len(content), SECTOR_BYTES))]
     return not all(map(any, sectors))
-
-
-def _decode_group_record(key: bytes | None, value: bytes | None) -> None:
-    if key is None:
-        raise WireError("a record of a group has a key")
-    decode_group_record(key, value)
-
-
-def _decode_metadata_record(key: bytes | None, value: bytes | None) -> None:
-    decode_metadata_record(value or b"")
-
-
-_OWN_RECORDS: dict[str, Callable[[bytes | None, bytes | None], None]] = {
-    CONSUMER_OFFSETS_TOPIC: _decode_group_record,
-    CLUSTER_METADATA_TOPIC: _decode_metadata_record,
-}
 
 
 def check_metadata_snapshot(disk: Disk, path: PurePath) -> list[StorageFinding]:
