@@ -105,6 +105,17 @@ async def test_one_refusal_does_not_undo_the_others(client, replicas):
     assert codes == [(0, 0), (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (1, 0)]
 
 
+async def test_a_topic_without_partitions_beside_the_one_with_a_batch_is_answered_too(client, replicas):
+    await add_topic(replicas)
+    topics = [
+        TopicProduceData(name="orders", partition_data=[PartitionProduceData(index=0, records=batch(b"a"))]),
+        TopicProduceData(name="orders", partition_data=[]),
+    ]
+    response = await client.ask(produce, ProduceRequest(acks=1, timeout_ms=1, topic_data=topics), 9)
+    assert [len(each.partition_responses) for each in response.responses] == [1, 0]
+    assert response.responses[0].partition_responses[0].error_code == 0
+
+
 async def test_internal_topics_are_closed_to_clients(replicas):
     await add_topic(replicas, "__consumer_offsets")
     answer = await ask(Client(replicas), batch(), topic="__consumer_offsets")

@@ -285,7 +285,8 @@ def produce(request: ProduceRequest, context: Context) -> Steps[ProduceResponse 
         return None
     if production.waiting:
         yield from production.wait(context.release_handler)
-    if batches == 1 and context.request.header.api_version >= LOG_START_OFFSET_SINCE_VERSION:
+    # A topic may have no partitions at all, so one batch does not mean one topic.
+    if batches == len(responses) == 1 and context.request.header.api_version >= LOG_START_OFFSET_SINCE_VERSION:
         [topic_response] = responses
         [response] = topic_response.partition_responses
         if not response.error_code:
