@@ -74,6 +74,7 @@ def test_every_command_is_told_by_the_help():
         "configs",
         "cluster",
         "dump-log",
+        "export-kafka",
         "pipeline",
         "version",
     ):

@@ -7,7 +7,7 @@ import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.common.utils.Utils;
 
 /**
- * A broker and controller of Kafka's own in one process, formatted and started in one JVM. The only argument is the
+ * A broker and controller of Kafka's own in one process, started in one JVM and formatted before if need be. The only argument is the
  * properties file. It says "started" when it answers clients, and ends at once, without saving anything, when standard
  * input does: so it never outlives the test that started it.
  */
@@ -16,7 +16,9 @@ public final class RunKafka {
         String[] format = {
             "format", "--cluster-id", Uuid.randomUuid().toString(), "--config", arguments[0], "--ignore-formatted",
         };
-        if (StorageTool.execute(format, System.out) != 0) {
+        String directory = Utils.loadProps(arguments[0]).getProperty("log.dirs");
+        boolean isFormatted = new java.io.File(directory, "meta.properties").exists();
+        if (!isFormatted && StorageTool.execute(format, System.out) != 0) {
             Runtime.getRuntime().halt(1);
         }
         try {

@@ -1,0 +1,148 @@
+"""``trio-broker export-kafka``: a real Kafka starts on what it makes and serves everything that our broker held."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import attrs
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from tests.compat.kafka_process import KafkaProcess
+from trio_broker.testing.process import BrokerProcess
+
+TOPIC = "orders"
+PARTITIONS = 3
+RECORDS = 300
+GROUP = "readers"
+COMMITTED = 42
+SECONDS = 30.0
+VALUE_BYTES = 5000
+"""Incompressible, so that each partition has more than one segment."""
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@attrs.frozen
+class Held:
+    """What a client sees of a broker."""
+
+    cluster_id: str | None
+    topic_id: str
+    retention_ms: str | None
+    records: frozenset[Any]
+    committed: int
+
+
+def fill(servers: str) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    topic = NewTopic(TOPIC, PARTITIONS, 1, config={"retention.ms": "123456789000", "segment.bytes": "1048576"})
+    admin.create_topics([topic])[TOPIC].result(SECONDS)
+    for codec in CODECS:
+        producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "compression.type": codec})
+        for number in range(RECORDS):
+            producer.produce(
+                TOPIC,
+                key=f"{codec}-{number}",
+                value=Random(number).randbytes(VALUE_BYTES),
+                partition=number % PARTITIONS,
+            )
+        assert not producer.flush(SECONDS)
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": GROUP})
+    consumer.commit(offsets=[TopicPartition(TOPIC, 1, COMMITTED)], asynchronous=False)
+    consumer.close()
+
+
+def held_by(servers: str) -> Held:
+    admin = AdminClient({"bootstrap.servers": servers})
+    metadata = admin.list_topics(timeout=SECONDS)
+    described = admin.describe_topics(TopicCollection([TOPIC]))[TOPIC].result(SECONDS)
+    resource = ConfigResource(ResourceType.TOPIC, TOPIC)
+    configs = admin.describe_configs([resource])[resource].result(SECONDS)
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": GROUP, "enable.auto.commit": False})
+    try:
+        committed = committed_offset(consumer)
+        consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
+        records: set[Any] = set()
+        while len(records) < RECORDS * len(CODECS):
+            message = consumer.poll(SECONDS)
+            assert message is not None, f"only {len(records)} records"
+            if message.error():
+                continue
+            records.add((message.partition(), message.offset(), message.key(), message.value()))
+    finally:
+        consumer.close()
+    retention = configs["retention.ms"].value
+    return Held(metadata.cluster_id, str(described.topic_id), retention, frozenset(records), committed)
+
+
+def committed_offset(consumer: Consumer) -> int:
+    """The committed offset; a Kafka that has just started needs a moment until its coordinator has loaded the group."""
+    while True:
+        try:
+            return int(consumer.committed([TopicPartition(TOPIC, 1)], timeout=SECONDS)[0].offset)
+        except KafkaException as error:
+            if "coordinator" not in error.args[0].str().lower():
+                raise
+
+
+def export(source: Path, target: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "trio_broker", "export-kafka", str(source), str(target)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Held]:
+    """A directory that was stopped cleanly, and what its broker had served."""
+    directory = tmp_path_factory.mktemp("ours") / "data"
+    with BrokerProcess(directory) as process:
+        fill(process.bootstrap_servers)
+        held = held_by(process.bootstrap_servers)
+    return directory, held
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+def test_kafka_serves_all_that_was_exported(source: tuple[Path, Held], tmp_path: Path):
+    directory, held = source
+    before = contents(directory)
+    assert len([name for name in before if name.startswith(TOPIC) and name.endswith(".log")]) > PARTITIONS
+    assert export(directory, tmp_path / "kafka/data").returncode == 0
+    assert contents(directory) == before
+    with KafkaProcess(tmp_path / "kafka") as kafka:
+        assert held_by(kafka.bootstrap_servers) == held
+        assert not list(kafka.data_directory.glob("*-stray"))
+        # It goes on where ours ended.
+        offsets: list[int | None] = []
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+        producer.produce(TOPIC, b"one more", partition=0, on_delivery=lambda _, sent: offsets.append(sent.offset()))
+        assert not producer.flush(SECONDS)
+        assert offsets == [RECORDS * len(CODECS) // PARTITIONS]
+
+
+def test_what_cannot_be_exported_is_refused_in_one_line(source: tuple[Path, Held], tmp_path: Path):
+    directory, _ = source
+    refused = export(directory, tmp_path / "here")
+    assert refused.returncode == 0, refused.stderr
+    again = export(directory, tmp_path / "here")
+    assert (again.returncode, again.stderr.count("\n")) == (1, 1)
+    assert "is not empty" in again.stderr
+    (tmp_path / "here/.kafka_cleanshutdown").unlink()
+    unclean = export(tmp_path / "here", tmp_path / "there")
+    assert "clean stop" in unclean.stderr
+    assert "meta.properties" in export(tmp_path, tmp_path / "there").stderr
+    with BrokerProcess(tmp_path / "running") as process:
+        running = export(process.data_directory, tmp_path / "there")
+    assert "in use by another broker" in running.stderr
+    assert not (tmp_path / "there").exists()
