@@ -1,0 +1,164 @@
+"""What hostile clients cost a good one: its p99 beside each kind of them, over that of the same client alone.
+
+The good client asks one request after the other, for one small topic, and has an answer before the next one. The kinds
+take their turns with quiet times, on one broker. They run in a process of threads that mostly wait for the network.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TypeAlias
+
+import attrs
+
+from bench.figures import Latencies
+from bench.largest_requests import largest_requests
+from bench.outcome import Options, Outcome
+from bench.small import PAGE_CACHE
+from bench.subject import broker
+from bench.wire import METADATA_VERSION, BenchError, connect, create_topic, metadata, receive_frame, request_frame
+from kafka_wire.messages.delete_topics import DeleteTopicsRequest
+from kafka_wire.messages.fetch import FetchRequest
+from kafka_wire.messages.metadata import MetadataRequest
+
+GOOD_TOPIC, WIDE_TOPIC = "good", "wide"
+WIDE_TOPIC_PARTITIONS = 2000
+CONNECTIONS = 100
+PIPELINED = 50
+QUESTIONS = 1000
+LARGE_FRAME_BYTES = 3 * 1024 * 1024
+GARBAGE_BYTES = 4096
+PAUSE_SECONDS = 0.001
+"""Between two connections of a flood: a thousand a second, which a client process of one core can make."""
+
+Hostile: TypeAlias = Callable[[int, threading.Event], None]
+"""Does one round against the port; called again until the event is set."""
+
+
+def never_reading(port: int, ends: threading.Event) -> None:
+    """A hundred connections that pipeline Metadata of all topics, and read nothing."""
+    frame = bytes(request_frame(MetadataRequest(topics=None), METADATA_VERSION)) * PIPELINED
+    with ExitStack() as stack:
+        for _ in range(CONNECTIONS):
+            stack.enter_context(connect(port)).sendall(frame)
+        ends.wait(1.0)
+
+
+def reading_slowly(port: int, ends: threading.Event) -> None:
+    """The same, of which each reads a little at a time."""
+    frame = bytes(request_frame(MetadataRequest(topics=None), METADATA_VERSION)) * PIPELINED
+    with ExitStack() as stack:
+        socks = [stack.enter_context(connect(port)) for _ in range(CONNECTIONS)]
+        for sock in socks:
+            sock.sendall(frame)
+        for sock in socks:
+            sock.recv(GARBAGE_BYTES)
+            ends.wait(PAUSE_SECONDS)
+
+
+def large(frame: bytes) -> Hostile:
+    """A client that sends one large request after the other."""
+
+    def send(port: int, ends: threading.Event) -> None:
+        with connect(port) as sock:
+            sock.sendall(frame)
+            receive_frame(sock)
+
+    return send
+
+
+def flooding(port: int, ends: threading.Event) -> None:
+    """A connection that says nothing and ends."""
+    connect(port).close()
+    ends.wait(PAUSE_SECONDS)
+
+
+def garbling(port: int, ends: threading.Event) -> None:
+    """A connection that sends bytes without meaning."""
+    with connect(port) as sock:
+        sock.sendall(random.randbytes(GARBAGE_BYTES))
+    ends.wait(PAUSE_SECONDS)
+
+
+def kinds() -> dict[str, Hostile]:
+    delete, *_ = largest_requests(DeleteTopicsRequest, 6, LARGE_FRAME_BYTES)
+    _, fetch, *_ = largest_requests(FetchRequest, 12, LARGE_FRAME_BYTES)
+    return {
+        "100 connections pipeline Metadata and never read": never_reading,
+        "100 connections pipeline Metadata and read slowly": reading_slowly,
+        f"DeleteTopics of {delete.elements:,} topics": large(bytes(request_frame(delete.message, 6))),
+        f"Fetch of {fetch.elements:,} partitions": large(bytes(request_frame(fetch.message, 12))),
+        "a flood of connections": flooding,
+        "garbage": garbling,
+    }
+
+
+@attrs.define
+class GoodClient:
+    """Asks for the metadata of one topic, ``QUESTIONS`` times; the first answer is that of a new connection."""
+
+    port: int
+    latencies_ns: list[int] = attrs.field(factory=list)
+    first_ns: int = 0
+
+    def ask(self, questions: int) -> None:
+        began = time.perf_counter_ns()
+        with connect(self.port) as sock:
+            for number in range(questions):
+                metadata(sock, GOOD_TOPIC)
+                ended = time.perf_counter_ns()
+                self.latencies_ns.append(ended - began)
+                self.first_ns = self.first_ns if number else max(self.first_ns, ended - began)
+                began = ended
+
+
+@contextmanager
+def running(hostile: Hostile, port: int) -> Iterator[None]:
+    """Let ``hostile`` do its rounds while the block lasts."""
+    ends = threading.Event()
+
+    def run() -> None:
+        while not ends.is_set():
+            # The broker may end its connections at any time, and rightly.
+            with suppress(OSError, BenchError):
+                hostile(port, ends)
+
+    thread = threading.Thread(target=run, name="hostile client")
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join()
+
+
+def hostile_clients(options: Options) -> Outcome:
+    """p99 of a good client beside each kind of hostile ones."""
+    outcome = Outcome("hostile-clients")
+    questions = options.volume(QUESTIONS)
+    table = outcome.table(
+        f"A good client's {questions:,} Metadata requests of one topic, one after the other",
+        *("beside", "p50 ms", "p99 ms", "p99 alone ms", "÷ alone", "slowest first answer ms"),
+    )
+    ratios, absolute = [], []
+    with broker(options.directory, PAGE_CACHE) as process:
+        create_topic(process.port, GOOD_TOPIC, 1)
+        create_topic(process.port, WIDE_TOPIC, WIDE_TOPIC_PARTITIONS)
+        GoodClient(process.port).ask(questions)
+        for name, hostile in kinds().items():
+            alone, beside = GoodClient(process.port), GoodClient(process.port)
+            for _ in range(options.repeats):
+                alone.ask(questions)
+                with running(hostile, process.port):
+                    beside.ask(questions)
+            quiet, attacked = Latencies.of_ns(alone.latencies_ns), Latencies.of_ns(beside.latencies_ns)
+            ratios.append(attacked.p99_ms / quiet.p99_ms)
+            absolute.append(attacked.p99_ms)
+            table.add(name, attacked.p50_ms, attacked.p99_ms, quiet.p99_ms, ratios[-1], beside.first_ns / 1e6)
+    outcome.measures["hostile-clients"] = max(ratios)
+    outcome.measures["hostile-clients-p99"] = max(absolute)
+    return outcome
