@@ -6,11 +6,14 @@ from types import CoroutineType
 
 import attrs
 import pytest
+import trio
 
 from kafka_wire.apis import ApiKey
 from kafka_wire.codec import encode_bytes
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.handlers import metadata
+from trio_broker.handlers.metadata import described
 from trio_broker.handlers.support import metadata_answers
 from trio_broker.handlers.support.metadata_answers import MetadataAnswers
 
@@ -64,6 +67,21 @@ async def test_a_client_that_connected_to_another_address_has_that_in_its_answer
     monkeypatch.setitem(wire.services.node.advertised, "PLAINTEXT", attrs.evolve(present, host="elsewhere.test"))
     second = await wire.ask(ALL, VERSION)
     assert (first.brokers[0].host, second.brokers[0].host) == ("broker.test", "elsewhere.test")
+
+
+async def test_clients_that_ask_together_share_one_answer(wire, monkeypatch):
+    made = []
+
+    def counted(request, *arguments):
+        made.append(request)
+        return described(request, *arguments)
+
+    monkeypatch.setattr(metadata, "described", counted)
+    await wire.create_topic("wide", PARTITIONS)
+    async with trio.open_nursery() as nursery:
+        for _ in range(20):
+            nursery.start_soon(wire.ask, ALL, VERSION)
+    assert len(made) == 1
 
 
 def test_answers_are_kept_up_to_a_number_of_bytes_and_for_one_image(monkeypatch):

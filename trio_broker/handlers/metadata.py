@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Generator, Hashable
 from functools import partial
 
+import trio
+
 from kafka_wire.codec import encode_in_turns
 from kafka_wire.error_codes import ErrorCode
-from kafka_wire.error_counts import ERROR_WALKS, ERROR_WALKS_IN_TURNS, LARGE
+from kafka_wire.error_counts import ERROR_WALKS, ERROR_WALKS_IN_TURNS, LARGE, LARGE_ELEMENTS
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.metadata import (
     MetadataRequest,
@@ -32,6 +34,7 @@ from trio_broker.cluster.topic_names import is_internal_topic, require_valid_top
 from trio_broker.handlers.support.authorized_operations import cluster_operations, topic_operations
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.request_phase import RequestPhase
 from trio_broker.steps import Steps
 from trio_broker.yield_budget import YieldBudget, in_turns
 
@@ -64,10 +67,34 @@ def metadata(request: MetadataRequest, context: Context) -> Steps[MetadataRespon
     host, port = services.node.address_for(context.connection)
     key = answer_key(request, context.version, host, port)
     image = services.metadata_cache.image
-    if (kept := services.metadata_answers.get(image, key)) is not None:
+    answers = services.metadata_answers
+    if (kept := answers.get(image, key)) is not None:
         return kept
+    if key is None or image.partition_count <= LARGE_ELEMENTS:
+        return (yield from described(request, context, host, port))
+    # All clients ask after a change: the first makes the answer, and the others wait for it.
+    while (made := answers.being_made.get(key)) is not None:
+        context.release_handler(RequestPhase.PURGATORY)
+        yield made.wait
+        image = services.metadata_cache.image
+        if (kept := answers.get(image, key)) is not None:
+            return kept
+    made = answers.being_made[key] = trio.Event()
+    try:
+        return (yield from kept_answer(request, context, host, port, key))
+    finally:
+        del answers.being_made[key]
+        made.set()
+
+
+def kept_answer(
+    request: MetadataRequest, context: Context, host: str, port: int, key: Hashable
+) -> Steps[MetadataResponse | bytes]:
+    """Describe what was asked for, and keep the answer if it is large and without errors."""
+    services = context.services
+    image = services.metadata_cache.image
     response = yield from described(request, context, host, port)
-    if key is None or ERROR_WALKS[MetadataResponse](response) is not LARGE:
+    if ERROR_WALKS[MetadataResponse](response) is not LARGE:
         return response
     body: bytes | None = yield partial(in_turns, written_if_right(response, context.version))
     if body is None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Final
 
+import trio
+
 from trio_broker.cluster.metadata_image import MetadataImage
 
 MAX_KEPT_BYTES: Final = 16 * 1024 * 1024
@@ -19,6 +21,8 @@ class MetadataAnswers:
     """The bodies of answers about one image, by what tells one request from another. All are dropped with the image."""
 
     def __init__(self) -> None:
+        self.being_made: dict[Hashable, trio.Event] = {}
+        """By the same keys, the answers that a request makes at present: set when it has."""
         self._image: MetadataImage | None = None
         self._bodies: dict[Hashable, bytes] = {}
         self._kept_bytes = 0
