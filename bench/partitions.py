@@ -18,8 +18,8 @@ from bench.figures import Repeats
 from bench.machine import process_cpu_seconds
 from bench.outcome import Options, Outcome
 from bench.populated import TOPICS_AT_ONCE, create_topics, topic_name
-from bench.subject import QUIET, partition_directory, scratch
-from bench.wire import MIB, bulk_batch, connect, create_topic
+from bench.subject import QUIET, scratch
+from bench.wire import MIB, bulk_batch, connect
 from kafka_wire.records.crc import crc32c
 from trio_broker.testing.process import BrokerProcess
 
@@ -141,8 +141,8 @@ def add_recovery(options: Options, outcome: Outcome) -> None:
             settings = {"log.durability": "page-cache", "log.flush.offset.checkpoint.interval.ms": "3600000"}
             process = BrokerProcess(parent / "broker", settings, QUIET)
             with process:
-                create_topic(process.port, "bulk", RECOVERED_PARTITIONS)
-                paths = [fill_partition(process, index, per_partition) for index in range(RECOVERED_PARTITIONS)]
+                topics = [f"bulk-{index}" for index in range(RECOVERED_PARTITIONS)]
+                paths = [fill(process, topic, 0, bulk_batch(), per_partition) for topic in topics]
                 total = sum(path.stat().st_size for path in paths) / MIB
                 process.kill()
                 wall = seconds(process.start)
@@ -160,11 +160,6 @@ def add_recovery(options: Options, outcome: Outcome) -> None:
     table.add("recovery", ours, Repeats(ours_cpu).median, max(ours_wall), ours / floor)
     table.add("floor: read and CRC", floor, Repeats(floor_cpu).median, max(floor_wall), 1)
     outcome.measures["partitions-recovery"] = Repeats(ours_cpu).median
-
-
-def fill_partition(process: BrokerProcess, partition: int, count: int) -> Path:
-    fill(process, "bulk", partition, bulk_batch(), count)
-    return partition_directory(process, "bulk", partition) / f"{0:020}.log"
 
 
 def read_and_check(paths: Sequence[Path]) -> None:

@@ -87,6 +87,25 @@ def test_a_clean_stop_and_start(start: Manager, batch: Batch, clock: ManualClock
     assert not (data / ".kafka_cleanshutdown").exists()
 
 
+def test_a_start_that_takes_long_tells_how_far_it_is(
+    start: Manager, clock: ManualClock, caplog: pytest.LogCaptureFixture
+):
+    manager = start()
+    for partition in range(4):
+        manager.create_log(TopicPartition("orders", partition), ID_A, CONFIG)
+    manager.close()
+    manager = start(load=False)
+
+    def slowly(partition: TopicPartition, topic_id: bytes) -> LogConfig:
+        clock.advance(3.0)
+        return CONFIG
+
+    with caplog.at_level("INFO"):
+        manager.load(slowly)
+    lines = [record.getMessage() for record in caplog.records if "loading logs" in record.getMessage()]
+    assert [line.split(",")[0] for line in lines] == ["loading logs: 2 of 4 directories"]
+
+
 def test_a_kill_and_start(start: Manager, batch: Batch, clock: ManualClock):
     manager = start()
     append(manager.create_log(ORDERS, ID_A, CONFIG), batch(3), clock)

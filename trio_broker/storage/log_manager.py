@@ -52,6 +52,9 @@ NO_BROKER_EPOCH = -1
 LEFT_OVER_DELETE_DELAY_MS = LogConfig().file_delete_delay_ms
 """How long a partition that was deleted before the last stop stays: its topic's own setting went with the topic."""
 
+LOAD_PROGRESS_SECONDS = 5.0
+"""How often a start that takes long says in the log how far it has come."""
+
 ConfigFor = Callable[[TopicPartition, bytes], LogConfig | None]
 """Gives the configuration for a partition of a topic id, None when there is no such topic or partition.
 
@@ -188,10 +191,19 @@ class LogManager:
         Without ``leader_epoch_of`` every leader epoch found in a log is believed.
         """
         report, began = LoadReport(), self.clock.monotonic()
-        for directory in self.directories:
-            entries = self.disk.list_directory(directory.path)
-            for name in sorted(entry.name for entry in entries if entry.is_directory):
-                self._load_directory(directory, name, config_for, leader_epoch_of, report)
+        waiting = [
+            (directory, name)
+            for directory in self.directories
+            for name in sorted(entry.name for entry in self.disk.list_directory(directory.path) if entry.is_directory)
+        ]
+        logged = began
+        for done, (directory, name) in enumerate(waiting):
+            if self.clock.monotonic() - logged >= LOAD_PROGRESS_SECONDS:
+                logged = self.clock.monotonic()
+                loaded_bytes = sum(log.size_bytes for log in self.logs.values())
+                text = "loading logs: %d of %d directories, %d MiB, after %.0f s; next is %s"
+                logger.info(text, done, len(waiting), loaded_bytes >> 20, logged - began, directory.path / name)
+            self._load_directory(directory, name, config_for, leader_epoch_of, report)
         if any(self._has_recovery_points_too_high(directory) for directory in self.directories):
             self.write_checkpoints()
         report.seconds = self.clock.monotonic() - began
