@@ -130,7 +130,7 @@ def test_mistakes_are_found(monkeypatch, owner, name, mistake):
             return True
         return False
 
-    assert any(fails(seed) for seed in range(200))
+    assert any(fails(seed) for seed in range(600))
 
 
 @pytest.mark.soak
