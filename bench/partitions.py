@@ -10,25 +10,31 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
-from bench.bulk import fill
 from bench.figures import Repeats
-from bench.machine import process_cpu_seconds
 from bench.outcome import Options, Outcome
 from bench.populated import TOPICS_AT_ONCE, create_topics, topic_name
 from bench.subject import QUIET, scratch
-from bench.wire import MIB, bulk_batch, connect
+from bench.wire import MIB, connect
+from kafka_wire.records.batch import build_batch
 from kafka_wire.records.crc import crc32c
+from kafka_wire.records.record import NewRecord
+from trio_broker.config.log_config import LogConfig
+from trio_broker.runtime.real_disk import RealDisk
+from trio_broker.storage.append import AppendOrigin
+from trio_broker.storage.log import Log
+from trio_broker.storage.recovery import open_log
 from trio_broker.testing.process import BrokerProcess
+from trio_broker.topic_partition import TopicPartition
 
 CREATED = 1_000
 HELD = 5_000
 PARTITIONS_PER_TOPIC = 10
 
-RECOVERED_MIB = 512
-RECOVERED_PARTITIONS = 4
+RECOVERED_MIB = 256
+BATCH_BYTES = (1024, 16 * 1024, MIB)
+RECORD_BYTES = 100
 CHUNK_BYTES = MIB
 
 
@@ -129,37 +135,51 @@ def read_directories(parent: Path) -> None:
 
 
 def add_recovery(options: Options, outcome: Outcome) -> None:
-    """How fast a start after a kill checks what was not known to be durable, in MiB per CPU second."""
+    """How fast a log is read after a kill, in MiB per CPU second, by the size of its batches."""
     table = outcome.table(
-        "Start after a kill: MiB/s", "", "by CPU best", "by CPU median", "by clock best", "÷ read and CRC, by CPU"
+        "Recovery after a kill: MiB per CPU second", "bytes a batch", "best", "median", "read and CRC", "÷ read and CRC"
     )
-    ours_cpu, ours_wall, floor_cpu, floor_wall = [], [], [], []
-    per_partition = options.volume(RECOVERED_MIB // RECOVERED_PARTITIONS)
-    for _ in range(options.repeats):
-        with scratch(options.directory) as parent:
-            # No recovery point is written before the kill: all is read.
-            settings = {"log.durability": "page-cache", "log.flush.offset.checkpoint.interval.ms": "3600000"}
-            process = BrokerProcess(parent / "broker", settings, QUIET)
-            with process:
-                topics = [f"bulk-{index}" for index in range(RECOVERED_PARTITIONS)]
-                paths = [fill(process, topic, 0, bulk_batch(), per_partition) for topic in topics]
-                total = sum(path.stat().st_size for path in paths) / MIB
-                process.kill()
-                wall = seconds(process.start)
-                cpu = process_cpu_seconds(process.pid)
-                process.stop()
-                empty_wall = seconds(process.start)
-                empty_cpu = process_cpu_seconds(process.pid)
-            # A clean start of the same broker is taken away: what is left is the recovery.
-            ours_cpu.append(total / max(cpu - empty_cpu, 1e-3))
-            ours_wall.append(total / max(wall - empty_wall, 1e-3))
-            began = time.process_time()
-            floor_wall.append(total / seconds(partial(read_and_check, paths)))
-            floor_cpu.append(total / (time.process_time() - began))
-    ours, floor = max(ours_cpu), max(floor_cpu)
-    table.add("recovery", ours, Repeats(ours_cpu).median, max(ours_wall), ours / floor)
-    table.add("floor: read and CRC", floor, Repeats(floor_cpu).median, max(floor_wall), 1)
-    outcome.measures["partitions-recovery"] = Repeats(ours_cpu).median
+    for batch_bytes in BATCH_BYTES:
+        ours, floor = [], []
+        for _ in range(options.repeats):
+            with scratch(options.directory) as parent:
+                path = write_log(parent, batch_bytes, options.volume(RECOVERED_MIB * MIB) // batch_bytes)
+                mib = path.stat().st_size / MIB
+                began = time.process_time()
+                read_and_check([path])
+                floor.append(mib / (time.process_time() - began))
+                began = time.process_time()
+                opened(path.parent, clean=False)
+                ours.append(mib / (time.process_time() - began))
+        best = max(ours)
+        table.add(batch_bytes, best, Repeats(ours).median, max(floor), best / max(floor))
+        outcome.measures[f"partitions-recovery-{batch_bytes}"] = Repeats(ours).median
+
+
+def opened(directory: Path, *, clean: bool) -> Log:
+    """Open the log in ``directory``, as a start does that knows of no recovery point."""
+    return open_log(
+        RealDisk(),
+        directory,
+        TopicPartition("recovered", 0),
+        bytes(15) + b"\x02",
+        LogConfig(),
+        recovery_point=0,
+        log_start_offset=0,
+        clean=clean,
+        now_ms=0,
+    ).log
+
+
+def write_log(parent: Path, batch_bytes: int, count: int) -> Path:
+    """Write a log of ``count`` batches and leave it as a kill does; return the file of its only segment."""
+    log = opened(parent / "recovered-0", clean=True)
+    records = [NewRecord(0, None, bytes(RECORD_BYTES))] * max(1, batch_bytes // RECORD_BYTES)
+    batch = build_batch(records)
+    for _ in range(count):
+        log.append(bytearray(batch), leader_epoch=0, now_ms=0, origin=AppendOrigin.COORDINATOR)
+    log.release()
+    return Path(log.segments[0].file.path)
 
 
 def read_and_check(paths: Sequence[Path]) -> None:
