@@ -2,7 +2,7 @@
 
 Names and defaults are Kafka's, except for the defaults of the buffers and the backlog. Linux adapts the buffers of a
 socket to its traffic unless a program sets them, and then moves bulk data with a third less CPU than with Kafka's 100
-KiB (``bench/measured.md``). Kafka's backlog of 50 overflows when many clients reconnect at once, and a client whose
+KiB (``bench/beside-kafka.md``). Kafka's backlog of 50 overflows when many clients reconnect at once, and a client whose
 connection was dropped by the kernel tries again only after a second.
 
 Source: Kafka's SocketServerConfigs and ServerConfigs.
@@ -74,7 +74,7 @@ class SocketServerConfig:
         "The largest request that is read; a larger one closes its connection.",
         validator=at_least(1),
     )
-    # A larger or growing buffer costs the kernel more for each byte, a smaller one more turns (bench/measured.md).
+    # A larger or growing buffer costs the kernel more for each byte, a smaller one more turns (bench/beside-kafka.md).
     # A line whose bandwidth times its round trip is more than this needs -1.
     socket_send_buffer_bytes: int = key(
         256 * 1024,
