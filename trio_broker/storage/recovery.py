@@ -166,7 +166,7 @@ def open_log(
 
 
 def _resolve_topic_id(disk: Disk, directory: PurePath, topic_id: bytes | None) -> bytes:
-    """Return the topic's id and see to it that the directory says it; ``Log`` makes that durable before the first record.
+    """Return the topic's id and see to it that the directory says it, durably from the first record on.
 
     A power cut before that may leave anything in the file, or nothing; there is no record then.
     """
