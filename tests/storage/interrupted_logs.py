@@ -334,7 +334,6 @@ class InterruptedLogs:
         offset = self.chance.randint(model.start, max(model.start, log.recovery_point))
         model.ask_start(offset)
         log.advance_log_start(offset)
-        log.epochs.write()
         if self.chance.random() < 0.5:
             self._retain(model, log)
 

@@ -348,7 +348,6 @@ def test_the_log_start_survives_a_kill_once_written(start: Manager, batch: Batch
     log = manager.create_log(ORDERS, ID_A, CONFIG)
     append(log, batch(10), clock)
     log.advance_log_start(7)
-    log.epochs.write()
     manager.write_checkpoints()
     manager.close(clean=False)
     assert start().logs[ORDERS].log_start_offset == 7

@@ -107,6 +107,7 @@ def forget_nothing(epochs: LeaderEpochs, end_offset: int) -> bool:
         (Segment, "sync_indexes", nothing),
         (Segment, "rewrite", nothing),
         (Log, "sync_after_crash", sync_only),
+        (Log, "_reload_producers", nothing),
         (LogManager, "write_checkpoints", nothing),
         (LogDirectory, "forget", nothing),
         (LeaderEpochs, "write_file", nothing),

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from kafka_wire.records.batch import build_batch
-from kafka_wire.records.errors import CorruptRecordBatch
 from kafka_wire.records.record import NewRecord
 from tests.storage.conftest import make_batch
 from trio_broker.config.log_config import LogConfig
@@ -112,89 +111,23 @@ def test_damage_to_a_length_field_is_seen_through(bench: Any):
     damaged = bytearray(path.read_bytes())
     struct.pack_into(">i", damaged, size + 8, 1 << 30)
     path.write_bytes(damaged)
-    report = bench.crash().report
-    assert "is put right" in report.problems[0]
-    assert report.kept_aside == []
-    assert bench.offsets() == [0, 1, 2, 3, 4]
-    assert bench.crash().report.problems == []
+    assert len(bench.crash().report.kept_aside) == 1
+    assert bench.offsets() == [0]
 
 
 @pytest.mark.parametrize(("position", "what"), [(7, "offset"), (15, "epoch")])
-def test_what_the_checksum_does_not_cover_is_put_right_by_what_is_around_it(bench: Any, position: int, what: str):
+def test_what_the_checksum_does_not_cover_must_make_sense(bench: Any, position: int, what: str):
     bench.leader_epoch = 1
     for _ in range(5):
         bench.append(2)
     path = bench.file(FIRST_LOG)
     size = path.stat().st_size // 5
-    good = path.read_bytes()
-    damaged = bytearray(good)
+    damaged = bytearray(path.read_bytes())
     damaged[3 * size + position] = 0
     path.write_bytes(damaged)
     report = bench.crash().report
-    assert bench.log.log_end_offset == 10
-    assert path.read_bytes() == good, what
-    assert "put right" in report.problems[0]
-
-
-@pytest.mark.parametrize("clean", [True, False])
-def test_a_base_offset_of_the_last_batch_does_not_move_the_log_end(bench: Any, clean: bool):
-    for _ in range(3):
-        bench.append(2)
-    bench.log.close()
-    path = bench.file(FIRST_LOG)
-    good = path.read_bytes()
-    damaged = bytearray(good)
-    damaged[2 * (len(good) // 3) + 5] ^= 0x10
-    path.write_bytes(damaged)
-    report = bench.reopen(clean=clean).report
     assert bench.log.log_end_offset == 6
-    assert path.read_bytes() == good
-    assert "put right" in report.problems[-1]
-    assert bench.append().first_offset == 6
-
-
-def first_offset(bench: Any, offset: int) -> int:
-    """The base offset of the batch that a read from ``offset`` begins with."""
-    fetched = bench.log.read(offset, 1, end_offset=bench.log.log_end_offset)
-    return int.from_bytes(fetched.records.read()[:8], "big")
-
-
-def test_damage_below_the_recovery_point_stays_and_the_records_around_it_are_served(bench: Any):
-    for _ in range(5):
-        bench.append()
-    bench.log.sync()
-    path = bench.file(FIRST_LOG)
-    size = path.stat().st_size // 5
-    damaged = bytearray(path.read_bytes())
-    damaged[2 * size + 66] ^= 1
-    path.write_bytes(damaged)
-    for _ in range(2):
-        report = bench.crash(recovery_point=5).report
-        assert report.kept_aside == []
-        assert "reads from 2 up to 3 are refused" in report.problems[0]
-        assert [first_offset(bench, offset) for offset in (0, 1, 3, 4)] == [0, 1, 3, 4]
-        with pytest.raises(CorruptRecordBatch):
-            bench.log.read(2, 1, end_offset=5)
-        # All that has changed is a byte that is always the same.
-        assert [at for at, byte in enumerate(path.read_bytes()) if byte != damaged[at]] == [2 * size + 16]
-    bench.restart()
-    with pytest.raises(CorruptRecordBatch):
-        bench.log.read(2, 1, end_offset=5)
-    assert bench.append().first_offset == 5
-
-
-@pytest.mark.parametrize("kept", [0, 100, 200])
-def test_offsets_of_lost_records_below_the_recovery_point_are_not_given_again(bench: Any, kept: int):
-    for _ in range(5):
-        bench.append()
-    bench.log.close()
-    path = bench.file(FIRST_LOG)
-    path.write_bytes(path.read_bytes()[:kept])
-    report = bench.reopen(clean=False, recovery_point=5).report
-    assert "the log goes on at 5" in report.problems[-1]
-    assert bench.append().first_offset == 5
-    bench.crash(recovery_point=6)
-    assert bench.log.log_end_offset == 6
+    assert len(report.kept_aside) == 1, what
 
 
 def test_segments_behind_a_damaged_one_are_kept_aside_too(make_log: MakeLog):
@@ -323,8 +256,7 @@ def test_a_clean_marker_does_not_hide_a_torn_tail(bench: Any):
     path.write_bytes(path.read_bytes()[:-1])
     report = bench.reopen(clean=True, recovery_point=2, log_start_offset=0).report
     assert report.recovered_segments == 1
-    assert "reads from 1 up to 2 are refused" in report.problems[1]
-    assert bench.append().first_offset == 2
+    assert bench.offsets() == [0]
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -337,7 +269,6 @@ def test_a_log_that_ends_before_its_start_begins_anew_there_and_its_segments_are
     bench.log.close()
     before = {path.name: path.read_bytes() for path in bench.directory.glob("*.log")}
     assert len(before) > 1
-    bench.file("leader-epoch-checkpoint").write_bytes(b"0\n1\n0 150\n")
     report = bench.reopen(clean=clean, log_start_offset=150).report
     assert (bench.log.log_start_offset, bench.log.log_end_offset) == (150, 150)
     assert {path.name.partition(".corrupt-")[0]: path.read_bytes() for path in report.kept_aside} == before
@@ -345,29 +276,6 @@ def test_a_log_that_ends_before_its_start_begins_anew_there_and_its_segments_are
     assert bench.append().first_offset == 150
     bench.restart()
     assert bench.offsets() == [150]
-
-
-@pytest.mark.parametrize("clean", [True, False])
-@pytest.mark.parametrize("start", [5, 13, 150])
-def test_a_log_start_beyond_that_of_the_leader_epochs_is_not_believed(bench: Any, clean: bool, start: int):
-    for _ in range(5):
-        bench.append(3)
-    bench.log.close()
-    report = bench.reopen(clean=clean, log_start_offset=start).report
-    assert f"the log start {start}" in report.problems[0]
-    assert bench.log.log_start_offset == 0
-    assert bench.offsets() == list(range(15))
-
-
-def test_without_the_checkpoint_the_log_starts_where_the_leader_epochs_begin(bench: Any):
-    for _ in range(5):
-        bench.append(3)
-    bench.log.advance_log_start(7)
-    bench.log.epochs.write()
-    bench.log.close()
-    bench.log.log_start_offset = None
-    bench.reopen(clean=True)
-    assert bench.log.log_start_offset == 7
 
 
 def set_epoch(path: Path, position: int, epoch: int) -> None:

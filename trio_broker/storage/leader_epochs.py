@@ -120,10 +120,6 @@ class LeaderEpochs:
         self._entries = self._written = entries
         return True
 
-    def replace(self, entries: Iterable[EpochEntry]) -> None:
-        """Let these be all epochs; ``write`` is the caller's."""
-        self._entries = list(entries)
-
     def note(self, epoch: int, start_offset: int) -> None:
         """As ``assign``, but only in memory: what needs the entry on disk assigns it again, or calls ``write``."""
         self._entries = _with(self._entries, EpochEntry(epoch, start_offset))

@@ -56,9 +56,7 @@ LOAD_PROGRESS_SECONDS = 5.0
 """How often a start that takes long says in the log how far it has come."""
 
 ConfigFor = Callable[[TopicPartition, bytes], LogConfig | None]
-"""Gives the configuration for a partition of a topic id, None when there is no such topic or partition.
-
-Raises ``CorruptCheckpoint`` where the id must be a damaged one."""
+"""Gives the configuration for a partition of a topic id, None when there is no such topic or partition."""
 
 LeaderEpochOf = Callable[[TopicPartition], int]
 """Gives the leader epoch that the metadata has for a partition of which there is a configuration."""
@@ -240,8 +238,6 @@ class LogManager:
                 self.disk.remove_tree(path)
                 return
             config = config_for(partition, topic_id) if topic_id is not None else None
-            if topic_id is None and self._has_records(path):
-                raise CorruptCheckpoint(f"{path} has records and no {file_names.PARTITION_METADATA}")
             if topic_id is None or config is None:
                 report.strays.append(self._rename(path, partition, "stray"))
             elif partition in self.logs:
@@ -266,10 +262,6 @@ class LogManager:
                 raise
             return None
 
-    def _has_records(self, path: PurePath) -> bool:
-        names = [entry.name for entry in self.disk.list_directory(path) if entry.name.endswith(file_names.LOG_SUFFIX)]
-        return any(self.disk.status(path / name).size_bytes for name in names)
-
     def _open(
         self,
         directory: LogDirectory,
@@ -278,7 +270,6 @@ class LogManager:
         config: LogConfig,
         leader_epoch: int | None = None,
     ) -> OpenedLog:
-        starts = directory.log_start_offsets
         return open_log(
             self.disk,
             directory.path / str(partition),
@@ -286,8 +277,7 @@ class LogManager:
             topic_id,
             config,
             recovery_point=directory.recovery_points.get(partition, 0),
-            log_start_offset=None if starts is None else starts.get(partition, 0),
-            high_watermark=directory.high_watermarks.get(partition),
+            log_start_offset=directory.log_start_offsets.get(partition, 0),
             clean=directory.was_clean,
             now_ms=self.clock.now_ms(),
             leader_epoch=leader_epoch,
