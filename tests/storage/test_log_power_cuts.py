@@ -307,6 +307,21 @@ def test_records_behind_a_roll_for_which_there_was_no_room_stay(seed: int):
     assert not opened.report.kept_aside
 
 
+@CUTS
+def test_what_was_cut_back_from_a_log_that_was_closed_does_not_come_back(seed: int):
+    machine = Machine(seed)
+    free = machine.disk.space(DATA).usable_bytes
+    machine.log.assign_epoch(0, 0)
+    machine.disk.faults.total_bytes -= free - 30  # enough for a part of the batch
+    machine.disk.faults.short_writes = 1.0
+    with pytest.raises(OSError, check=lambda error: error.errno == errno.ENOSPC):
+        machine.append()
+    machine.disk.faults.total_bytes += free
+    machine.disk.faults.short_writes = 0.0
+    machine.log.close()
+    assert not machine.cut_power(recovery_point=0, clean=True).report.problems
+
+
 @pytest.mark.parametrize(("number", "refuses"), [(errno.EACCES, False), (errno.EINVAL, False), (errno.EIO, True)])
 def test_a_directory_above_that_cannot_be_synced_ends_the_start_only_when_its_disk_fails(monkeypatch, number, refuses):
     disk = SimulatedDisk(ManualClock())

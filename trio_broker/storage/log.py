@@ -290,9 +290,12 @@ class Log(ReadableLog):
             segment = self._start_segment(max(first.base_offset, self.log_end_offset), now_ms, reason)
         try:
             segment.append(headers, data)
-        # A plain OSError, such as a full disk, leaves the file as it was: the log stays online.
         except StorageFailed as error:
             self.failure = error
+            raise
+        except OSError:
+            # A full disk, say: the file was cut back and the log stays online, but no sync has covered the cut.
+            self._was_settled = False
             raise
         next_offset = self.log_end_offset = segment.next_offset
         self.producers.end_offset = next_offset
