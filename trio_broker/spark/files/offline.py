@@ -142,7 +142,9 @@ class OfflineLogs:
         found, directory = self._log(partition), self._partitions[partition]
         known = directory.checkpoints_of(partition)
         end_offset = self._end_offset(found)
-        indexed_up_to = found.segments[-1].next_offset if known.was_clean else known.recovery_point or 0
+        # The indexes of an active segment are written behind, up to a clean stop.
+        last = found.segments[-1]
+        indexed_up_to = last.next_offset if known.was_clean else min(known.recovery_point or 0, last.base_offset)
         with _as_job_errors(partition):
             paths = segment_paths(directory.path / found.directory_name, partition)
             return offset_for_time(found, paths, time_ms, end_offset, indexed_up_to=indexed_up_to)
