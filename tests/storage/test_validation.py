@@ -331,11 +331,10 @@ def test_a_large_plain_batch_holds_the_records_that_it_counts(batch: Batch, now_
         assert code_of(with_block(data, wrong), now_ms) is ErrorCode.INVALID_RECORD
 
 
-def test_very_many_records_are_counted_in_a_worker_thread(now_ms: int):
-    for count, takes_long in ((20_000, False), (20_001, True)):
-        data = bytearray(build_batch([NewRecord(now_ms, None, None)] * count))
-        checked = validation.check_client_batch(memoryview(data), LogConfig(), 9)
-        assert validation.takes_long(checked, LogConfig(), now_ms) is takes_long
+def test_a_plain_batch_of_many_records_has_the_bytes_for_as_many_as_it_counts(now_ms: int):
+    data = bytearray(build_batch([NewRecord(now_ms, None, None)] * (validation.CHEAP_LENGTHS_RECORDS + 1)))
+    assert code_of(data, now_ms) is ErrorCode.NONE
+    assert code_of(with_count(data, (len(data) - 61) // MIN_RECORD_BYTES + 1), now_ms) is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("codec", PACKED)
