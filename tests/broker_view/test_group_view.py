@@ -222,4 +222,5 @@ async def test_what_a_group_consumes_is_seen_from_its_commits(broker, view, mock
 async def test_readings_are_taken_while_the_coordinator_runs(broker, view, autojump_clock):
     await broker.commit("g", 0)
     await trio.sleep(3.5 * SAMPLE_INTERVAL_MS / 1000)
-    assert len(view.lag_history("g").samples) == 3
+    # The clock may jump once more while a thread brings the commit to the disk.
+    assert len(view.lag_history("g").samples) in {3, 4}
