@@ -13,12 +13,12 @@ import attrs
 from broker_admin.views.messages import OwnFormat, StoredRecord
 from kafka_wire.consumer_protocol import decode_assignment, decode_subscription
 from kafka_wire.errors import KafkaError, WireError
-from kafka_wire.primitives import uuid_text
+from kafka_wire.plain import plain
 from kafka_wire.records.control import ControlRecord, ControlRecordType, EndTransactionMarker, read_control_record
 from kafka_wire.records.record import Record
 from kafka_wire.stored.groups import ConsumerGroupMemberMetadataValue, GroupMetadataValue, decode_group_record
 from kafka_wire.stored.metadata import ConfigRecord, decode_metadata_record, encode_metadata_record
-from trio_broker.cluster.topic_names import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC
+from trio_broker.topic_names import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC
 
 OWN_TOPICS: Final = frozenset({CONSUMER_OFFSETS_TOPIC, CLUSTER_METADATA_TOPIC})
 """Topics whose records have formats of their own."""
@@ -84,29 +84,6 @@ def consumer_protocol(decode: Any, hexadecimal: Any) -> Any:
 def typed(message: Any) -> dict[str, Any]:
     """A record of the metadata log with the name of its type."""
     return {"type": type(message).__name__, **plain(message)}
-
-
-def plain(value: Any) -> Any:
-    """A message of the wire as what ``json`` can write: ids as their text, other bytes in hexadecimal."""
-    if attrs.has(type(value)):
-        return {
-            field.name: texts_of_ids(getattr(value, field.name))
-            if "Uuid" in str(field.type)
-            else plain(getattr(value, field.name))
-            for field in attrs.fields(type(value))
-        }
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value).hex()
-    return value
-
-
-def texts_of_ids(value: Any) -> Any:
-    """An id as its text, or a list of them."""
-    if isinstance(value, list | tuple):
-        return [texts_of_ids(each) for each in value]
-    return uuid_text(value) if isinstance(value, bytes) else value
 
 
 def without_secrets(record: Record, is_secret: Callable[[ConfigRecord], bool]) -> Record:

@@ -31,7 +31,6 @@ from broker_admin.views.storage import (
     TopicSize,
     UncleanableLog,
 )
-from trio_broker.cluster.topic_names import is_internal_topic
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.histogram import HistogramSnapshot, upper_bound_ns
 from trio_broker.partition.disk_usage import forecast_disk
@@ -42,6 +41,7 @@ from trio_broker.partition.partition import Partition
 from trio_broker.storage.log_directory import LogDirectory
 from trio_broker.storage.log_manager import LoadReport, parent_text
 from trio_broker.storage.retention import expired_segments
+from trio_broker.topic_names import is_internal_topic
 from trio_broker.yield_budget import InTurns
 
 REPORT_SECONDS = 5.0

@@ -36,7 +36,6 @@ from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.metadata import PartitionRecord, TopicRecord, decode_metadata_record, encode_metadata_record
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.metadata_snapshot import SnapshotId, read_snapshot, remove_older, snapshots, write_snapshot
-from trio_broker.cluster.topic_names import CLUSTER_METADATA_TOPIC
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk, names_in, write_atomically
 from trio_broker.runtime.runtime import Runtime
@@ -44,6 +43,7 @@ from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.errors import StorageFailed, is_disk_failure
 from trio_broker.storage.log import Log
 from trio_broker.storage.recovery import open_log
+from trio_broker.topic_names import CLUSTER_METADATA_TOPIC
 from trio_broker.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)

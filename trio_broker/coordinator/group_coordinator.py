@@ -32,7 +32,6 @@ from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, TopicImage
 from trio_broker.cluster.replication_control import NewTopic
-from trio_broker.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.coordinator.group import Group
 from trio_broker.coordinator.group_machine import MAX_EXPIRED_OFFSETS, GroupMachine
@@ -51,6 +50,7 @@ from trio_broker.request_phase import ReleaseHandler
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.scheduled_task import ScheduledTask, run_scheduled
 from trio_broker.steps import Steps, finish
+from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.yield_budget import YieldBudget, listed
 
 log = logging.getLogger(__name__)

@@ -30,12 +30,12 @@ from kafka_wire.primitives import NO_UUID
 from kafka_wire.release import release_in_turns
 from trio_broker.cluster.metadata_image import PartitionImage, TopicImage
 from trio_broker.cluster.replication_control import NewTopic
-from trio_broker.cluster.topic_names import is_internal_topic, require_valid_topic_name
 from trio_broker.handlers.support.authorized_operations import cluster_operations, topic_operations
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.request_phase import RequestPhase
 from trio_broker.steps import Steps
+from trio_broker.topic_names import is_internal_topic, require_valid_topic_name
 from trio_broker.yield_budget import YieldBudget, in_turns
 
 NULL_MEANS_ALL_SINCE_VERSION = 1

@@ -34,7 +34,6 @@ from kafka_wire.messages.produce import (
 )
 from kafka_wire.records.batch import CODEC_MASK
 from kafka_wire.records.errors import InvalidRecord
-from trio_broker.cluster.topic_names import INTERNAL_TOPICS
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.transactions import refuse_transactional_id
@@ -47,6 +46,7 @@ from trio_broker.request_phase import ReleaseHandler
 from trio_broker.steps import Steps
 from trio_broker.storage.append import AppendInfo
 from trio_broker.storage.errors import RecordValidationError
+from trio_broker.topic_names import INTERNAL_TOPICS
 
 ACKS_NONE = 0
 ACKS_LEADER = 1

@@ -22,15 +22,14 @@ from trio_broker.storage.errors import CorruptCheckpoint, ForeignDirectory
 from trio_broker.storage.findings import FindingKind, StorageFinding
 from trio_broker.storage.log_directory import MetaProperties
 from trio_broker.storage.log_file import LogFile
-from trio_broker.storage.own_records import CONSUMER_OFFSETS_TOPIC
 from trio_broker.storage.partition_check import (
     METADATA_SNAPSHOT_SUFFIX,
     PartitionBounds,
     check_metadata_snapshot,
 )
+from trio_broker.topic_names import INTERNAL_TOPICS
 from trio_broker.topic_partition import TopicPartition
 
-COMPACTED_INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 CLEANUP_POLICY = "cleanup.policy"
 
@@ -138,7 +137,7 @@ def read_directory(disk: Disk, path: PurePath, topics: TopicFacts) -> DirectoryF
         if partition is None:
             continue
         is_compacted = (
-            partition.topic in COMPACTED_INTERNAL_TOPICS
+            partition.topic in INTERNAL_TOPICS
             or topics.every_topic_compacted
             or partition.topic in topics.compacted
             # Without the metadata, or its checkpoint, nobody knows where the cleaner was.

@@ -22,9 +22,10 @@ from trio_broker.storage import batch_scan, checkpoints, file_names, producer_sn
 from trio_broker.storage.errors import CorruptCheckpoint, CorruptIndex, CorruptSnapshot
 from trio_broker.storage.log_file import LogFile
 from trio_broker.storage.offset_index import OffsetIndex
-from trio_broker.storage.own_records import CLUSTER_METADATA_TOPIC, own_text
+from trio_broker.storage.own_records import own_text
 from trio_broker.storage.time_index import TimeIndex
 from trio_broker.storage.transaction_index import TransactionIndex
+from trio_broker.topic_names import CLUSTER_METADATA_TOPIC
 
 MAX_INDEX_BYTES = 2**31 - 1
 """A dump reads an index of any size."""

@@ -39,10 +39,11 @@ from trio_broker.storage.index_checks import OffsetIndexCheck, TimeIndexCheck, T
 from trio_broker.storage.leader_epochs import LeaderEpochs
 from trio_broker.storage.log_file import LogFile
 from trio_broker.storage.offset_index import OffsetIndex
-from trio_broker.storage.own_records import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, own_text
+from trio_broker.storage.own_records import own_text
 from trio_broker.storage.producer_state import ProducerStates
 from trio_broker.storage.time_index import TimeIndex
 from trio_broker.storage.transaction_index import TransactionIndex
+from trio_broker.topic_names import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC
 from trio_broker.topic_partition import TopicPartition
 
 _T = TypeVar("_T")

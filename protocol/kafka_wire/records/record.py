@@ -56,18 +56,6 @@ ZIGZAG = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
 """The values of the one-byte varints. A two-byte one is ``high << 6 ^ ZIGZAG[low & 0x7F]``: the sign is in the low byte
 and the exclusive or carries it into the high one."""
 
-BEYOND_ALL_RECORDS = 2**40
-"""Where a record ends whose length is negative or too small, so that the walk stops there."""
-
-TO_NEXT_RECORD = tuple(
-    BEYOND_ALL_RECORDS
-    if byte & 1 or (byte < 0x80 and byte >> 1 < MIN_RECORD_BYTES - 1)
-    else 1 + byte // 0x80 + (byte % 0x80 >> 1)
-    for byte in range(0x100)
-)
-"""How far the next record is, by the first byte of a record's length, itself included. Of a length of two bytes the
-second one adds ``high << 6``."""
-
 
 @attrs.define
 class Record:
@@ -382,26 +370,22 @@ def _bounds(data: bytes, position: int, end: int, index: int) -> tuple[int, int]
 def check_record_lengths(data: bytes, record_count: int) -> None:
     """See that ``data`` consists of ``record_count`` records by their lengths; what is in them is not looked at.
 
-    It takes a fifth of the time of ``check_records``.
-
     Raises:
         InvalidRecord: there are more or fewer, or one is too short to be a record.
     """
     require_room_for_records(record_count, len(data))
-    to_next = TO_NEXT_RECORD
     position = index = 0
     try:
         for index in range(record_count):
             byte = data[position]
             if byte < 0x80:
-                position += to_next[byte]
-            elif (high := data[position + 1]) < 0x80:
-                position += to_next[byte] + (high << 6)
+                length = ZIGZAG[byte]
+                position += 1
             else:
                 length, position = read_varint(data, position)
-                if length < 0:
-                    raise InvalidRecord(f"a record of {length} bytes", record_index=index)
-                position += length
+            if length < MIN_RECORD_BYTES - 1:
+                raise InvalidRecord(f"a record of {length} bytes", record_index=index)
+            position += length
     except IndexError:
         raise InvalidRecord("the records end early", record_index=index) from None
     if position != len(data):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from trio_broker.cluster.topic_names import is_internal_topic
 from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.topic_names import is_internal_topic
 
 
 async def delete_records_before(

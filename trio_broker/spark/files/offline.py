@@ -31,14 +31,12 @@ from trio_broker.spark.options.selection import Assign, Selection, Subscribe, Su
 from trio_broker.storage import checkpoints, file_names
 from trio_broker.storage.errors import CorruptCheckpoint, ForeignDirectory
 from trio_broker.storage.log_directory import MetaProperties
+from trio_broker.topic_names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from trio_broker.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
 PATH_OPTION: Final = "path"
-
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-METADATA_TOPIC: Final = "__cluster_metadata"
 
 
 @attrs.frozen
@@ -217,7 +215,7 @@ def _as_job_errors(partition: TopicPartition) -> Iterator[None]:
 
 def _partitions_in(path: Path) -> list[TopicPartition]:
     found = [file_names.parse_partition_directory(entry.name) for entry in os.scandir(path) if entry.is_dir()]
-    return [each for each in found if each is not None and each.topic != METADATA_TOPIC]
+    return [each for each in found if each is not None and each.topic != CLUSTER_METADATA_TOPIC]
 
 
 def _refuse_locked(path: Path) -> None:
