@@ -323,6 +323,37 @@ async def test_a_failed_sync_takes_the_whole_directory_offline_and_answers_stora
     assert synced.statistics().offline_partitions == 2
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        FileNotFoundError(errno.ENOENT, "removed by hand"),
+        OSError(errno.ENOSPC, "no space left on device"),
+        PermissionError(errno.EACCES, "not yours"),
+        StorageFailed(errno.ENOENT, "removed by hand"),
+        AssertionError("a mistake of ours"),
+    ],
+    ids=["ENOENT", "ENOSPC", "EACCES", "final", "no error of the disk"],
+)
+async def test_a_failed_sync_that_says_nothing_of_the_disk_costs_one_partition(
+    synced, release_handler, monkeypatch, error
+):
+    first, second = await add_topic(synced, partitions=2)
+    with monkeypatch.context() as broken:
+        broken.setattr(Log, "sync_files", fail_with(error))
+        await produce(synced, first, b"a")
+        codes = await synced.wait_until_replicated(
+            [RequiredOffset(first, 1)], timeout_seconds=30, release_handler=release_handler
+        )
+        assert codes == [ErrorCode.KAFKA_STORAGE_ERROR]
+    await produce(synced, second, b"b")
+    codes = await synced.wait_until_replicated(
+        [RequiredOffset(second, 1)], timeout_seconds=30, release_handler=release_handler
+    )
+    assert codes == [ErrorCode.NONE]
+    assert synced.statistics().offline_partitions == 1
+    assert not synced.log_manager.close(), "the next start must look at what is there of the first"
+
+
 async def test_a_sync_without_a_descriptor_is_tried_again_and_no_dead_disk(synced, release_handler, monkeypatch):
     [partition] = await add_topic(synced)
     with monkeypatch.context() as exhausted:

@@ -40,7 +40,7 @@ from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk, names_in, write_atomically
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage.append import AppendOrigin
-from trio_broker.storage.errors import StorageFailed, is_disk_failure
+from trio_broker.storage.errors import StorageFailed, is_log_failure
 from trio_broker.storage.log import Log
 from trio_broker.storage.recovery import open_log
 from trio_broker.topic_names import CLUSTER_METADATA_TOPIC
@@ -253,7 +253,7 @@ class MetadataLog:
                 append = partial(self._with_reserve, append)
             return await self._workers.run(append, limiter=self._limiter)
         except OSError as error:
-            if is_disk_failure(error):
+            if is_log_failure(error):
                 self.on_failure(error)
             raise
 

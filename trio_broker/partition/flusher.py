@@ -8,7 +8,8 @@ Syncs are done by the threads of a ``WorkQueue``: as many as partitions were eve
 ``num.io.threads``, live. Results that come close together wake the event loop once.
 
 An error from a sync is final. The kernel may have dropped the dirty pages and would report success the next time, so a
-retry would acknowledge what is lost: the partition goes offline instead, and nothing is synced there again.
+retry would acknowledge what is lost: the partition goes offline instead, and nothing is synced there again. Only one
+that did not begin, for want of a descriptor, is tried again.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ what the controller decided (``apply_topic``, ``delete_topic``). The flusher mak
 ``LogMaintenance`` runs the tasks that are due by the clock.
 
 A log directory whose disk failed is given up as a whole and for good: every partition in it answers
-KAFKA_STORAGE_ERROR from then on, and other directories go on. A disk that is merely full refuses until it is not.
+KAFKA_STORAGE_ERROR from then on, and other directories go on. A sync that fails for another reason, such as a file that
+was removed by hand, costs its partition alone. A disk that is merely full refuses until it is not.
 
 Source: Kafka's ReplicaManager and LogManager.
 """
@@ -47,7 +48,14 @@ from trio_broker.scheduled_task import ScheduledTask, run_scheduled
 from trio_broker.steps import Steps, finish
 from trio_broker.storage import validation
 from trio_broker.storage.append import AppendInfo, AppendOrigin
-from trio_broker.storage.errors import CorruptCheckpoint, StorageShortage, is_disk_failure, is_shortage
+from trio_broker.storage.errors import (
+    CorruptCheckpoint,
+    StorageFailed,
+    StorageShortage,
+    is_disk_failure,
+    is_log_failure,
+    is_shortage,
+)
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.storage.log_reader import LogReader
@@ -573,18 +581,31 @@ class ReplicaManager:
     def storage_failed(self, partition: Partition, error: OSError) -> KafkaError:
         """Decide what ``error`` on the files of ``partition`` means; return the error for the request that met it.
 
-        A broken disk, and whatever storage itself calls final, costs the whole log directory. Anything else is refused
-        and no more: nothing was written, reading goes on, and other partitions have nothing to do with it.
+        A broken disk costs the whole log directory; another error that storage calls final, the partition. Anything
+        else is refused and no more: nothing was written, reading goes on, and other partitions have nothing to do with
+        it.
         """
         if partition.failure is not None:
             return KafkaError(str(partition.failure), code=partition.failure.code)
-        if not is_disk_failure(error):
-            # The log file may lie on the disk that is full, so this must not be said for every request.
-            text = f"{partition.topic_partition}: a request is refused: {type(error).__name__}: {error}"
-            self._throttled_log.error("refused", text)
-            return KafkaError(f"{partition.topic_partition}: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)
-        failure = self.take_directory_offline(partition.topic_partition, partition.log.directory.parent, error)
-        partition.fail(failure)
+        if is_log_failure(error):
+            return self._log_failed(partition.writer, error)
+        # The log file may lie on the disk that is full, so this must not be said for every request.
+        text = f"{partition.topic_partition}: a request is refused: {type(error).__name__}: {error}"
+        self._throttled_log.error("refused", text)
+        return KafkaError(f"{partition.topic_partition}: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _log_failed(self, writer: PartitionWriter, error: OSError) -> KafkaError:
+        """Give up a log after an error that is final, with its directory if the disk is broken; return what its
+        requests get."""
+        topic_partition = writer.log.topic_partition
+        if is_disk_failure(error):
+            failure = self.take_directory_offline(topic_partition, writer.log.directory.parent, error)
+        else:
+            failure = KafkaError(f"{topic_partition} is offline: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)
+            # Otherwise closing it would sync again, with success, and call durable what may be gone.
+            if writer.log.failure is None:
+                writer.log.fail(error)
+        writer.fail(failure)
         return failure
 
     def take_directory_offline(self, cause: TopicPartition, directory: PurePath, error: OSError) -> KafkaError:
@@ -596,9 +617,7 @@ class ReplicaManager:
             self.on_directory_failure(directory, error)
         return failure
 
-    def _fail_partitions(
-        self, cause: TopicPartition, directory: PurePath, error: Exception, failure: KafkaError
-    ) -> None:
+    def _fail_partitions(self, cause: TopicPartition, directory: PurePath, error: OSError, failure: KafkaError) -> None:
         affected = [
             each for each in self.partitions() if each.log.directory.parent == directory and each.failure is None
         ]
@@ -614,19 +633,16 @@ class ReplicaManager:
             each.fail(failure)
 
     def _sync_failed(self, syncable: Syncable, error: Exception) -> None:
-        """Take the log directory offline: after a failed sync nobody knows what is on the disk."""
+        """Give the log up: after a failed sync nobody knows what of it is on the disk."""
         writer = cast(PartitionWriter, syncable)
-        topic_partition, directory = writer.log.topic_partition, writer.log.directory.parent
         if is_postponed(error):
             # Of opening, before anything was synced: the flusher tries again.
-            self._throttled_log.error("unsynced", f"{topic_partition}: not synced yet: {error}")
+            self._throttled_log.error("unsynced", f"{writer.log.topic_partition}: not synced yet: {error}")
             return
-        if isinstance(error, OSError):
-            writer.fail(self.take_directory_offline(topic_partition, directory, error))
-            return
-        log.error("%r: a sync failed on our own account", writer, exc_info=error)
-        failure = KafkaError(f"log directory {directory} failed: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)
-        self._fail_partitions(topic_partition, directory, error, failure)
+        if not isinstance(error, OSError):
+            log.error("%r: a sync failed on our own account", writer, exc_info=error)
+            error = StorageFailed(f"a sync failed: {error!r}")
+        self._log_failed(writer, error)
 
     # ---- figures --------------------------------------------------------------------------------------------------
 

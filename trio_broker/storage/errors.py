@@ -4,9 +4,9 @@ Three families, because three different people act on them:
 
 * ``KafkaError`` subclasses are answers to a client. They carry Kafka's error code and change nothing in the log. What
   is wrong inside a batch has its classes in ``kafka_wire.records.errors``.
-* ``StorageFailed`` is an ``OSError``: the disk broke a promise. The log it comes from accepts nothing more, and the
-  floor above takes the directory offline. It is never retried, since after a failed fsync the kernel may have thrown
-  the dirty pages away and a second fsync would report success about data that is gone.
+* ``StorageFailed`` is an ``OSError``: the disk broke a promise. The log it comes from accepts nothing more; where the
+  error means a broken disk, the floor above takes the directory offline. It is never retried, since after a failed
+  fsync the kernel may have thrown the dirty pages away and a second fsync would report success about data that is gone.
 * ``DataDirectoryError`` ends the start of the broker with one line for the person who started it.
 
 Source: Kafka's ``Errors`` and ``LogValidator``.
@@ -148,7 +148,12 @@ about one file or one call: a full disk, too few descriptors, a file without its
 
 def is_disk_failure(error: OSError) -> bool:
     """Whether ``error`` means that the disk is broken, which costs the whole log directory."""
-    return error.errno in DISK_FAILURE_ERRNOS or isinstance(error, StorageFailed)
+    return error.errno in DISK_FAILURE_ERRNOS
+
+
+def is_log_failure(error: OSError) -> bool:
+    """Whether ``error`` costs the log it comes from: the disk is broken, or storage calls it final."""
+    return isinstance(error, StorageFailed) or is_disk_failure(error)
 
 
 SPACE_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})

@@ -291,7 +291,7 @@ class Log(ReadableLog):
         try:
             segment.append(headers, data)
         except StorageFailed as error:
-            self.failure = error
+            self.fail(error)
             raise
         except OSError:
             # A full disk, say: the file was cut back and the log stays online, but no sync has covered the cut.
