@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -49,6 +51,9 @@ TYPES = "types"
 
 DEFAULT_JOBS = len(os.sched_getaffinity(0)) + 2
 """Two more than there are processors: half of the time tests wait for sockets, timers and the disk."""
+
+PROGRESS = re.compile(r"^[.FEsxX]+ +\[ *\d+%\]\n?", re.MULTILINE)
+"""The lines in which pytest shows how far it is: in the way where only the beginning of a long output is kept."""
 
 NO_TESTS = 5
 """The exit status of a pytest that collected nothing."""
@@ -94,11 +99,18 @@ class Lane:
         assert self._process is not None
         return self._process.pid
 
-    def start(self) -> None:
+    def start(self, temporary: Path) -> None:
+        # Each pytest deletes old directories when it ends, and fails where another one is deleting them.
+        environment = {**os.environ, "PYTEST_DEBUG_TEMPROOT": tempfile.mkdtemp(dir=temporary)}
         self.seconds = -time.monotonic()
         with self.output.open("wb") as output:
             self._process = subprocess.Popen(
-                self.command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=ROOT
+                self.command,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                cwd=ROOT,
+                env=environment,
             )
 
     def ended(self, status: int, cpu_seconds: float) -> None:
@@ -156,22 +168,29 @@ def run(lanes: list[Lane], jobs: int, out: IO[str] = sys.stdout) -> bool:
     shutil.rmtree(REPORTS, ignore_errors=True)
     REPORTS.mkdir()
     began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="trio-broker-tests-", ignore_cleanup_errors=True) as temporary:
+        for lane in _ended(lanes, jobs, Path(temporary)):
+            print(lane, file=out, flush=True)
+            if lane.status != 0:
+                print(PROGRESS.sub("", lane.output.read_text(errors="replace")), file=out, flush=True)
+    print(f"{time.monotonic() - began:.0f} s", file=out)
+    print(sum((lane.counts for lane in lanes if lane.counts), Counts()), file=out, flush=True)
+    return all(lane.status == 0 for lane in lanes)
+
+
+def _ended(lanes: list[Lane], jobs: int, temporary: Path) -> Iterator[Lane]:
+    """Run ``lanes`` and yield each when it has ended."""
     waiting = list(lanes)
     running: dict[int, Lane] = {}
     while waiting or running:
         while waiting and len(running) < jobs:
             lane = waiting.pop(0)
-            lane.start()
+            lane.start(temporary)
             running[lane.pid] = lane
         pid, status, usage = os.wait4(-1, 0)
         lane = running.pop(pid)
         lane.ended(status, usage.ru_utime + usage.ru_stime)
-        print(lane, file=out, flush=True)
-        if lane.status != 0:
-            print(lane.output.read_text(errors="replace"), file=out, flush=True)
-    print(f"{time.monotonic() - began:.0f} s", file=out)
-    print(sum((lane.counts for lane in lanes if lane.counts), Counts()), file=out, flush=True)
-    return all(lane.status == 0 for lane in lanes)
+        yield lane
 
 
 def main() -> int:

@@ -67,6 +67,15 @@ def test_errs(broken): pass
     assert not passed
     assert printed[-1] == "2 passed, 2 failed, 1 skipped"
     assert "def test_fails(): assert False" in "\n".join(printed), "the output of a lane that failed is shown"
+    assert not any(line.endswith("%]") for line in printed), "without the dots"
+
+
+def test_lanes_share_no_temporary_directories(tmp_path: Path) -> None:
+    path = file_of_tests(tmp_path, "def test_says_where(tmp_path): print(tmp_path.parents[2]); assert False")
+    _, printed = run_lanes(pytest_lane("one", [path]), pytest_lane("two", [path]))
+    roots = [line for line in printed if Path(line).name.startswith("tmp")]
+    assert len({*roots}) == len(roots) == 2
+    assert not any(Path(root).exists() for root in roots), "they go with the run"
 
 
 def test_a_lane_that_collects_nothing_fails(tmp_path: Path) -> None:
