@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import trio
 
 from kafka_wire.error_codes import ErrorCode
-from tests.running_broker import PATIENCE_SECONDS, Connection
+from tests.running_broker import PATIENCE_SECONDS, Connection, until
 from trio_broker.testing.process import BrokerProcess
 
 DESCRIPTORS = 128
@@ -28,6 +31,22 @@ class PoorBrokerProcess(BrokerProcess):
 
 def open_descriptors(process: BrokerProcess) -> int:
     return len(os.listdir(f"/proc/{process.pid}/fd"))
+
+
+@contextmanager
+def none_left(process: BrokerProcess) -> Iterator[None]:
+    """Let the process open nothing more that needs a descriptor behind its highest one."""
+    limits = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    highest = max(map(int, os.listdir(f"/proc/{process.pid}/fd")))
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (highest + 1, limits[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, limits)
+
+
+def count_in_output(process: BrokerProcess, text: str) -> int:
+    return sum(text in line for line in list(process.output))
 
 
 async def connection_to(process: BrokerProcess) -> Connection:
@@ -58,3 +77,35 @@ async def test_more_partitions_and_clients_than_descriptors(tmp_path: Path):
     told = "\n".join(process.output)
     assert "Too many open files" not in told
     assert told.count("all that the limit of open files leaves room for: accepting pauses") == 1
+
+
+async def test_accepting_without_descriptors(tmp_path: Path):
+    """Who is connected is served meanwhile, one line tells of it, and the others come in as soon as it is over."""
+    with BrokerProcess(tmp_path, overrides={"log.durability": "fsync"}) as process:
+        client = await connection_to(process)
+        await client.create_topic("orders")
+        assert await client.produce("orders", b"one") == ErrorCode.NONE
+        async with httpx.AsyncClient(base_url=process.admin_url) as admin:
+            assert (await admin.get("/readyz")).status_code == 200
+            admin_port = int(process.admin_url.rstrip("/").rpartition(":")[2])
+            with none_left(process):
+                others = [await connection_to(process) for _ in range(CLIENTS)]
+                strangers = [await trio.open_tcp_stream("127.0.0.1", admin_port) for _ in range(CLIENTS)]
+                await until(lambda: count_in_output(process, "accepting on PLAINTEXT pauses"))
+                await until(lambda: count_in_output(process, "accepting for the admin server pauses"))
+                for _ in range(3 * CLIENTS):
+                    assert await client.produce("orders", b"more") == ErrorCode.NONE
+                assert (await admin.get("/readyz")).status_code == 200
+            with trio.fail_after(PATIENCE_SECONDS):
+                for other in others:
+                    assert await other.produce("orders", b"after all") == ErrorCode.NONE
+                    await other.stream.aclose()
+                async with httpx.AsyncClient(base_url=process.admin_url) as another:
+                    assert (await another.get("/readyz")).status_code == 200
+            for stranger in strangers:
+                await stranger.aclose()
+        await client.stream.aclose()
+        assert process.stop() == 0
+    assert count_in_output(process, "accepting on PLAINTEXT pauses") == 1
+    assert count_in_output(process, "accepting for the admin server pauses") == 1
+    assert count_in_output(process, "Too many open files") == 2, "each is told of once"

@@ -22,6 +22,10 @@ class LogThrottle:
     _last: dict[str, float] = attrs.field(factory=dict)
     _kept_back: dict[str, int] = attrs.field(factory=dict)
 
+    def info(self, kind: str, text: str) -> None:
+        """As ``warning``, at that level."""
+        self._log(logging.INFO, kind, text)
+
     def warning(self, kind: str, text: str) -> None:
         """Log ``text``, unless a line of ``kind`` was logged a moment ago."""
         self._log(logging.WARNING, kind, text)

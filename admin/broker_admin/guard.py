@@ -15,7 +15,9 @@ Imports hypercorn's inner classes, hence the pin to 0.18 in pyproject.toml. Impo
 
 from __future__ import annotations
 
+import errno
 import logging
+import math
 import socket
 from typing import Any
 
@@ -36,6 +38,15 @@ log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 256
 """An admin page needs two; each costs a few tasks and buffers of the loop that serves Kafka's clients."""
+
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
+"""The process or the system has run out of something that closing connections frees."""
+
+EXHAUSTED_PAUSE_SECONDS = 0.1
+"""Between two tries meanwhile: short against a browser's patience, long against spinning."""
+
+EXHAUSTED_LINE_SECONDS = 10.0
+"""Between two log lines that say so."""
 
 SEND_TIMEOUT_SECONDS = 10.0
 """How long a peer may take to accept one piece of an answer before it counts as gone."""
@@ -229,8 +240,28 @@ async def serve_until(stop: trio.Event, guard: ConnectionGuard, listener: trio.S
 
 
 async def serve_listener(guard: ConnectionGuard, listener: trio.SocketListener, connections: trio.Nursery) -> None:
-    """Trio's accept loop, which survives a shortage of file descriptors."""
-    await trio.serve_listeners(guard.serve, [listener], handler_nursery=connections)
+    """Accept until cancelled, with pauses while descriptors or memory are short."""
+    next_line_at = -math.inf
+    while True:
+        try:
+            stream = await listener.accept()
+        except OSError as error:
+            if error.errno not in EXHAUSTED:
+                raise
+            # Not Trio's own loop, which writes a traceback for each try.
+            if trio.current_time() >= next_line_at:
+                next_line_at = trio.current_time() + EXHAUSTED_LINE_SECONDS
+                log.error("accepting for the admin server pauses: %s", error)
+            await trio.sleep(EXHAUSTED_PAUSE_SECONDS)
+        else:
+            connections.start_soon(serve_and_close, guard, stream)
+
+
+async def serve_and_close(guard: ConnectionGuard, stream: trio.SocketStream) -> None:
+    try:
+        await guard.serve(stream)
+    finally:
+        await trio.aclose_forcefully(stream)
 
 
 def peer_name(stream: trio.SocketStream) -> str:

@@ -13,6 +13,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from trio_broker.config.socket_server_config import SocketServerConfig
+from trio_broker.log_throttle import LogThrottle
 from trio_broker.network.acceptor import Acceptor, Listener, listen
 from trio_broker.network.connection_quotas import ConnectionQuotas
 from trio_broker.runtime.clock import ManualClock
@@ -49,6 +50,7 @@ class FakeConnections:
             processors=lambda: self.processors,
             make_connection=lambda sock, info: info.connection_id,  # type: ignore[arg-type, return-value]
             next_connection_id=lambda: 0,
+            throttled_log=LogThrottle(logging.getLogger("accepting"), ManualClock()),
         )
         self.sock.close()
 
@@ -118,6 +120,17 @@ async def test_an_outage_of_descriptors_or_memory_is_survived_with_one_line(serv
     async with serving(accept=Failing(number, 3)) as harness:
         client = await harness.connect()
         assert await client.ask(1, b"after all") == b"after all"
+    lines = [record.getMessage() for record in caplog.records if "accepting on" in record.getMessage()]
+    assert ["pauses" in line for line in lines] == [True, False]
+
+
+async def test_at_the_limit_each_connection_that_closes_lets_one_in_without_a_line(serving, caplog):
+    caplog.set_level(logging.INFO)
+    failing = Failing(errno.EMFILE, 0)
+    async with serving(accept=failing) as harness:
+        for number in range(4):
+            failing.times = 1
+            assert await (await harness.connect()).ask(number, b"let in") == b"let in"
     lines = [record.getMessage() for record in caplog.records if "accepting on" in record.getMessage()]
     assert ["pauses" in line for line in lines] == [True, False]
 

@@ -3,8 +3,9 @@
 Round robin, skipping a Processor whose queue of new connections is full. Only the last one tried is waited for, so that
 one slow Processor does not delay the others, and a flood of connections waits in the kernel's listen queue.
 
-When the process runs out of descriptors or memory, accepting pauses and resumes by itself, with one log line at the
-begin and one at the end. The socket stays readable meanwhile, so retrying without a pause would spin.
+When the process runs out of descriptors or memory, accepting pauses and resumes by itself, with a log line for each,
+now and then: at the limit, every connection that closes lets another one in. The socket stays readable meanwhile, so
+retrying without a pause would spin.
 
 Source: Kafka's SocketServer.Acceptor.
 """
@@ -22,6 +23,7 @@ import trio
 from trio.lowlevel import checkpoint, wait_readable
 
 from trio_broker.config.socket_server_config import SocketServerConfig
+from trio_broker.log_throttle import LogThrottle
 from trio_broker.network.connection import Connection
 from trio_broker.network.connection_quotas import ConnectionQuotas, plain_address
 from trio_broker.network.processor import Processor
@@ -72,6 +74,7 @@ class Acceptor:
     processors: Callable[[], Sequence[Processor]]
     make_connection: MakeConnection
     next_connection_id: Callable[[], int]
+    throttled_log: LogThrottle
     accept: Accept = accept_from
     bound_address: tuple[str, int] = attrs.field(init=False)
     accepted: int = 0
@@ -113,7 +116,7 @@ class Acceptor:
             return
         if self._exhausted:
             self._exhausted = False
-            log.info("accepting on %s again", self.listener.name)
+            self.throttled_log.info("accepting again", f"accepting on {self.listener.name} again")
         try:
             await self._admit(sock, address)
         except Exception:
@@ -129,7 +132,7 @@ class Acceptor:
             return
         if not self._exhausted:
             self._exhausted = True
-            log.error("accepting on %s pauses: %s", self.listener.name, error)
+            self.throttled_log.error("accepting pauses", f"accepting on {self.listener.name} pauses: {error}")
         await trio.sleep(EXHAUSTED_PAUSE_SECONDS)
 
     async def _admit(self, sock: socket.socket, address: Any) -> None:

@@ -29,6 +29,7 @@ import trio
 
 from kafka_wire.connection import ServerConnection
 from trio_broker.config.socket_server_config import SocketServerConfig
+from trio_broker.log_throttle import LogThrottle
 from trio_broker.network.acceptor import Accept, Acceptor, Listener, accept_from, listen
 from trio_broker.network.busy_time import Utilization
 from trio_broker.network.connection import Connection, Reassign, reason_to_close
@@ -310,6 +311,7 @@ class SocketServer:
             processors=lambda: self._active,
             make_connection=self._make_connection,
             next_connection_id=lambda: next(self._connection_ids),
+            throttled_log=LogThrottle(log, self.clock),
             accept=self._accept,
         )
 
