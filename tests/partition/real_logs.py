@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from random import SystemRandom
+from pathlib import Path, PurePath
 
 import trio
 
@@ -20,6 +19,7 @@ from trio_broker.partition.writer import PartitionWriter
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.real_disk import RealDisk
+from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.storage.recovery import open_log
@@ -79,14 +79,18 @@ def sync(partition: Partition) -> None:
     partition.writer.sync()()
 
 
-def make_replicas(directory: Path, *, others: Sequence[Path] = (), **settings: str) -> ReplicaManager:
+def make_replicas(
+    directory: PurePath, *, others: Sequence[PurePath] = (), runtime: Runtime | None = None, **settings: str
+) -> ReplicaManager:
     """A replica manager over data directories, with the logs that are in them; ``settings`` with ``_`` for dots."""
     config = BrokerConfig({name.replace("_", "."): value for name, value in settings.items()})
-    clock = ManualClock(NOW_MS)
-    log_manager = LogManager([directory, *others], disk=RealDisk(), random=SystemRandom(), node_id=1, clock=clock)
+    runtime = runtime or real_runtime(ManualClock(NOW_MS))
+    log_manager = LogManager(
+        [directory, *others], disk=runtime.disk, random=runtime.random, node_id=1, clock=runtime.clock
+    )
     log_manager.open()
     log_manager.load(lambda partition, topic_id: topic_config({}, config))
-    return ReplicaManager(log_manager, config, real_runtime(clock), io_limiter=trio.CapacityLimiter(4))
+    return ReplicaManager(log_manager, config, runtime, io_limiter=trio.CapacityLimiter(4))
 
 
 async def add_topic(

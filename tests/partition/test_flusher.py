@@ -1,10 +1,14 @@
-"""Group commit: who is released when, and what an error means."""
+"""Group commit: who is released when, and what an error means.
+
+Syncs end when a test says so, and Trio's clock stands still, so none of them is a slow one.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from functools import partial
+from pathlib import PurePath
 from typing import Any
 
 import attrs
@@ -15,6 +19,8 @@ import trio.testing
 from trio_broker.partition.flusher import Flusher
 from trio_broker.runtime.real_workers import RealWorkers
 
+DATA = PurePath("/data")
+
 
 @attrs.define(eq=False)
 class SlowPartition:
@@ -23,6 +29,8 @@ class SlowPartition:
     log_end: int = 0
     durable: int = 0
     syncs: int = 0
+    syncs_slowly: bool = False
+    log_directory: PurePath = DATA
     error: Exception | None = None
     failed_with: Exception | None = None
     begun: threading.Semaphore = attrs.Factory(lambda: threading.Semaphore(0))
@@ -65,7 +73,7 @@ async def flusher(nursery):
     return made
 
 
-async def test_one_sync_covers_all_appends_before_it(flusher):
+async def test_one_sync_covers_all_appends_before_it(flusher, mock_clock):
     partition = SlowPartition(log_end=1)
     flusher.request(partition)
     await sync_begun(partition)
@@ -80,7 +88,7 @@ async def test_one_sync_covers_all_appends_before_it(flusher):
     assert (partition.durable, partition.syncs) == (4, 2)
 
 
-async def test_a_partition_has_one_sync_under_way_and_the_limiter_bounds_them_all(flusher):
+async def test_a_partition_has_one_sync_under_way_and_the_limiter_bounds_them_all(flusher, mock_clock):
     begun = threading.Semaphore(0)
     gate = threading.Semaphore(0)
     partitions = [SlowPartition(log_end=1, begun=begun, gate=gate) for _ in range(6)]
@@ -106,7 +114,7 @@ async def test_a_partition_has_one_sync_under_way_and_the_limiter_bounds_them_al
     assert (statistics.syncs, statistics.partitions_under_way, statistics.failures) == (6, 0, 0)
 
 
-async def test_the_time_in_which_all_threads_sync_and_others_wait_is_counted(flusher):
+async def test_the_time_in_which_all_threads_sync_and_others_wait_is_counted(flusher, mock_clock):
     begun = threading.Semaphore(0)
     gate = threading.Semaphore(0)
     partitions = [SlowPartition(log_end=1, begun=begun, gate=gate) for _ in range(5)]
@@ -131,7 +139,7 @@ async def test_the_time_in_which_all_threads_sync_and_others_wait_is_counted(flu
     assert statistics.occupancy.waiting == 0
 
 
-async def test_fewer_threads_count_from_the_next_sync_on(flusher):
+async def test_fewer_threads_count_from_the_next_sync_on(flusher, mock_clock):
     gate = threading.Semaphore(0)
     partitions = [SlowPartition(log_end=1, gate=gate) for _ in range(6)]
     for partition in partitions:
@@ -146,7 +154,7 @@ async def test_fewer_threads_count_from_the_next_sync_on(flusher):
     assert [partition.durable for partition in partitions] == [1] * 6
 
 
-async def test_fewer_and_more_threads_under_load_lose_no_sync_and_start_none_too_many(flusher):
+async def test_fewer_and_more_threads_under_load_lose_no_sync_and_start_none_too_many(flusher, mock_clock):
     counter = ConcurrencyCounter()
     partitions = [BusyPartition(counter) for _ in range(12)]
     for number in range(1, 301):
@@ -169,7 +177,7 @@ async def test_fewer_and_more_threads_under_load_lose_no_sync_and_start_none_too
     assert (flusher.statistics().failures, flusher.statistics().occupancy.waiting) == (0, 0)
 
 
-async def test_offsets_of_a_partition_become_durable_in_order_and_only_after_their_sync(flusher):
+async def test_offsets_of_a_partition_become_durable_in_order_and_only_after_their_sync(flusher, mock_clock):
     """``BusyPartition`` asserts it: a failed assertion would be a failure of its sync."""
     partition = BusyPartition(ConcurrencyCounter())
     for number in range(1, 501):
@@ -201,6 +209,8 @@ class BusyPartition:
 
     counter: ConcurrencyCounter
     log_end: int = 0
+    syncs_slowly: bool = False
+    log_directory: PurePath = DATA
     synced: int = 0
     durable: int = 0
 
@@ -219,7 +229,7 @@ class BusyPartition:
         self.durable = offset
 
 
-async def test_stopping_leaves_the_rest_unsynced_and_ends(nursery):
+async def test_stopping_leaves_the_rest_unsynced_and_ends(nursery, mock_clock):
     flusher = Flusher(RealWorkers(), 1, note_failure)
     begun, gate = threading.Semaphore(0), threading.Semaphore(0)
     partitions = [SlowPartition(log_end=1, begun=begun, gate=gate) for _ in range(3)]
@@ -237,7 +247,7 @@ async def test_stopping_leaves_the_rest_unsynced_and_ends(nursery):
         await flusher.wait_idle(partition)
 
 
-async def test_a_failed_sync_is_final_and_never_repeated(flusher):
+async def test_a_failed_sync_is_final_and_never_repeated(flusher, mock_clock):
     partition = SlowPartition(log_end=1, error=OSError("the disk is gone"))
     flusher.request(partition)
     partition.gate.release()
@@ -250,7 +260,7 @@ async def test_a_failed_sync_is_final_and_never_repeated(flusher):
     assert flusher.statistics().failures == 1
 
 
-async def test_a_failure_leaves_other_partitions_alone(flusher):
+async def test_a_failure_leaves_other_partitions_alone(flusher, mock_clock):
     bad, good = SlowPartition(log_end=1, error=OSError("gone")), SlowPartition(log_end=1)
     for partition in (bad, good):
         flusher.request(partition)
@@ -259,7 +269,7 @@ async def test_a_failure_leaves_other_partitions_alone(flusher):
     assert good.durable == 1
 
 
-async def test_requests_before_the_start_are_served_after_it(nursery):
+async def test_requests_before_the_start_are_served_after_it(nursery, mock_clock):
     flusher = Flusher(RealWorkers(), 1, note_failure)
     partition = SlowPartition(log_end=1)
     partition.gate.release()
@@ -269,7 +279,7 @@ async def test_requests_before_the_start_are_served_after_it(nursery):
     assert partition.durable == 1
 
 
-async def test_no_thread_outlives_the_flusher(nursery):
+async def test_no_thread_outlives_the_flusher(nursery, mock_clock):
     flusher = Flusher(RealWorkers(), 4, note_failure)
     async with trio.open_nursery() as inner:
         await inner.start(flusher.run)

@@ -156,6 +156,34 @@ async def test_the_time_that_a_slow_disk_takes_lies_between_the_work_and_its_res
     assert 30.0 <= trio.current_time() - done_at < 40.0
 
 
+async def test_a_thread_of_a_queue_is_taken_and_nothing_reported_while_the_disk_is_slow(autojump_clock):
+    seconds_of: list[float] = []
+    begun: list[float] = []
+    reported: dict[float, float] = {}
+
+    def work(seconds: float) -> None:
+        begun.append(seconds)
+        seconds_of.append(seconds)
+
+    def take_seconds() -> float:
+        return seconds_of.pop() if seconds_of else 0.0
+
+    def ended(items: Sequence[float]) -> None:
+        reported.update(dict.fromkeys(items, trio.current_time()))
+
+    queue = SimulatedWorkers(random.Random(1), take_seconds).queue(work, ended, threads=2)
+    start = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(queue.run)
+        for seconds in (30.0, 20.0, 1.0):
+            queue.put(seconds)
+        await trio.sleep(10)
+        assert (begun, reported) == ([30.0, 20.0], {})
+        await trio.sleep(40)
+        nursery.cancel_scope.cancel()
+    assert {item: round(at - start) for item, at in reported.items()} == {20.0: 20, 1.0: 21, 30.0: 30}
+
+
 async def test_a_stop_waits_for_what_is_worked_on_and_drops_the_rest(autojump_clock):
     begun: list[int] = []
     ended: list[int] = []

@@ -4,8 +4,8 @@ Appends go to the file at once; a caller that needs them on disk asks for a sync
 most one sync under way. What is appended meanwhile is covered by the next one, which is queued as soon as the first has
 ended: so latency is one to two syncs, and throughput does not depend on how many clients wait.
 
-Syncs are done by the threads of a ``WorkQueue``: as many as partitions were ever to be synced at a time, at most
-``num.io.threads``, live. Results that come close together wake the event loop once.
+Syncs are done by the threads of a ``SyncQueue`` for each log directory, up to ``num.io.threads`` of them, live; slow
+partitions have as many of their own. Results that come close together wake the event loop once.
 
 An error from a sync is final. The kernel may have dropped the dirty pages and would report success the next time, so a
 retry would acknowledge what is lost: the partition goes offline instead, and nothing is synced there again. Only one
@@ -15,37 +15,24 @@ that did not begin, for want of a descriptor, is tried again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from pathlib import PurePath
 
 import attrs
 import trio
 
 from trio_broker.histogram import Histogram, HistogramSnapshot
+from trio_broker.partition.sync_queue import PartitionSync, Syncable, SyncQueue
 from trio_broker.partition.thread_occupancy import ThreadOccupancy, ThreadOccupancyStatistics
 from trio_broker.runtime.descriptors import NO_DESCRIPTORS
 from trio_broker.runtime.measurement import perf_counter_ns
-from trio_broker.runtime.workers import Workers, WorkQueue
-
-
-class Syncable(Protocol):
-    """What the flusher needs to know about a partition."""
-
-    @property
-    def needs_sync(self) -> bool:
-        """Whether something was appended that no sync has covered."""
-        ...
-
-    def sync(self) -> Callable[[], None]:
-        """Make everything appended so far durable, and change nothing else. Blocks; runs in a worker thread.
-
-        What it returns takes note of that, and is called on the event loop.
-        """
-        ...
+from trio_broker.runtime.workers import Workers
 
 
 @attrs.frozen
 class FlusherStatistics:
-    """``threads`` is how many may sync at a time, ``partitions_under_way`` counts those that sync or wait for one.
+    """``threads`` is how many may sync at a time in a log directory, those that are slow aside.
+
+    ``partitions_under_way`` counts those that sync or wait for a thread.
 
     Times and counts only grow. ``wait_times`` are from a request to the beginning of its sync.
     """
@@ -60,20 +47,6 @@ class FlusherStatistics:
     @property
     def syncs(self) -> int:
         return self.sync_times.count
-
-
-@attrs.define(eq=False)
-class PartitionSync:
-    """One sync of a partition, from its request on. Times are those of ``perf_counter_ns``.
-
-    ``result`` is what takes note of it, or what went wrong, or None when none was needed any more.
-    """
-
-    partition: Syncable
-    queued_ns: int
-    began_ns: int = 0
-    ended_ns: int = 0
-    result: Callable[[], None] | Exception | None = None
 
 
 class Flusher:
@@ -91,7 +64,10 @@ class Flusher:
         self._under_way: dict[Syncable, trio.Event | None] = {}
         # Of those under way: no descriptor was left for their sync.
         self._postponed: list[Syncable] = []
-        self._queue: WorkQueue[PartitionSync] = workers.queue(self._sync, self._report, threads=threads)
+        self._workers = workers
+        self._threads = threads
+        self._queues: dict[PurePath, SyncQueue] = {}
+        self._nursery: trio.Nursery | None = None
         self._runs = False
         self._failures = 0
         self._occupancy = ThreadOccupancy()
@@ -102,7 +78,15 @@ class Flusher:
         """Serve requests until cancelled. What was requested before it runs is synced first."""
         self._runs = True
         try:
-            await self._queue.run(task_status)
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                for queue in self._queues.values():
+                    nursery.start_soon(queue.run)
+                task_status.started()
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    self._nursery = None
         finally:
             self._runs = False
             for done in self._under_way.values():
@@ -130,14 +114,15 @@ class Flusher:
 
     def resize(self, threads: int) -> None:
         """Change how many partitions may sync at a time; syncs under way go on."""
-        self._occupancy.settle(perf_counter_ns(), self._queue.threads)
-        self._queue.resize(threads)
+        self._occupancy.settle(perf_counter_ns(), self._threads)
+        self._threads = threads
+        for queue in self._queues.values():
+            queue.resize(threads)
 
     def statistics(self) -> FlusherStatistics:
-        threads = self._queue.threads
-        self._occupancy.settle(perf_counter_ns(), threads)
+        self._occupancy.settle(perf_counter_ns(), self._threads)
         return FlusherStatistics(
-            threads=threads,
+            threads=self._threads,
             partitions_under_way=len(self._under_way),
             failures=self._failures,
             occupancy=self._occupancy.statistics(),
@@ -148,7 +133,14 @@ class Flusher:
     def _enqueue(self, partition: Syncable) -> None:
         queued_ns = perf_counter_ns()
         self._occupancy.note_queued(queued_ns)
-        self._queue.put(PartitionSync(partition, queued_ns))
+        queue = self._queues.get(partition.log_directory) or self._new_queue(partition.log_directory)
+        queue.put(PartitionSync(partition, queued_ns))
+
+    def _new_queue(self, directory: PurePath) -> SyncQueue:
+        queue = self._queues[directory] = SyncQueue(self._workers, self._sync, self._report, self._threads)
+        if self._nursery is not None:
+            self._nursery.start_soon(queue.run)
+        return queue
 
     def _sync(self, sync: PartitionSync) -> None:
         """Do one sync. Runs in a thread."""
@@ -166,7 +158,7 @@ class Flusher:
 
     def _report(self, syncs: Sequence[PartitionSync]) -> None:
         """Tell the partitions how their syncs ended. Nothing may escape: it would end the event loop."""
-        self._occupancy.settle(perf_counter_ns(), self._queue.threads)
+        self._occupancy.settle(perf_counter_ns(), self._threads)
         for sync in syncs:
             partition = sync.partition
             if sync.result is not None:

@@ -37,10 +37,11 @@ from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.delayed_operations import DelayedFetch, DelayedProduce, ExpirationReaper
 from trio_broker.partition.fetch_operation import FetchedPartition, FetchLimits, FetchOperation, FetchTarget
 from trio_broker.partition.fetch_sessions import FetchSessionCache
-from trio_broker.partition.flusher import Flusher, FlusherStatistics, Syncable, is_postponed
+from trio_broker.partition.flusher import Flusher, FlusherStatistics, is_postponed
 from trio_broker.partition.hosted_topics import HostedTopic, TopicAssignment
 from trio_broker.partition.log_maintenance import LogMaintenance
 from trio_broker.partition.partition import Durability, Partition
+from trio_broker.partition.sync_queue import Syncable
 from trio_broker.partition.writer import PartitionWriter
 from trio_broker.request_phase import ReleaseHandler, RequestPhase
 from trio_broker.runtime.runtime import Runtime

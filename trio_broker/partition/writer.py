@@ -54,7 +54,9 @@ class PartitionWriter(CommandQueue):
     ) -> None:
         super().__init__()
         self.log = log
+        self.log_directory = log.directory.parent
         self.state = state
+        self.syncs_slowly = False
         self.append_times = AppendTimes()
         # Since this start.
         self.appended_bytes = 0

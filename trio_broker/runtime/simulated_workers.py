@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 import outcome
@@ -40,6 +41,10 @@ def no_seconds() -> float:
     return 0.0
 
 
+def nothing() -> None:
+    """What follows when nobody waits for the thread."""
+
+
 class SimulatedWorkers:
     """See ``Workers``.
 
@@ -61,13 +66,16 @@ class SimulatedWorkers:
         finally:
             limiter.release_on_behalf_of(borrower)
 
-    async def run_unlimited(self, work: Callable[[], T]) -> T:
-        """Do ``work`` between two delays. Not cancellable."""
+    async def run_unlimited(self, work: Callable[[], T], thread_is_free: Callable[[], object] = nothing) -> T:
+        """Do ``work`` between two delays; ``thread_is_free`` is called before the second. Not cancellable."""
         with trio.CancelScope(shield=True):
             await trio.sleep(self._delay())
             self._seconds_taken()
             result = outcome.capture(work)
-            await trio.sleep(self._seconds_taken() + self._delay())
+            if seconds := self._seconds_taken():
+                await trio.sleep(seconds)
+            thread_is_free()
+            await trio.sleep(self._delay())
         return result.unwrap()
 
     def queue(
@@ -124,14 +132,13 @@ class SimulatedWorkQueue(Generic[Item]):
             self._nursery.start_soon(self._run_item, self._queue.popleft(), name="work queue")
 
     async def _run_item(self, item: Item) -> None:
-        def work() -> None:
-            self._work(item)
-            self._done.append(item)
+        def thread_is_free() -> None:
             # The thread takes the next item at once; the event loop learns of this one later.
+            self._done.append(item)
             self._begun -= 1
             self._begin()
 
-        await self._workers.run_unlimited(work)
+        await self._workers.run_unlimited(partial(self._work, item), thread_is_free)
         # With those that have ended during the second delay of this one.
         if done := self._done:
             self._done = []
