@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path, PurePath
+from typing import cast
 
 import attrs
 import pytest
@@ -15,8 +16,11 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kafka_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafka_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from kafka_wire.primitives import NO_UUID
-from tests.running_broker import connected, make_broker
+from tests.handlers.group_client import GroupClient
+from tests.handlers.wire_client import WireClient
+from tests.running_broker import Connection, connected, make_broker, until
 from trio_broker.broker import Broker, StartupError, single_startup_error
 from trio_broker.runtime.clock import SystemClock
 from trio_broker.runtime.real import real_runtime
@@ -34,7 +38,7 @@ def disk() -> SimulatedDisk:
 
 
 def broker_on(disk: SimulatedDisk) -> Broker:
-    broker = make_broker(Path(DATA))
+    broker = make_broker(Path(DATA), offsets_topic_num_partitions="1")
     return Broker(broker.config, runtime=attrs.evolve(real_runtime(), disk=disk))
 
 
@@ -76,6 +80,16 @@ def without_descriptors_in(disk: SimulatedDisk, directory: str) -> None:
 
 def with_descriptors(disk: SimulatedDisk) -> None:
     disk.faults.failing_opens = 0.0
+
+
+def group_client(client: Connection) -> GroupClient:
+    return GroupClient(cast(WireClient, client))
+
+
+async def find_coordinator(client: Connection) -> None:
+    """Have the topic of the groups' offsets created."""
+    response = await client.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
+    assert response.coordinators[0].error_code == ErrorCode.NONE
 
 
 async def test_a_topic_for_which_there_is_no_room_is_an_error_and_not_there(disk):
@@ -127,6 +141,27 @@ async def test_a_partition_that_could_not_be_recovered_for_a_shortage_comes_by_i
             await broker.services.replicas.retry_after_shortage()
             assert await client.produce("orders", b"two") == ErrorCode.NONE
             assert await client.values("orders") == [b"one", b"two"]
+        broker.stop()
+
+
+async def test_the_groups_of_a_partition_that_comes_later_are_loaded_then(disk):
+    async with running_on(disk) as broker, connected(broker) as client:
+        await client.create_topic("orders")
+        await find_coordinator(client)
+        assert await group_client(client).commit(9, topic="orders", offset=42) == [ErrorCode.NONE]
+    broker = broker_on(disk)
+    async with trio.open_nursery() as nursery:
+        without_descriptors_in(disk, "__consumer_offsets-0")
+        await nursery.start(broker.run)
+        async with connected(broker) as client:
+            groups = group_client(client)
+            assert await groups.fetch(9, topic="orders") == [(ErrorCode.NOT_COORDINATOR, -1)]
+            assert await groups.commit(9, topic="orders", offset=43) == [ErrorCode.NOT_COORDINATOR]
+            with_descriptors(disk)
+            await broker.services.replicas.retry_after_shortage()
+            await until(lambda: list(broker.services.groups.runtime.active_shards()))
+            assert await groups.fetch(9, topic="orders") == [(ErrorCode.NONE, 42)]
+            assert await groups.commit(9, topic="orders", offset=43) == [ErrorCode.NONE]
         broker.stop()
 
 

@@ -157,6 +157,8 @@ class LogMaintenance:
                     await partition.writer.delete_expired_segments(self.clock.now_ms())
                 except OSError as error:
                     self.replicas.storage_failed(partition, error)
+        # With a ``file.delete.delay.ms`` of 0 a full disk has room again now, and not at the next look for such files.
+        await self.remove_expired_files()
 
     async def remove_expired_files(self) -> None:
         """Remove the files of deleted segments and partitions whose delay is over."""
