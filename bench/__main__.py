@@ -39,6 +39,7 @@ BENCHMARKS: Mapping[str, Callable[[Options], Outcome]] = {
     "peers": peers.peers,
     "kafka": kafka.kafka,
     "kafka-bulk": kafka.kafka_bulk,
+    "kafka-compressed": kafka.kafka_compressed,
     "partitions": partitions.partitions,
     "memory": node.memory,
     "storm": storm.storm,

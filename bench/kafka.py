@@ -23,7 +23,7 @@ import attrs
 from bench.bulk import PRODUCE_MIB, Moved, Moves, measured, produce_and_forget
 from bench.bulk import TOPIC as BULK_TOPIC
 from bench.figures import Table, ratio
-from bench.librdkafka import librdkafka_rounds
+from bench.librdkafka import compressed_rounds, librdkafka_rounds
 from bench.load import Consumer, send_bulk, side_by_side
 from bench.outcome import Options, Outcome
 from bench.small import PAGE_CACHE, PARTITIONS, TOPIC, Runs, frames_for
@@ -240,6 +240,25 @@ def kafka_bulk(options: Options) -> Outcome:
     outcome.remarks.append(
         "The goals of frames are held against one connection; with four, Kafka's threads use all cores."
     )
+    return outcome
+
+
+def kafka_compressed(options: Options) -> Outcome:
+    """CPU and rate of compressed bulk produce over Kafka's, by codec."""
+    outcome = Outcome("kafka-compressed")
+    if missing := why_no_kafka():
+        outcome.remarks.append(f"kafka-compressed skipped: {missing}")
+        return outcome
+    with both(options) as processes:
+        loads = Pairs(
+            *({load: BulkTurns(each) for load, each in compressed_rounds(side, options).items()} for side in processes)
+        )
+        take_in_turns(loads.sides(), options)
+    title = f"Compressed bulk produce by librdkafka, page cache, medians of {options.repeats} turns with Kafka"
+    for (codec, size), (cpu, rate) in loads.compared(outcome, title, "bytes a record").items():
+        outcome.measures[f"kafka-compressed-{codec}-{size}-cpu"] = cpu
+        outcome.measures[f"kafka-compressed-{codec}-{size}-rate"] = rate
+    outcome.remarks.append("MiB are those before compression.")
     return outcome
 
 

@@ -1,4 +1,5 @@
-"""Bulk loads as librdkafka makes them: records of 100 B and 1 KB, produced and consumed by confluent-kafka.
+"""Bulk loads as librdkafka makes them: records of 100 B and 1 KB, produced, also compressed, and consumed by
+confluent-kafka.
 
 librdkafka decides how many records go into a batch and how much a Fetch asks for, as it does for its users. So frames
 are smaller than in the loads of raw bytes, and there are more of them. One producer and one consumer live through all
@@ -8,9 +9,12 @@ server's CPU is not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import cycle, islice
 
 import attrs
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -33,6 +37,11 @@ CONSUME_RECORDS = {100: 320_000, 1000: 64_000}
 CONSUME_AT_ONCE = 10_000
 """How many records a call of the consumer may return."""
 
+CODECS = ("gzip", "snappy", "lz4", "zstd")
+
+COMPRESSED_VALUES = 1_000
+"""Different values of compressed loads: more than the window of any codec but zstd holds of 1 KB."""
+
 SECONDS = TIMEOUT_MS / 1000
 """What a flush, or the next record, may take before the benchmark ends."""
 
@@ -41,16 +50,16 @@ QUIET = {"log_level": 0}
 
 @attrs.define
 class Sender:
-    """Sends records of one size to a topic of its own."""
+    """Sends records with these values, of one size, in turn to a topic of its own."""
 
     process: Peer
     topic: str
-    value: bytes
+    values: Sequence[bytes]
     producer: Producer
     failures: list[KafkaError] = attrs.field(factory=list)
 
     @classmethod
-    def to(cls, process: Peer, topic: str, record_bytes: int) -> Sender:
+    def to(cls, process: Peer, topic: str, values: Sequence[bytes], codec: str = "none") -> Sender:
         """Create ``topic`` and a producer, acks=1 as in the other loads; it waits 5 ms for a batch of up to 1 MB."""
         create_topic(process.port, topic, 1, retention_ms="-1")
         failures: list[KafkaError] = []
@@ -61,8 +70,8 @@ class Sender:
 
         # The callback of the whole producer is called for failures alone.
         settings = {"bootstrap.servers": f"127.0.0.1:{process.port}", "delivery.report.only.error": True, "acks": 1}
-        producer = Producer({**settings, **QUIET, "on_delivery": delivered})
-        return cls(process, topic, bytes(range(100)) * (record_bytes // 100), producer, failures=failures)
+        producer = Producer({**settings, **QUIET, "compression.type": codec, "on_delivery": delivered})
+        return cls(process, topic, values, producer, failures=failures)
 
     def send(self, count: int) -> None:
         """Send ``count`` records and wait until all are acknowledged.
@@ -70,8 +79,8 @@ class Sender:
         Raises:
             BenchError: one of them is not.
         """
-        produce, topic, value = self.producer.produce, self.topic, self.value
-        for _ in range(count):
+        produce, topic = self.producer.produce, self.topic
+        for value in islice(cycle(self.values), count):
             while True:
                 try:
                     produce(topic, value, partition=0)
@@ -84,7 +93,7 @@ class Sender:
 
     def round(self, count: int) -> Moved:
         """Send ``count`` records, see what it costs, and give their memory back."""
-        moved = measured(self.process.pid, count * len(self.value) / MIB, lambda: self.send(count))
+        moved = measured(self.process.pid, count * len(self.values[0]) / MIB, lambda: self.send(count))
         for path in self.process.data_directory.glob(f"{self.topic}-*/*.log"):
             forget_contents(path)
         return moved
@@ -140,7 +149,7 @@ def librdkafka_rounds(process: Peer, options: Options) -> Iterator[Mapping[tuple
     """Write what will be read, and yield a round of every load on ``process`` by its name and the bytes of a record."""
     rounds: dict[tuple[str, int], Callable[[], Moved]] = {}
     for size in RECORD_BYTES:
-        sender = Sender.to(process, f"sent-{size}", size)
+        sender = Sender.to(process, f"sent-{size}", plain_values(size))
         # With its second batch Kafka reads the first one's time, which must not have been forgotten by then.
         for _ in range(2):
             sender.send(1)
@@ -148,8 +157,39 @@ def librdkafka_rounds(process: Peer, options: Options) -> Iterator[Mapping[tuple
     with ExitStack() as stack:
         for size in RECORD_BYTES:
             count = options.volume(CONSUME_RECORDS[size])
-            Sender.to(process, f"read-{size}", size).send(count)
+            Sender.to(process, f"read-{size}", plain_values(size)).send(count)
             reader = Reader.of(process, f"read-{size}", count, size)
             stack.callback(reader.consumer.close)
             rounds["consume", size] = reader.round
         yield rounds
+
+
+def compressed_rounds(process: Peer, options: Options) -> dict[tuple[str, int], Callable[[], Moved]]:
+    """A round of producing by each codec on ``process``, by the codec and the bytes of a record before it."""
+    rounds: dict[tuple[str, int], Callable[[], Moved]] = {}
+    for size in RECORD_BYTES:
+        values = json_values(size)
+        for codec in CODECS:
+            sender = Sender.to(process, f"{codec}-{size}", values, codec)
+            for _ in range(2):
+                sender.send(1)
+            rounds[codec, size] = partial(sender.round, options.volume(PRODUCE_RECORDS[size]))
+    return rounds
+
+
+def plain_values(size: int) -> list[bytes]:
+    return [bytes(range(100)) * (size // 100)]
+
+
+def json_values(size: int) -> list[bytes]:
+    """The first ``size`` bytes of JSON objects with words and numbers that differ."""
+    chance = random.Random(size)
+    words = ["".join(chance.choices("etaoinshrdlu", k=chance.randint(3, 9))) for _ in range(500)]
+
+    def value(number: int) -> bytes:
+        event = {"id": number, "at": 1_700_000_000_000 + chance.randrange(10**9)}
+        while len(text := json.dumps(event)) < size:
+            event[chance.choice(words)] = chance.randrange(10**6)
+        return text[:size].encode()
+
+    return [value(number) for number in range(COMPRESSED_VALUES)]

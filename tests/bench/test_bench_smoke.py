@@ -37,7 +37,14 @@ def test_kafka_is_measured_beside_the_broker(java: Java, tmp_path: Path, name: s
     assert all(value > 0 for value in measures.values())
 
 
-@pytest.mark.parametrize("name", ["kafka", "kafka-bulk", "peers"])
+@pytest.mark.soak
+def test_every_codec_is_measured_beside_kafka(java: Java, tmp_path: Path):
+    measures = BENCHMARKS["kafka-compressed"](Options(tmp_path, repeats=1, scale=0.001)).measures
+    assert {key.split("-")[2] for key in measures} == {"gzip", "snappy", "lz4", "zstd"}
+    assert all(value > 0 for value in measures.values())
+
+
+@pytest.mark.parametrize("name", ["kafka", "kafka-bulk", "kafka-compressed", "peers"])
 def test_what_needs_kafka_is_one_line_where_there_is_no_java(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
