@@ -15,6 +15,7 @@ from pathlib import PurePath
 
 import attrs
 
+from kafka_wire.records.batch import BatchHeader
 from trio_broker.runtime.disk import Disk, OpenMode, write_all
 from trio_broker.storage.errors import CorruptIndex
 from trio_broker.storage.index_file import read_index_file
@@ -35,6 +36,14 @@ class AbortedTransaction:
     first_offset: int
     last_offset: int
     last_stable_offset: int
+
+    def has(self, batch: BatchHeader) -> bool:
+        """Whether the transaction has written ``batch``."""
+        return (
+            batch.is_transactional
+            and batch.producer_id == self.producer_id
+            and self.first_offset <= batch.base_offset <= self.last_offset
+        )
 
 
 @attrs.frozen

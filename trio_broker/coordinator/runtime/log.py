@@ -103,10 +103,17 @@ class CoordinatorLog:
         fetched = log.read(offset, LOAD_SLICE_BYTES, end_offset=end_offset)
         data = fetched.records if isinstance(fetched.records, bytes) else fetched.records.read()
         records: list[EncodedRecord] = []
-        next_offset = end_offset
-        for batch in read_batches(data):
-            next_offset = batch.header.next_offset
-            if batch.header.is_control:
+        batches = list(read_batches(data))
+        next_offset = batches[-1].header.next_offset if batches else end_offset
+        # A Kafka before may have let producers commit offsets in transactions. A commit that was aborted never was;
+        # the others count where they stand, since none is open (``kafka_import``).
+        aborted = (
+            log.aborted_transactions(offset, next_offset, fetched.row)
+            if any(batch.header.is_transactional for batch in batches)
+            else []
+        )
+        for batch in batches:
+            if batch.header.is_control or any(each.has(batch.header) for each in aborted):
                 continue
             # The first batch may begin before the start of the log. Its early records were superseded or deleted, so
             # folding them does no harm, and the offsets of a million records need not be looked at.
