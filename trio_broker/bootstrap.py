@@ -34,6 +34,7 @@ from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.metadata_publisher import MetadataPublisher
 from trio_broker.cluster.metadata_snapshot import image_records
 from trio_broker.cluster.producer_ids import ProducerIds
+from trio_broker.cluster.stored_metadata import require_own_metadata
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint
 from trio_broker.config.log_config import LogConfig
@@ -77,7 +78,8 @@ async def open_services(
         clock=clock,
         allow_new=config.node.log_dirs_allow_new,
     )
-    await workers.run(log_manager.open)
+    check = partial(require_own_metadata, runtime.disk, directories)
+    await workers.run(partial(log_manager.open, check))
     ended_well = False
     broker_epoch = -1
     try:

@@ -75,6 +75,7 @@ def test_every_command_is_told_by_the_help():
         "cluster",
         "dump-log",
         "export-kafka",
+        "import-kafka",
         "pipeline",
         "version",
     ):

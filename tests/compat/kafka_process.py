@@ -118,13 +118,17 @@ class KafkaProcess:
                 self._said_something_final.set()
         self._said_something_final.set()
 
-    def stop(self) -> int:
-        """End the process, as a kill would, and return its exit code."""
+    def stop(self, *, clean: bool = False) -> int:
+        """End the process and return its exit code: as a kill would, or with ``clean`` as an operator does."""
         process, reader = self._process, self._reader
         assert process is not None, "Kafka was not started"
         assert reader is not None
         assert process.stdin is not None
         assert process.stdout is not None
+        if process.stdin.closed:
+            return process.wait()
+        if clean:
+            process.stdin.write("\n")
         process.stdin.close()
         try:
             code = process.wait(STOP_SECONDS)

@@ -23,13 +23,16 @@ STORED = {
 }
 """Every stored record, with the folder of its schema."""
 
+SCHEMA_NAMES = {"ZkMigrationStateRecord": "ZkMigrationRecord"}
+"""The one record whose schema is in a file of another name."""
+
 RECORDS_DEFAULT = "records"
 """Kafka's default for records is null in Java and never reaches the wire; every message gives its records."""
 
 
 def schema_of(kind: type[Any], kafka_messages: Path) -> dict[str, Any]:
     folder = STORED.get(kind, "clients-common-message")
-    return load_schema(kafka_messages / folder / f"{kind.__name__}.json")
+    return load_schema(kafka_messages / folder / f"{SCHEMA_NAMES.get(kind.__name__, kind.__name__)}.json")
 
 
 def served_versions(kind: type[Any], kafka_messages: Path) -> VersionRange:

@@ -115,7 +115,7 @@ def test_a_version_that_cannot_say_it_is_refused() -> None:
         (b"\x00\x02\x00\x01", "frame version 0"),
         (b"\x02\x02\x00\x01", "frame version 2"),
         (b"\x01\x63\x00\x00", "unknown type 99"),
-        (b"\x01\x12\x00\x00", "unknown type 18"),
+        (b"\x01\x06\x00\x00", "unknown type 6"),
         (b"\x01\x02\x01" + b"\x05logs" + TOPIC_ID + b"\x00", "TopicRecord in version 1"),
         (b"\x01\x02\x00" + b"\x05logs" + TOPIC_ID + b"\x00" + b"?", "1 bytes left over"),
         (b"\xff\xff\xff\xff\xff\xff", "varint"),

@@ -1,8 +1,8 @@
 """The ``trio-broker`` command. Each subcommand is in a module of its own, which is imported when it is called.
 
-``start``, ``dump-log``, ``fsck`` and ``export-kafka`` work with the data directories of this machine. ``pipeline``
-starts Spark jobs. The other commands send requests to a cluster, which may be any Kafka, and import nothing of the
-broker.
+``start``, ``dump-log``, ``fsck``, ``import-kafka`` and ``export-kafka`` work with the data directories of this machine.
+``pipeline`` starts Spark jobs. The other commands send requests to a cluster, which may be any Kafka, and import
+nothing of the broker.
 
 Any failure ends a command with one line on standard error and exit code 1, a wrong option with exit code 2; ``fsck``
 has further codes for what it finds.
@@ -26,6 +26,7 @@ COMMANDS = {
     "dump-log": "trio_broker.cli.dump_log:dump_log",
     "export-kafka": "trio_broker.cli.export_kafka:export_kafka",
     "fsck": "trio_broker.cli.fsck:fsck",
+    "import-kafka": "trio_broker.cli.import_kafka:import_kafka",
     "pipeline": "trio_broker.cli.pipeline:pipeline",
     "version": "trio_broker.cli.version:version",
 }

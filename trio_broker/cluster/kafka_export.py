@@ -1,36 +1,39 @@
-"""A data directory of ours as one that Kafka starts on: ``trio-broker export-kafka``.
+"""Data directories of ours as those that Kafka starts on: ``trio-broker export-kafka``.
 
-Partitions, checkpoints and ``meta.properties`` are in Kafka's formats already and are copied byte for byte. The
-metadata log is not: Kafka refuses one without a ``metadata.version``, which says what its own brokers may write. Its
-content, as records, becomes the ``bootstrap.checkpoint``, which a controller of Kafka appends to a metadata log that is
-empty. So topics keep their ids and settings, and brokers are registered by Kafka anew.
+Each directory is copied to another, byte for byte, but for the metadata log: Kafka refuses one without a
+``metadata.version``, which says what its own brokers may write. Its content, as records, becomes the
+``bootstrap.checkpoint``, which a controller of Kafka appends to a metadata log that is empty. So topics keep their ids
+and settings, and brokers are registered by Kafka anew.
 
-The source is locked and only read. Nothing is linked: Kafka changes files in place that a link would share. The marker
-of a clean stop is written last, so a directory without it was not exported to its end.
+The sources are locked and only read. Nothing is linked: Kafka changes files in place that a link would share. The
+markers of a clean stop are written last, so a directory without one was not exported to its end.
 
-Source: Kafka's BootstrapDirectory, ActivationRecordsGenerator; docs/moving-to-kafka.md.
+Source: Kafka's BootstrapDirectory, ActivationRecordsGenerator; docs/kafka-data-directories.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, Final
 
 import attrs
 
-from kafka_wire.errors import KafkaError, WireError
-from kafka_wire.records.batch import read_batches
-from kafka_wire.stored.metadata import FeatureLevelRecord, RegisterBrokerRecord, decode_metadata_record
-from trio_broker.cluster.errors import MetadataLogUnusable
-from trio_broker.cluster.metadata_delta import ContradictoryMetadata, replayed
+from kafka_wire.stored.metadata import FeatureLevelRecord
+from trio_broker.cluster.kafka_handover import (
+    RECORD_KINDS,
+    HandoverRefused,
+    RecordKind,
+    metadata_directory,
+    partition_directories,
+    stopped_directories,
+)
+from trio_broker.cluster.metadata_delta import replayed
 from trio_broker.cluster.metadata_image import MetadataImage
-from trio_broker.cluster.metadata_snapshot import encode_snapshot, image_records, read_snapshot, snapshots
+from trio_broker.cluster.metadata_snapshot import encode_snapshot, image_records
+from trio_broker.cluster.stored_metadata import METADATA_VERSION_FEATURE, read_stored_metadata
 from trio_broker.runtime.disk import Disk, names_in, sync_file, write_atomically
 from trio_broker.storage import file_names
-from trio_broker.storage.errors import DataDirectoryError, ForeignDirectory
-from trio_broker.storage.log_directory import LogDirectory
-from trio_broker.topic_partition import TopicPartition
 
 BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
 
@@ -47,112 +50,61 @@ COPIED_FILES: Final = (
 """Of the data directory itself; the marker of a clean stop follows at the end."""
 
 
-class ExportRefused(Exception):
-    """The directory cannot be exported; the text is one line that says why."""
-
-
 @attrs.frozen
-class ExportedDirectory:
-    """What was exported."""
+class Exported:
+    """What was exported. ``log_dirs`` are the targets, first the one with the metadata."""
 
     cluster_id: str
     node_id: int
     topics: int
     partitions: int
+    log_dirs: tuple[PurePath, ...]
 
 
-def export_to_kafka(disk: Disk, source: PurePath, target: PurePath, now_ms: int) -> ExportedDirectory:
-    """Make ``target`` a data directory on which a Kafka of the same node id starts, with all that is in ``source``.
+def export_to_kafka(disk: Disk, targets: Mapping[PurePath, PurePath], now_ms: int) -> Exported:
+    """Make data directories on which a Kafka of the same node id starts; ``targets`` says where each of ours goes.
 
     Raises:
-        ExportRefused: a broker works in ``source``, or it was not stopped cleanly, holds not all partitions, or cannot
-            be read; or ``target`` is there and not empty.
-        OSError: the disk refused. What is in ``target`` then has no marker of a clean stop.
+        HandoverRefused: a broker works in a source, or it was not stopped cleanly, or they do not hold all partitions,
+            or cannot be read; or a target is there and not empty.
+        OSError: the disk refused. What is in the targets then has no markers of a clean stop.
     """
-    if not disk.exists(source / file_names.META_PROPERTIES):
-        raise ExportRefused(f"{source} is not a data directory: it has no {file_names.META_PROPERTIES}")
-    if disk.exists(target) and disk.list_directory(target):
-        raise ExportRefused(f"{target} is not empty")
-    directory = LogDirectory(disk, source)
-    try:
-        properties = directory.open()
-        assert properties is not None, "meta.properties is there"
-        if not disk.exists(source / file_names.CLEAN_SHUTDOWN_MARKER):
-            raise ExportRefused(f"{source} was not left by a clean stop: start the broker on it and stop it once")
-        image = read_image(disk, source / file_names.CLUSTER_METADATA_DIRECTORY)
-        partitions = exported_partitions(disk, source, image, properties.node_id)
-        disk.make_directory(target)
-        for partition in partitions:
-            copy_directory(disk, source / str(partition), target / str(partition))
-        for name in COPIED_FILES:
-            copy_file(disk, source / name, target / name)
+    sources = list(targets)
+    for target in targets.values():
+        if disk.exists(target) and disk.list_directory(target):
+            raise HandoverRefused(f"{target} is not empty")
+    with stopped_directories(disk, sources) as properties:
+        metadata_source = metadata_directory(disk, sources)
+        image = replayed(read_stored_metadata(disk, metadata_source / file_names.CLUSTER_METADATA_DIRECTORY).records)
+        partitions = partition_directories(disk, sources, image, properties.node_id)
+        for source, target in targets.items():
+            disk.make_directory(target)
+            for name in COPIED_FILES:
+                copy_file(disk, source / name, target / name)
+        for directory in partitions.values():
+            copy_directory(disk, directory, targets[directory.parent] / directory.name)
         content = b"".join(encode_snapshot(0, kafka_records(image), last_timestamp_ms=now_ms, now_ms=now_ms))
-        write_atomically(disk, target / BOOTSTRAP_CHECKPOINT, content)
-        disk.sync_directory(target.parent)
-        marker = file_names.CLEAN_SHUTDOWN_MARKER
-        write_atomically(disk, target / marker, disk.read_file(source / marker))
-    except (DataDirectoryError, ForeignDirectory, MetadataLogUnusable, ContradictoryMetadata) as error:
-        raise ExportRefused(str(error)) from error
-    finally:
-        directory.unlock()
-    return ExportedDirectory(properties.cluster_id, properties.node_id, len(image.topics), len(partitions))
-
-
-def read_image(disk: Disk, directory: PurePath) -> MetadataImage:
-    """The image of the metadata log in ``directory``, which is not changed.
-
-    Raises:
-        MetadataLogUnusable: the log or its snapshot is damaged.
-        ContradictoryMetadata: as ``MetadataDelta.replay``.
-    """
-    try:
-        return replayed(metadata_records(disk, directory))
-    except (KafkaError, WireError, NotImplementedError) as error:
-        raise MetadataLogUnusable(f"{directory} cannot be read: {error}") from error
-
-
-def metadata_records(disk: Disk, directory: PurePath) -> Iterator[Any]:
-    """Yield the records of the newest snapshot and of the log behind it."""
-    snapshot = max(snapshots(disk, directory), default=None)
-    if snapshot is not None:
-        yield from read_snapshot(disk, directory, snapshot)
-    start_offset = snapshot.end_offset if snapshot is not None else 0
-    for name in sorted(names_in(disk.list_directory(directory))):
-        if file_names.offset_of(name, file_names.LOG_SUFFIX) is None:
-            continue
-        for batch in read_batches(disk.read_file(directory / name)):
-            batch.verify_crc()
-            if not batch.header.is_control:
-                records = (record for record in batch.records() if record.offset >= start_offset)
-                yield from (decode_metadata_record(record.value or b"") for record in records)
-
-
-def exported_partitions(disk: Disk, source: PurePath, image: MetadataImage, node_id: int) -> list[TopicPartition]:
-    """The partitions of all topics, each of which has to lie in ``source``.
-
-    Raises:
-        ExportRefused: one is on another node or in another data directory.
-    """
-    partitions = []
-    for topic in image.topics.values():
-        for index, state in topic.partitions.items():
-            partition = TopicPartition(topic.name, index)
-            if tuple(state.replicas) != (node_id,):
-                raise ExportRefused(
-                    f"{partition} has replicas on {list(state.replicas)}, and only node {node_id} is here"
-                )
-            if not disk.is_directory(source / str(partition)):
-                raise ExportRefused(
-                    f"{partition} is not in {source}: only a broker with one data directory is exported"
-                )
-            partitions.append(partition)
-    return partitions
+        write_atomically(disk, targets[metadata_source] / BOOTSTRAP_CHECKPOINT, content)
+        for source, target in targets.items():
+            disk.sync_directory(target.parent)
+            marker = file_names.CLEAN_SHUTDOWN_MARKER
+            write_atomically(disk, target / marker, disk.read_file(source / marker))
+    log_dirs = sorted(targets, key=lambda source: source != metadata_source)
+    return Exported(
+        properties.cluster_id,
+        properties.node_id,
+        len(image.topics),
+        len(partitions),
+        tuple(targets[source] for source in log_dirs),
+    )
 
 
 def kafka_records(image: MetadataImage) -> Iterator[Any]:
     """The records of ``image`` for Kafka: with a metadata version, and without the broker, which registers itself."""
-    yield FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION)
-    yield from (record for record in image_records(image) if not isinstance(record, RegisterBrokerRecord))
+    yield FeatureLevelRecord(name=METADATA_VERSION_FEATURE, feature_level=METADATA_VERSION)
+    for record in image_records(image):
+        if RECORD_KINDS[type(record)] is not RecordKind.REGISTRATION:
+            yield record
 
 
 def copy_directory(disk: Disk, source: PurePath, target: PurePath) -> None:

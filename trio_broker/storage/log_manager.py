@@ -129,8 +129,10 @@ class LogManager:
 
     # --- Start ---
 
-    def open(self) -> None:
+    def open(self, check: Callable[[], object] | None = None) -> None:
         """Lock all directories and see that they are ours; new ones are given our ids.
+
+        ``check`` is called when they are locked and nothing in them was changed; what it raises ends this.
 
         Raises:
             DataDirectoryError: one is locked, foreign, of another node or cluster, or new among others that are not.
@@ -141,6 +143,8 @@ class LogManager:
             # Every check comes before the first id is written: a start that is refused marks no directory as ours.
             self._agree(found)
             self._refuse_missing_disks(found)
+            if check is not None:
+                check()
             for directory, properties in zip(self.directories, found, strict=True):
                 if properties is None:
                     directory_id = uuid_text(random_uuid(self.random))

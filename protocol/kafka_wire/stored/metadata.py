@@ -4,8 +4,8 @@ A record's value is three unsigned varints and a message: the version of this fr
 which takes the place of an API key; the version of the type; then its fields in the flexible form of the wire. The
 fold of all records in order is the cluster's metadata. Keys are empty.
 
-Here are the types that a cluster without access control, quotas and delegation tokens writes. Any other is a
-``WireError``: to skip a record would be to run on metadata that is not the cluster's.
+Here are all types that a cluster of Kafka 4.3 writes. Any other is a ``WireError``: to skip a record would be to run on
+metadata that is not the cluster's.
 
 Version notes (all other types have version 0 alone):
 
@@ -25,6 +25,8 @@ from kafka_wire.codec import decode_whole, encode_bytes
 from kafka_wire.errors import WireError
 from kafka_wire.primitives import (
     Boolean,
+    Bytes,
+    Float64,
     Int8,
     Int16,
     Int32,
@@ -263,7 +265,99 @@ class ProducerIdsRecord:
     next_producer_id: Int64
 
 
+# --- Access control ---
+
+
+@message(key=18, versions="0", flexible="0+")
+class AccessControlEntryRecord:
+    """An access control entry was added. The numbers are those of Kafka's enums."""
+
+    id: Uuid
+    resource_type: Int8
+    resource_name: String
+    pattern_type: Int8
+    principal: String
+    host: String
+    operation: Int8
+    permission_type: Int8
+
+
+@message(key=19, versions="0", flexible="0+")
+class RemoveAccessControlEntryRecord:
+    """An access control entry is gone."""
+
+    id: Uuid
+
+
+@message(key=11, versions="0", flexible="0+")
+class UserScramCredentialRecord:
+    """What a user's password is checked with, for one mechanism (1: SHA-256, 2: SHA-512)."""
+
+    name: String
+    mechanism: Int8
+    salt: Bytes
+    stored_key: Bytes
+    server_key: Bytes
+    iterations: Int32
+
+
+@message(key=22, versions="0", flexible="0+")
+class RemoveUserScramCredentialRecord:
+    """A user has no password of this mechanism any more."""
+
+    name: String
+    mechanism: Int8
+
+
+@message(key=10, versions="0", flexible="0+")
+class DelegationTokenRecord:
+    """A delegation token was created or renewed. Timestamps are in milliseconds since 1970."""
+
+    owner: String
+    requester: String
+    renewers: list[String]
+    issue_timestamp: Int64
+    max_timestamp: Int64
+    expiration_timestamp: Int64
+    token_id: String
+
+
+@message(key=26, versions="0", flexible="0+")
+class RemoveDelegationTokenRecord:
+    """A delegation token is gone."""
+
+    token_id: String
+
+
+# --- Quotas ---
+
+
+@message(key=14, versions="0", flexible="0+")
+class ClientQuotaRecord:
+    """A quota of users, clients or addresses was set, or removed."""
+
+    entity: list[EntityData]
+    key: String
+    value: Float64
+    remove: Boolean
+
+
+@struct
+class EntityData:
+    """One part of whom a quota holds for; without a name, the default of the type."""
+
+    entity_type: String
+    entity_name: String | None
+
+
 # --- The log itself ---
+
+
+@message(key=21, versions="0", flexible="0+")
+class ZkMigrationStateRecord:
+    """How far the way from ZooKeeper had come (0: none, 3: at its end), in a cluster that came from there."""
+
+    zk_migration_state: Int8
 
 
 @message(key=23, versions="0", flexible="0+")
@@ -302,13 +396,21 @@ METADATA_RECORDS: Final[tuple[type[Any], ...]] = (
     FenceBrokerRecord,
     UnfenceBrokerRecord,
     RemoveTopicRecord,
+    DelegationTokenRecord,
+    UserScramCredentialRecord,
     FeatureLevelRecord,
+    ClientQuotaRecord,
     ProducerIdsRecord,
     BrokerRegistrationChangeRecord,
+    AccessControlEntryRecord,
+    RemoveAccessControlEntryRecord,
     NoOpRecord,
+    ZkMigrationStateRecord,
+    RemoveUserScramCredentialRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
     AbortTransactionRecord,
+    RemoveDelegationTokenRecord,
     RegisterControllerRecord,
     ClearElrRecord,
 )

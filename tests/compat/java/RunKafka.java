@@ -8,28 +8,31 @@ import org.apache.kafka.common.utils.Utils;
 
 /**
  * A broker and controller of Kafka's own in one process, started in one JVM and formatted before if need be. The only argument is the
- * properties file. It says "started" when it answers clients, and ends at once, without saving anything, when standard
- * input does: so it never outlives the test that started it.
+ * properties file. It says "started" when it answers clients. A line of input stops it cleanly; the end of input ends it
+ * at once, without saving anything, so it never outlives the test that started it.
  */
 public final class RunKafka {
     public static void main(String[] arguments) throws Exception {
         String[] format = {
             "format", "--cluster-id", Uuid.randomUuid().toString(), "--config", arguments[0], "--ignore-formatted",
         };
-        String directory = Utils.loadProps(arguments[0]).getProperty("log.dirs");
+        String directory = Utils.loadProps(arguments[0]).getProperty("log.dirs").split(",")[0];
         boolean isFormatted = new java.io.File(directory, "meta.properties").exists();
         if (!isFormatted && StorageTool.execute(format, System.out) != 0) {
             Runtime.getRuntime().halt(1);
         }
+        KafkaRaftServer server = null;
         try {
-            new KafkaRaftServer(KafkaConfig.fromProps(Utils.loadProps(arguments[0])), Time.SYSTEM).startup();
+            server = new KafkaRaftServer(KafkaConfig.fromProps(Utils.loadProps(arguments[0])), Time.SYSTEM);
+            server.startup();
         } catch (Throwable error) {
             error.printStackTrace(System.out);
             Runtime.getRuntime().halt(1);
         }
         System.out.println("started");
-        while (System.in.read() >= 0) {
-            // Nothing is ever said to it; what counts is the end.
+        if (System.in.read() >= 0) {
+            server.shutdown();
+            server.awaitShutdown();
         }
         Runtime.getRuntime().halt(0);
     }
