@@ -105,7 +105,7 @@ def frame(request: Request) -> dict[str, Any]:
     return {
         "node": node,
         "readiness": view.node.readiness(),
-        "read_at_ms": node.started_at_ms + int(node.uptime_seconds * 1000),
+        "read_at_ms": node.now_ms,
         "base_url": str(request.base_url).rstrip("/"),
         "bootstrap": bootstrap_address(node, request.url.hostname or "localhost"),
         "rail": parts_of(request).rail,

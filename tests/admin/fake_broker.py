@@ -177,6 +177,7 @@ class FakeNode:
             durability=self.broker.durability,
             listeners=(AdvertisedListener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092),),
             started_at_ms=self.broker.started_at_ms,
+            now_ms=self.broker.now_ms,
             uptime_seconds=(self.broker.now_ms - self.broker.started_at_ms) / 1000,
         )
 

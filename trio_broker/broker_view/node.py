@@ -30,6 +30,7 @@ class LiveNodeView:
                 for each in node.advertised.values()
             ),
             started_at_ms=self.started_at_ms,
+            now_ms=self.services.clock.now_ms(),
             uptime_seconds=self.services.clock.monotonic() - self._started_at,
         )
 

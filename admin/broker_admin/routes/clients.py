@@ -105,8 +105,9 @@ async def description_of(view: BrokerView, client_id: str) -> ClientDescription:
         Problem: 404, it has no connection.
     """
     connections, node = await view.clients.connections(), view.node.description()
-    now_ms = node.started_at_ms + round(node.uptime_seconds * 1000)
-    describe = partial(describe_client, client_id, connections, node.listeners, view.clients.served_versions(), now_ms)
+    describe = partial(
+        describe_client, client_id, connections, node.listeners, view.clients.served_versions(), node.now_ms
+    )
     if (described := await trio.to_thread.run_sync(describe)) is None:
         raise Problem(404, "no connection has this client id; /api/v1/clients lists those there are")
     return described

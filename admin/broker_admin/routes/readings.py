@@ -103,8 +103,7 @@ def times_of(view: BrokerView, query: TimesQuery) -> Times:
 
 def now_ms_of(view: BrokerView) -> int:
     """The broker's own time."""
-    node = view.node.description()
-    return node.started_at_ms + int(node.uptime_seconds * 1000)
+    return view.node.description().now_ms
 
 
 @attrs.frozen

@@ -19,7 +19,11 @@ class AdvertisedListener:
 
 @attrs.frozen
 class NodeDescription:
-    """Who the broker is. ``durability`` is the mode's name: ``fsync`` or ``page-cache``."""
+    """Who the broker is. ``durability`` is the mode's name: ``fsync`` or ``page-cache``.
+
+    ``now_ms`` is its wall clock, by which it dates what it reports. It may have been set since ``started_at_ms``;
+    ``uptime_seconds`` counts on regardless.
+    """
 
     node_id: int
     cluster_id: str
@@ -27,6 +31,7 @@ class NodeDescription:
     durability: str
     listeners: tuple[AdvertisedListener, ...]
     started_at_ms: int
+    now_ms: int
     uptime_seconds: float
 
 
