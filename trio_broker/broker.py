@@ -21,7 +21,6 @@ Source: Kafka's BrokerServer.
 from __future__ import annotations
 
 import errno
-import gc
 import ipaddress
 import logging
 import resource
@@ -39,6 +38,7 @@ from trio_broker.bootstrap import open_services
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint, advertised_endpoints, listener_endpoints
 from trio_broker.config.validators import parse_host_port
+from trio_broker.garbage_collection import FULL_COLLECTION, collect_in_small_steps
 from trio_broker.handlers.support.dispatch import Dispatcher
 from trio_broker.handlers.support.registry import is_served, served_apis
 from trio_broker.handlers.support.services import BrokerServices
@@ -48,6 +48,7 @@ from trio_broker.network.socket_server import SocketServer
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.runtime import Runtime
+from trio_broker.scheduled_task import run_scheduled
 from trio_broker.storage import file_names
 from trio_broker.storage.errors import DataDirectoryError, is_shortage
 
@@ -276,22 +277,12 @@ async def serve_until_signalled(broker: Broker, announce: Callable[[str], object
             nursery.start_soon(stop_on_signal, signals, broker, nursery.cancel_scope)
             await nursery.start(broker.run)
             nursery.start_soon(stop_without_storage, broker)
-            calm_garbage_collector()
+            collect_in_small_steps()
+            nursery.start_soon(run_scheduled, FULL_COLLECTION)
             for line in announcement(broker):
                 announce(line)
             await broker.stopped.wait()
             nursery.cancel_scope.cancel()
-
-
-def calm_garbage_collector() -> None:
-    """Exclude what the start left in memory, which is permanent, from garbage collection, and collect less often.
-
-    Requests make few cycles and much short-lived garbage; with Python's own thresholds the oldest generation is
-    searched again and again for nothing, in pauses that every client waits for (``bench/measured.md`` has the figures).
-    For a process that is a broker and nothing else, which is why ``Broker`` itself does not do it.
-    """
-    gc.freeze()
-    gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
 async def stop_on_signal(signals: AsyncIterator[int], broker: Broker, scope: trio.CancelScope) -> None:
@@ -338,11 +329,6 @@ DURABILITY_MEANS = {
     "fsync": "is acknowledged once it is on the disk",
     "page-cache": "is acknowledged once the operating system has it",
 }
-
-
-GARBAGE_THRESHOLDS = (10_000, 4, 250)
-"""Allocations beyond deallocations before the youngest generation is searched, and how often older ones follow. The
-middle one has 50,000 objects then, of which a search takes some milliseconds; a large request makes half a million."""
 
 
 def single_startup_error(group: BaseExceptionGroup[BaseException]) -> StartupError | None:
