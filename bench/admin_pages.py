@@ -7,7 +7,6 @@ asked for when the reports have run out, so that it pays for them alone; and onc
 from __future__ import annotations
 
 import http.client
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,15 +21,12 @@ from bench.machine import process_cpu_seconds
 from bench.outcome import Options, Outcome
 from bench.populated import SETTINGS, Population, group_id, populate, topic_name
 from bench.step_times import TimedStep, slow_steps
-from bench.subject import QUIET, scratch
+from bench.subject import QUIET, StepTimedBroker, memory_or, scratch
 from bench.wire import BenchError
 from tests.admin.chromium import EXECUTABLE, Browser, open_browser
 from trio_broker.testing.process import BrokerProcess
 
 TOPIC, GROUP = topic_name(0), group_id(0)
-
-IN_MEMORY = Path("/dev/shm")
-"""Ten thousand logs are made here where it exists: they take minutes on a slow disk, and no page reads one."""
 
 ROUNDS = 3
 """At most: between two readings of a page its reports must run out."""
@@ -95,21 +91,10 @@ PAINTED: Sequence[str] = ("/", "/tuning", "/topics", f"/topics/{TOPIC}", "/group
 FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
 
 
-@attrs.define
-class StepTimedBroker(BrokerProcess):
-    """A broker whose slow steps are written to ``steps`` (``bench.step_times``)."""
-
-    steps: Path = Path()
-
-    def command(self) -> list[str]:
-        _, _, _, *arguments = BrokerProcess.command(self)
-        return [sys.executable, "-m", "bench.step_times", str(self.steps), *arguments]
-
-
 @contextmanager
 def populated_broker(options: Options, population: Population) -> Iterator[StepTimedBroker]:
     """A broker with topics and groups, its steps timed."""
-    with scratch(IN_MEMORY if IN_MEMORY.is_dir() else options.directory) as directory:
+    with scratch(memory_or(options.directory)) as directory:
         process = StepTimedBroker(directory / "data", SETTINGS, QUIET, steps=directory / "steps.txt")
         with process:
             populate(process, population)
@@ -154,7 +139,8 @@ def read_page(process: StepTimedBroker, address: str, idle_share: float) -> Read
     if answer.status not in (200, 404):
         raise BenchError(f"{address}: {answer.status} {body[:300]!r}")
     time.sleep(SETTLE_SECONDS)
-    steps = [each for each in slow_steps(process.steps) if began_ns <= each.began_ns <= ended_ns and is_of_admin(each)]
+    written, _ = slow_steps(process.steps)
+    steps = [each for each in written if began_ns <= each.began_ns <= ended_ns and is_of_admin(each)]
     idle = idle_share * (ended_ns - began_ns) / 1e9
     return Reading(max(0.0, cpu - idle) * 1e3, max((each.cpu_ns / 1e6 for each in steps), default=0.0), len(body))
 

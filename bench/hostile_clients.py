@@ -20,7 +20,16 @@ from bench.largest_requests import largest_requests
 from bench.outcome import Options, Outcome
 from bench.small import PAGE_CACHE
 from bench.subject import broker
-from bench.wire import METADATA_VERSION, BenchError, connect, create_topic, metadata, receive_frame, request_frame
+from bench.wire import (
+    METADATA_VERSION,
+    BenchError,
+    body_frame,
+    connect,
+    create_topic,
+    metadata,
+    receive_frame,
+    request_frame,
+)
 from kafka_wire.messages.delete_topics import DeleteTopicsRequest
 from kafka_wire.messages.fetch import FetchRequest
 from kafka_wire.messages.metadata import MetadataRequest
@@ -90,8 +99,8 @@ def kinds() -> dict[str, Hostile]:
     return {
         "100 connections pipeline Metadata and never read": never_reading,
         "100 connections pipeline Metadata and read slowly": reading_slowly,
-        f"DeleteTopics of {delete.elements:,} topics": large(bytes(request_frame(delete.message, 6))),
-        f"Fetch of {fetch.elements:,} partitions": large(bytes(request_frame(fetch.message, 12))),
+        f"DeleteTopics of {delete.elements:,} topics": large(body_frame(DeleteTopicsRequest, 6, delete.body)),
+        f"Fetch of {fetch.elements:,} partitions": large(body_frame(FetchRequest, 12, fetch.body)),
         "a flood of connections": flooding,
         "garbage": garbling,
     }

@@ -1,137 +1,135 @@
 """How long one request holds the event loop: each API at the largest requests that are accepted, one at a time.
 
-The requests are made from the declarations (``bench.largest_requests``): for each array of each API, one that is as
-long as the limits allow. The broker runs in a thread of this process with the garbage collector as ``start`` sets it,
-and each step of its loop is timed by the processor time of its own thread, which other programs do not change.
+For each array of each API there is a request, made from its declaration, that is as long there as the limits allow
+(``bench.largest_requests``); they name topics that are there, as far as they number so many, and others. Beside them
+stand requests that are accepted and change much (``bench.accepted_requests``). The broker is a process of its own, and
+each step of its loop is timed by the processor time of the loop's thread (``bench.step_times``), which other programs
+do not change. So the figures hold on a busy machine too, but for caches that are shared.
 """
 
 from __future__ import annotations
 
-import gc
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from time import perf_counter_ns, thread_time_ns
+from typing import Any, TypeVar
 
 import attrs
-import trio
 
+from bench.accepted_requests import delete_topics, make_topics, use_groups, use_topics
 from bench.largest_requests import LargestRequest, largest_requests
 from bench.outcome import Options, Outcome
-from bench.wire import BenchError, connect, receive_frame, request_frame
-from trio_broker.broker import GARBAGE_THRESHOLDS
+from bench.populated import SETTINGS
+from bench.step_times import TimedStep, slow_steps
+from bench.subject import QUIET, StepTimedBroker, memory_or, scratch
+from bench.wire import BenchError, body_frame, connect, decoded, receive_frame, request_frame
+from kafka_wire.apis import ApiKey
+from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
+from kafka_wire.schema import Request
 from trio_broker.handlers.support.registry import ServedApi, served_apis
-from trio_broker.testing.broker_thread import BrokerThread, broker_in_thread
+
+T = TypeVar("T")
 
 FRAME_BYTES = 100 * 1024 * 1024 - 1024
 """Just below ``socket.request.max.bytes``."""
 
 ANSWER_SECONDS = 120.0
 
-WIDE_TOPIC_PARTITIONS = 2000
+TOPICS = 2000
+"""Beside one with many partitions."""
+
+LAST_VERSION_BY_NAME: Mapping[ApiKey, int] = {
+    ApiKey.PRODUCE: 12,
+    ApiKey.FETCH: 12,
+    ApiKey.METADATA: 11,
+    ApiKey.OFFSET_COMMIT: 9,
+    ApiKey.OFFSET_FETCH: 9,
+}
+"""Of APIs whose topics go by their ids since. No request knows one, so both forms are measured."""
 
 NS_PER_MS = 1e6
 
+SETTLE_SECONDS = 0.02
+"""For the last line of the file of steps."""
 
-@attrs.define(eq=False)
-class LongestStep(trio.abc.Instrument):
-    """The longest step of the loop since ``reset``, by processor time, and what of it the garbage collector took."""
-
-    cpu_ns: int = 0
-    wall_ns: int = 0
-    collecting_ns: int = 0
-    _began: tuple[int, int, int] = (0, 0, 0)
-    _collected_ns: int = 0
-    _collecting_since_ns: int = 0
-
-    def reset(self) -> None:
-        self.cpu_ns = self.wall_ns = self.collecting_ns = 0
-
-    def collector_called(self, phase: str, information: dict[str, int]) -> None:
-        """To be among ``gc.callbacks``."""
-        if phase == "start":
-            self._collecting_since_ns = thread_time_ns()
-        else:
-            self._collected_ns += thread_time_ns() - self._collecting_since_ns
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self._began = perf_counter_ns(), thread_time_ns(), self._collected_ns
-
-    def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        wall_ns, cpu_ns, collected_ns = self._began
-        if (took_ns := thread_time_ns() - cpu_ns) > self.cpu_ns:
-            self.cpu_ns = took_ns
-            self.wall_ns = perf_counter_ns() - wall_ns
-            self.collecting_ns = self._collected_ns - collected_ns
+NO_STEP = TimedStep(0, 0, 0, 0, "none of a millisecond")
 
 
 @attrs.frozen
 class Hold:
-    """The longest step that one request caused."""
+    """The longest step while one request was read, handled, answered and freed, which may be another task's."""
 
     api: str
-    path: str
-    elements: int
+    what: str
     request_bytes: int
-    cpu_ms: float
-    collecting_ms: float
-    wall_ms: float
+    step: TimedStep
+
+
+@attrs.define
+class HoldMeter:
+    """Sends requests to one broker and keeps the longest hold by each."""
+
+    process: StepTimedBroker
+    holds: list[Hold] = attrs.field(factory=list)
+    _read_bytes: int = 0
+
+    def exchange(self, what: str, request: Request[T], version: int) -> T:
+        """Send a request and return its answer. Raises BenchError when there is none."""
+        return decoded(self.send(what, request, version), type(request), version)
+
+    def send(self, what: str, request: Request[Any], version: int) -> memoryview:
+        """Send a request and return the bytes of its answer. Raises BenchError when there is none."""
+        response = self.measure(type(request), what, bytes(request_frame(request, version)))
+        if response is None:
+            raise BenchError(f"{type(request).__name__}, {what}: the broker closed the connection")
+        return response
+
+    def measure(self, kind: type[Request[Any]], what: str, frame: bytes) -> memoryview | None:
+        """Send a frame and return the answer, or None when the broker ended the connection."""
+        _, self._read_bytes = slow_steps(self.process.steps, self._read_bytes)
+        response = None
+        with connect(self.process.port, ANSWER_SECONDS) as sock:
+            sock.sendall(frame)
+            with suppress(BenchError, ConnectionError):
+                response = receive_frame(sock)
+        time.sleep(SETTLE_SECONDS)
+        steps, self._read_bytes = slow_steps(self.process.steps, self._read_bytes)
+        longest = max(steps, key=lambda step: step.cpu_ns, default=None)
+        self.holds.append(Hold(ApiKey(kind.API_KEY).name, what, len(frame), longest or NO_STEP))
+        return response
 
 
 def loop_hold(options: Options) -> Outcome:
     """The longest hold of the loop by the largest requests of each API."""
     outcome = Outcome("loop-hold")
-    thresholds = gc.get_threshold()
-    longest = LongestStep()
-    gc.callbacks.append(longest.collector_called)
-    gc.set_threshold(*GARBAGE_THRESHOLDS)
-    try:
-        with broker_in_thread() as broker:
-            broker.create_topic("wide", WIDE_TOPIC_PARTITIONS)
-            broker.call(installed, longest)
-            holds = [
-                held(broker, longest, api, largest)
-                for _, api in sorted(served_apis().items())
-                for largest in largest_requests(api.request, api.versions.high, options.volume(FRAME_BYTES))
-            ]
-    finally:
-        gc.set_threshold(*thresholds)
-        gc.callbacks.remove(longest.collector_called)
+    topics, frame_bytes = options.volume(TOPICS), options.volume(FRAME_BYTES)
+    with scratch(memory_or(options.directory)) as directory:
+        process = StepTimedBroker(directory / "data", SETTINGS, QUIET, steps=directory / "steps.txt")
+        with process:
+            meter = HoldMeter(process)
+            meter.exchange("the topic of groups", FindCoordinatorRequest(key="g"), 2)
+            make_topics(meter, topics)
+            use_topics(meter, topics)
+            use_groups(meter)
+            for api, version, largest in largest_of_all(frame_bytes):
+                what = f"{largest.elements:,} {'.'.join(largest.path)}"
+                meter.measure(api.request, what, body_frame(api.request, version, largest.body))
+            delete_topics(meter, topics)
     table = outcome.table(
         "The longest step of the event loop while one request is read, handled, answered and freed",
-        *("API", "long array", "elements", "request MB", "CPU ms", "of it garbage collection", "wall ms"),
+        *("API", "what is large", "request MB", "CPU ms", "of it garbage collection", "wall ms", "task"),
     )
-    for hold in sorted(holds, key=lambda hold: -hold.cpu_ms):
-        table.add(
-            *(hold.api, hold.path, hold.elements, hold.request_bytes / 1e6),
-            *(hold.cpu_ms, hold.collecting_ms, hold.wall_ms),
-        )
-    outcome.measures["loop-hold"] = max(hold.cpu_ms for hold in holds)
+    for hold in sorted(meter.holds, key=lambda hold: -hold.step.cpu_ns):
+        times = (each / NS_PER_MS for each in (hold.step.cpu_ns, hold.step.collecting_ns, hold.step.wall_ns))
+        table.add(hold.api, hold.what, hold.request_bytes / 1e6, *times, hold.step.task.rpartition(".")[2])
+    outcome.measures["loop-hold"] = max(hold.step.cpu_ns for hold in meter.holds) / NS_PER_MS
     return outcome
 
 
-async def installed(longest: LongestStep) -> None:
-    trio.lowlevel.add_instrument(longest)
-
-
-def held(broker: BrokerThread, longest: LongestStep, api: ServedApi, largest: LargestRequest) -> Hold:
-    """Send a request and wait for its answer, or for the end of the connection."""
-    frame = request_frame(largest.message, api.versions.high)
-    path, elements = ".".join(largest.path), largest.elements
-    del largest
-    # What the requests before it, and this process, have left behind is not this request's.
-    gc.collect()
-    gc.freeze()
-    longest.reset()
-    with connect(int(broker.bootstrap_servers.rpartition(":")[2]), ANSWER_SECONDS) as sock:
-        sock.sendall(frame)
-        # One that is refused ends its connection.
-        with suppress(BenchError):
-            receive_frame(sock)
-    return Hold(
-        api.api_key.name,
-        path,
-        elements,
-        len(frame),
-        longest.cpu_ns / NS_PER_MS,
-        longest.collecting_ns / NS_PER_MS,
-        longest.wall_ns / NS_PER_MS,
-    )
+def largest_of_all(frame_bytes: int) -> Iterator[tuple[ServedApi, int, LargestRequest]]:
+    """The largest requests of each API, those that delete topics last, in the version given beside them."""
+    for _, api in sorted(served_apis().items(), key=lambda item: (item[0] == ApiKey.DELETE_TOPICS, item[0])):
+        versions = {api.versions.high, LAST_VERSION_BY_NAME.get(api.api_key, api.versions.high)}
+        for version in sorted(versions):
+            for largest in largest_requests(api.request, version, frame_bytes):
+                yield api, version, largest

@@ -52,6 +52,26 @@ class SlowDiskBroker(BrokerProcess):
         return [sys.executable, "-m", "bench.slow_disk", str(self.delay_ms), *arguments]
 
 
+@attrs.define
+class StepTimedBroker(BrokerProcess):
+    """A broker whose slow steps are written to ``steps`` (``bench.step_times``)."""
+
+    steps: Path = Path()
+
+    def command(self) -> list[str]:
+        _, _, _, *arguments = BrokerProcess.command(self)
+        return [sys.executable, "-m", "bench.step_times", str(self.steps), *arguments]
+
+
+IN_MEMORY = Path("/dev/shm")
+"""Where thousands of logs are made if it exists: they take minutes on a slow disk."""
+
+
+def memory_or(directory: Path) -> Path:
+    """Where to make logs that are not read: in memory, or else in ``directory``."""
+    return IN_MEMORY if IN_MEMORY.is_dir() else directory
+
+
 @contextmanager
 def scratch(parent: Path) -> Iterator[Path]:
     """A new directory under ``parent``, removed in the end."""

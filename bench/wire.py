@@ -70,6 +70,12 @@ def request_frame(request: Request[Any], version: int) -> bytearray:
     return bytearray(b"".join(frame([header, *encode(request, version)])))  # type: ignore[arg-type]
 
 
+def body_frame(kind: type[Request[Any]], version: int, body: bytes) -> bytes:
+    """Return the whole frame of a request that is encoded already."""
+    header = request_header(RequestHeader(kind.API_KEY, version, 1, CLIENT_ID))
+    return b"".join(frame([header, body]))  # type: ignore[arg-type]
+
+
 def connect(port: int, timeout: float = 60.0) -> socket.socket:
     """A blocking connection to the local broker, with a timeout so that a broker that hangs ends the benchmark."""
     sock = socket.create_connection(("127.0.0.1", port), timeout=timeout)

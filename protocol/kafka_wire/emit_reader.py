@@ -31,7 +31,7 @@ from kafka_wire.primitives import (
     read_unsigned_varint,
     skip_tags,
 )
-from kafka_wire.schema import ArrayOf, Field, StructOf, WireType, fields_of
+from kafka_wire.schema import ArrayOf, Field, Request, StructOf, WireType, fields_of
 
 MAX_ELEMENTS: Final = 1_000_000
 """Array elements in one message, all arrays together. A request of Kafka's size limit (100 MB) could otherwise hold
@@ -39,6 +39,11 @@ a hundred million one-byte elements, each of which becomes a Python object."""
 
 MIN_ELEMENT_HEAP_BYTES: Final = 64
 """What an element is charged at least, so that ``MAX_HEAP_BYTES`` also bounds their number."""
+
+MIN_REQUEST_ELEMENT_HEAP_BYTES: Final = 256
+"""The same in a request, which has objects made for each of them while it is answered. So a request has at most 250,000
+elements, ten times the partitions of a large broker, and what the interpreter does to all of them in one step, as to
+resize a dictionary, takes some milliseconds."""
 
 MAX_HEAP_BYTES: Final = MAX_ELEMENTS * MIN_ELEMENT_HEAP_BYTES
 """What the objects of one message may cost at most, by estimate."""
@@ -68,7 +73,7 @@ _CONTENTS: Final = {
 
 def emit_reader(cls: type[Any], version: int, flexible: bool, *, in_turns: bool = False) -> Callable[..., Any]:
     """Return the function that reads a ``cls`` at a position, and the position after it; in turns, a generator."""
-    emitter = _ReaderEmitter(version, flexible, in_turns=in_turns)
+    emitter = _ReaderEmitter(version, flexible, min_element_bytes=min_element_bytes(cls), in_turns=in_turns)
     source = emitter.source
     name = f"read_{cls.__name__}_v{version}"
     with source.block(f"def {name}(buf, pos):"):
@@ -83,12 +88,18 @@ def emit_reader(cls: type[Any], version: int, flexible: bool, *, in_turns: bool 
     return source.function(name, f"<kafka_wire reader of {cls.__name__} v{version}{source.suffix}>")
 
 
+def min_element_bytes(cls: type[Any]) -> int:
+    """What an element in a message of this class is charged at least."""
+    return MIN_REQUEST_ELEMENT_HEAP_BYTES if issubclass(cls, Request) else MIN_ELEMENT_HEAP_BYTES
+
+
 class _ReaderEmitter:
     """Writes the lines that read values; fixed-size ones wait in ``_fixed`` for their neighbours."""
 
-    def __init__(self, version: int, flexible: bool, *, in_turns: bool) -> None:
+    def __init__(self, version: int, flexible: bool, *, min_element_bytes: int, in_turns: bool) -> None:
         self.version = version
         self.flexible = flexible
+        self.min_element_bytes = min_element_bytes
         self.source = Source(in_turns=in_turns)
         self.source.globals.update(
             new=object.__new__,
@@ -298,7 +309,7 @@ class _ReaderEmitter:
         """Read the elements of an array, after checking that they fit in the remaining bytes and in the heap budget."""
         # Both checks precede the first element: four bytes of count must not make the broker build millions of objects.
         smallest = minimal_bytes(element, self.version, self.flexible)
-        cost = max(_SLOT_BYTES + heap_bytes(element, self.version), MIN_ELEMENT_HEAP_BYTES)
+        cost = max(_SLOT_BYTES + heap_bytes(element, self.version), self.min_element_bytes)
         self.refuse(
             f"{count} * {smallest} > size - pos", f"{where} has {{{count}}} elements, more than there are bytes"
         )

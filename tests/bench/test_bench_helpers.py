@@ -124,8 +124,11 @@ def test_results_are_saved_with_their_full_precision(tmp_path: Path, monkeypatch
 
 def test_a_line_that_is_being_written_is_no_step_yet(tmp_path: Path):
     path = tmp_path / "steps.txt"
-    path.write_text("10 2000000 3000000 some.task\n20 20")
-    assert slow_steps(path) == [TimedStep(10, 2_000_000, 3_000_000, "some.task")]
+    path.write_text("10 2000000 3000000 400 some.task\n20 20")
+    steps, position = slow_steps(path)
+    assert steps == [TimedStep(10, 2_000_000, 3_000_000, 400, "some.task")]
+    path.write_text("10 2000000 3000000 400 some.task\n20 2000000 3000000 0 other\n")
+    assert [step.task for step in slow_steps(path, position)[0]] == ["other"]
 
 
 @pytest.mark.parametrize(

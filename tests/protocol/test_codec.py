@@ -17,10 +17,12 @@ from kafka_wire.emit_reader import (
     MAX_ELEMENTS,
     MAX_HEAP_BYTES,
     MIN_ELEMENT_HEAP_BYTES,
+    MIN_REQUEST_ELEMENT_HEAP_BYTES,
     minimal_bytes,
 )
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import WireError
+from kafka_wire.messages.delete_groups import DeleteGroupsRequest
 from kafka_wire.primitives import (
     NO_UUID,
     Boolean,
@@ -424,6 +426,19 @@ def test_more_elements_than_the_budget_are_refused_however_small_they_are() -> N
     assert len(decode(NumbersResponse, 0, array_of_bytes(200_000))[0].tinies) == 200_000
     with pytest.raises(WireError, match="tinies makes the message too expensive"):
         decode(NumbersResponse, 0, array_of_bytes(MAX_ELEMENTS + 1))
+
+
+def test_a_request_has_fewer_elements_than_a_response() -> None:
+    most = MAX_HEAP_BYTES // MIN_REQUEST_ELEMENT_HEAP_BYTES
+    assert len(decode(DeleteGroupsRequest, 0, group_names(most))[0].groups_names) == most
+    with pytest.raises(WireError, match="groups_names makes the message too expensive"):
+        decode(DeleteGroupsRequest, 0, group_names(most + 1))
+    assert decode(NumbersResponse, 0, array_of_bytes(most + 1))
+
+
+def group_names(count: int) -> bytes:
+    """A DeleteGroupsRequest whose names are so long that only their number counts."""
+    return count.to_bytes(4, "big") + (b"\0\x40" + b"x" * 64) * count
 
 
 def test_the_budget_is_one_for_all_arrays_of_a_message() -> None:
