@@ -50,6 +50,16 @@ class YieldBudget:
         self._began = current_time()
 
 
+def at_once(work: Generator[None, None, T]) -> T:
+    """Run ``work`` to its result without an interruption."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
 async def in_turns(work: Generator[None, None, T]) -> T:
     """Run ``work`` to its result. It yields where it may be interrupted, and does so when the budget is spent."""
     budget = YieldBudget()

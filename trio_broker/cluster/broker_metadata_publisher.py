@@ -24,6 +24,7 @@ from trio_broker.config.resource_config import topic_config
 from trio_broker.partition.hosted_topics import TopicAssignment
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.errors import CorruptCheckpoint
+from trio_broker.yield_budget import InTurns
 
 log = logging.getLogger(__name__)
 
@@ -49,12 +50,12 @@ class BrokerMetadataPublisher:
             # Only log settings are defaults of topics: a change of num.io.threads must not resolve ten thousand of
             # them.
             self._defaults = self.config.log
-            self._update_configs(image.topics.values())
+            await self._update_configs(image.topics.values())
         else:
             names = [each.name for each in delta.changed_configs if each.type is ConfigResourceType.TOPIC]
             # Those of changed topics have been applied with their partitions.
             changed = frozenset(delta.changed_topics)
-            self._update_configs(
+            await self._update_configs(
                 topic for name in names if name not in changed and (topic := image.topics.get(name)) is not None
             )
 
@@ -66,8 +67,8 @@ class BrokerMetadataPublisher:
             except (OSError, CorruptCheckpoint) as error:
                 log.error("topic %s cannot be held: %s", topic.name, error)
 
-    def _update_configs(self, topics: Iterable[TopicImage]) -> None:
-        for topic in topics:
+    async def _update_configs(self, topics: Iterable[TopicImage]) -> None:
+        async for topic in InTurns(topics):
             self.replicas.update_config(topic.name, topic_config(topic.configs, self.config))
 
     def _assignment(self, topic: TopicImage) -> TopicAssignment:

@@ -5,7 +5,7 @@ Settings of brokers are not here: what counts of them is the effective value, wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 
 from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
 from trio_broker.changes.change_log import differences
@@ -25,22 +25,33 @@ CONFIGURED: Mapping[ConfigResourceType, tuple[ChangedResource, Mapping[str, Conf
 """The resources whose settings are described here, and the keys that they have."""
 
 
-def made_changes(delta: MetadataDelta, image: MetadataImage, config: BrokerConfig) -> list[MadeChange]:
-    """Return what ``delta`` changed, which has led to ``image``."""
+def made_changes(
+    delta: MetadataDelta, image: MetadataImage, config: BrokerConfig
+) -> Generator[None, None, list[MadeChange]]:
+    """Return what ``delta`` changed, which has led to ``image``. Yields between topics."""
     settings: dict[ConfigResource, list[ValueChange]] = {}
     for resource in delta.changed_configs:
+        yield
         if resource.type in CONFIGURED:
             changed = differences(delta.image.configs(resource), image.configs(resource))
             settings[resource] = [setting_change(resource, each, config) for each in changed]
-    made = [topic_deleted(topic.name, len(topic.partitions)) for topic in delta.deleted_topics]
+    made = []
+    for topic in delta.deleted_topics:
+        yield
+        made.append(topic_deleted(topic.name, len(topic.partitions)))
     for name in delta.changed_topics:
+        yield
         before, after = delta.image.topics.get(name), image.topics[name]
         if before is None or before.topic_id != after.topic_id:
             own = settings.pop(ConfigResource(ConfigResourceType.TOPIC, name), ())
             made.append(topic_created(name, len(after.partitions), own))
         elif len(before.partitions) != len(after.partitions):
             made.append(partitions_added(name, len(before.partitions), len(after.partitions)))
-    return [*made, *(settings_changed(resource, values) for resource, values in settings.items() if values)]
+    for resource, values in settings.items():
+        yield
+        if values:
+            made.append(settings_changed(resource, values))
+    return made
 
 
 def setting_change(resource: ConfigResource, texts: ValueChange, config: BrokerConfig) -> ValueChange:

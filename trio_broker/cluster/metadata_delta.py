@@ -9,7 +9,8 @@ Source: Kafka's MetadataDelta, TopicsDelta and TopicDelta.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from itertools import chain
 from typing import Any, TypeVar
 
 import attrs
@@ -36,6 +37,7 @@ from trio_broker.cluster.metadata_image import (
     PartitionImage,
     TopicImage,
 )
+from trio_broker.yield_budget import at_once
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -185,49 +187,61 @@ class MetadataDelta:
 
         To be called once, and no record can be added after it: the image has the dictionaries that were built here.
         """
+        return at_once(self.apply_in_turns(offset=offset, epoch=epoch))
+
+    def apply_in_turns(self, *, offset: int, epoch: int) -> Generator[None, None, MetadataImage]:
+        """As ``apply``, yielding between topics."""
         before = self.image
-        configs = merged(before.configs_by_resource, {key: values or None for key, values in self._configs.items()})
-        topics = self._next_topics(configs)
-        topics_by_id: dict[bytes, TopicImage | None] = dict.fromkeys(self._deleted)
-        topics_by_id.update({topic.topic_id: topic for topic in topics.values() if topic is not None})
+        settings = ((resource, values or None) for resource, values in self._configs.items())
+        configs = yield from merged(before.configs_by_resource, settings)
+        changed = yield from self._next_topics(configs)
+        topics = yield from merged(before.topics, changed.items())
+        deleted_ids: Iterable[tuple[bytes, TopicImage | None]] = ((topic_id, None) for topic_id in self._deleted)
+        changed_ids = ((topic.topic_id, topic) for topic in changed.values() if topic is not None)
         return MetadataImage(
             offset=offset,
             epoch=epoch,
-            topics=merged(before.topics, topics),
-            topics_by_id=merged(before.topics_by_id, topics_by_id),
-            brokers=merged(before.brokers, self._brokers),
-            features=merged(before.features, self._features),
+            topics=topics,
+            topics_by_id=(yield from merged(before.topics_by_id, chain(deleted_ids, changed_ids))),
+            brokers=(yield from merged(before.brokers, self._brokers.items())),
+            features=(yield from merged(before.features, self._features.items())),
             configs_by_resource=configs,
             next_producer_id=self._next_producer_id,
             partition_count=self._partition_count,
         )
 
-    def _next_topics(self, configs: Mapping[ConfigResource, Mapping[str, str]]) -> Mapping[str, TopicImage | None]:
+    def _next_topics(
+        self, configs: Mapping[ConfigResource, Mapping[str, str]]
+    ) -> Generator[None, None, Mapping[str, TopicImage | None]]:
         """The topics that the next image has differently; None stands for one that it does not have."""
         topics: dict[str, TopicImage | None] = {topic.name: None for topic in self._deleted.values()}
         for resource, values in self._configs.items():
             is_topic = resource.type is ConfigResourceType.TOPIC and resource.name not in self._gone
             if is_topic and (topic := self.image.topics.get(resource.name)) is not None:
                 topics[topic.name] = attrs.evolve(topic, configs=values)
+            yield
         for each in self._topics.values():
             own = configs.get(ConfigResource(ConfigResourceType.TOPIC, each.name), {})
             topics[each.name] = TopicImage(each.name, each.topic_id, each.partitions, own)
+            yield
         return topics
 
 
-def merged(before: Mapping[K, V], changes: Mapping[K, V | None]) -> Mapping[K, V]:
-    """``before`` with ``changes``, None taking one away; ``before`` itself when nothing changes."""
-    if not changes:
-        return before
+def merged(before: Mapping[K, V], changes: Iterable[tuple[K, V | None]]) -> Generator[None, None, Mapping[K, V]]:
+    """``before`` with ``changes``, None taking one away; ``before`` itself when nothing changes. Yields after each."""
     assert isinstance(before, dict), type(before)
-    # Not ``dict(before)``, which inserts entry by entry once anything was removed, and takes four times as long.
-    after: dict[K, V] = before.copy()
-    for key, value in changes.items():
+    after: dict[K, V] | None = None
+    for key, value in changes:
+        if after is None:
+            # Not ``dict(before)``, which inserts entry by entry once anything was removed, and takes four times as
+            # long.
+            after = before.copy()
         if value is None:
             after.pop(key, None)
         else:
             after[key] = value
-    return after
+        yield
+    return before if after is None else after
 
 
 def replayed(records: Iterable[Any], *, offset: int = -1, epoch: int = 0) -> MetadataImage:

@@ -30,7 +30,7 @@ import trio
 
 from kafka_wire.errors import WireError
 from kafka_wire.primitives import NO_UUID, uuid_text
-from kafka_wire.records.batch import build_batch, read_batches
+from kafka_wire.records.batch import build_batch_in_turns, read_batches
 from kafka_wire.records.control import ControlRecord, ControlRecordType, build_control_batch
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.metadata import PartitionRecord, TopicRecord, decode_metadata_record, encode_metadata_record
@@ -45,6 +45,7 @@ from trio_broker.storage.log import Log
 from trio_broker.storage.recovery import open_log
 from trio_broker.topic_names import CLUSTER_METADATA_TOPIC
 from trio_broker.topic_partition import TopicPartition
+from trio_broker.yield_budget import in_turns
 
 logger = logging.getLogger(__name__)
 
@@ -245,9 +246,10 @@ class MetadataLog:
             OSError: the disk refused and nothing was written, or it failed and the log accepts nothing more.
         """
         now_ms = self._clock.now_ms()
-        values = [NewRecord(now_ms, None, encode_metadata_record(record)) for record in records]
+        values = (NewRecord(now_ms, None, encode_metadata_record(record)) for record in records)
+        batch = await in_turns(build_batch_in_turns(values))
         try:
-            append = partial(self._append_durably, build_batch(values))
+            append = partial(self._append_durably, batch)
             # Space that is kept back is for deletions and settings: new partitions would use it up.
             if not any(isinstance(record, TopicRecord | PartitionRecord) for record in records):
                 append = partial(self._with_reserve, append)

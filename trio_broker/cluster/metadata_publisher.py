@@ -1,8 +1,9 @@
 """The MetadataPublisher: folds committed records into the image, and notifies the parts of the broker.
 
 A batch is published in one order, always: the image is replaced; the settings of this broker take effect; what changed
-is recorded; then the subscribers follow, one after the other, as bootstrap declares them. Up to the recording nothing
-waits, so whatever a client does with a new topic stands after its creation in the journal.
+is recorded; then the subscribers follow, one after the other, as bootstrap declares them. From the new image up to the
+recording nothing waits, so whatever a client does with a new topic stands after its creation in the journal; only a
+batch whose changes take longer than a turn to record lets other requests run between two of them.
 
 Each part is behind a barrier of its own. One that fails is logged by its name, and those after it are still notified:
 the change is in the log, so nothing can be undone. A restart begins with the whole image.
@@ -25,6 +26,7 @@ from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_changes import made_changes
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.yield_budget import InTurns, in_turns
 
 
 class MetadataSubscriber(Protocol):
@@ -53,19 +55,19 @@ class MetadataPublisher:
         before = self.cache.image
         assert offset >= before.offset + len(records), f"{len(records)} records to {offset} after {before.offset}"
         delta = MetadataDelta(before)
-        for record in records:
+        async for record in InTurns(records):
             delta.replay(record)
-        image = delta.apply(offset=offset, epoch=epoch)
-        self.cache.set_image(image)
+        image = await in_turns(delta.apply_in_turns(offset=offset, epoch=epoch))
         made: list[MadeChange] = []
         # Before the settings take effect: a topic's change shows what it inherited until now.
         with barrier(self.changes):
-            made += made_changes(delta, image, self.dynamic_config.config)
+            made += await in_turns(made_changes(delta, image, self.dynamic_config.config))
+        self.cache.set_image(image)
         with barrier(self.dynamic_config):
             made += self.dynamic_config.apply(image, delta.changed_configs)
-        recorded = []
+        recorded: list[Change] = []
         with barrier(self.changes):
-            recorded += [self.changes.record(each) for each in made]
+            recorded.extend([self.changes.record(each) async for each in InTurns(made)])
         for subscriber in self.subscribers:
             with barrier(subscriber):
                 await subscriber.apply_metadata(delta, image)

@@ -51,7 +51,7 @@ from trio_broker.runtime.runtime import Runtime
 from trio_broker.scheduled_task import ScheduledTask, run_scheduled
 from trio_broker.steps import Steps, finish
 from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC
-from trio_broker.yield_budget import YieldBudget, listed
+from trio_broker.yield_budget import InTurns, YieldBudget, listed
 
 log = logging.getLogger(__name__)
 
@@ -124,10 +124,10 @@ class GroupCoordinator:
     async def apply_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Follow ``delta``: the shards' own topic, settings of groups, and topics that groups read."""
         await self.runtime.apply_metadata(delta)
-        for resource in delta.changed_configs:
-            if resource.type is ConfigResourceType.GROUP:
-                for shard in self.runtime.active_shards():
-                    shard.machine.settings_changed(resource.name, image)
+        groups = (each.name for each in delta.changed_configs if each.type is ConfigResourceType.GROUP)
+        async for group_id in InTurns(groups):
+            for shard in self.runtime.active_shards():
+                shard.machine.settings_changed(group_id, image)
         for shard in self.runtime.active_shards():
             await self._delete_offsets_in(shard, delta.deleted_topics)
             if delta.deleted_topics or delta.changed_topics:
@@ -143,6 +143,7 @@ class GroupCoordinator:
         """Delete the offsets in topics that were deleted. Yields between groups."""
         budget, machine = YieldBudget(), shard.machine
         for topic in topics:
+            await budget.maybe_yield()
             for group_id in machine.offsets.groups_with_topic(topic.name):
                 try:
                     shard.commit(group_id, machine.topic_deletion(group_id, topic), self.runtime.now())

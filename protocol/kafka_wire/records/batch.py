@@ -32,10 +32,12 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from itertools import islice
 
 import attrs
 
+from kafka_wire.emit_source import TURN_ELEMENTS
 from kafka_wire.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Codec, compress, decompress
 from kafka_wire.records.crc import Buffer, crc32c
 from kafka_wire.records.errors import CorruptRecordBatch, InvalidRecord
@@ -344,22 +346,9 @@ def build_batch(
     Raises:
         ValueError: no records at all, or offsets that do not increase.
     """
-    body = bytearray()
-    offset_delta = -1
-    record_count = 0
-    base_timestamp = max_timestamp = NO_TIMESTAMP
-    for record in records:
-        previous_delta = offset_delta
-        offset_delta = record.offset - base_offset if isinstance(record, Record) else previous_delta + 1
-        # Compared before anything is appended: a reader would refuse the whole batch.
-        if not previous_delta < offset_delta <= MAX_OFFSET_DELTA:
-            raise ValueError(f"offset delta {offset_delta} after {previous_delta}")
-        if not record_count:
-            base_timestamp = max_timestamp = record.timestamp
-        max_timestamp = max(max_timestamp, record.timestamp)
-        append_record(body, record.timestamp - base_timestamp, offset_delta, record.key, record.value, record.headers)
-        record_count += 1
-    if not record_count:
+    new = _NewBatch(base_offset)
+    new.add(records)
+    if not new.record_count:
         raise ValueError("a batch of no records: only compaction leaves those, in batches that had some")
     attributes = (
         codec
@@ -367,27 +356,84 @@ def build_batch(
         | (TRANSACTIONAL_BIT if transactional else 0)
         | (CONTROL_BIT if control else 0)
     )
-    block = body if codec is Codec.NONE else compress(codec, body)
-    # Length, magic and CRC are as ``assemble_batch`` makes them, which costs a header object that nobody would look at.
-    batch = bytearray(
-        _HEADER.pack(
-            base_offset,
-            BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES + len(block),
-            partition_leader_epoch,
-            MAGIC,
-            0,
-            attributes,
-            offset_delta,
-            base_timestamp,
-            max_timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            record_count,
+    block = new.body if codec is Codec.NONE else compress(codec, new.body)
+    return new.assembled(block, attributes, partition_leader_epoch, producer_id, producer_epoch, base_sequence)
+
+
+def build_batch_in_turns(records: Iterable[NewRecord]) -> Generator[None, None, bytes]:
+    """Return a batch of ``records``, as ``build_batch``, yielding after every ``TURN_ELEMENTS`` of them."""
+    new, remaining = _NewBatch(0), iter(records)
+    while some := tuple(islice(remaining, TURN_ELEMENTS)):
+        new.add(some)
+        yield
+    if not new.record_count:
+        raise ValueError("a batch of no records")
+    return new.assembled(new.body)
+
+
+@attrs.define
+class _NewBatch:
+    """The records of a batch that is being built, and what its header says of them."""
+
+    base_offset: int
+    body: bytearray = attrs.field(factory=bytearray)
+    record_count: int = 0
+    last_offset_delta: int = -1
+    base_timestamp: int = NO_TIMESTAMP
+    max_timestamp: int = NO_TIMESTAMP
+
+    def add(self, records: Iterable[Record | NewRecord]) -> None:
+        """Append ``records``. Raises ValueError when offsets do not increase."""
+        body, base_offset = self.body, self.base_offset
+        offset_delta, record_count = self.last_offset_delta, self.record_count
+        base_timestamp, max_timestamp = self.base_timestamp, self.max_timestamp
+        for record in records:
+            previous_delta = offset_delta
+            offset_delta = record.offset - base_offset if isinstance(record, Record) else previous_delta + 1
+            # Compared before anything is appended: a reader would refuse the whole batch.
+            if not previous_delta < offset_delta <= MAX_OFFSET_DELTA:
+                raise ValueError(f"offset delta {offset_delta} after {previous_delta}")
+            if not record_count:
+                base_timestamp = max_timestamp = record.timestamp
+            max_timestamp = max(max_timestamp, record.timestamp)
+            append_record(
+                body, record.timestamp - base_timestamp, offset_delta, record.key, record.value, record.headers
+            )
+            record_count += 1
+        self.last_offset_delta, self.record_count = offset_delta, record_count
+        self.base_timestamp, self.max_timestamp = base_timestamp, max_timestamp
+
+    def assembled(
+        self,
+        block: Buffer,
+        attributes: int = 0,
+        partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+    ) -> bytes:
+        """The batch, of which ``block`` are the records as ``attributes`` say."""
+        # Length, magic and CRC are as ``assemble_batch`` makes them, which costs a header object that nobody would look
+        # at.
+        batch = bytearray(
+            _HEADER.pack(
+                self.base_offset,
+                BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES + len(block),
+                partition_leader_epoch,
+                MAGIC,
+                0,
+                attributes,
+                self.last_offset_delta,
+                self.base_timestamp,
+                self.max_timestamp,
+                producer_id,
+                producer_epoch,
+                base_sequence,
+                self.record_count,
+            )
         )
-    )
-    batch += block
-    return _with_crc(batch)
+        batch += block
+        return _with_crc(batch)
 
 
 def recompress_batch(
