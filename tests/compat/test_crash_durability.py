@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from random import Random
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
@@ -12,6 +13,8 @@ from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
 TOPIC = "survivor"
+MOST_BETWEEN = 5000
+"""Acknowledged records between two kills."""
 
 
 class Sender:
@@ -79,15 +82,17 @@ def read_all(servers: str) -> dict[int, bytes]:
         consumer.close()
 
 
-def kill_while_producing(broker: BrokerProcess, *, kills: int, between: int) -> None:
+def kill_while_producing(broker: BrokerProcess, *, kills: int, seed: int = 0) -> None:
+    """Kill as often, each time when up to ``MOST_BETWEEN`` more records were acknowledged; see what is there."""
+    random = Random(seed)
     sender = Sender(broker.bootstrap_servers, "r")
     sender.thread.start()
     try:
         for _ in range(kills):
-            sender.wait_for(between)
+            sender.wait_for(random.randint(1, MOST_BETWEEN))
             broker.kill()
             broker.start()
-        sender.wait_for(between)
+        sender.wait_for(1)
     finally:
         sender.enough.set()
         sender.thread.join()
@@ -102,14 +107,15 @@ def test_every_acknowledged_record_survives_kill_9_once_and_in_order(
     start_broker: Callable[..., BrokerProcess], durability: str
 ) -> None:
     broker = start_broker(log_durability=durability, log_segment_bytes="1048576")
-    kill_while_producing(broker, kills=3, between=2000)
+    kill_while_producing(broker, kills=3)
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1, 11))
 @pytest.mark.parametrize("durability", ["page-cache", "fsync"])
-def test_fifty_kills(start_broker: Callable[..., BrokerProcess], durability: str) -> None:
+def test_five_hundred_kills(start_broker: Callable[..., BrokerProcess], durability: str, seed: int) -> None:
     broker = start_broker(log_durability=durability, log_segment_bytes="1048576")
-    kill_while_producing(broker, kills=50, between=5000)
+    kill_while_producing(broker, kills=25, seed=seed)
 
 
 def test_a_clean_stop_keeps_everything_too(start_broker: Callable[..., BrokerProcess]) -> None:
