@@ -389,8 +389,9 @@ def no_op(base_offset: int) -> bytes:
         (no_op(6)[:-1], "has no whole batch at position 0"),
         (no_op(6)[:-1] + b"?", "batch at offset 6: CRC"),
         (no_op(99), "nothing is there between the offsets 6 and 99"),
+        (build_batch([NewRecord(0, None, b"\x01\x63\x00\x00")], base_offset=6), "metadata record of unknown type 99"),
     ],
-    ids=["cut short", "flipped", "gap"],
+    ids=["cut short", "flipped", "gap", "unknown kind"],
 )
 def test_a_damaged_metadata_log_is_refused(disk: SimulatedDisk, behind: bytes, complaint: str) -> None:
     make_kafka(disk, log=metadata_log(OPENING))
@@ -412,6 +413,22 @@ async def test_the_directory_with_the_metadata_comes_first(disk: SimulatedDisk) 
     require_own_metadata(disk, [DATA, MORE])
     with pytest.raises(MetadataLogUnusable, match=r"name /data first in log\.dirs"):
         require_own_metadata(disk, [MORE, DATA])
+
+
+async def test_a_kafka_that_was_started_after_the_import_has_its_directories_back(disk: SimulatedDisk) -> None:
+    """It takes a log for empty that has nothing behind its snapshot, and begins it with its bootstrap records."""
+    make_kafka(disk)
+    import_from_kafka(disk, [DATA, MORE], NOW_MS)
+    end_offset = 1 + len(OPENING) + len(CLUSTER)
+    again = [NewRecord(0, None, encode_metadata_record(record)) for record in [*OPENING, config("flush.ms", "5")]]
+    log = build_batch(again, base_offset=end_offset, partition_leader_epoch=EPOCH + 2)
+    write(disk, METADATA / f"{end_offset:020d}.log", log)
+    with pytest.raises(MetadataLogUnusable, match="was left by Apache Kafka"):
+        require_own_metadata(disk, [DATA, MORE])
+    import_from_kafka(disk, [DATA, MORE], NOW_MS)
+    configs = (await image_after_a_start(disk)).topics["orders"].configs
+    assert dict(configs) == {"retention.ms": "123456", "flush.ms": "5"}
+    require_own_metadata(disk, [DATA, MORE])
 
 
 def test_what_is_ours_is_not_imported_again(disk: SimulatedDisk) -> None:

@@ -40,11 +40,15 @@ class KafkaDidNotStart(Exception):
 
 @attrs.define
 class KafkaProcess:
-    """One Kafka. Use it as a context manager; ``overrides`` are settings under Kafka's names."""
+    """One Kafka. Use it as a context manager; ``overrides`` are settings under Kafka's names.
+
+    With ``standalone`` its only voter is in the metadata, as Kafka's quick start has it, and not in the settings.
+    """
 
     directory: Path
     overrides: Mapping[str, str] = attrs.field(factory=dict)
     java_options: Sequence[str] = (*QUICK_START, HEAP)
+    standalone: bool = False
     bootstrap_servers: str = ""
     output: list[str] = attrs.field(factory=list)
     _process: subprocess.Popen[str] | None = None
@@ -66,12 +70,17 @@ class KafkaProcess:
 
     def settings(self, port: int, controller_port: int) -> dict[str, str]:
         """Every setting that the process is given."""
+        controller = f"{HOST}:{controller_port}"
         return {
             "process.roles": "broker,controller",
             "node.id": str(NODE_ID),
-            "controller.quorum.voters": f"{NODE_ID}@{HOST}:{controller_port}",
+            **(
+                {"controller.quorum.bootstrap.servers": controller}
+                if self.standalone
+                else {"controller.quorum.voters": f"{NODE_ID}@{controller}"}
+            ),
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{controller}",
             "log.dirs": str(self.data_directory),
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",

@@ -29,6 +29,7 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    ConfigSource,
     NewPartitions,
     NewTopic,
     ResourceType,
@@ -41,7 +42,7 @@ from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 30.0
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-ORDERS, TRANSFERS, ACCOUNTS = "orders", "transfers", "accounts"
+ORDERS, TRANSFERS, ACCOUNTS, EVERY_SETTING = "orders", "transfers", "accounts", "every-setting"
 TOPICS = {
     ORDERS: NewTopic(ORDERS, 3, 1, config={"retention.ms": "123456789000", "segment.bytes": "1048576"}),
     TRANSFERS: NewTopic(TRANSFERS, 2, 1, config={"compression.type": "zstd", "max.message.bytes": "2000000"}),
@@ -51,6 +52,9 @@ TOPICS = {
 }
 GROUPS = {"classic-readers": "classic", "consumer-readers": "consumer", "movers": "classic"}
 DELETED_BEFORE = 7
+OWN_SETTING: Any = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+"""The source of a setting that a topic has itself."""
+
 LAST_BY_KAFKA, FIRST_BY_OURS = b"last by Kafka", b"first by ours"
 """Sent by one producer and read by one consumer, both of which live on while the broker becomes another."""
 
@@ -85,7 +89,7 @@ class Taken:
     port: int
     held: Held
     producer: Producer
-    consumer: Consumer
+    consumers: tuple[Consumer, ...]
     refused_while_running: str
     refused_with_open_transaction: str
     epochs: Mapping[str, str]
@@ -94,6 +98,10 @@ class Taken:
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "trio_broker", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def require_success(done: subprocess.CompletedProcess[str]) -> None:
+    assert (done.returncode, done.stderr) == (0, ""), done
 
 
 # --- What a Kafka is given ---
@@ -111,6 +119,9 @@ def fill(servers: str) -> None:
         for number in range(20):
             producer.produce(ACCOUNTS, key=f"account-{number % 3}", value=f"{codec} {number}", partition=0)
         assert not producer.flush(SECONDS)
+    defaults = configs_of(admin, ORDERS)
+    settings = {name: entry.value for name, entry in defaults.items() if entry.value is not None}
+    admin.create_topics([NewTopic(EVERY_SETTING, 1, 1, config=settings)])[EVERY_SETTING].result(SECONDS)
     admin.delete_records([TopicPartition(ORDERS, 0, DELETED_BEFORE)])
     admin.create_partitions([NewPartitions(TRANSFERS, 3)])[TRANSFERS].result(SECONDS)
     change = ConfigEntry("retention.bytes", "1000000000", incremental_operation=AlterConfigOpType.SET)
@@ -168,14 +179,15 @@ def send(producer: Producer, value: bytes) -> set[Any]:
 
 
 def next_values(consumer: Consumer, value: bytes) -> set[Any]:
-    """Read until ``value`` has come from each partition of ``orders``."""
+    """Read until ``value`` has come from each partition of ``orders``; returns where everything lies that came."""
     found: set[Any] = set()
-    while len(found) < 3:
+    missing = 3
+    while missing:
         message = consumer.poll(SECONDS)
         assert message is not None
         assert message.error() is None
-        if message.value() == value:
-            found.add((message.partition(), message.offset()))
+        found.add((message.partition(), message.offset()))
+        missing -= message.value() == value
     return found
 
 
@@ -191,7 +203,7 @@ def held_by(servers: str) -> Held:
     return Held(
         cluster_id=admin.list_topics(timeout=SECONDS).cluster_id,
         topic_ids={name: str(future.result().topic_id) for name, future in described.items()},
-        configs={name: own_configs(admin, name) for name in TOPICS},
+        configs={name: own_configs(admin, name) for name in (*TOPICS, EVERY_SETTING)},
         uncommitted=read_by_librdkafka(servers, partitions, "read_uncommitted"),
         committed=read_by_librdkafka(servers, partitions, "read_committed"),
         groups={group: committed_offsets(servers, group) for group in GROUPS},
@@ -200,10 +212,15 @@ def held_by(servers: str) -> Held:
 
 def own_configs(admin: AdminClient, topic: str) -> dict[str, str | None]:
     """The settings that the topic has itself."""
+    found = configs_of(admin, topic)
+    own = {name: each.value for name, each in found.items() if each.source == OWN_SETTING}
+    assert own
+    return own
+
+
+def configs_of(admin: AdminClient, topic: str) -> dict[str, ConfigEntry]:
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    found = admin.describe_configs([resource])[resource].result(SECONDS)
-    # Source 1 is the topic's own.
-    return {name: entry.value for name, entry in found.items() if entry.source == 1}
+    return admin.describe_configs([resource])[resource].result(SECONDS)
 
 
 def read_by_librdkafka(servers: str, partitions: list[TopicPartition], isolation: str) -> frozenset[Any]:
@@ -276,7 +293,7 @@ def taken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Taken]:
     directory = tmp_path_factory.mktemp("kafka")
     directories = (directory / "data", directory / "more")
     settings = KAFKA_SETTINGS | {"log.dirs": ",".join(map(str, directories))}
-    kafka = KafkaProcess(directory, settings)
+    kafka = KafkaProcess(directory, settings, standalone=True)
     with kafka:
         fill(kafka.bootstrap_servers)
         write_transactions(kafka.bootstrap_servers)
@@ -299,10 +316,12 @@ def taken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Taken]:
         admin = AdminClient({"bootstrap.servers": servers})
         admin.delete_topics(["deleted"])["deleted"].result(SECONDS)
         producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
-        consumer = new_consumer(servers, "stays")
-        consumer.subscribe([ORDERS])
-        assert send(producer, LAST_BY_KAFKA) == next_values(consumer, LAST_BY_KAFKA)
-        consumer.commit(asynchronous=False)
+        consumers = tuple(new_consumer(servers, f"stays {protocol}", protocol) for protocol in ("classic", "consumer"))
+        sent = send(producer, LAST_BY_KAFKA)
+        for consumer in consumers:
+            consumer.subscribe([ORDERS])
+            assert next_values(consumer, LAST_BY_KAFKA) > sent
+            consumer.commit(asynchronous=False)
         held = held_by(servers)
         kafka.stop(clean=True)
     yield Taken(
@@ -310,20 +329,21 @@ def taken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Taken]:
         kafka.port,
         held,
         producer,
-        consumer,
+        consumers,
         while_running.stderr,
         with_open_transaction.stderr,
         epochs_in(directories),
     )
-    consumer.close()
+    for consumer in consumers:
+        consumer.close()
 
 
 # --- What holds ---
 
 
 def test_ours_serves_all_that_kafka_left_and_kafka_all_that_ours_leaves(taken: Taken, tmp_path: Path):
-    done = run("import-kafka", *taken.directories)
-    assert (done.returncode, done.stderr) == (0, ""), done
+    require_success(run("import-kafka", *taken.directories))
+    require_success(run("fsck", *taken.directories))
     ours = BrokerProcess(Path(",".join(map(str, taken.directories))), bootstrap_servers=f"127.0.0.1:{taken.port}")
     with ours:
         assert held_by(ours.bootstrap_servers) == taken.held
@@ -333,17 +353,19 @@ def test_ours_serves_all_that_kafka_left_and_kafka_all_that_ours_leaves(taken: T
         assert taken.held.groups["movers"] == {(ORDERS, 0): 20}
         assert min(record[2] for record in taken.held.uncommitted if record[:2] == (ORDERS, 0)) == DELETED_BEFORE
         # What began with Kafka goes on.
-        assert send(taken.producer, FIRST_BY_OURS) == next_values(taken.consumer, FIRST_BY_OURS)
-        taken.consumer.commit(asynchronous=False)
+        sent = send(taken.producer, FIRST_BY_OURS)
+        for consumer in taken.consumers:
+            assert next_values(consumer, FIRST_BY_OURS) == sent
+            consumer.commit(asynchronous=False)
         after = held_by(ours.bootstrap_servers)
         assert ours.stop() == 0
     assert not [path for directory in taken.directories for path in directory.glob("*-stray")]
     for partition, epochs in epochs_in(taken.directories).items():
         assert epochs.startswith(taken.epochs[partition])
+    require_success(run("fsck", *taken.directories))
     # And back.
     targets = (tmp_path / "kafka/data", tmp_path / "kafka/more")
-    done = run("export-kafka", taken.directories[0], targets[0], taken.directories[1], targets[1])
-    assert (done.returncode, done.stderr) == (0, ""), done
+    require_success(run("export-kafka", taken.directories[0], targets[0], taken.directories[1], targets[1]))
     settings = KAFKA_SETTINGS | {"log.dirs": ",".join(map(str, targets))}
     with KafkaProcess(tmp_path / "kafka", settings) as kafka:
         assert held_by(kafka.bootstrap_servers) == after

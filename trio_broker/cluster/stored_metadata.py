@@ -63,9 +63,7 @@ def read_stored_metadata(disk: Disk, directory: PurePath) -> StoredMetadata:
     end_offset, epoch = start_offset, snapshot.epoch if snapshot is not None else 0
     leader_change: bytes | None = None
     try:
-        for batch in stored_batches(disk, directory):
-            if batch.header.next_offset <= start_offset:
-                continue
+        for batch in stored_batches(disk, directory, start_offset):
             if batch.header.base_offset > end_offset:
                 raise WireError(f"nothing is there between the offsets {end_offset} and {batch.header.base_offset}")
             end_offset, epoch = batch.header.next_offset, batch.header.partition_leader_epoch
@@ -79,8 +77,8 @@ def read_stored_metadata(disk: Disk, directory: PurePath) -> StoredMetadata:
     return StoredMetadata(list(committed(records)), end_offset, epoch, leader_change)
 
 
-def stored_batches(disk: Disk, directory: PurePath) -> Iterator[RecordBatch]:
-    """Yield the batches of all segments, whose checksums are right.
+def stored_batches(disk: Disk, directory: PurePath, start_offset: int = 0) -> Iterator[RecordBatch]:
+    """Yield the batches of a log with records from ``start_offset`` on, whose checksums are right.
 
     Raises:
         KafkaError, WireError: a batch is damaged, or a segment does not end with a whole one.
@@ -92,7 +90,8 @@ def stored_batches(disk: Disk, directory: PurePath) -> Iterator[RecordBatch]:
         for batch in read_batches(content):
             batch.verify_crc()
             position += batch.header.size_bytes
-            yield batch
+            if batch.header.next_offset > start_offset:
+                yield batch
         # ``read_batches`` stops without an error at a batch that is cut short.
         if position < len(content):
             raise WireError(f"{name} has no whole batch at position {position}")
@@ -126,24 +125,32 @@ def committed(records: Iterable[Any]) -> Iterator[Any]:
 
 
 def is_of_kafka(disk: Disk, directory: PurePath) -> bool:
-    """Whether a Kafka has written the metadata log in ``directory``; False for one that is not there or is damaged."""
+    """Whether a Kafka has written the metadata log in ``directory``, or the newest snapshot there, or goes on behind a
+    snapshot of ours, to which it appends a metadata version as to an empty log. False for a log that is damaged."""
     try:
-        opening = itertools.islice(opening_records(disk, directory), OPENING_RECORDS)
-        return any(isinstance(each, FeatureLevelRecord) and each.name == METADATA_VERSION_FEATURE for each in opening)
+        return any(
+            isinstance(each, FeatureLevelRecord) and each.name == METADATA_VERSION_FEATURE
+            for opening in openings(disk, directory)
+            for each in itertools.islice(opening, OPENING_RECORDS)
+        )
     except (KafkaError, WireError, MetadataLogUnusable):
         return False
 
 
-def opening_records(disk: Disk, directory: PurePath) -> Iterator[Any]:
-    """Yield the records of the newest snapshot that has any, or else of the log's beginning, as they stand there."""
+def openings(disk: Disk, directory: PurePath) -> Iterator[Iterator[Any]]:
+    """Yield the records of the newest snapshot, and then those of the log behind it, as they stand there."""
     snapshot = max(snapshots(disk, directory), default=None)
-    # The snapshot that Kafka formats a directory with has voters and no records.
-    if snapshot is not None and snapshot.end_offset > 0:
-        yield from read_snapshot(disk, directory, snapshot)
-    elif disk.is_directory(directory):
-        for batch in stored_batches(disk, directory):
-            if not batch.header.is_control:
-                yield from (decode_metadata_record(record.value or b"") for record in batch.records())
+    if snapshot is not None:
+        yield read_snapshot(disk, directory, snapshot)
+    yield log_records(disk, directory, snapshot.end_offset if snapshot is not None else 0)
+
+
+def log_records(disk: Disk, directory: PurePath, start_offset: int) -> Iterator[Any]:
+    """Yield the records of the log from ``start_offset`` on."""
+    for batch in stored_batches(disk, directory, start_offset):
+        if not batch.header.is_control:
+            kept = (record for record in batch.records() if record.offset >= start_offset)
+            yield from (decode_metadata_record(record.value or b"") for record in kept)
 
 
 def require_own_metadata(disk: Disk, data_directories: Sequence[PurePath]) -> None:
