@@ -7,14 +7,16 @@ out of that copy without another one: those that came together lie in one buffer
 A big frame is different: once its size is known and was found allowed, ``receive_buffer`` makes a buffer of its own and
 the socket is read into it directly. Until that call nothing is allocated for it, so that the caller may first look at
 ``frame_bytes_expected`` and wait for memory. What is allocated then goes by what has come, not by what was announced:
-four bytes would otherwise be enough to make us hold a hundred million, and to keep us busy with zeroing them.
+four bytes would otherwise be enough to make us hold a hundred million. A large buffer is memory that the system gives
+page by page, as it is written.
 
 Source: Kafka's NetworkReceive, for the limits and for memory being asked for before it is taken.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import mmap  # noqa: TID251 - memory that no file is behind
+from typing import Final, TypeAlias
 
 from kafka_wire.errors import WireError
 from kafka_wire.framing import MIN_FRAME_BYTES, SIZE_PREFIX
@@ -29,6 +31,13 @@ BIG_FRAME_FIRST_BYTES: Final = 64 * 1024
 BIG_FRAME_GROWTH: Final = 32
 """How many times as much as has come is allocated. A batch of a mebibyte, the largest by default, gets its whole buffer
 after the first read, and to move what has come costs a thirty-second part of a copy."""
+
+MAX_ZEROED_BYTES: Final = 4 * 1024 * 1024
+"""A larger buffer is mapped rather than zeroed, whole from the beginning: a page of it takes memory when something is
+received into it. To zero a hundred megabytes takes 50 ms; a mapping as small as a common frame would cost more than it
+saves."""
+
+FrameBuffer: TypeAlias = bytearray | mmap.mmap
 
 
 class ServerConnection:
@@ -45,7 +54,7 @@ class ServerConnection:
         self.frame_under_way = False
         self._received: bytearray | None = None
         self._cut = 0  # up to here `_received` was given away as frames, or is 0 and nobody has a view of it
-        self._big_frame: bytearray | None = None
+        self._big_frame: FrameBuffer | None = None
         self._big_frame_bytes = 0
         self._big_frame_received = 0
 
@@ -93,10 +102,10 @@ class ServerConnection:
         here = self.frame_bytes_received
         if size - here < DIRECT_RECEIVE_BYTES:
             return False
-        frame = bytearray(affordable_bytes(size, here))
+        frame = new_buffer(affordable_bytes(size, here))
         if self._received is not None:
             begin = self._cut + SIZE_PREFIX.size
-            frame[:here] = memoryview(self._received)[begin : begin + here]
+            memoryview(frame)[:here] = memoryview(self._received)[begin : begin + here]
         self._big_frame, self._big_frame_bytes, self._big_frame_received = frame, size, here
         self._received, self._cut = None, 0
         return True
@@ -107,19 +116,19 @@ class ServerConnection:
             frame = self._grown_big_frame()
             begin = self._big_frame_received
             taken = min(len(data), len(frame) - begin)
-            frame[begin : begin + taken] = data[:taken]
+            memoryview(frame)[begin : begin + taken] = data[:taken]
             self._big_frame_received += taken
             data = data[taken:]
         return data
 
-    def _grown_big_frame(self) -> bytearray:
+    def _grown_big_frame(self) -> FrameBuffer:
         """Return the buffer of the big frame under way, a larger one if it was full and more is to come."""
         assert self._big_frame is not None, "no big frame is under way"
         received = self._big_frame_received
         if received == len(self._big_frame):
             # A new one rather than ``extend``, which raises BufferError while the caller has a view of the old one.
-            grown = bytearray(affordable_bytes(self._big_frame_bytes, received))
-            grown[:received] = self._big_frame
+            grown = new_buffer(affordable_bytes(self._big_frame_bytes, received))
+            memoryview(grown)[:received] = self._big_frame
             self._big_frame = grown
         return self._big_frame
 
@@ -208,4 +217,12 @@ class ServerConnection:
 
 def affordable_bytes(size: int, received: int) -> int:
     """Return how much to allocate for a frame of ``size`` bytes of which ``received`` are here."""
-    return min(size, max(BIG_FRAME_FIRST_BYTES, BIG_FRAME_GROWTH * received))
+    affordable = max(BIG_FRAME_FIRST_BYTES, BIG_FRAME_GROWTH * received)
+    return size if affordable > MAX_ZEROED_BYTES else min(size, affordable)
+
+
+def new_buffer(count: int) -> FrameBuffer:
+    """Return a buffer of ``count`` bytes."""
+    if count <= MAX_ZEROED_BYTES:
+        return bytearray(count)
+    return mmap.mmap(-1, count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_wire.connection import BIG_FRAME_FIRST_BYTES, BIG_FRAME_GROWTH, DIRECT_RECEIVE_BYTES, ServerConnection
+from kafka_wire.connection import (
+    BIG_FRAME_FIRST_BYTES,
+    BIG_FRAME_GROWTH,
+    DIRECT_RECEIVE_BYTES,
+    MAX_ZEROED_BYTES,
+    ServerConnection,
+)
 from kafka_wire.errors import WireError
 
 LIMIT = 1 << 20
@@ -185,6 +192,19 @@ def test_a_buffer_that_grows_keeps_what_has_come(piece: int) -> None:
         position += count
         assert len(buffer) <= max(BIG_FRAME_FIRST_BYTES, BIG_FRAME_GROWTH * position)
     assert bytes(connection.next_frame() or b"") == payload
+
+
+def test_a_large_buffer_is_mapped_whole_rather_than_zeroed_and_copied() -> None:
+    connection = ServerConnection(max_request_bytes=100 << 20)
+    connection.receive_data(memoryview((100 << 20).to_bytes(4, "big")))
+    buffer = connection.receive_buffer()
+    assert buffer is not None
+    while len(buffer) < MAX_ZEROED_BYTES:
+        connection.bytes_received(len(buffer))
+        buffer = connection.receive_buffer()
+        assert buffer is not None
+    assert isinstance(buffer.obj, mmap.mmap)
+    assert len(buffer.obj) == 100 << 20
 
 
 def test_a_growing_frame_may_also_come_through_the_staging_buffer() -> None:
