@@ -5,7 +5,9 @@ from __future__ import annotations
 import trio
 import trio.testing
 
-from trio_broker.yield_budget import InTurns, YieldBudget
+from trio_broker import yield_budget
+from trio_broker.steps import finish
+from trio_broker.yield_budget import InTurns, YieldBudget, emptied, sorted_distinct
 
 
 async def test_a_budget_is_spent_when_its_time_is_over_and_new_after_a_yield(mock_clock: trio.testing.MockClock):
@@ -24,3 +26,20 @@ async def test_a_budget_is_spent_when_its_time_is_over_and_new_after_a_yield(moc
 async def test_items_that_take_no_time_come_without_a_checkpoint(mock_clock: trio.testing.MockClock):
     with trio.testing.assert_no_checkpoints():
         assert [item async for item in InTurns(range(100_000))] == list(range(100_000))
+
+
+async def test_values_are_sorted_each_once_in_turns(monkeypatch):
+    monkeypatch.setattr(yield_budget, "YIELD_BUDGET_SECONDS", -1.0)
+    values = [(number * 7919) % 5000 for number in range(12_000)]
+    steps = sorted_distinct(values)
+    assert sum(1 for _ in steps) == 12
+    assert list(await finish(sorted_distinct(values))) == sorted(set(values))
+    assert list(await finish(sorted_distinct(iter("")))) == []
+
+
+async def test_containers_are_emptied_in_turns(monkeypatch):
+    monkeypatch.setattr(yield_budget, "YIELD_BUDGET_SECONDS", -1.0)
+    numbers, names = list(range(10)), dict.fromkeys("abc")
+    assert sum(1 for _ in emptied(numbers, names)) == 13
+    assert not numbers
+    assert not names

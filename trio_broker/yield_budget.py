@@ -8,9 +8,10 @@ all of them together would delay every other client. How long one takes is not k
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Hashable, Iterable
-from itertools import islice
-from typing import Generic, TypeVar
+from collections.abc import Generator, Hashable, Iterable, Iterator
+from heapq import merge
+from itertools import groupby, islice
+from typing import Any, Generic, TypeVar
 
 from trio import current_time
 from trio.lowlevel import checkpoint
@@ -19,10 +20,14 @@ from trio_broker.steps import Steps
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
+S = TypeVar("S", bound=str | int)
 
 YIELD_BUDGET_SECONDS = 0.002
 """Time between two yields, or that of one item if it takes longer: far below any session timeout, far above the cost
 of one round of the event loop."""
+
+SORTED_AT_ONCE = 1000
+"""Values that ``sorted_distinct`` sorts between two looks at the clock: half a millisecond."""
 
 COUNTED_AT_ONCE = 200
 """Keys that ``counted`` counts between two looks at the clock."""
@@ -93,6 +98,32 @@ def counted(keys: Iterable[H]) -> Steps[Counter[H]]:
         if budget.is_spent:
             yield budget.renewed
     return counts
+
+
+def sorted_distinct(values: Iterable[S]) -> Steps[Iterator[S]]:
+    """``values`` in order, each once. They are sorted in turns, and merged when they are asked for."""
+    budget = YieldBudget()
+    sorted_parts = []
+    remaining = iter(values)
+    while some := sorted(islice(remaining, SORTED_AT_ONCE)):
+        sorted_parts.append(some)
+        if budget.is_spent:
+            yield budget.renewed
+    return (value for value, _ in groupby(merge(*sorted_parts)))
+
+
+def emptied(*containers: list[Any] | dict[Any, Any]) -> Steps[None]:
+    """Take all items out of ``containers`` in turns, and so free those that nobody else holds.
+
+    For a function that has filled them with tens of thousands of objects: all are freed at once when it returns.
+    """
+    budget = YieldBudget()
+    for container in containers:
+        remove = container.popitem if isinstance(container, dict) else container.pop
+        while container:
+            remove()
+            if budget.is_spent:
+                yield budget.renewed
 
 
 class InTurns(Generic[T]):

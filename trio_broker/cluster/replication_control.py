@@ -24,6 +24,7 @@ from kafka_wire.stored.metadata import ConfigRecord, PartitionRecord, RemoveTopi
 from trio_broker.cluster.controller_result import ControllerResult, attempt
 from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, TopicImage
 from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.keys import TOPIC_KEYS
 from trio_broker.config.resource_config import check_topic_configs
 from trio_broker.runtime.chance import Random, random_uuid
 from trio_broker.steps import Steps
@@ -252,6 +253,9 @@ def place_replicas(image: MetadataImage, first: int, count: int, replication_fac
 
 
 def _checked_configs(topic: NewTopic, config: BrokerConfig) -> dict[str, str]:
+    if len(topic.configs) > len(TOPIC_KEYS):
+        text = f"{len(topic.configs)} settings of one topic, and there are {len(TOPIC_KEYS)}"
+        raise KafkaError(text, code=ErrorCode.INVALID_CONFIG)
     configs = {}
     for name, value in topic.configs.items():
         if value is None:

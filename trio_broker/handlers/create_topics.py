@@ -35,7 +35,7 @@ def error_response(request: CreateTopicsRequest, error: KafkaError) -> CreateTop
 async def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
     """Create each topic, or answer with its error."""
     outcomes = await context.services.controller.create_topics(
-        [wanted_topic(topic) async for topic in InTurns(request.topics)], validate_only=request.validate_only
+        [await wanted_topic(topic) async for topic in InTurns(request.topics)], validate_only=request.validate_only
     )
     results: list[CreatableTopicResult] = []
     async for topic, outcome in InTurns(zip(request.topics, outcomes, strict=True)):
@@ -46,7 +46,7 @@ async def create_topics(request: CreateTopicsRequest, context: Context) -> Creat
     return CreateTopicsResponse(topics=results)
 
 
-def wanted_topic(topic: CreatableTopic) -> NewTopic:
+async def wanted_topic(topic: CreatableTopic) -> NewTopic:
     """Convert one topic of the request to what the controller takes.
 
     A partition that is assigned twice is left with an impossible number, so that the assignment is refused as a whole.
@@ -59,7 +59,7 @@ def wanted_topic(topic: CreatableTopic) -> NewTopic:
         num_partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,
         assignments=assignments,
-        configs={item.name: item.value for item in topic.configs},
+        configs={item.name: item.value async for item in InTurns(topic.configs)},
     )
 
 

@@ -26,8 +26,9 @@ from trio_broker.cluster.metadata_image import MetadataImage, PartitionImage, To
 from trio_broker.handlers.support.authorized_operations import topic_operations
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.steps import finish
 from trio_broker.topic_names import is_internal_topic, is_valid_topic_name
-from trio_broker.yield_budget import InTurns
+from trio_broker.yield_budget import InTurns, sorted_distinct
 
 
 def error_response(request: DescribeTopicPartitionsRequest, error: KafkaError) -> DescribeTopicPartitionsResponse:
@@ -55,12 +56,13 @@ async def describe_topic_partitions(
     if start.partition < 0:
         raise KafkaError("a cursor's partition is never negative", code=ErrorCode.INVALID_REQUEST)
     # An empty list asks for every topic; Metadata expresses that by null (KIP-4).
-    names = sorted({topic.name for topic in request.topics} or image.topics)
+    asked = (topic.name for topic in request.topics) if request.topics else iter(image.topics)
+    names = await finish(sorted_distinct(name for name in asked if name >= start.topic))
     # At least one partition a page: a page of none would send the client back to the same cursor for ever.
     limit = min(
         max(request.response_partition_limit, 1), context.services.config.request.max_request_partition_size_limit
     )
-    return await page(image, (name for name in names if name >= start.topic), start, limit)
+    return await page(image, names, start, limit)
 
 
 async def page(

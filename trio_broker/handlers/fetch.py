@@ -37,6 +37,7 @@ from trio_broker.partition.fetch_sessions import (
 )
 from trio_broker.partition.partition import IsolationLevel, Partition
 from trio_broker.steps import Steps
+from trio_broker.yield_budget import emptied
 
 BY_ID_SINCE_VERSION = 13
 
@@ -109,6 +110,8 @@ def fetch_in_full(request: FetchRequest, limits: FetchLimits, context: Context) 
             session.incremental_changes(session.partitions.items(), results)
             session_id = session.session_id
     responses = yield from responses_of(zip(asked, results, strict=True))
+    if len(targets) > PARTITIONS_PER_YIELD:
+        yield from emptied(asked, targets, results)
     return FetchResponse(session_id=session_id, responses=responses)
 
 

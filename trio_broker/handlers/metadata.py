@@ -160,15 +160,18 @@ def describe_topics(request: MetadataRequest, context: Context) -> Steps[list[Me
     may_create = request.allow_auto_topic_creation and context.services.config.request.auto_create_topics_enable
     # A topic that is named twice is described once, as in Kafka: a large one takes kilobytes to describe and a few
     # bytes to name, so that a small request could otherwise make an endless response.
-    named = {(wanted.topic_id, wanted.name): wanted for wanted in request.topics or ()}
+    described = set()
     missing = 0
-    for wanted in named.values():
+    for wanted in request.topics or ():
+        if budget.is_spent:
+            yield budget.renewed
+        if (named := (wanted.topic_id, wanted.name)) in described:
+            continue
+        described.add(named)
         # A topic asked for by id counts as missing too: nothing is created for it, so that the limit is only stricter.
         missing += wanted.name not in context.services.metadata_cache.image.topics
         may_create_it = may_create and missing <= MAX_CREATED_PER_REQUEST
         topics.append((yield from describe_or_create(wanted, context, asked=asked, may_create=may_create_it)))
-        if budget.is_spent:
-            yield budget.renewed
     return topics
 
 
