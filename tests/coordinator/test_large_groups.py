@@ -29,7 +29,6 @@ from trio_broker.coordinator.classic.group import MAX_DUE_AT_ONCE, ClassicGroup
 from trio_broker.coordinator.classic.member import ClassicMember
 from trio_broker.coordinator.classic.protocols import MAX_PROTOCOLS, MAX_PROTOCOLS_BYTES
 from trio_broker.coordinator.consumer.requests import MAX_ID_CHARACTERS, MAX_SUBSCRIBED_NAMES
-from trio_broker.coordinator.runtime import log as group_log
 from trio_broker.coordinator.runtime.result import Now, RequestContext
 
 WEEK_SECONDS = 7 * 86_400
@@ -235,13 +234,13 @@ async def test_a_commit_that_no_batch_can_hold_is_refused_before_it_is_made(brok
     assert [*broker.groups.list_groups(set(), set())] == []
 
 
-async def test_an_assignment_that_no_batch_can_hold_is_refused_before_the_batch_is_made(broker, monkeypatch):
+async def test_an_assignment_that_no_batch_can_hold_is_refused_before_it_is_encoded(broker, monkeypatch):
     joined = await broker.enter("g")
 
     def make_nothing(*arguments):
         raise AssertionError("made for nothing")
 
-    monkeypatch.setattr(group_log, "build_batch", make_nothing)
+    monkeypatch.setattr(group_machine, "encode_group_record", make_nothing)
     synced = await broker.sync(joined, "g", **{joined.member_id: bytes(20 << 20)})
     assert synced.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 

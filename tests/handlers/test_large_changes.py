@@ -12,9 +12,20 @@ from kafka_wire.codec import encode_bytes
 from kafka_wire.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from kafka_wire.messages.delete_topics import DeleteTopicsRequest
 from kafka_wire.messages.metadata import MetadataRequest
+from kafka_wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafka_wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from kafka_wire.records import batch
 from tests.handlers.calls_per_step import calls_per_step
 from trio_broker import yield_budget
+from trio_broker.coordinator import request_parts
 
 TOPICS = 600
 
@@ -22,6 +33,11 @@ MAX_CALLS = 2400
 """In one step: four for each topic, where all that is done for one takes up to two thousand."""
 
 RECORDS_PER_TURN = 10
+
+COMMITTED = 400
+
+CALLS_PER_PARTITION = 6
+"""In one step: to commit an offset takes some fifty."""
 
 NAMES = [topic_name(number) for number in range(TOPICS)]
 
@@ -38,6 +54,36 @@ def configuration(value: str) -> AlterConfigsRequest:
 
 CREATION = creation([new_topic(name, 1) for name in NAMES])
 DELETION = DeleteTopicsRequest(topic_names=NAMES, timeout_ms=1000)
+
+
+def commit(partitions: int) -> OffsetCommitRequest:
+    positions = [
+        OffsetCommitRequestPartition(partition_index=index, committed_offset=index, committed_metadata="")
+        for index in range(partitions)
+    ]
+    topics = [OffsetCommitRequestTopic(name="wide", partitions=positions)]
+    return OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=topics)
+
+
+def offset_deletion(partitions: int) -> OffsetDeleteRequest:
+    indexes = [OffsetDeleteRequestPartition(partition_index=index) for index in range(partitions)]
+    return OffsetDeleteRequest(group_id="g", topics=[OffsetDeleteRequestTopic(name="wide", partitions=indexes)])
+
+
+async def test_offsets_are_committed_and_deleted_in_turns(groups, monkeypatch):
+    monkeypatch.setattr(yield_budget, "YIELD_BUDGET_SECONDS", -1.0)
+    monkeypatch.setattr(request_parts, "MAX_ITEMS_PER_PART", RECORDS_PER_TURN)
+    await groups.wire.create_topic("wide", COMMITTED)
+    for make, version in (commit, 9), (offset_deletion, 0):
+        # Readers and writers are compiled when they are first used.
+        await groups.wire.ask(make(3 * RECORDS_PER_TURN), version)
+    for make, version, left in (commit, 9, COMMITTED), (offset_deletion, 0, 0):
+        body = encode_bytes(make(COMMITTED), version)
+        with calls_per_step() as calls:
+            await groups.wire.send(make(1).API_KEY, version, body)
+        assert calls.most < COMMITTED * CALLS_PER_PARTITION, calls.where
+        machine = groups.services.groups.machine("g")
+        assert len(machine.offsets.of_topic("g", "wide")) == left
 
 
 async def test_topics_are_created_configured_and_deleted_in_turns(wire, monkeypatch):

@@ -42,6 +42,7 @@ from trio_broker.coordinator.reporting.lag_collector import LagCollector
 from trio_broker.coordinator.reporting.lag_history import SAMPLE_INTERVAL_MS
 from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupLagHistory, GroupLagReading, GroupLagReport
 from trio_broker.coordinator.reporting.statistics import GroupStatistics, statistics_of
+from trio_broker.coordinator.request_parts import add_answer, parts_of
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.coordinator.runtime.shard import Shard
@@ -215,14 +216,32 @@ class GroupCoordinator:
         """The response of the group to ``request``, when the records that it depends on are durable.
 
         JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ConsumerGroupHeartbeat, OffsetCommit and OffsetDelete; the topics
-        of the last two go by name, and the caller checks that they exist.
+        of the last two go by name, and the caller checks that they exist. A large one is answered in parts.
 
         Raises:
             KafkaError: those of ``shard`` and of ``CoordinatorRuntime.call``.
         """
-        shard, moved = self.shard(group_id, allow_empty=isinstance(request, OffsetCommitRequest)), None
         if isinstance(request, OffsetCommitRequest):
-            self._require_room(shard, request)
+            self._require_room(self.shard(group_id, allow_empty=True), request)
+        if (parts := parts_of(request)) is None:
+            return (yield from self._call_steps(group_id, request, context, release_handler))
+        whole: R | None = None
+        for part in parts:
+            response: R = yield from self._call_steps(group_id, part, context, release_handler)
+            if getattr(response, "error_code", ErrorCode.NONE):
+                return response
+            if whole is None:
+                whole = response
+            else:
+                add_answer(whole, response)
+            yield trio.lowlevel.checkpoint
+        assert whole is not None, f"{type(request).__name__} without parts"
+        return whole
+
+    def _call_steps(
+        self, group_id: str, request: Request[R], context: RequestContext, release_handler: ReleaseHandler
+    ) -> Steps[R]:
+        shard, moved = self.shard(group_id, allow_empty=isinstance(request, OffsetCommitRequest)), None
         if isinstance(request, OffsetCommitRequest | OffsetDeleteRequest):
             machine = shard.machine
             moved = moved_offsets(machine.offsets, machine.groups.get(group_id), request)

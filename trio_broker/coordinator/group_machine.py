@@ -32,6 +32,7 @@ from kafka_wire.messages.sync_group import SyncGroupRequest
 from kafka_wire.primitives import uuid_text
 from kafka_wire.stored.groups import (
     GroupMetadataKey,
+    GroupMetadataValue,
     GroupRecord,
     OffsetCommitKey,
     decode_group_record,
@@ -109,6 +110,12 @@ class GroupMachine(Machine[Any]):
         self._on_rebalance = on_rebalance
 
     # ---- records --------------------------------------------------------------------------------------------------
+
+    def least_bytes(self, record: GroupRecord | EncodedRecord) -> int:
+        value = record.value if isinstance(record, GroupRecord) else None
+        if not isinstance(value, GroupMetadataValue):
+            return 0
+        return sum(len(member.subscription) + len(member.assignment) for member in value.members)
 
     def encode(self, record: GroupRecord | EncodedRecord) -> EncodedRecord:
         return record if isinstance(record, tuple) else encode_group_record(record)

@@ -307,9 +307,11 @@ class StoredConsumerGroup:
             counts.append((self.classic_protocols, {item.name for item in member.classic.supported_protocols}))
         for counter, names in counts:
             for name in names:
-                counter[name] += step
-                if counter[name] == 0:
-                    del counter[name]
+                # By the methods of a dictionary: a member may name 20,000 topics, and those of a Counter are in Python.
+                if count := counter.get(name, 0) + step:
+                    counter[name] = count
+                else:
+                    counter.pop(name, None)
         if not member.is_reconciled_to(self.target_epoch):
             self.unreconciled_count += step
 

@@ -84,6 +84,10 @@ class Machine(Protocol[RecordT]):
 
     # ---- records --------------------------------------------------------------------------------------------------
 
+    def least_bytes(self, record: RecordT) -> int:
+        """What a record takes at least, where what a client has sent can make it larger than any batch."""
+        return 0
+
     def encode(self, record: RecordT) -> EncodedRecord:
         """The bytes of a record.
 

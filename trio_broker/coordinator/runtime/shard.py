@@ -181,6 +181,8 @@ class Shard(Generic[MachineT]):
         machine, records, replaced = self.machine, result.records, NO_COMPLETIONS
         if records:
             try:
+                if not result.is_routine:
+                    self._require_room(records)
                 if result.is_atomic:
                     self._append(records, result, now)
                 else:
@@ -198,6 +200,17 @@ class Shard(Generic[MachineT]):
         if not result.is_routine:
             machine.observe(key, result)
             self.timer.schedule(key, machine.next_deadline(key))
+
+    def _require_room(self, records: Sequence[Any]) -> None:
+        """Refuse records that no batch can hold before they are encoded, which takes 0.1 s for an assignment of 90 MB.
+
+        Raises:
+            KafkaError: RECORD_LIST_TOO_LARGE.
+        """
+        largest = max(map(self.machine.least_bytes, records))
+        if largest > self.log.max_batch_bytes:
+            text = f"{self.log.partition.topic_partition}: a record of {largest} bytes or more"
+            raise KafkaError(text, code=ErrorCode.RECORD_LIST_TOO_LARGE)
 
     def _append(self, records: Sequence[Any], result: CoordinatorResult[Any], now: Now) -> None:
         """Append one batch, and apply it unless the result has done so.
