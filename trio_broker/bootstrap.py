@@ -41,6 +41,8 @@ from trio_broker.config.log_config import LogConfig
 from trio_broker.config.resource_config import topic_config
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.handlers.support.services import BrokerServices, NodeInfo
+from trio_broker.partition.log_loader import LogLoader
+from trio_broker.partition.partition import Durability
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.runtime.chance import random_uuid
 from trio_broker.runtime.runtime import Runtime
@@ -58,13 +60,15 @@ async def open_services(
     runtime: Runtime,
     advertised: Mapping[str, Endpoint],
     reconfigurables: Sequence[BrokerReconfigurable] = (),
+    loader: LogLoader | None = None,
 ) -> AsyncIterator[BrokerServices]:
     """Open the data directories of ``config`` and everything that lives on them.
 
     ``advertised`` is what each listener, by name, tells its clients; ``reconfigurables`` are further parts that act on
-    a change of their settings.
+    a change of their settings; ``loader`` loads the logs, and knows how far it is.
 
     Raises:
+        LoadStopped: ``loader`` was stopped.
         DataDirectoryError: a directory is locked, foreign, damaged or unreadable; the message is one line.
         OSError: the disk failed.
     """
@@ -77,7 +81,9 @@ async def open_services(
         node_id=config.node.node_id,
         clock=clock,
         allow_new=config.node.log_dirs_allow_new,
+        sync_recovered=Durability(config.node.log_durability) is Durability.FSYNC,
     )
+    loader = loader or LogLoader()
     check = partial(require_own_metadata, runtime.disk, directories)
     await workers.run(partial(log_manager.open, check))
     ended_well = False
@@ -96,7 +102,7 @@ async def open_services(
             metadata_cache = MetadataCache(image)
             dynamic_config = DynamicConfigPublisher(config)
             dynamic_config.apply(image, image.configs_by_resource)
-            await workers.run(partial(load_logs, log_manager, image, config))
+            await load_logs(loader, log_manager, image, config, workers)
             io_limiter = trio.CapacityLimiter(config.socket_server.num_io_threads)
             replicas = ReplicaManager(log_manager, config, runtime, io_limiter=io_limiter, changes=changes)
             dynamic_config.reconfigurables = (replicas, replicas.log_maintenance.log_cleaner, *reconfigurables)
@@ -169,8 +175,10 @@ def take_snapshot(metadata_log: MetadataLog, image: MetadataImage) -> None:
         log.warning("no snapshot of the metadata is taken: %s", error)
 
 
-def load_logs(log_manager: LogManager, image: MetadataImage, config: BrokerConfig) -> None:
-    """Open the log of every partition that the image knows; directories that it does not know become strays. Blocks."""
+async def load_logs(
+    loader: LogLoader, log_manager: LogManager, image: MetadataImage, config: BrokerConfig, workers: Workers
+) -> None:
+    """Open the log of every partition that the image knows; directories that it does not know become strays."""
 
     def config_for(topic_partition: TopicPartition, topic_id: bytes) -> LogConfig | None:
         topic = image.topics_by_id.get(topic_id)
@@ -181,7 +189,8 @@ def load_logs(log_manager: LogManager, image: MetadataImage, config: BrokerConfi
     def leader_epoch_of(topic_partition: TopicPartition) -> int:
         return image.topics[topic_partition.topic].partitions[topic_partition.partition].leader_epoch
 
-    report = log_manager.load(config_for, leader_epoch_of)
+    threads = config.log_manager.num_recovery_threads_per_data_dir
+    report = await loader.load(log_manager, config_for, leader_epoch_of, workers=workers, threads=threads)
     for stray in report.strays:
         log.warning("%s: no topic of this cluster has this partition, so it was renamed", stray)
 

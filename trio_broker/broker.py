@@ -1,17 +1,18 @@
 """The broker: its tasks, and the order in which they start and stop.
 
     run
-    ├─ open_services           data directories, metadata, logs, partitions        (bootstrap.py)
-    │  └─ nursery
-    │     ├─ ChangeLog          writes what was changed
-    │     ├─ ConfigTrials       undoes what is not kept
-    │     ├─ ReplicaManager     flusher, retention, checkpoints
-    │     ├─ GroupCoordinator   loading, timers of groups, expiry of offsets
-    │     ├─ SocketServer       acceptors, processors, request channel, handlers
-    │     └─ admin server       behind its guard
+    ├─ admin server            behind its guard
+    └─ open_services           data directories, metadata, logs, partitions        (bootstrap.py)
+       └─ nursery
+          ├─ ChangeLog          writes what was changed
+          ├─ ConfigTrials       undoes what is not kept
+          ├─ ReplicaManager     flusher, retention, checkpoints
+          ├─ GroupCoordinator   loading, timers of groups, expiry of offsets
+          └─ SocketServer       acceptors, processors, request channel, handlers
 
-Ports are opened first, because a taken one is the commonest reason not to start, and served last. A stop has the
-reverse order: no new connections; delayed fetches are answered with what there is; requests in flight may finish until
+Ports are opened first, because a taken one is the commonest reason not to start. Clients' are served last; the admin
+server's at once, which tells how far the start is. A stop has this order: no new connections; delayed fetches are
+answered with what there is; requests in flight may finish until
 ``shutdown.grace.ms`` is over; then the admin server stops, whose readiness has been negative since the beginning of the
 stop; and last the logs are closed, so that every acknowledged record is on the disk.
 
@@ -31,6 +32,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import attrs
+import outcome
 import trio
 
 from trio_broker import __version__
@@ -45,6 +47,7 @@ from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.acceptor import Listener
 from trio_broker.network.request_channel import Answer, QueuedRequest
 from trio_broker.network.socket_server import SocketServer
+from trio_broker.partition.log_loader import LoadStopped, LogLoader
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.runtime import Runtime
@@ -54,6 +57,7 @@ from trio_broker.storage.errors import DataDirectoryError, is_shortage
 
 if TYPE_CHECKING:
     from broker_admin.server import AdminAddress
+    from broker_admin.view import StartingBroker
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +97,7 @@ class Broker:
             network=self.runtime.network,
             workers=self.runtime.workers,
         )
+        self.loader = LogLoader()
         self.admin_url: str | None = None
         self.stopped = trio.Event()
         # Why the broker ends, or ended, without closing everything properly; empty as long as it does not.
@@ -100,6 +105,9 @@ class Broker:
         self._dispatcher: Dispatcher | None = None
         self._stopping = trio.Event()
         self._drained = trio.Event()
+        # What the admin server serves; None without one.
+        self._admin: StartingBroker | None = None
+        self._admin_ended = trio.Event()
 
     @property
     def services(self) -> BrokerServices:
@@ -134,29 +142,41 @@ class Broker:
         return self._stopping.is_set()
 
     def stop(self) -> None:
-        """Begin to stop; ``run`` returns when everything is closed. Idempotent."""
+        """Begin to stop; ``run`` returns when everything is closed, or raises while it is loading logs. Idempotent."""
         self._stopping.set()
+        self.loader.stop()
 
     async def run(self, *, task_status: trio.TaskStatus[Broker] = trio.TASK_STATUS_IGNORED) -> None:
         """Open everything, serve until ``stop``, close everything. Started once clients are served.
 
         Raises:
-            StartupError: a port is taken, or a data directory cannot be used.
+            StartupError: a port is taken, a data directory cannot be used, or the start was stopped.
         """
         self._open_ports()
+        async with trio.open_nursery() as admin_nursery:
+            # Passed on as a value: an exception that leaves a nursery is wrapped in a group.
+            ended = await outcome.acapture(self._run_with_admin, admin_nursery, task_status)
+            admin_nursery.cancel_scope.cancel()
+        ended.unwrap()
+
+    async def _run_with_admin(self, admin_nursery: trio.Nursery, task_status: trio.TaskStatus[Broker]) -> None:
         try:
-            async with open_services(self.config, self.runtime, self.advertised, (self,)) as services:
+            await self._start_admin(admin_nursery)
+            async with open_services(
+                self.config, self.runtime, self.advertised, (self,), loader=self.loader
+            ) as services:
                 self._dispatcher = Dispatcher(services, self.server.channel.metrics)
                 self.server.handlers.handle = self._dispatcher.answer
                 # What was changed before this start is in effect already, except in the server that was made without.
                 self.reconfigure(self.config)
-                if reason := await self._serve(services, task_status):
-                    raise StartupError(reason)
+                await self._serve(services, task_status)
             if not services.replicas.log_manager.closed_cleanly and not self.failure:
                 self.failure = "a data directory was not closed properly: the next start checks its logs"
             log.info("stopped")
         except DataDirectoryError as error:
             raise StartupError(str(error)) from error
+        except LoadStopped as error:
+            raise StartupError(f"{error}: the next start begins anew") from error
         except OSError as error:
             if self._dispatcher is not None:
                 raise
@@ -182,55 +202,68 @@ class Broker:
                     endpoint,
                 )
 
-    async def _serve(self, services: BrokerServices, task_status: trio.TaskStatus[Broker]) -> str:
-        """Run all tasks until ``stop``; returns why they could not be started, or the empty string."""
-        reason = ""
+    async def _serve(self, services: BrokerServices, task_status: trio.TaskStatus[Broker]) -> None:
+        """Run all tasks until ``stop``."""
         async with trio.open_nursery() as nursery:
             await nursery.start(services.changes.run)
             await nursery.start(services.trials.run)
             await nursery.start(services.replicas.run)
             await nursery.start(services.groups.run)
             await nursery.start(self.server.run)
-            async with trio.open_nursery() as admin_nursery:
-                reason = await self._start_admin(nursery, admin_nursery)
-                if not reason:
-                    task_status.started(self)
-                    await self._stopping.wait()
-                    await self._stop_serving(services)
-                    # The admin server ends by itself now, and this block with it.
-                    self._drained.set()
+            if self._admin is not None:
+                self._show_all(self._admin, nursery)
+            task_status.started(self)
+            await self._stopping.wait()
+            await self._stop_serving(services)
+            if self._admin is not None:
+                self._drained.set()
+                await self._admin_ended.wait()
             nursery.cancel_scope.cancel()
-        return reason
 
-    async def _start_admin(self, nursery: trio.Nursery, admin_nursery: trio.Nursery) -> str:
-        """Start the admin server in ``admin_nursery``, and in ``nursery`` what writes its history.
-
-        Returns why it cannot be started, or the empty string.
-        """
-        if not (listener := self.config.node.admin_listener):
-            return ""
-        # Imported here, because a broker without an admin page should not pay for one.
-        from broker_admin.server import AdminListenerError, serve_admin
+    def _show_all(self, admin: StartingBroker, nursery: trio.Nursery) -> None:
+        """Let the admin app have a view of the running broker, and ``nursery`` what writes its history."""
         from trio_broker.broker_view.live import LiveBrokerView
 
         view = LiveBrokerView(self.services, self.server, self._stopping.is_set)
+        nursery.start_soon(view.readings.history_writer.run)
+        admin.view = view
+
+    async def _start_admin(self, nursery: trio.Nursery) -> None:
+        """Start the admin server in ``nursery``, if there is to be one.
+
+        Raises:
+            StartupError: its address or its tokens cannot be used.
+        """
+        if not (listener := self.config.node.admin_listener):
+            return
+        # Imported here, because a broker without an admin page should not pay for one.
+        from broker_admin.server import AdminListenerError, serve_admin
+        from broker_admin.view import StartingBroker
+        from trio_broker.broker_view.start import LiveStartView
+
+        admin = StartingBroker(LiveStartView(self.loader, self.config))
         host, port = parse_host_port(listener)
         allowed_hosts = self.config.node.admin_allowed_hosts
         token_file = self.config.node.admin_token_file
         serve = partial(
-            serve_admin, view, host, port, allowed_hosts=allowed_hosts,
+            serve_admin, admin, host, port, allowed_hosts=allowed_hosts,
             token_file=PurePath(token_file) if token_file else None, stopping=self._drained,
         )  # fmt: skip
+
+        async def serve_and_tell(*, task_status: trio.TaskStatus[AdminAddress]) -> None:
+            await serve(task_status=task_status)
+            self._admin_ended.set()
+
         try:
-            address: AdminAddress = await admin_nursery.start(serve)
+            address: AdminAddress = await nursery.start(serve_and_tell)
         except AdminListenerError as error:
             cause = error.__cause__
             taken = isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE
-            return str(error) + (PORT_TAKEN.format("--admin-port or admin.listener") if taken else "")
-        nursery.start_soon(view.readings.history_writer.run)
+            hint = PORT_TAKEN.format("--admin-port or admin.listener") if taken else ""
+            raise StartupError(f"{error}{hint}") from error
+        self._admin = admin
         self.admin_url = address.url
         self.server.name_admin_page(address.url)
-        return ""
 
     async def _stop_serving(self, services: BrokerServices) -> None:
         """Finish what is in flight, within the grace."""

@@ -58,7 +58,7 @@ from broker_admin.routes import (
 from broker_admin.routes.login_pages import login_routes
 from broker_admin.security import RequestGuard
 from broker_admin.tokens import AdminTokens
-from broker_admin.view import BrokerView
+from broker_admin.view import BrokerView, StartingBroker
 
 ROUTES: Sequence[BaseRoute] = (
     *overview_pages.ROUTES,
@@ -100,13 +100,13 @@ ROUTES: Sequence[BaseRoute] = (
 
 
 def create_app(
-    view: BrokerView,
+    broker: BrokerView | StartingBroker,
     *,
     allowed_hosts: Iterable[str] = (),
     stopping: trio.Event | None = None,
     tokens: AdminTokens | None = None,
 ) -> Starlette:
-    """Return the application over ``view``; event streams end when ``stopping`` is set.
+    """Return the application over ``broker``; event streams end when ``stopping`` is set.
 
     ``allowed_hosts`` are names beside the loopback ones that requests may be addressed to. With ``tokens``,
     callers have to log in.
@@ -126,5 +126,5 @@ def create_app(
     # Starlette's redirect names the host and the scheme, which are others behind a proxy; see ``errors``.
     app.router.redirect_slashes = False
     stop = stopping if stopping is not None else trio.Event()
-    app.state.parts = AdminParts(view, stop, rail=rail_of(app.routes))
+    app.state.parts = AdminParts(broker, stop, rail=rail_of(app.routes))
     return app

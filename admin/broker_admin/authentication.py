@@ -2,7 +2,7 @@
 
 A request brings the token of its role as ``Authorization: Bearer …``, or the cookie that a browser got at ``/login``.
 A viewer may only read. Without either, a browser that asks for a page is sent to log in, and all else is answered 401.
-The login page, the files of the pages, and the two addresses that supervisors probe are open to all.
+The login page, the files of the pages, and the addresses that supervisors probe are open to all.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from broker_admin.problems import problem_response
 from broker_admin.tokens import AdminTokens, Role
 
-OPEN_PATHS: Final = frozenset({"/login", "/healthz", "/readyz"})
+OPEN_PATHS: Final = frozenset({"/login", "/healthz", "/livez", "/readyz"})
 OPEN_PREFIX: Final = "/static/"
 
 READING_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})

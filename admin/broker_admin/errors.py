@@ -13,8 +13,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from broker_admin.pages import error_page
-from broker_admin.problems import FieldError, Problem, problem_response
+from broker_admin.pages import REFRESH_SECONDS, error_page, starting_page
+from broker_admin.parts import parts_of
+from broker_admin.problems import BrokerStarting, FieldError, Problem, problem_response
 
 EXPLANATIONS = {
     404: "there is nothing at this address; /api/v1/openapi.json lists what there is",
@@ -28,6 +29,8 @@ def answer_error(request: Request, status: int, detail: str, errors: Sequence[Fi
         return problem_response(status, detail, errors)
     phrase = HTTPStatus(status).phrase
     if "text/html" in request.headers.get("accept", ""):
+        if (start := parts_of(request).start) is not None:
+            return starting_page(start, status)
         return error_page(request, status, phrase, detail)
     return PlainTextResponse(f"{phrase}: {detail}\n", status)
 
@@ -35,7 +38,10 @@ def answer_error(request: Request, status: int, detail: str, errors: Sequence[Fi
 def answer_problem(request: Request, exception: Exception) -> Response:
     """What a route refuses."""
     assert isinstance(exception, Problem), type(exception)
-    return answer_error(request, exception.status, exception.detail, exception.errors)
+    response = answer_error(request, exception.status, exception.detail, exception.errors)
+    if isinstance(exception, BrokerStarting):
+        response.headers["retry-after"] = str(REFRESH_SECONDS)
+    return response
 
 
 def answer_http_exception(request: Request, exception: Exception) -> Response:

@@ -19,9 +19,12 @@ PROMETHEUS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @operation(None, media_type="text/plain")
 async def get_metrics(request: Request) -> Response:
-    """All metrics, in the text format that Prometheus scrapes."""
+    """All metrics, in the text format that Prometheus scrapes; while the broker starts only how far it is."""
     parts = parts_of(request)
-    render = await parts.view.metrics.prometheus_renderer()
+    if (start := parts.start) is not None:
+        render = start.prometheus_renderer()
+    else:
+        render = await parts.view.metrics.prometheus_renderer()
     text = await trio.to_thread.run_sync(render, limiter=parts.rendering)
     return Response(text, headers={"content-type": PROMETHEUS_CONTENT_TYPE})
 

@@ -27,6 +27,7 @@ from broker_admin.getting_started import bootstrap_address
 from broker_admin.group_actions import group_address
 from broker_admin.parts import MAX_EVENT_STREAMS, parts_of, view_of
 from broker_admin.tokens import Role
+from broker_admin.views.start import StartView
 
 VIEWER_REFUSAL = "A viewer changes nothing: log out, and in again with the token of an admin"
 """Beside what is greyed for a viewer."""
@@ -35,6 +36,9 @@ UI_DIRECTORY = Path(__file__).parent / "ui"
 
 LINKED_CHARACTERS = 1000
 """Ids of groups up to this length are links. A page full of ids of 32 KB, each written as 96 KB, would be slow."""
+
+REFRESH_SECONDS = 1
+"""How often the page of a broker that starts is loaded again; then the one that was asked for is there."""
 
 MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -130,3 +134,11 @@ def error_page(request: Request, status: int, title: str, text: str) -> Response
     context = frame(request) | {"here": None, "script": "watch.js"}
     page = TEMPLATES.get_template("error.html").render(**context, status=status, title=title, text=text)
     return HTMLResponse(page, status)
+
+
+def starting_page(start: StartView, status: int) -> Response:
+    """What every page is while the broker starts. Nothing can be reached from it, so it has no frame."""
+    context = {"assets": ASSETS, "refresh_seconds": REFRESH_SECONDS}
+    page = TEMPLATES.get_template("starting.html")
+    text = page.render(**context, reason=start.readiness().reason, progress=start.recovery())
+    return HTMLResponse(text, status)

@@ -6,8 +6,11 @@ import attrs
 import trio
 from starlette.requests import Request
 
+from broker_admin.problems import BrokerStarting
 from broker_admin.rail import RailEntry
-from broker_admin.view import BrokerView
+from broker_admin.view import BrokerView, StartingBroker
+from broker_admin.views.node import Readiness
+from broker_admin.views.start import StartView
 
 MAX_EVENT_STREAMS = 32
 """Open event streams at once. A page needs one; each costs a task and a small queue in the broker."""
@@ -27,9 +30,9 @@ SEARCHES = 2
 
 @attrs.define
 class AdminParts:
-    """The broker's view and this app's own few counters."""
+    """The broker and this app's own few counters."""
 
-    view: BrokerView
+    broker: BrokerView | StartingBroker
     stopping: trio.Event
     rail: tuple[RailEntry, ...] = ()
     open_streams: int = 0
@@ -39,6 +42,29 @@ class AdminParts:
     reading_lag: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(LAG_READERS))
     searching: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(SEARCHES))
     search_threads: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(SEARCHES))
+
+    @property
+    def start(self) -> StartView | None:
+        """The start of the broker while that lasts."""
+        broker = self.broker
+        return broker.start if isinstance(broker, StartingBroker) and broker.view is None else None
+
+    @property
+    def view(self) -> BrokerView:
+        """The view of the broker.
+
+        Raises:
+            BrokerStarting: there is none yet.
+        """
+        if not isinstance(self.broker, StartingBroker):
+            return self.broker
+        if self.broker.view is None:
+            raise BrokerStarting(self.broker.start.readiness().reason)
+        return self.broker.view
+
+    def readiness(self) -> Readiness:
+        """Whether clients are served."""
+        return self.view.node.readiness() if self.start is None else self.start.readiness()
 
     @property
     def has_room_for_a_stream(self) -> bool:

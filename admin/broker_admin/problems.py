@@ -52,6 +52,13 @@ class Problem(Exception):
         return cls(status, detail, errors)
 
 
+class BrokerStarting(Problem):
+    """Nothing of the kind can be asked of the broker yet; ``reason`` says how far its start is."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(HTTPStatus.SERVICE_UNAVAILABLE, reason)
+
+
 def problem_response(status: int, detail: str, errors: Sequence[FieldError] = ()) -> Response:
     """An answer that says why there is no other one."""
     problem = ProblemDetails("about:blank", HTTPStatus(status).phrase, status, detail, tuple(errors))

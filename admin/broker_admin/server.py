@@ -25,7 +25,7 @@ import attrs
 import trio
 
 from broker_admin.tokens import AdminTokens, TokenFileError, read_or_make_tokens
-from broker_admin.view import BrokerView
+from broker_admin.view import BrokerView, StartingBroker
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class AdminAddress:
 
 
 async def serve_admin(
-    view: BrokerView,
+    broker: BrokerView | StartingBroker,
     host: str,
     port: int,
     *,
@@ -63,7 +63,7 @@ async def serve_admin(
     stopping: trio.Event | None = None,
     task_status: trio.TaskStatus[AdminAddress] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve ``view`` over HTTP until ``stopping`` is set or the task is cancelled; reports the ``AdminAddress``.
+    """Serve ``broker`` over HTTP until ``stopping`` is set or the task is cancelled; reports the ``AdminAddress``.
 
     ``allowed_hosts`` are further names by which browsers may call the server (behind a proxy, say). With a
     ``token_file``, which is made if there is none, callers have to log in (``tokens.py``). On ``stopping`` streams end
@@ -83,7 +83,7 @@ async def serve_admin(
         from broker_admin.app import create_app
         from broker_admin.guard import serve_connections
 
-        app = create_app(view, allowed_hosts=(host, bound_host, *allowed_hosts), stopping=stop, tokens=tokens)
+        app = create_app(broker, allowed_hosts=(host, bound_host, *allowed_hosts), stopping=stop, tokens=tokens)
         task_status.started(AdminAddress(bound_host, bound_port))
         # A duplicate for each attempt: the server closes the one it gets, and the port stays open through a restart.
         await supervise(lambda: serve_connections(app, listening.dup(), stop), stop)

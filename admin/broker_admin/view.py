@@ -30,6 +30,7 @@ from broker_admin.views.node import NodeView
 from broker_admin.views.overview import OverviewView
 from broker_admin.views.readings import MetricsView, ReadingsView
 from broker_admin.views.segments import SegmentsView
+from broker_admin.views.start import StartView
 from broker_admin.views.storage import StorageView
 from broker_admin.views.tasks import TasksView
 from broker_admin.views.topics import TopicChangesView, TopicSegmentsView, TopicsView
@@ -59,3 +60,11 @@ class BrokerView:
     storage: StorageView
     tasks: TasksView
     events: EventsView
+
+
+@attrs.define
+class StartingBroker:
+    """A broker whose admin app is served from its start on: there is a ``view`` once it serves clients."""
+
+    start: StartView
+    view: BrokerView | None = None

@@ -207,7 +207,7 @@ async def test_a_bug_of_ours_is_shown_without_details(
 async def test_the_description_names_every_address_and_class(client: httpx.AsyncClient, fake: FakeBroker) -> None:
     document = (await client.get("/api/v1/openapi.json")).json()
     served = {re.sub(r":int}", "}", route.path) for route in create_app(fake.view).routes if isinstance(route, Route)}
-    outside_api = {"/healthz", "/readyz", "/metrics"}
+    outside_api = {"/healthz", "/livez", "/readyz", "/metrics"}
     assert set(document["paths"]) == outside_api | {
         path for path in served if path.startswith("/api/v1/") and path != "/api/v1/openapi.json"
     }

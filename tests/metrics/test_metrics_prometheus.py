@@ -31,6 +31,7 @@ from trio_broker.partition.log_cleaner import UncleanablePartition
 from trio_broker.partition.replica_manager import ReplicaManagerStatistics
 from trio_broker.partition.thread_occupancy import ThreadOccupancyStatistics
 from trio_broker.request_phase import RequestPhase
+from trio_broker.storage.recovery_progress import DirectoryRecovery, RecoveryProgress
 from trio_broker.topic_partition import TopicPartition
 
 SERVER = server_statistics(
@@ -48,6 +49,9 @@ SERVER = server_statistics(
 )
 
 
+RECOVERED = RecoveryProgress((DirectoryRecovery("/data", False, 3, 3, 5, 5, 700, 700),), 1.5, is_over=True)
+
+
 def snapshot(**changes: Any) -> MetricsSnapshot:
     """A broker that was half busy for the last second, but for ``changes``."""
     values: dict[str, Any] = {
@@ -62,6 +66,7 @@ def snapshot(**changes: Any) -> MetricsSnapshot:
         "requests": {"produce": request_times(4), "fetch": request_times(2)},
         "replicas": ReplicaManagerStatistics(1, 2, 0, 0, 0, 2, 3, 1000, 0, flusher_statistics()),
         "cleaner": cleaner_statistics(),
+        "recovery": RECOVERED,
         "groups": GroupStatistics(groups={}, members=0, committed_offsets=0, loading=0, commits=0, rebalances=0),
     }
     return MetricsSnapshot(**(values | changes))

@@ -86,7 +86,12 @@ def make_replicas(
     config = BrokerConfig({name.replace("_", "."): value for name, value in settings.items()})
     runtime = runtime or real_runtime(ManualClock(NOW_MS))
     log_manager = LogManager(
-        [directory, *others], disk=runtime.disk, random=runtime.random, node_id=1, clock=runtime.clock
+        [directory, *others],
+        disk=runtime.disk,
+        random=runtime.random,
+        node_id=1,
+        clock=runtime.clock,
+        sync_recovered=config.node.log_durability == "fsync",
     )
     log_manager.open()
     log_manager.load(lambda partition, topic_id: topic_config({}, config))

@@ -87,25 +87,6 @@ def test_a_clean_stop_and_start(start: Manager, batch: Batch, clock: ManualClock
     assert not (data / ".kafka_cleanshutdown").exists()
 
 
-def test_a_start_that_takes_long_tells_how_far_it_is(
-    start: Manager, clock: ManualClock, caplog: pytest.LogCaptureFixture
-):
-    manager = start()
-    for partition in range(4):
-        manager.create_log(TopicPartition("orders", partition), ID_A, CONFIG)
-    manager.close()
-    manager = start(load=False)
-
-    def slowly(partition: TopicPartition, topic_id: bytes) -> LogConfig:
-        clock.advance(3.0)
-        return CONFIG
-
-    with caplog.at_level("INFO"):
-        manager.load(slowly)
-    lines = [record.getMessage() for record in caplog.records if "loading logs" in record.getMessage()]
-    assert [line.split(",")[0] for line in lines] == ["loading logs: 2 of 4 directories"]
-
-
 def test_a_kill_and_start(start: Manager, batch: Batch, clock: ManualClock):
     manager = start()
     append(manager.create_log(ORDERS, ID_A, CONFIG), batch(3), clock)
@@ -153,6 +134,23 @@ def test_a_log_that_cannot_be_opened_does_not_keep_the_others(
     report = manager.load(lambda partition, topic_id: CONFIG)
     assert set(report.failures) == {ORDERS}
     assert set(manager.logs) == {OTHER}
+
+
+def test_an_unclean_directory_with_a_log_that_could_not_be_opened_gets_no_marker(
+    start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path
+):
+    """The next start would believe that log to be what a clean stop has left."""
+    manager = start()
+    append(manager.create_log(ORDERS, ID_A, CONFIG), batch(1), clock)
+    manager.close(clean=False)
+    metadata = tmp_path / "data/orders-0/partition.metadata"
+    content = metadata.read_bytes()
+    metadata.write_bytes(b"nonsense")
+    assert not start().close()
+    metadata.write_bytes(content)
+    manager = start()
+    assert [item.was_clean for item in manager.load_report.recovered] == [False]
+    assert manager.close()
 
 
 def unopenable(directory: Path) -> None:

@@ -56,6 +56,7 @@ class LiveMetricsView:
             cleaner=replicas.log_maintenance.log_cleaner.statistics(),
             scrubber=replicas.log_maintenance.log_scrubber.statistics(),
             groups=self.services.groups.statistics(),
+            recovery=replicas.log_manager.load_report.progress,
             names=names,
             per_partition=per_partition,
             recent_requests=recent_requests,

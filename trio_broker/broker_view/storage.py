@@ -40,6 +40,7 @@ from trio_broker.partition.log_scrubber import LogScrubberStatistics
 from trio_broker.partition.partition import Partition
 from trio_broker.storage.log_directory import LogDirectory
 from trio_broker.storage.log_manager import LoadReport, parent_text
+from trio_broker.storage.recovery_progress import RecoveryProgress
 from trio_broker.storage.retention import expired_segments
 from trio_broker.topic_names import is_internal_topic
 from trio_broker.yield_budget import InTurns
@@ -130,6 +131,9 @@ class LiveStorageView:
                 log_manager.load_report, was_clean=all(each.was_clean for each in log_manager.directories)
             ),
         )
+
+    def recovery(self) -> RecoveryProgress:
+        return self.services.replicas.log_manager.load_report.progress
 
     async def sizes(self) -> PartitionSizes:
         """Sizes and rates of all topics, which may be some seconds old."""
@@ -321,7 +325,7 @@ def recovery_summary(report: LoadReport, *, was_clean: bool) -> RecoverySummary:
     unopened = [LogProblem(str(partition), str(reason)) for partition, reason in report.failures.items()]
     return RecoverySummary(
         was_clean=was_clean,
-        seconds=report.seconds,
+        seconds=report.progress.seconds,
         logs=len(report.recovered),
         recovered_logs=len(recovered),
         recovered_segments=sum(each.recovered_segments for each in report.recovered),

@@ -21,6 +21,11 @@ MIN_DEDUPE_BUFFER_BYTES = 1 << 20
 class LogManagerConfig:
     """The intervals of LogMaintenance, in milliseconds, and the resources of LogCleaner and LogScrubber."""
 
+    num_recovery_threads_per_data_dir: int = key(
+        2,
+        "How many logs of each data directory are opened at a time at a start; a change counts for the next start.",
+        update_mode=CLUSTER_WIDE, validator=at_least(1), thread_pool=True,
+    )  # fmt: skip
     log_retention_check_interval_ms: int = key(
         300_000, "How often old segments are looked for.", type=LONG, validator=at_least(1)
     )

@@ -241,6 +241,16 @@ ROWS = (
                     rate("log_scrubber_bytes_read_total", "bytes per second"),
                 ),
             ),
+            Panel(
+                "What a start has yet to load",
+                "short",
+                (
+                    value("recovery_remaining_logs", "logs in {{directory}}"),
+                    value("recovery_remaining_segments", "segments in {{directory}}"),
+                    value("recovery_remaining_bytes", "bytes in {{directory}}"),
+                    value("recovery_seconds", "seconds so far"),
+                ),
+            ),
         ),
     ),
     PanelRow(

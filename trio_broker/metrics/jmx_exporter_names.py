@@ -23,12 +23,15 @@ from trio_broker.metrics.snapshot import MetricsSnapshot, PartitionReading
 from trio_broker.metrics.streamed_metric import LabelledValue, streamed_metric, values_of_partitions
 from trio_broker.network.request_metrics import NO_REQUESTS, RequestTimes
 from trio_broker.request_phase import RequestPhase
+from trio_broker.storage.recovery_progress import RecoveryProgress
 
 QUANTILES = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
 """Those of Kafka's histograms."""
 
-RUNNING = 3
-"""Kafka's BrokerState."""
+STARTING, RECOVERY, RUNNING = 1, 2, 3
+"""Of Kafka's BrokerState."""
+
+BROKER_STATE = ("kafka_server_kafkaserver_brokerstate", "kafka.server:type=KafkaServer,name=BrokerState")
 
 FETCH_NAMES = ("Fetch", "FetchConsumer")
 """Kafka counts each Fetch of a consumer under both."""
@@ -157,11 +160,7 @@ VALUES = (
         "kafka.server:type=ReplicaManager,name=IsrExpandsPerSec",
         nothing,
     ),
-    JmxValue(
-        "kafka_server_kafkaserver_brokerstate",
-        "kafka.server:type=KafkaServer,name=BrokerState",
-        lambda _snapshot: RUNNING,
-    ),
+    JmxValue(*BROKER_STATE, lambda _snapshot: RUNNING),
     JmxValue(
         "kafka_controller_kafkacontroller_activecontrollercount",
         "kafka.controller:type=KafkaController,name=ActiveControllerCount",
@@ -283,6 +282,7 @@ def jmx_exporter_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     yield from traffic_metrics(snapshot)
     yield from request_metrics(snapshot)
     yield from purgatory_metrics(snapshot)
+    yield from recovery_metrics(snapshot.recovery)
     yield metric_of(
         "kafka_server_socket_server_metrics_connection_count",
         "kafka.server:type=socket-server-metrics,networkProcessor=*: connection-count",
@@ -290,6 +290,22 @@ def jmx_exporter_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     )
     for name, (mbean, value) in OF_PARTITIONS.items():
         yield streamed_metric(name, mbean, partial(values_of_partitions, snapshot.partitions, value))
+
+
+def jmx_start_metrics(progress: RecoveryProgress) -> Iterator[Metric]:
+    """What there is of them while the broker starts."""
+    yield metric_of(*BROKER_STATE, [({}, RECOVERY if progress.directories else STARTING)])
+    yield from recovery_metrics(progress)
+
+
+def recovery_metrics(progress: RecoveryProgress) -> Iterator[Metric]:
+    """What the start has yet to load. Kafka counts segments by thread as well, and drops these metrics at the end."""
+    for name, value in (("Logs", "remaining_logs"), ("Segments", "remaining_segments")):
+        yield metric_of(
+            f"kafka_log_logmanager_remaining{name.lower()}torecover",
+            f"kafka.log:type=LogManager,name=remaining{name}ToRecover",
+            [({"dir": each.path}, getattr(each, value)) for each in progress.directories],
+        )
 
 
 def metric_of(name: str, mbean: str, values: Sequence[LabelledValue]) -> Metric:

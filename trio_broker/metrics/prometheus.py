@@ -24,14 +24,16 @@ from prometheus_client.registry import Collector
 
 from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupPartitionLag
 from trio_broker.coordinator.reporting.statistics import GroupStatistics
-from trio_broker.metrics.jmx_exporter_names import jmx_exporter_metrics
+from trio_broker.metrics.jmx_exporter_names import jmx_exporter_metrics, jmx_start_metrics
 from trio_broker.metrics.kafka_exporter_names import kafka_exporter_metrics
+from trio_broker.metrics.prometheus_recovery import recovery_metrics
 from trio_broker.metrics.prometheus_times import cold_send_metrics, request_time_metrics, sync_metrics
 from trio_broker.metrics.snapshot import MetricsSnapshot, PartitionReading
 from trio_broker.metrics.streamed_metric import LabelledValue, streamed_metric, values_of_partitions
 from trio_broker.network.statistics import HandlerSlotStatistics, ProcessorStatistics, SocketServerStatistics
 from trio_broker.partition.log_cleaner import LogCleanerStatistics
 from trio_broker.partition.log_scrubber import LogScrubberStatistics
+from trio_broker.storage.recovery_progress import RecoveryProgress
 
 PREFIX = "trio_broker"
 
@@ -45,14 +47,37 @@ NAMES: Mapping[str, Callable[[MetricsSnapshot], Iterator[Metric]]] = {
 
 def render(snapshot: MetricsSnapshot) -> bytes:
     """``snapshot`` in Prometheus's text format, with the process's own memory, CPU and file descriptors."""
+    return text_of(SnapshotCollector(snapshot))
+
+
+def render_start(progress: RecoveryProgress, names: Sequence[str]) -> bytes:
+    """As ``render``, what there is of a broker that starts; ``names`` are those of ``metrics.names``."""
+    return text_of(StartCollector(progress, names))
+
+
+def text_of(collector: Collector) -> bytes:
     registry = CollectorRegistry()
-    registry.register(SnapshotCollector(snapshot))
+    registry.register(collector)
     # Without a prefix of ours: every Prometheus client calls them process_*, and dashboards look for that.
     ProcessCollector(registry=registry)
     return generate_latest(registry)
 
 
 @attrs.define(eq=False)  # a registry keeps collectors by identity
+class StartCollector(Collector):
+    """The start of a broker as prometheus_client reads it."""
+
+    progress: RecoveryProgress
+    names: Sequence[str]
+
+    def collect(self) -> Iterator[Metric]:
+        """All metric families."""
+        yield from recovery_metrics(PREFIX, self.progress)
+        if "jmx-exporter" in self.names:
+            yield from jmx_start_metrics(self.progress)
+
+
+@attrs.define(eq=False)
 class SnapshotCollector(Collector):
     """A snapshot as prometheus_client reads it."""
 
@@ -83,6 +108,7 @@ class SnapshotCollector(Collector):
         yield from group_metrics(snapshot.groups)
         yield from compaction_metrics(snapshot.cleaner)
         yield from scrubber_metrics(snapshot.scrubber)
+        yield from recovery_metrics(PREFIX, snapshot.recovery)
         if snapshot.per_partition:
             yield from partition_metrics(snapshot.partitions)
             yield from group_lag_metrics(snapshot.lags)

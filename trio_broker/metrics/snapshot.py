@@ -16,6 +16,7 @@ from trio_broker.network.statistics import SocketServerStatistics
 from trio_broker.partition.log_cleaner import LogCleanerStatistics
 from trio_broker.partition.log_scrubber import LogScrubberStatistics
 from trio_broker.partition.replica_manager import ReplicaManagerStatistics
+from trio_broker.storage.recovery_progress import RecoveryProgress
 
 
 @attrs.frozen(kw_only=True)
@@ -62,6 +63,7 @@ class MetricsSnapshot:
     cleaner: LogCleanerStatistics
     groups: GroupStatistics
     scrubber: LogScrubberStatistics = attrs.field(factory=LogScrubberStatistics)
+    recovery: RecoveryProgress = attrs.field(factory=RecoveryProgress)
     names: tuple[str, ...] = ()
     per_partition: bool = False
     recent_requests: Mapping[str, RequestTimes] = attrs.field(factory=dict)

@@ -300,10 +300,6 @@ class ReplicaManager:
         """One log, which is put beside the others, or why it cannot be had."""
         try:
             opened = self.log_manager.find_or_open(topic_partition, assignment.topic_id, assignment.config, beside)
-            if self.durability is Durability.FSYNC and opened.recovery_point < opened.log_end_offset:
-                # After a crash the records are in the file, perhaps not on the disk. Consumers may have seen them, so
-                # the high watermark must not begin before them; hence they are made durable before anybody asks.
-                opened.sync_after_crash()
         except (OSError, CorruptCheckpoint, KafkaError) as error:
             text = f"{topic_partition} cannot be opened: {error}"
             if is_shortage(error):

@@ -40,7 +40,16 @@ from trio_broker.storage import checkpoints, file_names, partition_metadata
 from trio_broker.storage.errors import CorruptCheckpoint, DataDirectoryError, LogUnusable, StorageFailed, is_shortage
 from trio_broker.storage.log import DeletedFile, Log
 from trio_broker.storage.log_directory import LogDirectory, MetaProperties
+from trio_broker.storage.log_loading import (
+    ConfigFor,
+    LeaderEpochOf,
+    LogLoading,
+    PartitionLoad,
+    UnopenedLog,
+    sizes_to_recover,
+)
 from trio_broker.storage.recovery import OpenedLog, RecoveryReport, open_log
+from trio_broker.storage.recovery_progress import RecoveryProgress
 from trio_broker.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -52,32 +61,15 @@ NO_BROKER_EPOCH = -1
 LEFT_OVER_DELETE_DELAY_MS = LogConfig().file_delete_delay_ms
 """How long a partition that was deleted before the last stop stays: its topic's own setting went with the topic."""
 
-LOAD_PROGRESS_SECONDS = 5.0
-"""How often a start that takes long says in the log how far it has come."""
-
-ConfigFor = Callable[[TopicPartition, bytes], LogConfig | None]
-"""Gives the configuration for a partition of a topic id, None when there is no such topic or partition."""
-
-LeaderEpochOf = Callable[[TopicPartition], int]
-"""Gives the leader epoch that the metadata has for a partition of which there is a configuration."""
-
 
 @attrs.define
 class LoadReport:
-    """What ``load`` found, in so many seconds. ``failures`` are the partitions that could not be opened, and why."""
+    """What ``load`` found. ``failures`` are the partitions that could not be opened, and why."""
 
     recovered: list[RecoveryReport] = attrs.field(factory=list)
     failures: dict[TopicPartition, Exception] = attrs.field(factory=dict)
     strays: list[PurePath] = attrs.field(factory=list)
-    seconds: float = 0.0
-
-
-@attrs.frozen
-class UnopenedLog:
-    """The directory of a partition whose log could not be opened, and why."""
-
-    path: PurePath
-    reason: Exception
+    progress: RecoveryProgress = attrs.field(factory=RecoveryProgress)
 
 
 @attrs.frozen
@@ -102,8 +94,13 @@ class LogManager:
         clock: Clock,
         cluster_id: str | None = None,
         allow_new: bool = False,
+        sync_recovered: bool = False,
     ) -> None:
-        """``allow_new`` lets a new directory join others that have been in use (``log.dirs.allow.new``)."""
+        """``allow_new`` lets a new directory join others that have been in use (``log.dirs.allow.new``).
+
+        With ``sync_recovered`` all records of a log that was opened are durable. After a crash they are in the file,
+        perhaps not on the disk; where consumers see only what is, they may have seen these.
+        """
         assert directories, "a broker needs a data directory"
         self.disk = disk
         self.random = random
@@ -116,6 +113,7 @@ class LogManager:
         self.closed_cleanly = False
         self._cluster_id = cluster_id
         self._allow_new = allow_new
+        self._sync_recovered = sync_recovered
         # Refused by ``create_log`` until the topic is deleted or the broker starts again.
         self._unopened: dict[TopicPartition, UnopenedLog] = {}
         # Deleted partitions, and when their directories may be removed.
@@ -188,27 +186,85 @@ class LogManager:
             self._cluster_id = uuid_text(random_uuid(self.random))
 
     def load(self, config_for: ConfigFor, leader_epoch_of: LeaderEpochOf | None = None) -> LoadReport:
-        """Open all logs of all directories. One that cannot be opened does not keep the others from it.
+        """Open all logs of all directories, one after another: ``plan_load``, ``load_partition``, ``end_load``.
 
         Without ``leader_epoch_of`` every leader epoch found in a log is believed.
         """
-        report, began = LoadReport(), self.clock.monotonic()
-        waiting = [
-            (directory, name)
-            for directory in self.directories
-            for name in sorted(entry.name for entry in self.disk.list_directory(directory.path) if entry.is_directory)
-        ]
-        logged = began
-        for done, (directory, name) in enumerate(waiting):
-            if self.clock.monotonic() - logged >= LOAD_PROGRESS_SECONDS:
-                logged = self.clock.monotonic()
-                loaded_bytes = sum(log.size_bytes for log in self.logs.values())
-                text = "loading logs: %d of %d directories, %d MiB, after %.0f s; next is %s"
-                logger.info(text, done, len(waiting), loaded_bytes >> 20, logged - began, directory.path / name)
-            self._load_directory(directory, name, config_for, leader_epoch_of, report)
+        loading = self.plan_load(config_for, leader_epoch_of)
+        for load in loading.loads:
+            self.load_partition(loading, load)
+        return self.end_load(loading)
+
+    def plan_load(self, config_for: ConfigFor, leader_epoch_of: LeaderEpochOf | None = None) -> LogLoading:
+        """Return what is to be loaded. Waits for the disk."""
+        loads: dict[TopicPartition, PartitionLoad] = {}
+        for directory in self.directories:
+            for name in sorted(entry.name for entry in self.disk.list_directory(directory.path) if entry.is_directory):
+                path = directory.path / name
+                if file_names.is_marked_directory(name, "delete"):
+                    remove_at_ms = self.clock.now_ms() + LEFT_OVER_DELETE_DELAY_MS
+                    self._marked_directories.append(DeletedFile(path, remove_at_ms))
+                    continue
+                partition = file_names.parse_partition_directory(name)
+                # Foreign directories such as lost+found are no error.
+                if partition is None or name == file_names.CLUSTER_METADATA_DIRECTORY:
+                    continue
+                load = loads.setdefault(partition, PartitionLoad(partition, []))
+                load.directories.append(directory)
+                if not directory.was_clean:
+                    sizes = sizes_to_recover(self.disk, path, directory.recovery_points.get(partition, 0))
+                    load.segments += len(sizes)
+                    load.size_bytes += sum(sizes)
+        return LogLoading(self.clock, self.directories, list(loads.values()), config_for, leader_epoch_of)
+
+    def load_partition(self, loading: LogLoading, load: PartitionLoad) -> None:
+        """Open the log of one partition. One that cannot be opened does not keep the others from it.
+
+        Waits for the disk: call it in any thread, for each load in one.
+        """
+        for directory in load.directories:
+            path = directory.path / str(load.partition)
+            try:
+                self._load_directory(loading, load, directory, path)
+            except (OSError, CorruptCheckpoint, KafkaError) as error:
+                logger.error("%s cannot be opened: %s", path, error)
+                load.unopened = UnopenedLog(path, error)
+        load.end()
+
+    def _load_directory(
+        self, loading: LogLoading, load: PartitionLoad, directory: LogDirectory, path: PurePath
+    ) -> None:
+        partition = load.partition
+        topic_id = self._topic_id_in(path)
+        if topic_id is None and partition_metadata.is_unused(self.disk, path):
+            # A power cut came soon after it was made. It is made again if its topic is there.
+            self.disk.remove_tree(path)
+            return
+        config = loading.config_for(partition, topic_id) if topic_id is not None else None
+        if topic_id is None or config is None:
+            load.strays.append(self._rename(path, partition, "stray"))
+        elif load.opened is not None:
+            raise CorruptCheckpoint(f"{path} is there twice: {load.opened.log.directory}")
+        else:
+            leader_epoch = loading.leader_epoch_of(partition) if loading.leader_epoch_of is not None else None
+            opened = self._open(directory, partition, topic_id, config, leader_epoch, load.note_recovered)
+            opened.log.first_dirty_offset = directory.cleaner_offsets.get(partition)
+            load.opened = opened
+
+    def end_load(self, loading: LogLoading) -> LoadReport:
+        """Take over what was loaded. Waits for the disk."""
+        report = LoadReport()
+        for load in loading.loads:
+            report.strays += load.strays
+            if load.opened is not None:
+                self.logs[load.partition] = load.opened.log
+                report.recovered.append(load.opened.report)
+            if load.unopened is not None:
+                self._unopened[load.partition] = load.unopened
+                report.failures[load.partition] = load.unopened.reason
         if any(self._has_recovery_points_too_high(directory) for directory in self.directories):
             self.write_checkpoints()
-        report.seconds = self.clock.monotonic() - began
+        report.progress = loading.end()
         self.load_report = report
         return report
 
@@ -218,44 +274,6 @@ class LogManager:
         return any(
             partition in self.logs and self.logs[partition].recovery_point < point for partition, point in points
         )
-
-    def _load_directory(
-        self,
-        directory: LogDirectory,
-        name: str,
-        config_for: ConfigFor,
-        leader_epoch_of: LeaderEpochOf | None,
-        report: LoadReport,
-    ) -> None:
-        path = directory.path / name
-        if file_names.is_marked_directory(name, "delete"):
-            self._marked_directories.append(DeletedFile(path, self.clock.now_ms() + LEFT_OVER_DELETE_DELAY_MS))
-            return
-        partition = file_names.parse_partition_directory(name)
-        # Foreign directories such as lost+found are no error.
-        if partition is None or name == file_names.CLUSTER_METADATA_DIRECTORY:
-            return
-        try:
-            topic_id = self._topic_id_in(path)
-            if topic_id is None and partition_metadata.is_unused(self.disk, path):
-                # A power cut came soon after it was made. It is made again if its topic is there.
-                self.disk.remove_tree(path)
-                return
-            config = config_for(partition, topic_id) if topic_id is not None else None
-            if topic_id is None or config is None:
-                report.strays.append(self._rename(path, partition, "stray"))
-            elif partition in self.logs:
-                raise CorruptCheckpoint(f"{path} is there twice: {self.logs[partition].directory}")
-            else:
-                leader_epoch = leader_epoch_of(partition) if leader_epoch_of is not None else None
-                opened = self._open(directory, partition, topic_id, config, leader_epoch)
-                opened.log.first_dirty_offset = directory.cleaner_offsets.get(partition)
-                self.logs[partition] = opened.log
-                report.recovered.append(opened.report)
-        except (OSError, CorruptCheckpoint, KafkaError) as error:
-            logger.error("%s cannot be opened: %s", path, error)
-            report.failures[partition] = error
-            self._unopened[partition] = UnopenedLog(path, error)
 
     def _topic_id_in(self, path: PurePath) -> bytes | None:
         """The topic id that a partition's directory names; None where it names none, or has had no use for one yet."""
@@ -273,8 +291,9 @@ class LogManager:
         topic_id: bytes,
         config: LogConfig,
         leader_epoch: int | None = None,
+        note_recovered: Callable[[int], None] | None = None,
     ) -> OpenedLog:
-        return open_log(
+        opened = open_log(
             self.disk,
             directory.path / str(partition),
             partition,
@@ -285,7 +304,11 @@ class LogManager:
             clean=directory.was_clean,
             now_ms=self.clock.now_ms(),
             leader_epoch=leader_epoch,
+            note_recovered=note_recovered,
         )
+        if self._sync_recovered and opened.log.recovery_point < opened.log.log_end_offset:
+            opened.log.sync_after_crash()
+        return opened
 
     # --- Logs come and go ---
 
@@ -563,7 +586,9 @@ class LogManager:
             self._unlock()
 
     def _close_cleanly(self, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int) -> bool:
-        failed: set[PurePath] = set()
+        # What a crash left in a log that could not be opened has not been looked at: a marker would say that it was.
+        unopened = {each.path.parent for each in self._unopened.values()}
+        failed = {each.path for each in self.directories if not each.was_clean and each.path in unopened}
         for log in self.logs.values():
             try:
                 log.close()

@@ -25,7 +25,7 @@ from __future__ import annotations
 import errno
 import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 
 import attrs
@@ -87,12 +87,14 @@ def open_log(
     clean: bool,
     now_ms: int,
     leader_epoch: int | None = None,
+    note_recovered: Callable[[int], None] | None = None,
 ) -> OpenedLog:
     """Open the log in ``directory``, creating it when it is not there.
 
     ``recovery_point`` is the checkpointed offset below which everything is known to be on the disk, ``clean`` whether
     the data directory had a clean-shutdown marker. ``topic_id`` None takes the one in the directory. ``leader_epoch``
     is the metadata's for the partition, beyond which no epoch in the log can be; None where nothing says so.
+    ``note_recovered`` gets the size of each segment that was read whole.
 
     Raises:
         OSError: the disk refused.
@@ -103,6 +105,7 @@ def open_log(
         raise FileNotFoundError(errno.ENOENT, "no such directory", str(directory.parent))
     disk.make_directory(directory)
     opening = _Opening(disk, directory, topic_partition, config, log_start_offset, clean, now_ms, leader_epoch)
+    opening.note_recovered = note_recovered
     # Before the listing: a swap under way may still give segments other names.
     interrupted_swaps.finish(disk, directory)
     topic_id = _resolve_topic_id(disk, directory, topic_id)
@@ -208,6 +211,7 @@ class _Opening:
         self.clean = clean
         self.now_ms = now_ms
         self.leader_epoch = leader_epoch
+        self.note_recovered: Callable[[int], None] | None = None
         self.report = RecoveryReport(topic_partition, clean)
         # The newest epoch read so far; a batch of an older one behind it is damage.
         self.last_epoch = -1
@@ -293,7 +297,11 @@ class _Opening:
         for index in range(first, len(segments)):
             self.report.recovered_segments += 1
             self.recovered_segments.append(segments[index])
-            if not self._recover_segment(segments, index, epochs, producers):
+            size_bytes = segments[index].size
+            is_whole = self._recover_segment(segments, index, epochs, producers)
+            if self.note_recovered is not None:
+                self.note_recovered(size_bytes)
+            if not is_whole:
                 del segments[index + 1 :]
                 break
         return producers

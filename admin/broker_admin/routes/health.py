@@ -1,4 +1,4 @@
-"""``/healthz`` and ``/readyz``: is the process alive, and does it serve clients.
+"""``/healthz``, also as ``/livez``, and ``/readyz``: is the process alive, and does it serve clients.
 
 They say only up or down, with a reason when down: a monitor may be trusted with less than an operator.
 """
@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from broker_admin.operations import operation
-from broker_admin.parts import view_of
+from broker_admin.parts import parts_of
 
 
 @operation(None, media_type="text/plain")
@@ -19,13 +19,19 @@ async def healthz(request: Request) -> Response:
     return PlainTextResponse("ok\n")
 
 
+@operation(None, media_type="text/plain")
+async def livez(request: Request) -> Response:
+    """``/healthz`` by the name that Kubernetes has for it."""
+    return await healthz(request)
+
+
 @operation(None, media_type="text/plain", other_statuses={503: "clients are not served"})
 async def readyz(request: Request) -> Response:
     """200 while clients are served, else 503."""
-    readiness = view_of(request).node.readiness()
+    readiness = parts_of(request).readiness()
     if readiness.ready:
         return PlainTextResponse("ready\n")
     return PlainTextResponse(f"not ready: {readiness.reason}\n", 503)
 
 
-ROUTES = [Route("/healthz", healthz), Route("/readyz", readyz)]
+ROUTES = [Route("/healthz", healthz), Route("/livez", livez), Route("/readyz", readyz)]

@@ -1,4 +1,7 @@
-"""``/api/v1/storage``: the disks, what leaves them, and what the last start found."""
+"""``/api/v1/storage``: the disks, what leaves them, and what the last start found.
+
+``/api/v1/recovery``: how far a start is with the logs.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from broker_admin.encoding import json_response_from_thread
+from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.operations import operation
-from broker_admin.parts import view_of
+from broker_admin.parts import parts_of, view_of
 from broker_admin.views.storage import StorageReport
+from trio_broker.storage.recovery_progress import RecoveryProgress
 
 
 @operation(StorageReport)
@@ -18,4 +22,11 @@ async def get_storage(request: Request) -> Response:
     return await json_response_from_thread(await view_of(request).storage.report())
 
 
-ROUTES = [Route("/api/v1/storage", get_storage)]
+@operation(RecoveryProgress)
+async def get_recovery(request: Request) -> Response:
+    """How far the start is with the logs; later, how it went over them."""
+    parts = parts_of(request)
+    return json_response(parts.view.storage.recovery() if parts.start is None else parts.start.recovery())
+
+
+ROUTES = [Route("/api/v1/storage", get_storage), Route("/api/v1/recovery", get_recovery)]

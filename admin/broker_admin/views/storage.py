@@ -6,6 +6,8 @@ from typing import Protocol
 
 import attrs
 
+from trio_broker.storage.recovery_progress import RecoveryProgress
+
 
 @attrs.frozen(kw_only=True)
 class DirectoryReport:
@@ -189,4 +191,8 @@ class StorageView(Protocol):
 
     async def report(self) -> StorageReport:
         """A report that may be some seconds old: it looks at every partition, and at the files of some."""
+        ...
+
+    def recovery(self) -> RecoveryProgress:
+        """How the last start went over the logs."""
         ...

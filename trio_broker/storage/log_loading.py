@@ -1,0 +1,139 @@
+"""The loading of all logs at a start: a plan of what is to be loaded, and how far it is.
+
+``LogManager.plan_load`` makes it before the first log is opened. Any thread may do one of its ``loads``; their results
+are taken over at the end, together and in the order of the plan, so that what a start finds does not depend on which
+thread was first.
+
+``progress`` may be asked for at any time: a load is changed by no thread but the one that does it.
+
+Source: Kafka's LogManager.loadLogs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import PurePath
+
+import attrs
+
+from trio_broker.config.log_config import LogConfig
+from trio_broker.runtime.clock import Clock
+from trio_broker.runtime.disk import Disk
+from trio_broker.storage import file_names
+from trio_broker.storage.log_directory import LogDirectory
+from trio_broker.storage.recovery import OpenedLog
+from trio_broker.storage.recovery_progress import DirectoryRecovery, RecoveryProgress
+from trio_broker.topic_partition import TopicPartition
+
+ConfigFor = Callable[[TopicPartition, bytes], LogConfig | None]
+"""Gives the configuration for a partition of a topic id, None when there is no such topic or partition."""
+
+LeaderEpochOf = Callable[[TopicPartition], int]
+"""Gives the leader epoch that the metadata has for a partition of which there is a configuration."""
+
+
+@attrs.frozen
+class UnopenedLog:
+    """The directory of a partition whose log could not be opened, and why."""
+
+    path: PurePath
+    reason: Exception
+
+
+@attrs.define(eq=False)
+class PartitionLoad:
+    """One partition that is loaded, and what came of it.
+
+    ``directories`` are those that hold one of its name, in the order of ``log.dirs``: more than one where a topic was
+    deleted and made again while a directory was away. ``segments`` of ``size_bytes`` are to be read whole.
+    """
+
+    partition: TopicPartition
+    directories: list[LogDirectory]
+    segments: int = 0
+    size_bytes: int = 0
+    recovered_segments: int = 0
+    recovered_bytes: int = 0
+    is_over: bool = False
+    opened: OpenedLog | None = None
+    unopened: UnopenedLog | None = None
+    strays: list[PurePath] = attrs.field(factory=list)
+
+    def note_recovered(self, size_bytes: int) -> None:
+        """Count a segment of this size as read. A damaged checkpoint or index may have more read than was planned."""
+        self.recovered_segments = min(self.recovered_segments + 1, self.segments)
+        self.recovered_bytes = min(self.recovered_bytes + size_bytes, self.size_bytes)
+
+    def end(self) -> None:
+        """Count it as loaded, and all that was planned as read: damage may have ended it early."""
+        self.recovered_segments, self.recovered_bytes = self.segments, self.size_bytes
+        self.is_over = True
+
+
+class LogLoading:
+    """See the head of the file."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        directories: Sequence[LogDirectory],
+        loads: Sequence[PartitionLoad],
+        config_for: ConfigFor,
+        leader_epoch_of: LeaderEpochOf | None = None,
+    ) -> None:
+        self.loads: Sequence[PartitionLoad] = loads
+        self.config_for = config_for
+        self.leader_epoch_of = leader_epoch_of
+        self._clock = clock
+        self._began = clock.monotonic()
+        self._at_end: RecoveryProgress | None = None
+        self._directories = directories
+        self._by_directory = {directory.path: self.loads_of(directory) for directory in directories}
+
+    def loads_of(self, directory: LogDirectory) -> list[PartitionLoad]:
+        """The loads that the threads of a data directory do."""
+        return [load for load in self.loads if load.directories[0] is directory]
+
+    def end(self) -> RecoveryProgress:
+        """Have no more time pass, and keep no log from being freed when its partition is deleted."""
+        self._at_end = attrs.evolve(self.progress(), is_over=True)
+        self.loads = ()
+        self._by_directory.clear()
+        return self._at_end
+
+    def progress(self) -> RecoveryProgress:
+        """How far it is now."""
+        if self._at_end is not None:
+            return self._at_end
+        directories = tuple(directory_progress(each, self._by_directory[each.path]) for each in self._directories)
+        return RecoveryProgress(directories, self._clock.monotonic() - self._began)
+
+
+def directory_progress(directory: LogDirectory, loads: Sequence[PartitionLoad]) -> DirectoryRecovery:
+    """How far the ``loads`` of a data directory are."""
+    return DirectoryRecovery(
+        path=directory.absolute_path,
+        was_clean=directory.was_clean,
+        logs=len(loads),
+        loaded_logs=sum(load.is_over for load in loads),
+        segments=sum(load.segments for load in loads),
+        recovered_segments=sum(load.recovered_segments for load in loads),
+        size_bytes=sum(load.size_bytes for load in loads),
+        recovered_bytes=sum(load.recovered_bytes for load in loads),
+    )
+
+
+def sizes_to_recover(disk: Disk, path: PurePath, recovery_point: int) -> list[int]:
+    """Return the sizes of the segments in ``path`` that a start after a crash reads; none where they cannot be read."""
+    try:
+        names = [entry.name for entry in disk.list_directory(path)]
+        segments = sorted(
+            (offset, name)
+            for name in names
+            if (offset := file_names.offset_of(name, file_names.LOG_SUFFIX)) is not None
+        )
+        # From the one that holds the recovery point, or ends there.
+        first = max((index for index, (offset, _) in enumerate(segments) if offset < recovery_point), default=0)
+        return [disk.status(path / name).size_bytes for _, name in segments[first:]]
+    except OSError:
+        return []
