@@ -58,7 +58,9 @@ GOALS: Mapping[str, Goal] = {
     "start": Goal("process start to first Metadata answer", Better.LESS, 0.8, "s"),
     "start-in-process-first": Goal("the same inside a running Python, the first broker", Better.LESS, 50, "ms"),
     "start-in-process": Goal("the same inside a running Python, each one after it", Better.LESS, 50, "ms"),
-    "partitions-create": Goal("create 1,000 partitions", Better.LESS, 3, "s"),
+    "partitions-create": Goal("create 1,000 partitions, 100 topics of ten", Better.LESS, 3, "s"),
+    "partitions-create-one-topic": Goal("create one topic of 1,000 partitions", Better.LESS, 3, "s"),
+    "partitions-create-topics-of-one": Goal("create 1,000 topics of one partition in one request", Better.LESS, 3, "s"),
     "partitions-stop": Goal("stop an idle broker with 5,000 partitions", Better.LESS, 2, "s"),
     "partitions-start": Goal("clean start with 5,000 partitions", Better.LESS, 4, "s"),
     "partitions-recovery-16384": Goal(

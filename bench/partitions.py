@@ -1,4 +1,4 @@
-"""What thousands of partitions cost: to create them, to stop and to start with them, to recover them after a kill.
+"""What thousands of partitions cost: to create and delete them, to stop and to start with them, also after a kill.
 
 Beside each stands a floor: as many small directories and files made, synced and read again by nothing but system calls,
 and for the recovery the same bytes read and their CRC computed.
@@ -7,16 +7,21 @@ and for the recovery the same bytes read and their CRC computed.
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import attrs
+
 from bench.figures import Repeats
+from bench.machine import process_cpu_seconds, spent_by
 from bench.outcome import Options, Outcome
 from bench.populated import TOPICS_AT_ONCE, create_topics, topic_name
 from bench.subject import QUIET, scratch
-from bench.wire import MIB, connect
+from bench.wire import MIB, ask, connect, require
+from kafka_wire.messages.delete_topics import DeleteTopicsRequest
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.crc import crc32c
 from kafka_wire.records.record import NewRecord
@@ -28,6 +33,11 @@ from trio_broker.storage.recovery import open_log
 from trio_broker.testing.process import BrokerProcess
 from trio_broker.topic_partition import TopicPartition
 
+DELETE_TOPICS_VERSION = 5
+"""The last one that names topics in a plain list."""
+
+TIMEOUT_MS = 60_000
+
 CREATED = 1_000
 HELD = 5_000
 PARTITIONS_PER_TOPIC = 10
@@ -38,51 +48,100 @@ RECORD_BYTES = 100
 CHUNK_BYTES = MIB
 
 
-def seconds(work: Callable[[], object]) -> float:
+@attrs.frozen
+class Took:
+    """Seconds of a phase: of the wall clock, and of the broker's processors, which tell more on a busy machine."""
+
+    wall: float
+    cpu: float
+
+
+def took(process: BrokerProcess, work: Callable[[], object]) -> Took:
+    """What ``work`` takes while the broker runs."""
+    with spent_by(process.pid) as spent:
+        work()
+    return Took(spent.wall, spent.cpu)
+
+
+def took_to_start(process: BrokerProcess) -> Took:
     began = time.perf_counter()
+    process.start()
+    return Took(time.perf_counter() - began, process_cpu_seconds(process.pid))
+
+
+def took_to_stop(process: BrokerProcess) -> Took:
+    before, began = ended_children_seconds() + process_cpu_seconds(process.pid), time.perf_counter()
+    process.stop()
+    wall = time.perf_counter() - began
+    return Took(wall, ended_children_seconds() - before)
+
+
+def ended_children_seconds() -> float:
+    """CPU seconds of all processes of this one that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return children.ru_utime + children.ru_stime
+
+
+def took_here(work: Callable[[], object]) -> Took:
+    """What ``work`` of this process takes."""
+    began, cpu = time.perf_counter(), time.process_time()
     work()
-    return time.perf_counter() - began
+    return Took(time.perf_counter() - began, time.process_time() - cpu)
 
 
 def partitions(options: Options) -> Outcome:
-    """Seconds to create, to stop and to start, and how fast a start after a kill reads."""
+    """Seconds to create, to delete, to stop and to start, and how fast a start after a kill reads."""
     outcome = Outcome("partitions")
     created, held = options.volume(CREATED), options.volume(HELD)
-    rows: dict[str, list[float]] = {}
+    rows: dict[str, list[Took]] = {}
     for _ in range(options.repeats):
         with scratch(options.directory) as parent:
-            for name, took in measured(parent, created, held).items():
-                rows.setdefault(name, []).append(took)
-    table = outcome.table(f"{created:,} partitions created, {held:,} held; seconds", "", "best", "median", "spread")
+            for name, each in measured(parent, created, held).items():
+                rows.setdefault(name, []).append(each)
+    table = outcome.table(
+        f"{created:,} partitions created, {held:,} held; seconds", "", "best", "median", "spread", "CPU, median"
+    )
     for name, values in rows.items():
-        found = Repeats(values)
-        table.add(name, found.best, found.median, f"{found.spread:.0%}")
-    for measure in ("create", "stop", "start", "start after a kill"):
-        outcome.measures[f"partitions-{measure.replace(' ', '-')}"] = Repeats(rows[measure]).median
+        walls, cpus = Repeats([each.wall for each in values]), Repeats([each.cpu for each in values])
+        table.add(name, walls.best, walls.median, f"{walls.spread:.0%}", cpus.median)
+    for measure in (*SHAPES, "stop", "start", "start after a kill"):
+        median = Repeats([each.wall for each in rows[measure]]).median
+        outcome.measures[f"partitions-{measure.replace(' ', '-').replace(',', '')}"] = median
     add_recovery(options, outcome)
     return outcome
 
 
-def measured(parent: Path, created: int, held: int) -> dict[str, float]:
-    """One round: a broker that gets its partitions, stops, starts, is killed and starts again; then the floors."""
-    took = {}
+SHAPES = ("create", "create one topic", "create topics of one")
+"""A hundred topics of ten in requests of fifty; one topic; as many topics as partitions, in one request: the last two
+are what tools ask for at once."""
+
+
+def measured(parent: Path, created: int, held: int) -> dict[str, Took]:
+    """One round: a broker that gets its partitions, stops, starts, is killed, starts again and deletes; the floors."""
+    rows: dict[str, Took] = {}
+    ones = [f"one-{index:04}" for index in range(created)]
     process = BrokerProcess(parent / "broker", {}, QUIET)
     with process, connect(process.port) as sock:
-        took["create"] = seconds(lambda: create(sock, 0, created))
-        create(sock, created, held)
-        took["stop"] = seconds(process.stop)
-    took["start"] = seconds(process.start)
+        rows["create"] = took(process, lambda: create(sock, 0, created))
+        rows["create one topic"] = took(process, lambda: create_topics(sock, ["wide"], created))
+        rows["create topics of one"] = took(process, lambda: create_topics(sock, ones, 1))
+        create(sock, created, held - 2 * created)
+        rows["stop"] = took_to_stop(process)
+    rows["start"] = took_to_start(process)
     process.kill()
-    took["start after a kill"] = seconds(process.start)
+    rows["start after a kill"] = took_to_start(process)
+    with connect(process.port) as sock:
+        rows["delete one topic"] = took(process, lambda: delete_topics(sock, ["wide"]))
+        rows["delete topics of one"] = took(process, lambda: delete_topics(sock, ones))
     process.stop()
     floor = parent / "floor"
     floor.mkdir()
-    took["floor of create: mkdir, three files, fsync of each and of the directory"] = seconds(
+    rows["floor of create: mkdir, three files, fsync of each and of the directory"] = took_here(
         lambda: make_directories(floor, created)
     )
-    took["floor of stop: one sync of the file system"] = seconds(lambda: sync_file_system(floor))
-    took["floor of start: list each directory, read each file"] = seconds(lambda: read_directories(parent / "broker"))
-    return took
+    rows["floor of stop: one sync of the file system"] = took_here(lambda: sync_file_system(floor))
+    rows["floor of start: list each directory, read each file"] = took_here(lambda: read_directories(parent / "broker"))
+    return rows
 
 
 def create(sock: socket.socket, begin: int, end: int) -> None:
@@ -90,6 +149,12 @@ def create(sock: socket.socket, begin: int, end: int) -> None:
     names = [topic_name(index) for index in range(begin // PARTITIONS_PER_TOPIC, end // PARTITIONS_PER_TOPIC)]
     for at in range(0, len(names), TOPICS_AT_ONCE):
         create_topics(sock, names[at : at + TOPICS_AT_ONCE], PARTITIONS_PER_TOPIC)
+
+
+def delete_topics(sock: socket.socket, names: Sequence[str]) -> None:
+    response = ask(sock, DeleteTopicsRequest(topic_names=list(names), timeout_ms=TIMEOUT_MS), DELETE_TOPICS_VERSION)
+    for topic in response.responses:
+        require(topic.error_code, f"deleting {topic.name}")
 
 
 def make_directories(parent: Path, count: int) -> None:
