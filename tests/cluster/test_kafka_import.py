@@ -24,8 +24,8 @@ from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.kafka_handover import RECORD_KINDS, HandoverRefused
 from trio_broker.cluster.kafka_import import import_from_kafka
 from trio_broker.cluster.metadata_image import NO_LEADER, ConfigResource, ConfigResourceType, MetadataImage
-from trio_broker.cluster.metadata_log import leader_change_value
-from trio_broker.cluster.metadata_snapshot import SnapshotId, write_snapshot
+from trio_broker.cluster.metadata_log import MetadataLog, leader_change_value
+from trio_broker.cluster.metadata_snapshot import SnapshotId, image_records, write_snapshot
 from trio_broker.cluster.stored_metadata import is_of_kafka, require_own_metadata
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.runtime.clock import ManualClock
@@ -131,6 +131,9 @@ def make_kafka(disk: Disk, *more: Any, log: bytes = b"") -> None:
     make_partition(disk, DATA / "orders-0")
     make_partition(disk, MORE / "orders-1")
     make_partition(disk, MORE / "__consumer_offsets-0", OFFSETS_ID)
+    # Of a topic that was deleted, and of one that Kafka did not know.
+    make_partition(disk, MORE / f"gone-0.{'0' * 32}-delete", bytes(16))
+    make_partition(disk, DATA / f"unknown-0.{'0' * 32}-stray", bytes(16))
     write(disk, METADATA / "00000000000000000000.log", log or metadata_log([*OPENING, *CLUSTER, *more]))
     write(disk, METADATA / "quorum-state", b'{"leaderId":1,"leaderEpoch":3,"votedId":-1,"data_version":0}')
 
@@ -150,6 +153,13 @@ def contents(disk: Disk, directory: PurePath = ROOT) -> dict[PurePath, bytes]:
 @pytest.fixture
 def disk() -> SimulatedDisk:
     return SimulatedDisk(ManualClock())
+
+
+def copied(disk: SimulatedDisk) -> SimulatedDisk:
+    copy = SimulatedDisk(ManualClock())
+    for path, content in contents(disk).items():
+        write(copy, path, content)
+    return copy
 
 
 def runtime_on(disk: Disk) -> Runtime:
@@ -189,6 +199,22 @@ async def test_ours_goes_on_where_kafka_stopped(disk: SimulatedDisk) -> None:
     # Off in Kafka, and not switched on.
     assert image.features == {"group.version": 0}
     assert (image.offset > end_offset, image.epoch) == (True, EPOCH + 2)
+
+
+async def test_the_next_snapshot_takes_kafka_s_records_away(disk: SimulatedDisk) -> None:
+    make_kafka(disk)
+    import_from_kafka(disk, [DATA, MORE], NOW_MS)
+    image = await image_after_a_start(disk)
+    log = MetadataLog.open(DATA, runtime_on(disk), node_id=1)
+    log.take_snapshot(image_records(image))
+    log.close()
+    assert log.snapshot is not None
+    kept = {entry.name for entry in disk.list_directory(METADATA)}
+    assert {name for name in kept if name.endswith((".log", ".checkpoint"))} == {
+        log.snapshot.file_name,
+        f"{log.snapshot.end_offset:020d}.log",
+    }
+    assert dict((await image_after_a_start(disk)).topics["orders"].configs) == {"retention.ms": "123456"}
 
 
 async def test_what_a_snapshot_and_the_log_behind_it_say_is_taken_over(disk: SimulatedDisk) -> None:
@@ -335,6 +361,26 @@ async def test_what_was_removed_in_kafka_is_in_nobody_s_way(disk: SimulatedDisk)
 def test_a_quorum_of_others_is_refused(disk: SimulatedDisk) -> None:
     make_kafka(disk, log=metadata_log([*OPENING, *CLUSTER], leader_change_value(2)))
     assert_refused(disk, "the controller is node 2 in a quorum of 1")
+    three = leader_change_value(1).replace(b"\x02\x00\x00\x00\x01\x00", b"\x04" + b"\x00\x00\x00\x01\x00" * 3)
+    make_kafka(disk, log=metadata_log([*OPENING, *CLUSTER], three))
+    assert_refused(disk, "the controller is node 1 in a quorum of 3")
+
+
+def test_a_broker_whose_controller_is_another_node_is_refused(disk: SimulatedDisk) -> None:
+    """Its log has lost the last change of the leader to a snapshot."""
+    make_kafka(disk)
+    records = [NewRecord(0, None, encode_metadata_record(record)) for record in [*OPENING, *CLUSTER]]
+    write(disk, METADATA / "00000000000000000000.log", build_batch(records))
+    import_from_kafka(copied(disk), [DATA, MORE], NOW_MS)
+    write(disk, METADATA / "quorum-state", b'{"leaderId":3000,"leaderEpoch":3,"votedId":-1,"data_version":0}')
+    assert_refused(disk, "the controller is node 3000")
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_segments_from_before_kafka_0_11_are_refused(disk: SimulatedDisk, magic: int) -> None:
+    make_kafka(disk)
+    make_partition(disk, DATA / "orders-0", records=bytes(16) + bytes([magic]) + bytes(20))
+    assert_refused(disk, f"orders-0/0+.log has records in format {magic}")
 
 
 def test_an_open_transaction_is_refused(disk: SimulatedDisk) -> None:
@@ -437,9 +483,10 @@ def test_what_is_ours_is_not_imported_again(disk: SimulatedDisk) -> None:
     assert_refused(disk, "/data has no metadata of Apache Kafka")
 
 
-def test_a_directory_with_metadata_alone_needs_no_marker(disk: SimulatedDisk) -> None:
+async def test_a_directory_with_metadata_alone_needs_no_marker(disk: SimulatedDisk) -> None:
     """Kafka marks the directories of ``log.dirs``; ``metadata.log.dir`` may be another one."""
     make_kafka(disk)
     disk.rename(DATA / "orders-0", MORE / "orders-0")
     disk.unlink(DATA / file_names.CLEAN_SHUTDOWN_MARKER)
     import_from_kafka(disk, [DATA, MORE], NOW_MS)
+    assert "orders" in (await image_after_a_start(disk)).topics

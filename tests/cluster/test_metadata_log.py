@@ -20,7 +20,7 @@ from trio_broker.cluster.metadata_log import (
     MetadataLog,
     QuorumInfo,
     leader_change_value,
-    read_leader_epoch,
+    read_quorum_state,
 )
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
@@ -140,18 +140,18 @@ def test_the_quorum_state_is_one_line_as_kafka_writes_it(reopen, segment):
 
 def test_an_epoch_is_never_used_again_even_if_the_log_is_behind(reopen, segment):
     reopen()
-    (segment.parent / "quorum-state").write_text('{"leaderEpoch":7}')
+    (segment.parent / "quorum-state").write_text('{"leaderId":1,"leaderEpoch":7}')
     assert reopen().leader_epoch == 8
     (segment.parent / "quorum-state").unlink()
     assert reopen().leader_epoch == 9
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"leaderEpoch":"x"}', "\xff"])
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"leaderId":1,"leaderEpoch":"x"}', "\xff"])
 def test_a_quorum_state_that_says_nothing_ends_the_start(tmp_path, content):
     path = tmp_path / "quorum-state"
     path.write_text(content)
     with pytest.raises(MetadataLogUnusable):
-        read_leader_epoch(RealDisk(), path)
+        read_quorum_state(RealDisk(), path)
 
 
 async def test_damage_before_the_end_ends_this_start_and_the_next(reopen, segment, tmp_path):

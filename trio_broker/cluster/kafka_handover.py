@@ -19,7 +19,7 @@ from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.stored import metadata as records
 from trio_broker.cluster.metadata_delta import ContradictoryMetadata
 from trio_broker.cluster.metadata_image import MetadataImage
-from trio_broker.runtime.disk import Disk
+from trio_broker.runtime.disk import Disk, names_in
 from trio_broker.storage import file_names, partition_metadata
 from trio_broker.storage.errors import CorruptCheckpoint, CorruptSnapshot, DataDirectoryError
 from trio_broker.storage.log_directory import LogDirectory, MetaProperties
@@ -118,9 +118,9 @@ def stopped_directories(disk: Disk, paths: Sequence[PurePath]) -> Iterator[MetaP
 def was_stopped_cleanly(disk: Disk, path: PurePath) -> bool:
     """Whether a stop marked the directory. One with nothing but metadata (``metadata.log.dir``) is never marked, and
     never needs it: what is appended there is synced."""
+    names = names_in(disk.list_directory(path))
     return disk.exists(path / file_names.CLEAN_SHUTDOWN_MARKER) or not any(
-        entry.is_directory and entry.name != file_names.CLUSTER_METADATA_DIRECTORY
-        for entry in disk.list_directory(path)
+        name != file_names.CLUSTER_METADATA_DIRECTORY and file_names.parse_partition_directory(name) for name in names
     )
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import attrs
 
+from kafka_wire.records.batch import MAGIC, MAGIC_POSITION
 from kafka_wire.stored.metadata import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -41,14 +42,15 @@ from trio_broker.cluster.kafka_handover import (
     stopped_directories,
 )
 from trio_broker.cluster.metadata_delta import replayed
-from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, MetadataImage
+from trio_broker.cluster.metadata_image import NO_LEADER, ConfigResource, ConfigResourceType, MetadataImage
+from trio_broker.cluster.metadata_log import QUORUM_STATE_FILE, read_quorum_state
 from trio_broker.cluster.metadata_snapshot import SnapshotId, image_records, write_snapshot
 from trio_broker.cluster.stored_metadata import StoredMetadata, is_of_kafka, read_stored_metadata, stored_batches
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ConfigScope
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.resource_config import check_group_configs, check_topic_configs
-from trio_broker.runtime.disk import Disk
+from trio_broker.runtime.disk import Disk, OpenMode, names_in
 from trio_broker.storage import file_names, producer_snapshot
 from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC
 
@@ -89,13 +91,15 @@ def import_from_kafka(disk: Disk, paths: Sequence[PurePath], now_ms: int) -> Imp
         if not is_of_kafka(disk, directory):
             raise HandoverRefused(f"{holder} has no metadata of Apache Kafka: trio-broker starts on it as it is")
         stored = read_stored_metadata(disk, directory)
-        require_one_node(stored, properties.node_id)
+        leader = read_quorum_state(disk, directory / QUORUM_STATE_FILE).leader_id
+        require_one_node(stored, leader, properties.node_id)
         require_nothing_unserved(stored.records)
         image = kept_image(stored.records)
         require_known_configs(image, properties.node_id)
         partitions = partition_directories(disk, paths, image, properties.node_id)
         image = in_sync(image)
         for partition, partition_directory in partitions.items():
+            require_current_batches(disk, partition_directory)
             require_no_open_transaction(disk, partition_directory)
             if partition.topic == CONSUMER_OFFSETS_TOPIC:
                 require_no_other_groups(disk, partition_directory)
@@ -140,8 +144,10 @@ def in_sync(image: MetadataImage) -> MetadataImage:
     return attrs.evolve(image, topics=topics, topics_by_id={topic.topic_id: topic for topic in topics.values()})
 
 
-def require_one_node(stored: StoredMetadata, node_id: int) -> None:
+def require_one_node(stored: StoredMetadata, leader: int, node_id: int) -> None:
     """Refuse the metadata of a cluster of several nodes: others may have records that this one has not.
+
+    ``leader`` is the controller of the last epoch, ``NO_LEADER`` if it has resigned.
 
     Raises:
         HandoverRefused: another broker is registered, or there are other voters in the quorum.
@@ -154,13 +160,15 @@ def require_one_node(stored: StoredMetadata, node_id: int) -> None:
             brokers.discard(record.broker_id)
     if others := sorted(brokers - {node_id}):
         raise HandoverRefused(f"broker {others[0]} is registered too: only a cluster of one node can be taken over")
+    voters = 1
     if stored.leader_change is not None:
-        _, leader, voters = LEADER_CHANGE_HEAD.unpack_from(stored.leader_change)
-        if (leader, voters - 1) != (node_id, 1):
-            raise HandoverRefused(
-                f"the controller is node {leader} in a quorum of {voters - 1}: only a cluster of one node, which is"
-                " broker and controller, can be taken over"
-            )
+        _, leader, voters_and_one = LEADER_CHANGE_HEAD.unpack_from(stored.leader_change)
+        voters = voters_and_one - 1
+    if leader not in (node_id, NO_LEADER) or voters != 1:
+        raise HandoverRefused(
+            f"the controller is node {leader} in a quorum of {voters}: only a cluster of one node, which is broker and"
+            " controller, can be taken over"
+        )
 
 
 def require_nothing_unserved(records: Iterable[Any]) -> None:
@@ -226,6 +234,24 @@ def require_known(resource: ConfigResource, values: Mapping[str, str], node_id: 
             BrokerConfig().check_change(scope, dict(values), any_pool_size=True)
         case ConfigResourceType.CLIENT_METRICS:
             raise ConfigError("clients cannot be asked for their metrics", key=resource.name)
+
+
+def require_current_batches(disk: Disk, directory: PurePath) -> None:
+    """Refuse a partition with segments from before Kafka 0.11, which Kafka converts when it reads them.
+
+    The first batch of a segment tells: formats of one log do not become older.
+
+    Raises:
+        HandoverRefused: there is one.
+    """
+    for name in names_in(disk.list_directory(directory)):
+        if file_names.offset_of(name, file_names.LOG_SUFFIX) is not None:
+            head = disk.open(directory / name, OpenMode.READ).read(MAGIC_POSITION + 1, 0)
+            if len(head) > MAGIC_POSITION and head[MAGIC_POSITION] != MAGIC:
+                raise HandoverRefused(
+                    f"{directory / name} has records in format {head[MAGIC_POSITION]}, which is from before Kafka 0.11:"
+                    " only format 2 can be taken over"
+                )
 
 
 def require_no_open_transaction(disk: Disk, directory: PurePath) -> None:

@@ -35,6 +35,7 @@ from kafka_wire.records.control import ControlRecord, ControlRecordType, build_c
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.metadata import PartitionRecord, TopicRecord, decode_metadata_record, encode_metadata_record
 from trio_broker.cluster.errors import MetadataLogUnusable
+from trio_broker.cluster.metadata_image import NO_LEADER
 from trio_broker.cluster.metadata_snapshot import SnapshotId, read_snapshot, remove_older, snapshots, write_snapshot
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk, names_in, write_atomically
@@ -88,6 +89,14 @@ class QuorumInfo:
     high_watermark: int
     log_end_offset: int
     directory_id: bytes
+
+
+@attrs.frozen
+class QuorumState:
+    """Who leads in which epoch, ``NO_LEADER`` while nobody does. In a quorum of one only the epoch counts."""
+
+    leader_id: int
+    leader_epoch: int
 
 
 class MetadataLog:
@@ -170,7 +179,7 @@ class MetadataLog:
         # The largest of three sources: after a crash between the writes, or with a quorum-state file that was lost, one
         # of them is older, and an epoch must never be used twice.
         epochs = (
-            read_leader_epoch(disk, state_file),
+            read_quorum_state(disk, state_file).leader_epoch,
             log.latest_epoch or 0,
             snapshot.epoch if snapshot is not None else 0,
         )
@@ -330,22 +339,22 @@ def leader_change_value(node_id: int) -> bytes:
     return struct.pack(">hi", 0, node_id) + voters + voters + b"\x00"
 
 
-def read_leader_epoch(disk: Disk, path: PurePath) -> int:
-    """Return the epoch that a ``quorum-state`` file names, 0 when there is no file.
+def read_quorum_state(disk: Disk, path: PurePath) -> QuorumState:
+    """Return what a ``quorum-state`` file says; without a file there has been no epoch.
 
     Raises:
         MetadataLogUnusable: the file is not what Kafka writes there.
     """
     try:
-        # Only the epoch counts: the leader that the file names can only be this node.
-        epoch = json.loads(disk.read_file(path))["leaderEpoch"]
+        state = json.loads(disk.read_file(path))
+        leader_id, epoch = state["leaderId"], state["leaderEpoch"]
     except FileNotFoundError:
-        return 0
+        return QuorumState(NO_LEADER, 0)
     except (ValueError, KeyError, TypeError) as error:
         raise MetadataLogUnusable(f"{path} is not a quorum state: {error!r}") from error
     if not isinstance(epoch, int):
         raise MetadataLogUnusable(f"{path} has the leader epoch {epoch!r}")
-    return epoch
+    return QuorumState(leader_id, epoch)
 
 
 def write_quorum_state(disk: Disk, path: PurePath, node_id: int, leader_epoch: int, directory_id: bytes) -> None:

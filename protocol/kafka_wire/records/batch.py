@@ -60,6 +60,9 @@ LOG_OVERHEAD_BYTES = 12
 
 MAGIC = 2
 
+MAGIC_POSITION = 16
+"""The same in the formats before this one."""
+
 ATTRIBUTES_POSITION = 21
 """Where the CRC begins to count."""
 
