@@ -1,8 +1,9 @@
-"""fsck finds nothing damaged in what a real Kafka leaves, killed while it served."""
+"""fsck finds nothing damaged in what a real Kafka leaves after compactions: killed while it served, or stopped."""
 
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,16 @@ pytestmark = pytest.mark.compat
 SECONDS = 30
 
 
-@pytest.fixture(scope="module")
-def left_by_kafka(tmp_path_factory: pytest.TempPathFactory) -> Path:
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
+
+
+@pytest.fixture(scope="module", params=["killed", "stopped"])
+def left_by_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     overrides = {
         "log.segment.bytes": "1048576",
         "log.flush.interval.messages": "50",
         "log.flush.offset.checkpoint.interval.ms": "500",
+        "log.cleaner.backoff.ms": "100",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
         "offsets.topic.replication.factor": "1",
@@ -32,7 +37,8 @@ def left_by_kafka(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with KafkaProcess(tmp_path_factory.mktemp("kafka"), overrides=overrides) as kafka:
         servers: dict[str, Any] = {"bootstrap.servers": kafka.bootstrap_servers}
         admin = AdminClient(servers)
-        topics = [NewTopic("plain", 2, 1), NewTopic("keyed", 1, 1, config={"cleanup.policy": "compact"})]
+        compacted = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
+        topics = [NewTopic("plain", 2, 1), NewTopic("keyed", 1, 1, config=compacted)]
         for created in admin.create_topics(topics).values():
             created.result(SECONDS)
         _write(servers)
@@ -42,9 +48,24 @@ def left_by_kafka(tmp_path_factory: pytest.TempPathFactory) -> Path:
         consumer.commit(asynchronous=False)
         consumer.close()
         directory = kafka.directory
+        await_compaction(directory)
+        if request.param == "stopped":
+            assert kafka.stop(clean=True) == 0
     found = sorted(path.parent for path in directory.rglob("meta.properties"))
     assert found
     return found[0]
+
+
+def await_compaction(directory: Path) -> None:
+    """Wait until the cleaner has written down that it went over some of the compacted topic."""
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        for path in directory.rglob(CLEANER_CHECKPOINT):
+            offsets = [int(line.split()[2]) for line in path.read_text().splitlines() if line.startswith("keyed 0 ")]
+            if offsets and offsets[0] > 0:
+                return
+        time.sleep(0.1)
+    raise AssertionError("Kafka compacts nothing")
 
 
 def _write(servers: dict[str, Any]) -> None:
@@ -67,3 +88,5 @@ def test_nothing_is_damaged_in_what_kafka_leaves(left_by_kafka: Path) -> None:
     document = json.loads(result.stdout)
     assert (result.exit_code, document["findings"]) == (0, [])
     assert any(each["partition"] == "plain-0" and each["batches"] > 20 for each in document["partitions"])
+    [keyed] = [each for each in document["partitions"] if each["partition"] == "keyed-0"]
+    assert keyed["records"] < keyed["log_end_offset"], "some were compacted away"

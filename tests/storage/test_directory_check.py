@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from click.testing import CliRunner
 
@@ -19,6 +20,7 @@ from tests.storage.data_directories import ORDERS, batches_in, write_data_direct
 from tests.storage.directory_findings import findings_in
 from trio_broker.cli import main
 from trio_broker.runtime.real_disk import RealDisk
+from trio_broker.storage import producer_snapshot
 from trio_broker.storage.findings import FindingKind
 
 Damage = Callable[[Path], None]
@@ -96,6 +98,25 @@ def put_wrong_count(data: Path) -> None:
     path.write_bytes(content)
 
 
+def in_snapshot(number: int, **changed: Any) -> Damage:
+    """Change what a snapshot says of its first producer, under a right checksum; of its last batch too."""
+
+    def damage(data: Path) -> None:
+        path = orders(data, ".snapshot", number)
+        entry, *others = producer_snapshot.decode(path.read_bytes(), "")
+        of_batch = {name: value for name, value in changed.items() if hasattr(entry.batches[-1], name)}
+        batch = attrs.evolve(entry.batches[-1], **of_batch)
+        fields = {name: value for name, value in changed.items() if name not in of_batch}
+        path.write_bytes(producer_snapshot.encode([attrs.evolve(entry, batches=[batch], **fields), *others]))
+
+    return damage
+
+
+def put_older_snapshot(data: Path) -> None:
+    """The last snapshot is the one before it, whole and of another offset."""
+    orders(data, ".snapshot", -1).write_bytes(orders(data, ".snapshot", -3).read_bytes())
+
+
 def replace_records(directory: str, key: bytes | None, value: bytes) -> Damage:
     def damage(data: Path) -> None:
         path = data / directory / f"{0:020d}.log"
@@ -139,6 +160,12 @@ PLANTED: dict[str, tuple[Damage, FindingKind]] = {
     "aborted transactions that are gone": (without(".txnindex", 0), KIND.TRANSACTION_INDEX),
     "a producer snapshot": (in_file(".snapshot", 20, 0, -1), KIND.SNAPSHOT),
     "an older producer snapshot": (in_file(".snapshot", 20, 0, 3), KIND.SNAPSHOT),
+    "a snapshot's sequence": (in_snapshot(-1, last_sequence=7), KIND.SNAPSHOT),
+    "a snapshot's offset": (in_snapshot(3, last_offset=1), KIND.SNAPSHOT),
+    "a snapshot's producer epoch": (in_snapshot(3, producer_epoch=4), KIND.SNAPSHOT),
+    "a snapshot's producer": (in_snapshot(3, producer_id=77), KIND.SNAPSHOT),
+    "a snapshot's transaction": (in_snapshot(-1, transaction_first_offset=3), KIND.SNAPSHOT),
+    "a snapshot of another offset": (put_older_snapshot, KIND.SNAPSHOT),
     "an epoch": (in_text("orders-0/leader-epoch-checkpoint", "\n3 ", "\n2 "), KIND.LEADER_EPOCHS),
     "the start of an epoch": (in_text("orders-0/leader-epoch-checkpoint", "\n3 6", "\n3 1"), KIND.LEADER_EPOCHS),
     "the count of epochs": (in_text("orders-0/leader-epoch-checkpoint", "0\n2\n", "0\n7\n"), KIND.LEADER_EPOCHS),
@@ -229,6 +256,13 @@ def test_a_torn_tail_after_a_kill_is_no_damage(tmp_path: Path) -> None:
     code, document = fsck(data)
     assert (code, document["findings"]) == (0, [])
     assert next(each for each in document["partitions"] if each["partition"] == "orders-0")["torn_bytes"] == 100
+
+
+def test_a_new_partition_whose_id_a_power_cut_took_is_no_damage(data: Path) -> None:
+    (data / "payments-0").mkdir()
+    (data / "payments-0" / "partition.metadata").touch()
+    code, document = fsck(data)
+    assert (code, document["findings"]) == (0, [])
 
 
 def test_a_directory_that_a_broker_has_open_is_refused(data: Path) -> None:

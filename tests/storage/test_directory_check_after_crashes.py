@@ -34,3 +34,10 @@ def test_nothing_is_damaged_after_kills_power_cuts_and_stops(seed: int) -> None:
     logs = CheckedLogs(seed)
     logs.run()
     assert logs.checks
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(20, 2020, 100))
+def test_nothing_is_damaged_after_many_more(first: int) -> None:
+    for seed in range(first, first + 100):
+        CheckedLogs(seed).run()

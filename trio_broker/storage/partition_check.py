@@ -40,6 +40,7 @@ from trio_broker.storage.leader_epochs import LeaderEpochs
 from trio_broker.storage.log_file import LogFile
 from trio_broker.storage.offset_index import OffsetIndex
 from trio_broker.storage.own_records import own_text
+from trio_broker.storage.producer_snapshot_checks import ProducerSnapshotCheck
 from trio_broker.storage.producer_state import ProducerStates
 from trio_broker.storage.time_index import TimeIndex
 from trio_broker.storage.transaction_index import TransactionIndex
@@ -138,6 +139,7 @@ class _PartitionCheck:
         self.report = PartitionReport(topic_partition, directory)
         self.names = sorted(names_in(disk.list_directory(directory)))
         self.producers = ProducerStates()
+        self.snapshots = ProducerSnapshotCheck(disk, directory, ())
         self.epochs: LeaderEpochs | None = None
         self.next_offset = 0
         self.last_epoch = -1
@@ -160,6 +162,7 @@ class _PartitionCheck:
             limit = segments[index + 1].base_offset if index + 1 < len(segments) else None
             self._check_segment(segment, limit, self.bounds.was_clean or index < first_read)
         self.report.log_end_offset = self.next_offset
+        self._compare_snapshots(self.next_offset)
         self._check_ends(segments)
         self._check_snapshots()
         self._check_orphans(segments)
@@ -176,6 +179,8 @@ class _PartitionCheck:
         position: int | None = None,
         offset: int | None = None,
     ) -> None:
+        if kind is FindingKind.BATCH:
+            self.snapshots.give_up()
         here = sum(1 for each in self.report.findings if each.path == path)
         if here < MAX_FINDINGS_PER_SEGMENT:
             self.report.findings.append(
@@ -224,7 +229,9 @@ class _PartitionCheck:
         try:
             topic_id = partition_metadata.read(self.disk, self.directory)
         except CorruptCheckpoint as error:
-            self._find(FindingKind.IDENTITY, path, str(error))
+            # A new partition's is not waited for; the next start makes one without records anew.
+            if not partition_metadata.is_unused(self.disk, self.directory):
+                self._find(FindingKind.IDENTITY, path, str(error))
             return
         if topic_id is not None and self.bounds.topic_id is not None and topic_id != self.bounds.topic_id:
             self._find(FindingKind.IDENTITY, path, "its topic id is not the one that the metadata log has for the name")
@@ -252,7 +259,18 @@ class _PartitionCheck:
             self.producers.restore(producer_snapshot.decode(self.disk.read_file(path), str(path)), base_offset)
         except (FileNotFoundError, CorruptSnapshot):
             # A damaged one is reported with the others.
-            return
+            if base_offset:
+                return
+        # A power cut brings back snapshots of batches that were cut, compaction takes batches that snapshots speak of,
+        # and a start may have read the log from its start offset on.
+        starts_here = (self.bounds.log_start_offset or 0) <= base_offset
+        if self.bounds.was_clean and starts_here and not self.bounds.may_have_gaps:
+            later = (each for each in producer_snapshot.offsets(self.disk, self.directory) if each > base_offset)
+            self.snapshots = ProducerSnapshotCheck(self.disk, self.directory, later)
+
+    def _compare_snapshots(self, offset: int) -> None:
+        for path, problem in self.snapshots.problems_up_to(offset, self.producers.producers):
+            self._find(FindingKind.SNAPSHOT, path, problem)
 
     # --- Segments ---
 
@@ -281,6 +299,8 @@ class _PartitionCheck:
 
     def _check_gap(self, path: PurePath, position: int, offset: int) -> None:
         """Report that no batch has the offsets up to ``offset``, unless that may be."""
+        if self.next_offset < offset:
+            self.snapshots.give_up()
         start = max(self.bounds.log_start_offset or 0, self._first_epoch_offset())
         may_be = self.bounds.may_have_gaps or self.is_damaged or not self._is_durable(self.next_offset)
         if self.next_offset < offset and start < offset and not may_be:
@@ -387,6 +407,7 @@ class _PartitionCheck:
         header = batch.header
         if header.base_offset > self.next_offset:
             self._check_gap(path, position, header.base_offset)
+        self._compare_snapshots(header.base_offset)
         self.report.batches += 1
         self.report.records += header.record_count
         self.next_offset = header.next_offset
