@@ -26,9 +26,10 @@ from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.config_trials import ConfigTrials
 from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.dynamic_config_publisher import BrokerReconfigurable, DynamicConfigPublisher
+from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.log_dir_failure_handler import LogDirFailureHandler
 from trio_broker.cluster.metadata_cache import MetadataCache
-from trio_broker.cluster.metadata_delta import replayed
+from trio_broker.cluster.metadata_delta import ContradictoryMetadata, replayed
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.metadata_publisher import MetadataPublisher
@@ -151,7 +152,11 @@ async def run_shielded(workers: Workers, work: Callable[[], object]) -> None:
 
 
 def open_metadata(log_manager: LogManager, runtime: Runtime, config: BrokerConfig) -> tuple[MetadataLog, MetadataImage]:
-    """The metadata log, in the first directory, and the image of all its records. Blocks."""
+    """The metadata log, in the first directory, and the image of all its records. Blocks.
+
+    Raises:
+        MetadataLogUnusable: it is damaged, or has records that this broker never writes.
+    """
     directory = log_manager.directories[0]
     assert directory.properties is not None, "the directory is open"
     metadata_log = MetadataLog.open(
@@ -162,7 +167,10 @@ def open_metadata(log_manager: LogManager, runtime: Runtime, config: BrokerConfi
         with_reserve=directory.with_reserve,
     )
     offset, epoch = metadata_log.log_end_offset - 1, metadata_log.leader_epoch
-    return metadata_log, replayed(metadata_log.replay(), offset=offset, epoch=epoch)
+    try:
+        return metadata_log, replayed(metadata_log.replay(), offset=offset, epoch=epoch)
+    except (ContradictoryMetadata, NotImplementedError) as error:
+        raise MetadataLogUnusable(f"{metadata_log.log.directory} cannot be replayed: {error}") from error
 
 
 def take_snapshot(metadata_log: MetadataLog, image: MetadataImage) -> None:

@@ -23,7 +23,13 @@ from trio_broker.bootstrap import open_services
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.kafka_handover import RECORD_KINDS, HandoverRefused
 from trio_broker.cluster.kafka_import import import_from_kafka
-from trio_broker.cluster.metadata_image import NO_LEADER, ConfigResource, ConfigResourceType, MetadataImage
+from trio_broker.cluster.metadata_image import (
+    CLUSTER_DEFAULT,
+    NO_LEADER,
+    ConfigResource,
+    ConfigResourceType,
+    MetadataImage,
+)
 from trio_broker.cluster.metadata_log import MetadataLog, leader_change_value
 from trio_broker.cluster.metadata_snapshot import SnapshotId, image_records, write_snapshot
 from trio_broker.cluster.stored_metadata import is_of_kafka, require_own_metadata
@@ -47,8 +53,6 @@ TOPIC_ID, OFFSETS_ID = bytes(range(16)), bytes(range(1, 17))
 EPOCH = 3
 PROPERTIES = MetaProperties("kMGZ-kMGR0SJsXC6yzGlfw", 1, "Vt3kq0ZcQ3y8dW1nQeN5Aw")
 MARKER = b'{"version":0,"brokerEpoch":12}'
-
-TOPIC = ConfigResource(ConfigResourceType.TOPIC, "orders")
 
 OPENING = [
     stored.BeginTransactionRecord(name="Bootstrap records"),
@@ -199,6 +203,33 @@ async def test_ours_goes_on_where_kafka_stopped(disk: SimulatedDisk) -> None:
     # Off in Kafka, and not switched on.
     assert image.features == {"group.version": 0}
     assert (image.offset > end_offset, image.epoch) == (True, EPOCH + 2)
+
+
+async def test_settings_are_taken_over_whomever_they_belong_to(disk: SimulatedDisk) -> None:
+    make_kafka(
+        disk,
+        config("log.cleaner.threads", "2", kind=4, resource="1"),
+        config("consumer.session.timeout.ms", "50000", kind=32, resource="readers"),
+        config("log.retention.ms", "77", kind=4, resource=""),
+    )
+    import_from_kafka(disk, [DATA, MORE], NOW_MS)
+    image = await image_after_a_start(disk)
+    assert image.configs(ConfigResource(ConfigResourceType.BROKER, "1")) == {"log.cleaner.threads": "2"}
+    assert image.configs(ConfigResource(ConfigResourceType.GROUP, "readers")) == {
+        "consumer.session.timeout.ms": "50000"
+    }
+    assert image.configs(CLUSTER_DEFAULT) == {"min.insync.replicas": "1", "log.retention.ms": "77"}
+
+
+async def test_a_record_that_nobody_here_writes_ends_a_start_in_one_line(disk: SimulatedDisk) -> None:
+    make_kafka(disk)
+    import_from_kafka(disk, [DATA, MORE], NOW_MS)
+    await image_after_a_start(disk)
+    log = MetadataLog.open(DATA, runtime_on(disk), node_id=1)
+    await log.append([entry(1)])
+    log.close()
+    with pytest.raises(MetadataLogUnusable, match="cannot be replayed: a AccessControlEntryRecord in the metadata log"):
+        await image_after_a_start(disk)
 
 
 async def test_the_next_snapshot_takes_kafka_s_records_away(disk: SimulatedDisk) -> None:

@@ -21,6 +21,7 @@ from typing import Any, Final
 import attrs
 
 from kafka_wire.records.batch import MAGIC, MAGIC_POSITION
+from kafka_wire.stored.groups import ShareGroupMetadataKey, unkept_group
 from kafka_wire.stored.metadata import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -55,10 +56,6 @@ from trio_broker.storage import file_names, producer_snapshot
 from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC
 
 FOLDED_KINDS: Final = frozenset({RecordKind.SHARED, RecordKind.FEATURE})
-
-OTHER_GROUP_TYPES: Final = {11: "share", 17: "streams"}
-"""The types of ShareGroupMetadataKey and StreamsGroupMetadataKey: groups that this broker does not have. Behind the
-type stands the group's id, with its length as an int16."""
 
 LEADER_CHANGE_HEAD: Final = struct.Struct(">hiB")
 """Of a LeaderChangeMessage: version, leader, and one more than the number of voters (a varint of one byte)."""
@@ -281,13 +278,14 @@ def require_no_other_groups(disk: Disk, directory: PurePath) -> None:
         HandoverRefused: there is one. A group of the same name beside it would be unreadable for Kafka.
         KafkaError, WireError: a batch is damaged.
     """
-    left: set[bytes] = set()
+    left: dict[bytes, str] = {}
     for batch in stored_batches(disk, directory):
         for key, value in () if batch.header.is_control else batch.keys_and_values():
-            if key is not None and int.from_bytes(key[:2], "big") in OTHER_GROUP_TYPES:
-                (left.discard if value is None else left.add)(bytes(key))
-    for key in sorted(left):
-        kind, group_id = OTHER_GROUP_TYPES[int.from_bytes(key[:2], "big")], key[4:].decode(errors="replace")
-        raise HandoverRefused(
-            f"{group_id!r} is a {kind} group, which trio-broker does not have: delete it in Kafka first"
-        )
+            group = unkept_group(key) if key is not None else None
+            if key is not None and group is not None:
+                kind = "share" if isinstance(group, ShareGroupMetadataKey) else "streams"
+                left[key] = f"{group.group_id!r} is a {kind} group"
+                if value is None:
+                    del left[key]
+    for found in left.values():
+        raise HandoverRefused(f"{found}, which trio-broker does not have: delete it in Kafka first")

@@ -290,6 +290,27 @@ class ConsumerGroupRegularExpressionValue:
     timestamp: Int64
 
 
+# --- Groups that are not kept ---
+
+
+@message(key=11, versions="0", flexible="none")
+class ShareGroupMetadataKey:
+    """A share group."""
+
+    group_id: String
+
+
+@message(key=17, versions="0", flexible="none")
+class StreamsGroupMetadataKey:
+    """A streams group."""
+
+    group_id: String
+
+
+UNKEPT_GROUP_KEYS: Final[tuple[type[Any], ...]] = (ShareGroupMetadataKey, StreamsGroupMetadataKey)
+"""The keys under which groups lie that are not kept: every share group and every streams group has one."""
+
+
 # --- The frame ---
 
 GroupKey: TypeAlias = (
@@ -340,6 +361,8 @@ OFFSET_COMMIT_VERSION: Final = 4
 EXPIRING_OFFSET_COMMIT_VERSION: Final = 1
 GROUP_METADATA_VERSION: Final = 3
 
+_UNKEPT_KEY_OF_TYPE: Final[dict[int, type[Any]]] = {key.API_KEY: key for key in UNKEPT_GROUP_KEYS}
+
 INT16_BYTES: Final = 2
 """Of the type before a key, and of the version before a value."""
 
@@ -382,6 +405,16 @@ def decode_group_record(key: bytes | memoryview, value: bytes | memoryview | Non
         return GroupRecord(decoded_key, None)
     version = _leading_int16(value, value_kind.__name__)
     return GroupRecord(decoded_key, decode_whole(value_kind, version, value, INT16_BYTES))
+
+
+def unkept_group(key: bytes | memoryview) -> ShareGroupMetadataKey | StreamsGroupMetadataKey | None:
+    """Return ``key`` if it is that of a group that is not kept, None for every other record.
+
+    Raises:
+        WireError: it does not decode.
+    """
+    kind = _UNKEPT_KEY_OF_TYPE.get(_leading_int16(key, "group record's key"))
+    return None if kind is None else decode_whole(kind, 0, key, INT16_BYTES)
 
 
 def _version_to_write(value: GroupValue) -> int:
