@@ -10,6 +10,7 @@ import select
 import pytest
 import trio
 import trio.lowlevel
+import trio.testing
 
 from kafka_wire.apis import ApiKey
 from trio_broker.network.errors import CloseConnection
@@ -345,3 +346,45 @@ async def test_a_newcomer_waits_for_one_request_of_those_that_pipeline_and_not_f
         for number in pipelining:
             assert [(await clients[number].receive())[0] for _ in range(3)] == [number] * 3
     assert handled.index(newcomer) <= len(pipelining) + 2
+
+
+async def test_room_that_comes_before_the_thread_has_told_that_there_is_none_is_not_missed(serving):
+    """The selector reports room once only, and here it does so while the thread's answer is still under way."""
+    content = bytes(200_000)
+    filler = 0
+    has_room = trio.Event()
+
+    class Region:
+        """A region of which the first send finds the socket full."""
+
+        position, size = 0, len(content)
+
+        def __len__(self) -> int:
+            return self.size
+
+        def is_cached(self, position: int, size: int) -> bool:
+            return False
+
+        def send_cold(self, fileno: int, position: int, size: int) -> int:
+            nonlocal filler
+            if filler:
+                return os.write(fileno, content[position : position + size])
+            try:
+                while True:
+                    filler += os.write(fileno, content)
+            except BlockingIOError:
+                trio.from_thread.run(client.exactly, filler)
+                trio.from_thread.run(trio.testing.wait_all_tasks_blocked)
+                trio.from_thread.run_sync(has_room.set)
+                raise
+
+    async def handle(request: QueuedRequest) -> Answer:
+        return [Region()]
+
+    async with serving(handle) as harness:
+        client = await harness.connect()
+        await client.send(1)
+        with trio.fail_after(PATIENCE_SECONDS):
+            await has_room.wait()
+            # The size came first, so as much of what filled the socket is still to come.
+            await client.exactly(4 + len(content))

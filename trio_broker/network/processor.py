@@ -267,7 +267,9 @@ class Processor:
         try:
             if state is ConnectionState.IDLE or state is ConnectionState.RECEIVING:
                 self._receive(connection)
-            elif connection in self._under_way and not connection.is_in_thread:
+            elif connection.is_in_thread:
+                connection.was_reported = True
+            elif connection in self._under_way:
                 self._send_on(connection)
         except Exception as error:
             self._fail(connection, error)
@@ -414,13 +416,15 @@ class Processor:
             self._responded(connection)
             return
         if pause is Pause.ROOM:
-            # The selector reports when there is some.
             connection.state = ConnectionState.WAITING_FOR_READER
+            # The selector reports when there is some, unless it has done so since the thread found none.
+            if read is not None and connection.was_reported:
+                self.go_on_soon(connection)
         elif pause is Pause.TURN:
             self.go_on_soon(connection)
         else:
             assert self._nursery is not None, "connections are served while the Processor runs"
-            connection.is_in_thread = True
+            connection.is_in_thread, connection.was_reported = True, False
             self._nursery.start_soon(self._read_cold, connection, pause, name="cold read")
 
     async def _read_cold(self, connection: Connection, read: ColdRead) -> None:
