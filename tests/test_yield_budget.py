@@ -7,7 +7,7 @@ import trio.testing
 
 from trio_broker import yield_budget
 from trio_broker.steps import finish
-from trio_broker.yield_budget import InTurns, YieldBudget, emptied, sorted_distinct
+from trio_broker.yield_budget import InTurns, YieldBudget, divided, emptied, sorted_distinct
 
 
 async def test_a_budget_is_spent_when_its_time_is_over_and_new_after_a_yield(mock_clock: trio.testing.MockClock):
@@ -43,3 +43,9 @@ async def test_containers_are_emptied_in_turns(monkeypatch):
     assert sum(1 for _ in emptied(numbers, names)) == 13
     assert not numbers
     assert not names
+
+
+async def test_values_are_divided_in_turns(monkeypatch):
+    monkeypatch.setattr(yield_budget, "YIELD_BUDGET_SECONDS", -1.0)
+    assert sum(1 for _ in divided(range(7), bool)) == 7
+    assert await finish(divided(range(7), lambda number: number % 3 == 0)) == ([0, 3, 6], [1, 2, 4, 5])

@@ -8,7 +8,7 @@ all of them together would delay every other client. How long one takes is not k
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Hashable, Iterable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from heapq import merge
 from itertools import groupby, islice
 from typing import Any, Generic, TypeVar
@@ -88,6 +88,18 @@ def listed(values: Iterable[T]) -> Steps[list[T]]:
     return made
 
 
+def divided(values: Iterable[T], test: Callable[[T], bool]) -> Steps[tuple[list[T], list[T]]]:
+    """The ``values`` that pass ``test``, and the others, found out in turns."""
+    budget = YieldBudget()
+    passing: list[T] = []
+    others: list[T] = []
+    for value in values:
+        (passing if test(value) else others).append(value)
+        if budget.is_spent:
+            yield budget.renewed
+    return passing, others
+
+
 def counted(keys: Iterable[H]) -> Steps[Counter[H]]:
     """How often each of ``keys`` occurs, counted in turns."""
     budget = YieldBudget()
@@ -112,7 +124,7 @@ def sorted_distinct(values: Iterable[S]) -> Steps[Iterator[S]]:
     return (value for value, _ in groupby(merge(*sorted_parts)))
 
 
-def emptied(*containers: list[Any] | dict[Any, Any]) -> Steps[None]:
+def emptied(*containers: list[Any] | set[Any] | dict[Any, Any]) -> Steps[None]:
     """Take all items out of ``containers`` in turns, and so free those that nobody else holds.
 
     For a function that has filled them with tens of thousands of objects: all are freed at once when it returns.

@@ -10,6 +10,7 @@ from bench.accepted_requests import creation, new_topic
 from bench.largest_requests import topic_name
 from kafka_wire.codec import encode_bytes
 from kafka_wire.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from kafka_wire.messages.create_topics import CreateTopicsRequest
 from kafka_wire.messages.delete_topics import DeleteTopicsRequest
 from kafka_wire.messages.metadata import MetadataRequest
 from kafka_wire.messages.offset_commit import (
@@ -34,10 +35,10 @@ MAX_CALLS = 2400
 
 RECORDS_PER_TURN = 10
 
-COMMITTED = 400
+COMMITTED = CREATED = 400
 
-CALLS_PER_PARTITION = 6
-"""In one step: to commit an offset takes some fifty."""
+CALLS_PER_PARTITION = 10
+"""In one step: to commit an offset takes some fifty, to make a partition some hundred."""
 
 NAMES = [topic_name(number) for number in range(TOPICS)]
 
@@ -54,6 +55,17 @@ def configuration(value: str) -> AlterConfigsRequest:
 
 CREATION = creation([new_topic(name, 1) for name in NAMES])
 DELETION = DeleteTopicsRequest(topic_names=NAMES, timeout_ms=1000)
+
+
+async def test_the_partitions_of_a_topic_are_created_in_turns(wire, monkeypatch):
+    monkeypatch.setattr(yield_budget, "YIELD_BUDGET_SECONDS", -1.0)
+    monkeypatch.setattr(batch, "TURN_ELEMENTS", RECORDS_PER_TURN)
+    await wire.ask(creation([new_topic("first", 1)]), 4)
+    body = encode_bytes(creation([new_topic("wide", CREATED)]), 4)
+    with calls_per_step() as calls:
+        await wire.send(CreateTopicsRequest.API_KEY, 4, body)
+    assert calls.most < CREATED * CALLS_PER_PARTITION, calls.where
+    assert len(wire.services.replicas.topics["wide"].partitions) == CREATED
 
 
 def commit(partitions: int) -> OffsetCommitRequest:

@@ -16,8 +16,9 @@ from kafka_wire.messages.alter_partition_reassignments import (
 from trio_broker.cluster.partition_reassignments import Reassignment
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.steps import finish
 from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import InTurns
+from trio_broker.yield_budget import InTurns, emptied
 
 
 def error_response(
@@ -50,6 +51,7 @@ async def alter_partition_reassignments(
     )
     async for (reassignment, partitions), outcome in InTurns(zip(wanted, outcomes, strict=True)):
         partitions.append(reassigned(reassignment.partition.partition, outcome))
+    await finish(emptied(wanted, outcomes))
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,

@@ -9,6 +9,8 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.steps import finish
+from trio_broker.yield_budget import counted
 
 
 def error_response(request: DeleteGroupsRequest, error: KafkaError) -> DeleteGroupsResponse:
@@ -21,5 +23,5 @@ def error_response(request: DeleteGroupsRequest, error: KafkaError) -> DeleteGro
 @handles(DeleteGroupsRequest, error_response=error_response)
 async def delete_groups(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse:
     """Delete each group, named once or more, or answer with its error."""
-    group_ids = list(dict.fromkeys(request.groups_names))
+    group_ids = list(await finish(counted(request.groups_names)))
     return DeleteGroupsResponse(results=await context.services.groups.delete_groups(group_ids, context.release_handler))

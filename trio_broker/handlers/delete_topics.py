@@ -17,7 +17,8 @@ from trio_broker.cluster.metadata_image import TopicImage
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.yield_budget import InTurns
+from trio_broker.steps import finish
+from trio_broker.yield_budget import InTurns, emptied
 
 DELETION_DISABLED_SINCE_VERSION = 3
 """Clients of earlier versions do not know TOPIC_DELETION_DISABLED and get INVALID_REQUEST."""
@@ -37,12 +38,12 @@ async def delete_topics(request: DeleteTopicsRequest, context: Context) -> Delet
         if error.code is ErrorCode.TOPIC_DELETION_DISABLED and context.version < DELETION_DISABLED_SINCE_VERSION:
             raise KafkaError(str(error), code=ErrorCode.INVALID_REQUEST) from error
         raise
-    return DeleteTopicsResponse(
-        responses=[
-            refused_topic(target, outcome) if isinstance(outcome, KafkaError) else deleted_topic(outcome)
-            async for target, outcome in InTurns(zip(wanted, outcomes, strict=True))
-        ]
-    )
+    responses = [
+        refused_topic(target, outcome) if isinstance(outcome, KafkaError) else deleted_topic(outcome)
+        async for target, outcome in InTurns(zip(wanted, outcomes, strict=True))
+    ]
+    await finish(emptied(wanted, outcomes))
+    return DeleteTopicsResponse(responses=responses)
 
 
 def targets(request: DeleteTopicsRequest) -> Iterator[TopicTarget]:

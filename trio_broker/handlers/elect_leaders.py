@@ -20,8 +20,9 @@ from kafka_wire.messages.elect_leaders import (
 from trio_broker.cluster.leader_elections import ElectionType
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.steps import finish
 from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import InTurns
+from trio_broker.yield_budget import InTurns, emptied
 
 ERROR_CODE_SINCE_VERSION = 1
 
@@ -76,6 +77,7 @@ async def elect(
     )
     async for (partition, elected), outcome in InTurns(zip(partitions, outcomes, strict=True)):
         elected.append(result(partition.partition, outcome))
+    await finish(emptied(partitions, outcomes))
     return ElectLeadersResponse(replica_election_results=results)
 
 

@@ -36,7 +36,7 @@ from trio_broker.handlers.support.registry import handles
 from trio_broker.request_phase import RequestPhase
 from trio_broker.steps import Steps
 from trio_broker.topic_names import is_internal_topic, require_valid_topic_name
-from trio_broker.yield_budget import YieldBudget, in_turns
+from trio_broker.yield_budget import YieldBudget, emptied, in_turns
 
 NULL_MEANS_ALL_SINCE_VERSION = 1
 """Before it an empty list means all topics; from it on null does, and empty means none (KIP-4)."""
@@ -160,7 +160,7 @@ def describe_topics(request: MetadataRequest, context: Context) -> Steps[list[Me
     may_create = request.allow_auto_topic_creation and context.services.config.request.auto_create_topics_enable
     # A topic that is named twice is described once, as in Kafka: a large one takes kilobytes to describe and a few
     # bytes to name, so that a small request could otherwise make an endless response.
-    described = set()
+    described: set[tuple[bytes, str | None]] = set()
     missing = 0
     for wanted in request.topics or ():
         if budget.is_spent:
@@ -172,6 +172,7 @@ def describe_topics(request: MetadataRequest, context: Context) -> Steps[list[Me
         missing += wanted.name not in context.services.metadata_cache.image.topics
         may_create_it = may_create and missing <= MAX_CREATED_PER_REQUEST
         topics.append((yield from describe_or_create(wanted, context, asked=asked, may_create=may_create_it)))
+    yield from emptied(described)
     return topics
 
 

@@ -29,9 +29,12 @@ from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.handlers.support.context import Context, GroupCaller
 from trio_broker.handlers.support.registry import handles
 from trio_broker.steps import Steps
-from trio_broker.yield_budget import YieldBudget, listed
+from trio_broker.yield_budget import YieldBudget, divided, listed
 
 BY_ID_SINCE_VERSION = 10
+
+CHECKED_AT_ONCE = 1000
+"""Partitions of a topic whose existence is looked up in one step: a tenth of a millisecond."""
 
 
 def error_response(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
@@ -77,9 +80,12 @@ class Sorted:
             return
         # In place: the request was decoded for this handler alone.
         topic.name, topic.topic_id = there.name, there.topic_id
-        if absent := [each for each in topic.partitions if each.partition_index not in there.partitions]:
-            self.missing.append((yield from failed(topic, absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
-            topic.partitions = [each for each in topic.partitions if each.partition_index in there.partitions]
+        known = there.partitions
+        partitions = topic.partitions
+        if len(partitions) > CHECKED_AT_ONCE or [each for each in partitions if each.partition_index not in known]:
+            topic.partitions, absent = yield from divided(partitions, lambda each: each.partition_index in known)
+            if absent:
+                self.missing.append((yield from failed(topic, absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
         if topic.partitions:
             self.known.append(topic)
 

@@ -20,7 +20,7 @@ from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.handlers.support.context import Context, GroupCaller
 from trio_broker.handlers.support.registry import handles
 from trio_broker.steps import Steps, finish
-from trio_broker.yield_budget import InTurns, listed
+from trio_broker.yield_budget import InTurns, divided, listed
 
 
 def error_response(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDeleteResponse:
@@ -53,10 +53,9 @@ async def delete_existing(request: OffsetDeleteRequest, caller: GroupCaller) -> 
 def pop_missing(topic: OffsetDeleteRequestTopic, image: MetadataImage) -> Steps[OffsetDeleteResponseTopic | None]:
     """Remove the partitions that do not exist from ``topic``, and return the answer for them."""
     there = image.topics[topic.name].partitions if topic.name in image.topics else {}
-    absent = [partition for partition in topic.partitions if partition.partition_index not in there]
+    topic.partitions, absent = yield from divided(topic.partitions, lambda each: each.partition_index in there)
     if not absent:
         return None
-    topic.partitions = [partition for partition in topic.partitions if partition.partition_index in there]
     answers = (
         OffsetDeleteResponsePartition(
             partition_index=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -61,6 +61,7 @@ from trio_broker.storage.log import Log
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.storage.log_reader import LogReader
 from trio_broker.topic_partition import TopicPartition
+from trio_broker.yield_budget import YieldBudget
 
 log = logging.getLogger(__name__)
 
@@ -275,7 +276,12 @@ class ReplicaManager:
                 log.warning("%s: its log is of another topic of that name; removing it", topic_partition)
                 await self._delete_log(topic_partition)
         opened = await self.log_maintenance.change_directories(partial(self._open_logs, assignment, missing))
+        budget = YieldBudget()
         for index, outcome in zip(missing, opened, strict=True):
+            if budget.is_spent:
+                # Shielded: a log that is open belongs to the LogManager, which closes it.
+                with trio.CancelScope(shield=True):
+                    await budget.renewed()
             if isinstance(outcome, KafkaError):
                 hosted.failures[index] = outcome
                 continue

@@ -15,7 +15,7 @@ from trio_broker.cluster.logger_levels import change_levels
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
 from trio_broker.handlers.support.context import Context
 from trio_broker.steps import finish
-from trio_broker.yield_budget import InTurns, counted
+from trio_broker.yield_budget import InTurns, counted, emptied
 
 
 class NamesResource(Protocol):
@@ -67,10 +67,12 @@ async def change_resources(
     # Refused resources are not among ``changes``, whose keys are the places of the others in the request.
     results = zip(changes, outcome.results, strict=True)
     errors |= {index: result async for index, result in InTurns(results) if isinstance(result, KafkaError)}
-    return [
+    responses = [
         resource_response(response, resource, errors.get(index))
         async for index, resource in InTurns(enumerate(resources))
     ]
+    await finish(emptied(changes, errors, counts))
+    return responses
 
 
 def resource_response(response: Callable[..., A], resource: NamesResource, error: KafkaError | None) -> A:

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from kafka_wire.error_codes import ErrorCode
 from trio_broker.handlers.support.authorized_operations import group_operations
-from trio_broker.yield_budget import YieldBudget
+from trio_broker.yield_budget import InTurns
 
 
 class Described(Protocol):
@@ -28,11 +28,13 @@ async def described_groups(
     A group that is named twice is described once: a large one takes a megabyte to describe and a few bytes to name.
     """
     described: list[D] = []
-    budget = YieldBudget()
-    for group_id in dict.fromkeys(group_ids):
+    seen = set()
+    async for group_id in InTurns(group_ids):
+        if group_id in seen:
+            continue
+        seen.add(group_id)
         group = describe(group_id)
         asked = include_authorized_operations and group.error_code == ErrorCode.NONE
         group.authorized_operations = group_operations(asked=asked)
         described.append(group)
-        await budget.maybe_yield()
     return described
