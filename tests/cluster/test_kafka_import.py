@@ -490,6 +490,9 @@ async def test_the_directory_with_the_metadata_comes_first(disk: SimulatedDisk) 
     require_own_metadata(disk, [DATA, MORE])
     with pytest.raises(MetadataLogUnusable, match=r"name /data first in log\.dirs"):
         require_own_metadata(disk, [MORE, DATA])
+    # With one in each it is the first that counts, as ever.
+    disk.make_directory(MORE / file_names.CLUSTER_METADATA_DIRECTORY)
+    require_own_metadata(disk, [DATA, MORE])
 
 
 async def test_a_kafka_that_was_started_after_the_import_has_its_directories_back(disk: SimulatedDisk) -> None:

@@ -63,13 +63,15 @@ def read_stored_metadata(disk: Disk, directory: PurePath) -> StoredMetadata:
     end_offset, epoch = start_offset, snapshot.epoch if snapshot is not None else 0
     leader_change: bytes | None = None
     try:
-        for batch in stored_batches(disk, directory, start_offset):
+        for batch in stored_batches(disk, directory):
+            if batch.header.is_control:
+                leader_change = leader_change_in(batch) or leader_change
+            if batch.header.next_offset <= start_offset:
+                continue
             if batch.header.base_offset > end_offset:
                 raise WireError(f"nothing is there between the offsets {end_offset} and {batch.header.base_offset}")
             end_offset, epoch = batch.header.next_offset, batch.header.partition_leader_epoch
-            if batch.header.is_control:
-                leader_change = leader_change_in(batch) or leader_change
-            else:
+            if not batch.header.is_control:
                 kept = (record for record in batch.records() if record.offset >= start_offset)
                 records += [decode_metadata_record(record.value or b"") for record in kept]
     except (KafkaError, WireError) as error:
@@ -77,8 +79,8 @@ def read_stored_metadata(disk: Disk, directory: PurePath) -> StoredMetadata:
     return StoredMetadata(list(committed(records)), end_offset, epoch, leader_change)
 
 
-def stored_batches(disk: Disk, directory: PurePath, start_offset: int = 0) -> Iterator[RecordBatch]:
-    """Yield the batches of a log with records from ``start_offset`` on, whose checksums are right.
+def stored_batches(disk: Disk, directory: PurePath) -> Iterator[RecordBatch]:
+    """Yield the batches of all segments of a log, whose checksums are right.
 
     Raises:
         KafkaError, WireError: a batch is damaged, or a segment does not end with a whole one.
@@ -90,8 +92,7 @@ def stored_batches(disk: Disk, directory: PurePath, start_offset: int = 0) -> It
         for batch in read_batches(content):
             batch.verify_crc()
             position += batch.header.size_bytes
-            if batch.header.next_offset > start_offset:
-                yield batch
+            yield batch
         # ``read_batches`` stops without an error at a batch that is cut short.
         if position < len(content):
             raise WireError(f"{name} has no whole batch at position {position}")
@@ -147,8 +148,8 @@ def openings(disk: Disk, directory: PurePath) -> Iterator[Iterator[Any]]:
 
 def log_records(disk: Disk, directory: PurePath, start_offset: int) -> Iterator[Any]:
     """Yield the records of the log from ``start_offset`` on."""
-    for batch in stored_batches(disk, directory, start_offset):
-        if not batch.header.is_control:
+    for batch in stored_batches(disk, directory):
+        if batch.header.next_offset > start_offset and not batch.header.is_control:
             kept = (record for record in batch.records() if record.offset >= start_offset)
             yield from (decode_metadata_record(record.value or b"") for record in kept)
 
@@ -157,7 +158,8 @@ def require_own_metadata(disk: Disk, data_directories: Sequence[PurePath]) -> No
     """Refuse to start on data directories that a Kafka has left, before anything in them is changed.
 
     Raises:
-        MetadataLogUnusable: the metadata log is Kafka's, or is not in the first directory, where a broker looks for it.
+        MetadataLogUnusable: a metadata log is Kafka's, or there is none in the first directory, where a broker would
+            begin a new one, and one in another.
     """
     for path in data_directories:
         directory = path / file_names.CLUSTER_METADATA_DIRECTORY
@@ -168,5 +170,5 @@ def require_own_metadata(disk: Disk, data_directories: Sequence[PurePath]) -> No
             raise MetadataLogUnusable(
                 f"{path} was left by Apache Kafka; to take it over: trio-broker import-kafka {paths}"
             )
-        if path != data_directories[0]:
+        if not disk.is_directory(data_directories[0] / file_names.CLUSTER_METADATA_DIRECTORY):
             raise MetadataLogUnusable(f"{directory} has the metadata: name {path} first in log.dirs")
