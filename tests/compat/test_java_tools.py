@@ -305,6 +305,66 @@ def test_our_dump_decodes_the_metadata_log_as_kafkas_does(dumps: Dumps, data: Da
         assert {name: ours["data"][name] for name in kafkas["data"]} == kafkas["data"]
 
 
+@pytest.fixture(scope="module")
+def group_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The only segment of ``__consumer_offsets`` after members of both protocols came, committed, and left, and a group
+    was deleted."""
+    directory = tmp_path_factory.mktemp("groups")
+    with BrokerProcess(directory, overrides={"offsets.topic.num.partitions": "1"}) as broker:
+        create_topic(broker)
+        for group_id, protocol in (("of old", "classic"), ("of new", "consumer"), ("deleted", "classic")):
+            consumer = Consumer(
+                {"bootstrap.servers": broker.bootstrap_servers, "group.id": group_id, "group.protocol": protocol}
+            )
+            consumer.subscribe(["written"])
+            while not consumer.assignment():
+                consumer.poll(0.05)
+            consumer.commit(offsets=[TopicPartition("written", 0, 0, metadata="é")], asynchronous=False)
+            consumer.close()
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin.delete_consumer_groups(["deleted"])["deleted"].result(SECONDS)
+        assert broker.stop() == 0
+    [log] = (directory / "__consumer_offsets-0").glob("*.log")
+    return log
+
+
+def test_our_dump_decodes_the_records_of_groups_as_kafkas_does(java: Java, group_log: Path) -> None:
+    """Kafka leaves out what the version does not have, and decodes what members of classic groups sent, of which ours
+    prints the bytes; all else that it prints is the same."""
+    arguments = ["--offsets-decoder", "--files", str(group_log)]
+    [told] = java.run("RunTools", given=[{"tool": "org.apache.kafka.tools.DumpLogSegments", "arguments": arguments}])
+    ours, kafkas = (
+        [
+            (match["key"], match["payload"])
+            for line in lines
+            if (match := re.search(r" key: (?P<key>\{.*\}) payload: (?P<payload>.*)$", line))
+        ]
+        for lines in (dump(RealDisk(), group_log, print_records=True), told["out"].splitlines())
+    )
+    assert len(kafkas) == len(re.findall(r"^\| offset: ", told["out"], re.MULTILINE))
+    assert {json.loads(key)["type"] for key, _ in kafkas} >= {"1", "2", "3", "8"}
+    assert any(payload == "<DELETE>" for _, payload in kafkas)
+    assert [key for key, _ in ours] == [key for key, _ in kafkas]
+    for (key, printed), (_, expected) in zip(ours, kafkas, strict=True):
+        if "<DELETE>" in (printed, expected):
+            assert printed == expected, key
+        else:
+            assert_contains(json.loads(printed), json.loads(expected))
+
+
+def assert_contains(printed: Any, expected: Any) -> None:
+    """That all of ``expected`` is in ``printed``, but for what Kafka decodes further."""
+    if isinstance(expected, dict):
+        for name in expected.keys() - {"subscription", "assignment"}:
+            assert_contains(printed[name], expected[name])
+    elif isinstance(expected, list):
+        assert len(printed) == len(expected)
+        for ours, kafkas in zip(printed, expected, strict=True):
+            assert_contains(ours, kafkas)
+    else:
+        assert printed == expected
+
+
 def index_bytes(directory: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted(directory.glob("*index"))}
 
