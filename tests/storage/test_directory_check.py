@@ -221,7 +221,16 @@ def test_derived_files_are_made_anew(data: Path, template: Path, planted: str) -
 
 
 @pytest.mark.parametrize(
-    "planted", ["a value", "a batch length", "a magic", "the end of the last log", "a log that is gone", "a log start"]
+    "planted",
+    [
+        "a value",
+        "a batch length",
+        "a magic",
+        "the end of the last log",
+        "the last base offset, upward",
+        "a log that is gone",
+        "a log start",
+    ],
 )
 def test_a_loss_that_is_accepted_keeps_what_was_there(data: Path, planted: str) -> None:
     PLANTED[planted][0](data)

@@ -17,7 +17,8 @@ from trio_broker.runtime.disk import Disk, sync_file
 from trio_broker.storage import checkpoints, file_names, partition_metadata
 from trio_broker.storage.directory_check import PartitionTask
 from trio_broker.storage.errors import CorruptCheckpoint
-from trio_broker.storage.findings import FindingKind
+from trio_broker.storage.findings import FindingKind, StorageFinding
+from trio_broker.storage.log_file import LogFile
 from trio_broker.storage.partition_check import PartitionReport
 from trio_broker.storage.recovery import open_log
 from trio_broker.topic_partition import TopicPartition
@@ -72,9 +73,14 @@ def accept_loss(disk: Disk, task: PartitionTask, report: PartitionReport, now_ms
         path = task.directory / file_names.PARTITION_METADATA
         aside.append(_copy_aside(disk, path, now_ms))
         partition_metadata.write(disk, task.directory, task.bounds.topic_id)
-    for finding in report.findings:
+    for finding in reversed(report.findings):
         if finding.kind in (FindingKind.SNAPSHOT, FindingKind.LEADER_EPOCHS):
             disk.unlink(finding.path, missing_ok=True)
+        if _is_gap_within_segment(finding):
+            # By its checksum the batch behind the gap is good, and recovery would let the log go on there.
+            file = LogFile(disk, finding.path)
+            file.truncate(finding.position or 0)
+            file.sync()
     is_start_wrong = any(finding.kind is FindingKind.LOG_START_CHECKPOINT for finding in report.findings)
     log_start = 0 if is_start_wrong else task.bounds.log_start_offset or 0
     if is_start_wrong:
@@ -83,6 +89,14 @@ def accept_loss(disk: Disk, task: PartitionTask, report: PartitionReport, now_ms
     for name in (file_names.RECOVERY_POINT_CHECKPOINT, file_names.HIGH_WATERMARK_CHECKPOINT):
         _change_offset(disk, task, name, end_offset)
     return list(dict.fromkeys([*aside, *put_aside]))
+
+
+def _is_gap_within_segment(finding: StorageFinding) -> bool:
+    """Whether offsets are missing between two batches of one segment, or before its first one."""
+    base_offset = file_names.offset_of(finding.path.name, file_names.LOG_SUFFIX)
+    if finding.kind is not FindingKind.LOST_BATCHES or finding.position is None or finding.offset is None:
+        return False
+    return base_offset is not None and finding.offset >= base_offset
 
 
 def _copy_aside(disk: Disk, path: PurePath, now_ms: int) -> PurePath:
