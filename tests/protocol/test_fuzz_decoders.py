@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import struct
 
-from fuzz.decoders import Statistics, Target, fuzz, message_check, mutated, targets, try_frame
+from fuzz.decoders import Statistics, Target, check_metadata_record, fuzz, message_check, mutated, targets, try_frame
 from kafka_wire.codec import encode_bytes
 from kafka_wire.errors import WireError
 from kafka_wire.messages.describe_client_quotas import DescribeClientQuotasResponse, EntityData, EntryData, ValueData
+from kafka_wire.stored.metadata import ClientQuotaRecord, encode_metadata_record
 
 ROUNDS = 4
 
@@ -54,3 +55,5 @@ def test_a_number_that_is_none_survives_a_round_trip() -> None:
         throttle_time_ms=0, error_code=0, error_message=None, entries=[EntryData(entity=[entity], values=[value])]
     )
     message_check(DescribeClientQuotasResponse, 1)(encode_bytes(message, 1))
+    record = ClientQuotaRecord(entity=[], key="rate", value=float("nan"), remove=False)
+    check_metadata_record(encode_metadata_record(record))
