@@ -366,9 +366,8 @@ class InterruptedLogs:
         offset = self.chance.choice(offsets)
         model.durable_end = min(model.durable_end, offset)
         model.has_been_cut = True
-        log.truncate_to(offset, self.clock.now_ms())
+        self._manager.truncate_log(model.partition, offset, self.clock.now_ms())
         model.cut(log.log_end_offset)
-        self._write_checkpoints(model, log)
         self._learn_sequences(model, log)
 
     def _compact(self, model: PartitionModel, log: Log) -> None:

@@ -663,9 +663,10 @@ class Log(ReadableLog):
     def truncate_to(self, offset: int, now_ms: int) -> bool:
         """Cut the log so that it ends at ``offset``, as a follower does whose log differs from its leader's.
 
-        Returns whether anything was cut, which is then durable. The caller writes the recovery points before it appends
-        again: by an older one a start would take records behind ``offset`` for durable. Waits for the disk. Not to be
-        called while ``sync`` or ``read`` run.
+        Returns whether anything was cut, which is then durable. No recovery point on the disk may lie behind
+        ``offset``: a start would take the records that are gone, or later ones, for durable ones that are lost. So
+        where there are checkpoints, ``LogManager.truncate_log`` is called. Waits for the disk. Not to be called while
+        ``sync`` or ``read`` run.
 
         Raises:
             StorageFailed: the disk does not say that the cut is durable.
@@ -675,8 +676,7 @@ class Log(ReadableLog):
             return False
         self._truncations += 1
         self.name_changes += 1
-        # Before the cut: records appended behind ``offset`` later must not count as durable.
-        self.recovery_point = min(self.recovery_point, offset)
+        self.lower_recovery_point(offset)
         if self.first_dirty_offset is not None:
             self.first_dirty_offset = min(self.first_dirty_offset, offset)
         behind = [segment for segment in self._segments if segment.base_offset > offset]
@@ -692,6 +692,11 @@ class Log(ReadableLog):
             self.epochs.write()
         self._reload_producers(offset)
         return True
+
+    def lower_recovery_point(self, offset: int) -> None:
+        """Count nothing behind ``offset`` as durable any longer: it is about to be cut."""
+        self.assert_owner()
+        self.recovery_point = min(self.recovery_point, offset)
 
     def restart_at(self, offset: int, now_ms: int) -> bool:
         """Drop everything and begin, empty, at ``offset``; otherwise as ``truncate_to``."""

@@ -376,6 +376,21 @@ class LogManager:
         if directory.forget(partition) and directory.path in self.write_checkpoints():
             raise OSError(errno.EIO, f"what the checkpoints say of {partition} cannot be changed", str(directory.path))
 
+    def truncate_log(self, partition: TopicPartition, offset: int, now_ms: int) -> bool:
+        """Cut a log so that it ends at ``offset``; see ``Log.truncate_to``. Returns whether anything was cut.
+
+        The recovery point is lowered on the disk first: at no time does it say more than what is durable.
+
+        Raises:
+            OSError: that could not be written; nothing is cut.
+            StorageFailed: as ``Log.truncate_to``.
+        """
+        log = self.logs[partition]
+        log.lower_recovery_point(offset)
+        if log.directory.parent in self.write_checkpoints():
+            raise OSError(errno.EIO, f"the recovery point of {partition} cannot be lowered", str(log.directory))
+        return log.truncate_to(offset, now_ms)
+
     def delete_log(self, partition: TopicPartition) -> None:
         """Delete one partition's log; see ``delete_logs``."""
         self.delete_logs([partition])
