@@ -48,6 +48,7 @@ from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.runtime.chance import random_uuid
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.workers import Workers
+from trio_broker.storage import partition_metadata
 from trio_broker.storage.errors import is_shortage
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.topic_partition import TopicPartition
@@ -190,6 +191,9 @@ async def load_logs(
 
     def config_for(topic_partition: TopicPartition, topic_id: bytes) -> LogConfig | None:
         topic = image.topics_by_id.get(topic_id)
+        expected = image.topics.get(topic_partition.topic)
+        if expected is not None and expected.topic_id != topic_id:
+            partition_metadata.check_not_damaged(topic_id, expected.topic_id, is_anothers=topic is not None)
         if topic is None or topic.name != topic_partition.topic or topic_partition.partition not in topic.partitions:
             return None
         return topic_config(topic.configs, config)

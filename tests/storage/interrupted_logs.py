@@ -62,6 +62,11 @@ LONGEST_LIFE = 250
 """Operations that change the disk, of a life that a power cut ends."""
 
 
+LEGAL_PROBLEMS = ("cut ", "the log now ends at", "was torn and is put right", "which its file lacks")
+"""What a start may say of what a power cut has left: torn tails, holes in what was never synced, torn headers of
+batches that are whole otherwise, and leader epochs that are ahead of the log start. All else is said of damage."""
+
+
 class End(enum.Enum):
     """How a life ended."""
 
@@ -334,6 +339,7 @@ class InterruptedLogs:
         offset = self.chance.randint(model.start, max(model.start, log.recovery_point))
         model.ask_start(offset)
         log.advance_log_start(offset)
+        log.epochs.write()
         if self.chance.random() < 0.5:
             self._retain(model, log)
 
@@ -426,6 +432,8 @@ class InterruptedLogs:
         """Compare the logs with the model, which then goes on from what there is."""
         report = self._manager.load_report
         assert not report.failures, report.failures
+        for problem in (problem for item in report.recovered for problem in item.problems):
+            assert any(each in problem for each in LEGAL_PROBLEMS), f"no power cut leaves this: {problem}"
         self.story.append(f"started after {end.value}: {self._manager.logs}")
         for model in list(self.models.values()):
             log = self._manager.logs.get(model.partition)

@@ -54,63 +54,57 @@ def read(log: LogBench, offset: int) -> int:
 def test_indexes_are_made_anew_at_most_once_however_often_it_is_read(
     log: LogBench, caplog: pytest.LogCaptureFixture, at_an_index_entry: bool
 ):
-    offset = indexed(log)[4] + (0 if at_an_index_entry else 1)
+    entries = indexed(log)
+    offset = entries[4] + (0 if at_an_index_entry else 1)
     damage(log, offset)
-    before = indexed(log)
     for _ in range(5):
-        with pytest.raises(CorruptRecordBatch, match=r"no batch at position|magic 119 at offset"):
+        with pytest.raises(CorruptRecordBatch, match=f"offset {offset} is damaged, up to {offset + 1}"):
             read(log, offset)
     assert caplog.text.count("rebuilding the indexes") == (1 if at_an_index_entry else 0)
-    assert indexed(log) == before
+    assert caplog.text.count("is damaged from position") == 1
 
 
 @pytest.mark.parametrize("at_an_index_entry", [True, False])
-def test_batches_before_it_and_behind_the_next_index_entry_are_read(log: LogBench, at_an_index_entry: bool):
-    entries = indexed(log)
-    offset = entries[4] + (0 if at_an_index_entry else 1)
+def test_every_other_batch_is_read(log: LogBench, at_an_index_entry: bool):
+    offset = indexed(log)[4] + (0 if at_an_index_entry else 1)
     segment = damage(log, offset)
-    for _ in range(2):
-        with pytest.raises(CorruptRecordBatch):
-            read(log, offset)
-        for readable in (0, offset - 1, entries[5], BATCHES - 1):
-            segment.position_cache = {}
-            assert read(log, readable) == readable
+    for readable in (*range(offset), *range(offset + 1, BATCHES)):
+        segment.position_cache = {}
+        assert read(log, readable) == readable
+        found = log.log.offset_for_timestamp(NOW_MS + readable, BATCHES)
+        assert found is not None
+        assert found.offset == readable
+
+
+def test_a_read_ends_before_it(log: LogBench):
+    segment = damage(log, 20)
+    span = segment.find(18)
+    assert span is not None
+    with pytest.raises(CorruptRecordBatch):
+        read(log, 20)
+    fetched = log.log.read(18, 10 * span.size, end_offset=BATCHES)
+    assert (fetched.size, fetched.next_offset) == (2 * span.size, 20)
 
 
 def test_a_clean_stop_keeps_what_is_behind_it(log: LogBench):
-    damage(log, indexed(log)[4])
-    for offset in (indexed(log)[4], indexed(log)[4] + 1):
-        with pytest.raises(CorruptRecordBatch):
-            read(log, offset)
+    offset = indexed(log)[4]
+    damage(log, offset)
     log.restart()
     assert log.log.log_end_offset == BATCHES
-    assert read(log, BATCHES - 1) == BATCHES - 1
-
-
-def test_an_index_that_is_wrong_before_it_as_well_ends_there(log: LogBench, caplog: pytest.LogCaptureFixture):
-    entries = indexed(log)
-    segment = damage(log, entries[4])
-    positions = segment.offset_index._positions
-    positions[:] = array(positions.typecode, (position + 1 for position in positions))
-    for _ in range(3):
-        with pytest.raises(CorruptRecordBatch):
-            read(log, BATCHES - 1)
-    assert indexed(log) == entries[:4]
-    assert read(log, entries[3]) == entries[3]
-    assert caplog.text.count("rebuilding the indexes") == 1
-
-
-def test_cutting_it_off_makes_the_segment_whole_again(log: LogBench, caplog: pytest.LogCaptureFixture):
-    entries = indexed(log)
-    segment = damage(log, entries[4])
     with pytest.raises(CorruptRecordBatch):
-        read(log, entries[4])
-    log.log.truncate_to(entries[3], log.now_ms)
+        read(log, offset)
+    assert read(log, offset + 1) == offset + 1
+
+
+def test_an_index_that_is_wrong_before_it_as_well_is_made_anew(log: LogBench, caplog: pytest.LogCaptureFixture):
+    entries = indexed(log)
+    segment = damage(log, entries[4])
     positions = segment.offset_index._positions
     positions[:] = array(positions.typecode, (position + 1 for position in positions))
-    segment.position_cache = {}
-    assert read(log, entries[2]) == entries[2]
-    assert caplog.text.count("rebuilding the indexes") == 2
+    assert read(log, BATCHES - 1) == BATCHES - 1
+    assert entries[4] not in indexed(log)
+    assert indexed(log)[:4] == entries[:4]
+    assert caplog.text.count("rebuilding the indexes") == 1
 
 
 def overwrite_index(log: LogBench, entry: int, position: int) -> None:

@@ -332,6 +332,7 @@ def test_a_new_partition_inherits_nothing_from_one_of_the_same_name(
     append(log, batch(10), clock)
     log.sync()
     log.advance_log_start(7)
+    log.epochs.write()
     manager.write_checkpoints()
     assert b"orders 0 7" in (tmp_path / "data/log-start-offset-checkpoint").read_bytes()
     manager.delete_log(ORDERS)
@@ -346,9 +347,43 @@ def test_the_log_start_survives_a_kill_once_written(start: Manager, batch: Batch
     log = manager.create_log(ORDERS, ID_A, CONFIG)
     append(log, batch(10), clock)
     log.advance_log_start(7)
+    log.epochs.write()
     manager.write_checkpoints()
     manager.close(clean=False)
     assert start().logs[ORDERS].log_start_offset == 7
+
+
+def test_a_log_start_is_not_written_before_the_leader_epochs_say_it(
+    start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path
+):
+    manager = start()
+    log = manager.create_log(ORDERS, ID_A, CONFIG)
+    append(log, batch(10), clock)
+    log.sync()
+    log.advance_log_start(7)
+    manager.write_checkpoints()
+    assert (tmp_path / "data/log-start-offset-checkpoint").read_bytes() == b"0\n0\n"
+    log.epochs.write()
+    manager.write_checkpoints()
+    assert (tmp_path / "data/log-start-offset-checkpoint").read_bytes() == b"0\n1\norders 0 7\n"
+
+
+def test_where_there_are_recovery_points_there_are_log_starts(
+    start: Manager, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    manager = start()
+    write = checkpoints.write_offsets
+    written: list[str] = []
+
+    def once(disk: Disk, path: PurePath, offsets: Mapping[TopicPartition, int]) -> None:
+        if written:
+            raise OSError(errno.EIO, "no more")
+        write(disk, path, offsets)
+        written.append(path.name)
+
+    monkeypatch.setattr(checkpoints, "write_offsets", once)
+    manager.write_checkpoints()
+    assert written == ["log-start-offset-checkpoint"]
 
 
 def test_the_recovery_point_is_lowered_on_the_disk_before_a_log_is_cut(
@@ -384,6 +419,46 @@ def test_a_log_is_not_cut_if_its_recovery_point_cannot_be_lowered(
     with pytest.raises(OSError, match="cannot be lowered"):
         manager.truncate_log(ORDERS, 2, clock.now_ms())
     assert log.log_end_offset == 4
+
+
+def test_records_without_the_topics_id_are_refused_and_a_log_without_a_record_is_a_stray(
+    start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path
+):
+    manager = start()
+    config = LogConfig(preallocate=True, internal_segment_bytes=4096)
+    append(manager.create_log(ORDERS, ID_A, config), batch(2), clock)
+    manager.create_log(OTHER, ID_B, config).assign_epoch(0, 0)
+    manager.close(clean=False)
+    for name in ("orders-0", "other-3"):
+        (tmp_path / "data" / name / "partition.metadata").unlink()
+    manager = start()
+    assert list(manager.load_report.failures) == [ORDERS]
+    assert (tmp_path / "data/orders-0").is_dir()
+    assert [path.name[:7] for path in manager.load_report.strays] == ["other-3"]
+
+
+def test_what_the_checkpoints_say_of_a_partition_that_could_not_be_opened_stays(
+    start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path
+):
+    manager = start()
+    log = manager.create_log(ORDERS, ID_A, CONFIG)
+    append(log, batch(10), clock)
+    log.advance_log_start(7)
+    log.first_dirty_offset = 8
+    manager.close(high_watermarks={ORDERS: 10})
+    data = tmp_path / "data"
+    names = ("recovery-point-offset", "log-start-offset", "cleaner-offset", "replication-offset")
+    before = [(data / f"{name}-checkpoint").read_bytes() for name in names]
+    assert all(b"orders 0 " in content for content in before)
+    metadata = data / "orders-0/partition.metadata"
+    good = metadata.read_bytes()
+    metadata.write_bytes(b"damaged")
+    manager = start()
+    assert list(manager.load_report.failures) == [ORDERS]
+    manager.close()
+    assert [(data / f"{name}-checkpoint").read_bytes() for name in names] == before
+    metadata.write_bytes(good)
+    assert start().logs[ORDERS].log_start_offset == 7
 
 
 def test_directories_of_another_node_or_cluster_are_refused(start: Manager):

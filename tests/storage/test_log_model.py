@@ -115,6 +115,7 @@ class LogMachine(RuleBasedStateMachine):
     def advance_start(self, data: st.DataObject) -> None:
         offset = data.draw(st.integers(self.start, self.end))
         self.log.advance_log_start(offset)
+        self.log.epochs.write()
         self.start = offset
         self.log.delete_expired_segments(NOW_MS, self.end)
         self.log.remove_deleted_files(NOW_MS + 10**9)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_wire.records.batch import build_batch
+from kafka_wire.records.errors import CorruptRecordBatch
 from kafka_wire.records.record import NewRecord
 from tests.storage.conftest import make_batch
 from trio_broker.config.log_config import LogConfig
@@ -111,23 +112,108 @@ def test_damage_to_a_length_field_is_seen_through(bench: Any):
     damaged = bytearray(path.read_bytes())
     struct.pack_into(">i", damaged, size + 8, 1 << 30)
     path.write_bytes(damaged)
-    assert len(bench.crash().report.kept_aside) == 1
-    assert bench.offsets() == [0]
+    report = bench.crash().report
+    assert "is put right" in report.problems[0]
+    assert report.kept_aside == []
+    assert bench.offsets() == [0, 1, 2, 3, 4]
+    assert bench.crash().report.problems == []
 
 
 @pytest.mark.parametrize(("position", "what"), [(7, "offset"), (15, "epoch")])
-def test_what_the_checksum_does_not_cover_must_make_sense(bench: Any, position: int, what: str):
+def test_what_the_checksum_does_not_cover_is_put_right_by_what_is_around_it(bench: Any, position: int, what: str):
     bench.leader_epoch = 1
     for _ in range(5):
         bench.append(2)
     path = bench.file(FIRST_LOG)
     size = path.stat().st_size // 5
-    damaged = bytearray(path.read_bytes())
+    good = path.read_bytes()
+    damaged = bytearray(good)
     damaged[3 * size + position] = 0
     path.write_bytes(damaged)
     report = bench.crash().report
+    assert bench.log.log_end_offset == 10
+    assert path.read_bytes() == good, what
+    assert "put right" in report.problems[0]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_base_offset_of_the_last_batch_does_not_move_the_log_end(bench: Any, clean: bool):
+    for _ in range(3):
+        bench.append(2)
+    bench.log.close()
+    path = bench.file(FIRST_LOG)
+    good = path.read_bytes()
+    damaged = bytearray(good)
+    damaged[2 * (len(good) // 3) + 5] ^= 0x10
+    path.write_bytes(damaged)
+    report = bench.reopen(clean=clean).report
     assert bench.log.log_end_offset == 6
-    assert len(report.kept_aside) == 1, what
+    assert path.read_bytes() == good
+    assert "put right" in report.problems[-1]
+    assert bench.append().first_offset == 6
+
+
+@pytest.mark.parametrize(("position", "bit"), [(6, 1), (26, 3)])
+def test_no_offset_of_a_damaged_header_comes_into_an_index_after_a_clean_stop(
+    make_log: MakeLog, position: int, bit: int
+):
+    bench = make_log(index_interval_bytes=1)
+    for _ in range(6):
+        bench.append()
+    bench.log.close()
+    path = bench.file(FIRST_LOG)
+    content = bytearray(path.read_bytes())
+    content[3 * (len(content) // 6) + position] ^= 1 << bit
+    path.write_bytes(content)
+    bench.file(f"{0:020d}.index").unlink()
+    bench.reopen(clean=True, recovery_point=6)
+    assert [bench.append().first_offset for _ in range(3)] == [6, 7, 8]
+    with pytest.raises(CorruptRecordBatch):
+        bench.log.read(3, 1, end_offset=6)
+
+
+def first_offset(bench: Any, offset: int) -> int:
+    """The base offset of the batch that a read from ``offset`` begins with."""
+    fetched = bench.log.read(offset, 1, end_offset=bench.log.log_end_offset)
+    return int.from_bytes(fetched.records.read()[:8], "big")
+
+
+def test_damage_below_the_recovery_point_stays_and_the_records_around_it_are_served(bench: Any):
+    for _ in range(5):
+        bench.append()
+    bench.log.sync()
+    path = bench.file(FIRST_LOG)
+    size = path.stat().st_size // 5
+    damaged = bytearray(path.read_bytes())
+    damaged[2 * size + 66] ^= 1
+    path.write_bytes(damaged)
+    for _ in range(2):
+        report = bench.crash(recovery_point=5).report
+        assert report.kept_aside == []
+        assert "reads from 2 up to 3 are refused" in report.problems[0]
+        assert [first_offset(bench, offset) for offset in (0, 1, 3, 4)] == [0, 1, 3, 4]
+        with pytest.raises(CorruptRecordBatch):
+            bench.log.read(2, 1, end_offset=5)
+        # All that has changed is a byte that is always the same.
+        assert [at for at, byte in enumerate(path.read_bytes()) if byte != damaged[at]] == [2 * size + 16]
+    bench.restart()
+    with pytest.raises(CorruptRecordBatch):
+        bench.log.read(2, 1, end_offset=5)
+    assert bench.append().first_offset == 5
+
+
+@pytest.mark.parametrize("kept", [0, 100, 200])
+def test_offsets_of_lost_records_below_the_recovery_point_are_not_given_again(bench: Any, kept: int):
+    for _ in range(5):
+        bench.append()
+    bench.log.close()
+    path = bench.file(FIRST_LOG)
+    path.write_bytes(path.read_bytes()[:kept])
+    report = bench.reopen(clean=False, recovery_point=5).report
+    assert "the log goes on at 5" in report.problems[-1]
+    assert bench.append().first_offset == 5
+    bench.crash(recovery_point=6)
+    assert bench.log.log_end_offset == 6
 
 
 def test_segments_behind_a_damaged_one_are_kept_aside_too(make_log: MakeLog):
@@ -200,6 +286,73 @@ def test_a_damaged_snapshot_gives_way_to_an_older_one(make_log: MakeLog, now_ms:
     assert bench.append_bytes(idempotent(8, now_ms)).first_offset == 8
 
 
+def test_a_snapshot_that_does_not_know_a_batch_before_it_is_not_believed(make_log: MakeLog, now_ms: int):
+    bench = make_log(segment_bytes=200)
+    for sequence in range(8):
+        bench.append_bytes(idempotent(sequence, now_ms))
+    first, *_, last = sorted(bench.directory.glob("*.snapshot"))
+    last.write_bytes(first.read_bytes())
+    bench.crash(recovery_point=8)
+    assert bench.log.producers.producers[1].last_sequence == 7
+    assert bench.append_bytes(idempotent(8, now_ms)).first_offset == 8
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("lines", [b"0 0\n1 4\n", b"0 0\n1 2\n", b"0 0\n", b"0 1\n1 3\n"])
+def test_leader_epochs_that_do_not_begin_with_their_batches_are_made_anew(make_log: MakeLog, clean: bool, lines: bytes):
+    bench = make_log(segment_bytes=150)
+    for epoch in (0, 0, 0, 1, 1, 1, 1):
+        bench.leader_epoch = epoch
+        bench.append(1 if epoch == 0 else 3)
+    before = bench.log.epochs.entries
+    assert [(entry.epoch, entry.start_offset) for entry in before] == [(0, 0), (1, 3)]
+    bench.log.close()
+    bench.file("leader-epoch-checkpoint").write_bytes(b"0\n%d\n%b" % (lines.count(b"\n"), lines))
+    report = bench.reopen(clean=clean, recovery_point=bench.log.log_end_offset).report
+    assert "made anew" in report.problems[0]
+    assert bench.log.epochs.entries == before
+    assert bench.crash().report.problems == []
+
+
+def test_a_damaged_leader_epoch_of_a_batch_does_not_change_those_of_the_log(make_log: MakeLog):
+    bench = make_log(segment_bytes=150)
+    for epoch in (0, 0, 0, 1, 1, 1, 1):
+        bench.leader_epoch = epoch
+        bench.append()
+    bench.log.close()
+    before = bench.log.epochs.entries
+    sealed = bench.file(f"{3:020d}.log")
+    set_epoch(sealed, 0, 65537)
+    report = bench.reopen(clean=False, recovery_point=7).report
+    assert report.problems == []
+    assert bench.log.epochs.entries == before
+
+
+def test_a_lost_file_of_records_is_told_of(make_log: MakeLog):
+    bench = make_log(segment_bytes=150)
+    for _ in range(6):
+        bench.append()
+    bases = [segment.base_offset for segment in bench.log.segments]
+    bench.log.close()
+    bench.file(f"{bases[1]:020d}.log").unlink()
+    report = bench.reopen(clean=True).report
+    assert report.problems == [f"the file with the records from {bases[1]} on is lost"]
+    assert 0 in bench.offsets()
+    assert bases[1] not in bench.offsets()
+
+
+def test_a_segment_that_a_power_cut_took_above_the_recovery_point_is_not_called_lost(make_log: MakeLog):
+    bench = make_log(segment_bytes=150)
+    for _ in range(6):
+        bench.append()
+    bases = [segment.base_offset for segment in bench.log.segments]
+    bench.log.release()
+    bench.file(f"{bases[2]:020d}.log").unlink()
+    report = bench.reopen(clean=False, recovery_point=bases[1]).report
+    assert not [problem for problem in report.problems if "lost" in problem]
+    assert bench.log.log_end_offset == bases[2]
+
+
 def test_stray_snapshots_are_removed(make_log: MakeLog, now_ms: int):
     bench = make_log(segment_bytes=250)
     for sequence in range(8):
@@ -256,7 +409,8 @@ def test_a_clean_marker_does_not_hide_a_torn_tail(bench: Any):
     path.write_bytes(path.read_bytes()[:-1])
     report = bench.reopen(clean=True, recovery_point=2, log_start_offset=0).report
     assert report.recovered_segments == 1
-    assert bench.offsets() == [0]
+    assert "reads from 1 up to 2 are refused" in report.problems[1]
+    assert bench.append().first_offset == 2
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -269,6 +423,7 @@ def test_a_log_that_ends_before_its_start_begins_anew_there_and_its_segments_are
     bench.log.close()
     before = {path.name: path.read_bytes() for path in bench.directory.glob("*.log")}
     assert len(before) > 1
+    bench.file("leader-epoch-checkpoint").write_bytes(b"0\n1\n0 150\n")
     report = bench.reopen(clean=clean, log_start_offset=150).report
     assert (bench.log.log_start_offset, bench.log.log_end_offset) == (150, 150)
     assert {path.name.partition(".corrupt-")[0]: path.read_bytes() for path in report.kept_aside} == before
@@ -276,6 +431,29 @@ def test_a_log_that_ends_before_its_start_begins_anew_there_and_its_segments_are
     assert bench.append().first_offset == 150
     bench.restart()
     assert bench.offsets() == [150]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("start", [5, 13, 150])
+def test_a_log_start_beyond_that_of_the_leader_epochs_is_not_believed(bench: Any, clean: bool, start: int):
+    for _ in range(5):
+        bench.append(3)
+    bench.log.close()
+    report = bench.reopen(clean=clean, log_start_offset=start).report
+    assert f"the log start {start}" in report.problems[0]
+    assert bench.log.log_start_offset == 0
+    assert bench.offsets() == list(range(15))
+
+
+def test_without_the_checkpoint_the_log_starts_where_the_leader_epochs_begin(bench: Any):
+    for _ in range(5):
+        bench.append(3)
+    bench.log.advance_log_start(7)
+    bench.log.epochs.write()
+    bench.log.close()
+    bench.log.log_start_offset = None
+    bench.reopen(clean=True)
+    assert bench.log.log_start_offset == 7
 
 
 def set_epoch(path: Path, position: int, epoch: int) -> None:

@@ -161,6 +161,7 @@ class MetadataLog:
             # Always read whole, as after a crash: damage anywhere must be found before a decision builds on it.
             recovery_point=0,
             log_start_offset=start_offset,
+            start_is_certain=True,
             clean=False,
             now_ms=runtime.clock.now_ms(),
         ).log

@@ -125,5 +125,6 @@ def good_batch_behind(file: LogFile, bad_position: int, file_size: int, place: B
 
 def _looks_good(chunk: bytes, start: int, place: BatchPlace) -> bool:
     base_offset, length, epoch, _ = _CANDIDATE.unpack_from(chunk, start)
-    in_segment: bool = place.next_offset <= base_offset <= place.segment_base_offset + MAX_RELATIVE_OFFSET
+    end = place.segment_base_offset + MAX_RELATIVE_OFFSET + 1 if place.limit is None else place.limit
+    in_segment: bool = place.next_offset <= base_offset < end
     return in_segment and length >= MIN_BATCH_LENGTH and (epoch < 0 or epoch >= place.last_epoch)

@@ -94,6 +94,12 @@ def spans(file: LogFile, position: int, end: int, *, nowait: bool = False) -> It
         want = SCAN_BYTES if size < SCAN_BYTES else BATCH_HEADER_BYTES
 
 
+def has_header(file: LogFile, position: int, end: int) -> bool:
+    """Whether what stands at ``position`` reads as the header of a batch, whole or not."""
+    data = file.read(min(SPAN_BYTES, end - position), position)
+    return len(data) == SPAN_BYTES and _SPAN.unpack(data)[2] == MAGIC
+
+
 # The three walks repeat the reading of the next chunk: a shared generator would cost each batch another resumption, and
 # the walks differ in what they need of a batch and in how far they read ahead.
 

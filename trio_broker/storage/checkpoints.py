@@ -15,11 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 
-from trio_broker.runtime.disk import Disk, write_atomically
+from trio_broker.runtime.disk import Disk, sync_file, write_atomically
 from trio_broker.storage.errors import CorruptCheckpoint
 from trio_broker.topic_partition import TopicPartition
 
 CHECKPOINT_VERSION = "0"
+
+DAMAGED_SUFFIX = ".corrupt"
+"""Of a checkpoint that was found damaged; one is kept, the last."""
 
 
 def encode_checkpoint(entries: Iterable[str]) -> bytes:
@@ -62,6 +65,14 @@ def read_checkpoint(disk: Disk, path: PurePath) -> list[str]:
     return decode_checkpoint(content, str(path))
 
 
+def keep_damaged(disk: Disk, path: PurePath) -> PurePath:
+    """Copy a checkpoint of which a part is damaged, durably, before it is written anew; return the copy."""
+    target = path.with_name(path.name + DAMAGED_SUFFIX)
+    disk.copy(path, target)
+    sync_file(disk, target)
+    return target
+
+
 def read_offsets(disk: Disk, path: PurePath) -> dict[TopicPartition, int]:
     """Return the offsets of an offset checkpoint.
 
@@ -72,6 +83,9 @@ def read_offsets(disk: Disk, path: PurePath) -> dict[TopicPartition, int]:
     for line in read_checkpoint(disk, path):
         try:
             topic, partition, offset = line.split()
+            # ``int`` alone takes signs, underscores and the digits of other scripts as well.
+            if not (offset.isascii() and offset.isdecimal()):
+                raise ValueError(offset)
             offsets[TopicPartition(topic, int(partition))] = int(offset)
         except ValueError as error:
             raise CorruptCheckpoint(f"{path}: {line!r} is not a topic, a partition and an offset") from error

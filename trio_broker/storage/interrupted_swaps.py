@@ -25,8 +25,11 @@ from trio_broker.storage.log_file import LogFile
 logger = logging.getLogger(__name__)
 
 
-def finish(disk: Disk, directory: PurePath) -> None:
-    """Leave no file with a passing suffix in the directory, nor an index without a log."""
+def finish(disk: Disk, directory: PurePath) -> set[int]:
+    """Leave no file with a passing suffix in the directory, nor an index without a log.
+
+    Returns the base offsets of the segments of which there were only indexes.
+    """
     names = names_in(disk.list_directory(directory))
     cleaned = [name for name in names if name.endswith(file_names.CLEANED_SUFFIX)]
     swaps = [name for name in names if name.endswith(file_names.SWAP_SUFFIX)]
@@ -43,7 +46,7 @@ def finish(disk: Disk, directory: PurePath) -> None:
     if cleaned or swaps:
         _swap_in(disk, directory, sorted(committed))
         disk.sync_directory(directory)
-    _remove_orphaned_indexes(disk, directory)
+    return _remove_orphaned_indexes(disk, directory)
 
 
 def committed_swaps(names: Iterable[str]) -> set[str]:
@@ -84,7 +87,8 @@ def _end_offset(disk: Disk, path: PurePath) -> int:
     return end_offset
 
 
-def _remove_orphaned_indexes(disk: Disk, directory: PurePath) -> None:
+def _remove_orphaned_indexes(disk: Disk, directory: PurePath) -> set[int]:
+    orphans = set()
     names = dict.fromkeys(names_in(disk.list_directory(directory)))  # keeps their order
     for suffix in file_names.SEGMENT_SUFFIXES[1:]:
         for name in names:
@@ -92,3 +96,5 @@ def _remove_orphaned_indexes(disk: Disk, directory: PurePath) -> None:
             if offset is not None and name.removesuffix(suffix) + file_names.LOG_SUFFIX not in names:
                 logger.warning("removing %s, which has no log", directory / name)
                 disk.unlink(directory / name)
+                orphans.add(offset)
+    return orphans

@@ -91,6 +91,16 @@ class LeaderEpochs:
         """Whether the file says what memory says."""
         return self._written is self._entries
 
+    def has(self, epoch: int) -> bool:
+        """Whether ``epoch`` is one of them."""
+        return any(entry.epoch == epoch for entry in self._entries)
+
+    @property
+    def written_start_offset(self) -> int | None:
+        """Where the epochs in the file begin, None where it has none."""
+        written = self._written
+        return written[0].start_offset if written else None
+
     def is_latest_written(self, epoch: int) -> bool:
         """Whether ``epoch`` is the newest, in the file too; an epoch that was only noted is in memory alone."""
         entries, written = self._entries, self._written
@@ -119,6 +129,10 @@ class LeaderEpochs:
         self.write_file(entries)
         self._entries = self._written = entries
         return True
+
+    def replace(self, entries: Iterable[EpochEntry]) -> None:
+        """Let these be all epochs; ``write`` is the caller's."""
+        self._entries = list(entries)
 
     def note(self, epoch: int, start_offset: int) -> None:
         """As ``assign``, but only in memory: what needs the entry on disk assigns it again, or calls ``write``."""

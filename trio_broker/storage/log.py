@@ -470,6 +470,12 @@ class Log(ReadableLog):
         """Whether segments came or went since the last sync of the directory: a power cut may undo that."""
         return self._directory_changes != self._directory_synced
 
+    @property
+    def confirmed_start_offset(self) -> int:
+        """The log start, as far as the file of leader epochs says so: a start believes no other."""
+        written = self.epochs.written_start_offset
+        return self.log_start_offset if written is None else min(self.log_start_offset, written)
+
     def sync_after_crash(self) -> None:
         """Make everything durable that this start found behind the recovery point. Blocks.
 
@@ -553,7 +559,7 @@ class Log(ReadableLog):
     def advance_log_start(self, offset: int) -> bool:
         """Move the log start offset up to ``offset``; the next retention run deletes the segments before it.
 
-        Returns whether it moved. Where leader epochs end before it, ``epochs.write`` is due.
+        Returns whether it moved. Then ``epochs.write`` is due, without which no checkpoint has it.
 
         Raises:
             OffsetOutOfRange: behind the log end offset.
@@ -610,9 +616,10 @@ class Log(ReadableLog):
 
     def _remove_segments(self, gone: Sequence[Segment], now_ms: int) -> None:
         self.assert_owner()
-        self.name_changes += 1
-        # The row changes before the names: no read that begins now meets a file that is no longer there.
+        # The row changes before the names: no read that begins now meets a file that is no longer there. The count in
+        # between: a reader that has it has the new row.
         self._segments = tuple(segment for segment in self._segments if segment not in gone)
+        self.name_changes += 1
         self._cached_segments = [segment for segment in self._cached_segments if segment not in gone]
         remove_at_ms = now_ms + self._config.file_delete_delay_ms
         for segment in gone:
@@ -643,6 +650,8 @@ class Log(ReadableLog):
             if segment.base_offset != new.base_offset:
                 self.disk.unlink(segment.path(file_names.SNAPSHOT_SUFFIX), missing_ok=True)
         self._segments = (*row[:first], new, *row[first + len(old) :])
+        # Again, for readers that began while the names moved, with the old row.
+        self.name_changes += 1
         self._cached_segments = [segment for segment in self._cached_segments if segment not in old]
         self._directory_changes += 1
 
@@ -752,6 +761,7 @@ class Log(ReadableLog):
         try:
             # The log is synced before the snapshot that describes it: a snapshot beyond the log end would be dropped.
             self.active_segment.seal()
+            self.epochs.write()
             self._unsynced_segments.append(self.active_segment)
             self.sync()
             self._write_snapshot(self.log_end_offset, sync=True)

@@ -109,7 +109,9 @@ class LogDirectory:
         self.properties: MetaProperties | None = None
         self.was_clean = False
         self.recovery_points: dict[TopicPartition, int] = {}
-        self.log_start_offsets: dict[TopicPartition, int] = {}
+        # None where the file is lost: then nothing is known of any.
+        self.log_start_offsets: dict[TopicPartition, int] | None = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         self.failure: OSError | None = None
         self._written_cleaner_offsets: dict[TopicPartition, int] = {}
@@ -210,21 +212,31 @@ class LogDirectory:
         # Without a marker too: the process before may have been killed before it synced the name of a new partition, in
         # which records are acknowledged from now on.
         self.disk.sync_directory(self.path)
-        self.recovery_points = self._read_offsets(file_names.RECOVERY_POINT_CHECKPOINT)
-        self.log_start_offsets = self._read_offsets(file_names.LOG_START_OFFSET_CHECKPOINT)
-        self.cleaner_offsets = self._read_offsets(file_names.CLEANER_CHECKPOINT)
+        # The three that are written together: where one is there, so were the others.
+        has_checkpoints = self.disk.exists(self.path / file_names.RECOVERY_POINT_CHECKPOINT)
+        self.recovery_points = self._read_offsets(file_names.RECOVERY_POINT_CHECKPOINT) or {}
+        self.log_start_offsets = self._read_offsets(file_names.LOG_START_OFFSET_CHECKPOINT, must_exist=has_checkpoints)
+        self.high_watermarks = self._read_offsets(file_names.HIGH_WATERMARK_CHECKPOINT) or {}
+        self.cleaner_offsets = self._read_offsets(file_names.CLEANER_CHECKPOINT) or {}
         self._written_cleaner_offsets = dict(self.cleaner_offsets)
 
-    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+    def _read_offsets(self, name: str, *, must_exist: bool = False) -> dict[TopicPartition, int] | None:
+        """Return what a checkpoint says; None where it is damaged, and then kept aside, or lost."""
+        path = self.path / name
+        if must_exist and not self.disk.exists(path):
+            logger.error("%s is lost", path)
+            return None
         try:
-            return checkpoints.read_offsets(self.disk, self.path / name)
+            return checkpoints.read_offsets(self.disk, path)
         except CorruptCheckpoint as error:
-            logger.warning("not using a checkpoint: %s", error)
-            return {}
+            aside = path.with_name(name + checkpoints.DAMAGED_SUFFIX)
+            self.disk.rename(path, aside)
+            logger.error("not using a checkpoint, which is kept as %s: %s", aside.name, error)
+            return None
 
     def forget(self, partition: TopicPartition) -> bool:
         """Drop what the checkpoints said of a partition. Returns whether they said anything."""
-        tables = (self.recovery_points, self.log_start_offsets, self.cleaner_offsets)
+        tables = (self.recovery_points, self.log_start_offsets or {}, self.high_watermarks, self.cleaner_offsets)
         known = [table.pop(partition, None) for table in tables]
         return any(offset is not None for offset in known)
 

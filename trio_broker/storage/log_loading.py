@@ -26,7 +26,9 @@ from trio_broker.storage.recovery_progress import DirectoryRecovery, RecoveryPro
 from trio_broker.topic_partition import TopicPartition
 
 ConfigFor = Callable[[TopicPartition, bytes], LogConfig | None]
-"""Gives the configuration for a partition of a topic id, None when there is no such topic or partition."""
+"""Gives the configuration for a partition of a topic id, None when there is no such topic or partition.
+
+Raises ``CorruptCheckpoint`` where the id must be a damaged one."""
 
 LeaderEpochOf = Callable[[TopicPartition], int]
 """Gives the leader epoch that the metadata has for a partition of which there is a configuration."""

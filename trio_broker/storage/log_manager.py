@@ -48,8 +48,9 @@ from trio_broker.storage.log_loading import (
     UnopenedLog,
     sizes_to_recover,
 )
-from trio_broker.storage.recovery import OpenedLog, RecoveryReport, open_log
+from trio_broker.storage.recovery import OpenedLog, open_log
 from trio_broker.storage.recovery_progress import RecoveryProgress
+from trio_broker.storage.recovery_report import RecoveryReport
 from trio_broker.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -241,6 +242,8 @@ class LogManager:
             self.disk.remove_tree(path)
             return
         config = loading.config_for(partition, topic_id) if topic_id is not None else None
+        if topic_id is None and partition_metadata.has_records(self.disk, path):
+            raise CorruptCheckpoint(f"{path} has records and no {file_names.PARTITION_METADATA}")
         if topic_id is None or config is None:
             load.strays.append(self._rename(path, partition, "stray"))
         elif load.opened is not None:
@@ -293,6 +296,7 @@ class LogManager:
         leader_epoch: int | None = None,
         note_recovered: Callable[[int], None] | None = None,
     ) -> OpenedLog:
+        starts = directory.log_start_offsets
         opened = open_log(
             self.disk,
             directory.path / str(partition),
@@ -300,7 +304,8 @@ class LogManager:
             topic_id,
             config,
             recovery_point=directory.recovery_points.get(partition, 0),
-            log_start_offset=directory.log_start_offsets.get(partition, 0),
+            log_start_offset=None if starts is None else starts.get(partition, 0),
+            high_watermark=directory.high_watermarks.get(partition),
             clean=directory.was_clean,
             now_ms=self.clock.now_ms(),
             leader_epoch=leader_epoch,
@@ -527,21 +532,40 @@ class LogManager:
             points = {partition: log.recovery_point for partition, log in logs.items()}
             # As in Kafka, only where the base of the first segment does not say it already, also after a power cut.
             starts = {
-                partition: log.log_start_offset
+                partition: log.confirmed_start_offset
                 for partition, log in logs.items()
-                if log.log_start_offset > log.segments[0].base_offset or log.has_unsynced_names
+                if log.confirmed_start_offset > log.segments[0].base_offset or log.has_unsynced_names
             }
-            checkpoints.write_offsets(self.disk, directory.path / file_names.RECOVERY_POINT_CHECKPOINT, points)
+            starts |= self._of_unopened(directory, directory.log_start_offsets)
+            points |= self._of_unopened(directory, directory.recovery_points)
+            # In this order: where there are recovery points, log starts have been there as well.
             checkpoints.write_offsets(self.disk, directory.path / file_names.LOG_START_OFFSET_CHECKPOINT, starts)
-            directory.write_cleaner_offsets(_cleaner_offsets(logs))
+            checkpoints.write_offsets(self.disk, directory.path / file_names.RECOVERY_POINT_CHECKPOINT, points)
+            directory.write_cleaner_offsets(self._cleaner_offsets(directory, logs))
 
         return self._in_each_directory(write, "its checkpoints were not written")
+
+    def _of_unopened(
+        self, directory: LogDirectory, offsets: Mapping[TopicPartition, int] | None
+    ) -> dict[TopicPartition, int]:
+        """What a checkpoint says of the partitions whose logs could not be opened: all of it is true still."""
+        unopened = list(self._unopened.items())
+        here = [partition for partition, log in unopened if log.path.parent == directory.path]
+        return {partition: offsets[partition] for partition in here if offsets and partition in offsets}
+
+    def _cleaner_offsets(
+        self, directory: LogDirectory, logs: Mapping[TopicPartition, Log]
+    ) -> dict[TopicPartition, int]:
+        """Where the part of each log begins that compaction has not gone over, of those it has gone over at all."""
+        offsets = {partition: log.first_dirty_offset for partition, log in logs.items()}
+        known = {partition: offset for partition, offset in offsets.items() if offset is not None}
+        return known | self._of_unopened(directory, directory.cleaner_offsets)
 
     def write_cleaner_checkpoints(self) -> set[PurePath]:
         """Write how far each log has been compacted; otherwise as ``write_checkpoints``."""
 
         def write(directory: LogDirectory) -> None:
-            directory.write_cleaner_offsets(_cleaner_offsets(self._logs_in(directory)))
+            directory.write_cleaner_offsets(self._cleaner_offsets(directory, self._logs_in(directory)))
 
         return self._in_each_directory(write, "its cleaner checkpoint was not written")
 
@@ -551,6 +575,7 @@ class LogManager:
         def write(directory: LogDirectory) -> None:
             logs = self._logs_in(directory)
             known = {partition: high_watermarks[partition] for partition in logs if partition in high_watermarks}
+            known |= self._of_unopened(directory, directory.high_watermarks)
             checkpoints.write_offsets(self.disk, directory.path / file_names.HIGH_WATERMARK_CHECKPOINT, known)
 
         return self._in_each_directory(write, "its high watermarks were not written")
@@ -629,8 +654,3 @@ def parent_text(path: PurePath) -> str:
     """The directory of ``path`` as text, with the separator behind it; empty where it has none."""
     text = str(path)
     return text[: text.rfind(os.sep) + 1]
-
-
-def _cleaner_offsets(logs: Mapping[TopicPartition, Log]) -> dict[TopicPartition, int]:
-    """Where the part of each log begins that compaction has not gone over, of those it has gone over at all."""
-    return {partition: log.first_dirty_offset for partition, log in logs.items() if log.first_dirty_offset is not None}

@@ -21,6 +21,9 @@ from trio_broker.runtime.disk import Disk, File, OpenMode, names_in, write_all
 from trio_broker.storage import file_names
 from trio_broker.storage.errors import CorruptCheckpoint
 
+MAX_DAMAGED_BITS = 16
+"""Two random ids that differ in so few bits do not occur; a character of the file stands for six."""
+
 
 def encode(topic_id: bytes) -> bytes:
     """Return the content of the file."""
@@ -43,6 +46,20 @@ def decode(content: bytes, name: str) -> bytes:
         return parse_uuid(text)
     except (UnicodeDecodeError, ValueError) as error:
         raise CorruptCheckpoint(f"{name}: {error}") from error
+
+
+def check_not_damaged(found: bytes, expected: bytes, *, is_anothers: bool) -> None:
+    """Refuse the id in the directory of a topic if it cannot be that of an earlier topic of the name.
+
+    It is a damaged one if it is nearly the topic's: ids are random, two differ in half their bits. ``is_anothers`` says
+    that it is the id of a topic of another name.
+
+    Raises:
+        CorruptCheckpoint: it is neither the topic's nor an earlier one's.
+    """
+    bits = (int.from_bytes(found, "big") ^ int.from_bytes(expected, "big")).bit_count()
+    if is_anothers or 0 < bits <= MAX_DAMAGED_BITS:
+        raise CorruptCheckpoint(f"topic id {uuid_text(found)} is a damaged {uuid_text(expected)}")
 
 
 def read(disk: Disk, directory: PurePath) -> bytes | None:
@@ -78,10 +95,14 @@ def write_durably(disk: Disk, directory: PurePath, topic_id: bytes) -> None:
 def is_unused(disk: Disk, directory: PurePath) -> bool:
     """Whether a partition's directory has never had a record.
 
-    Leader epochs are written down after the topic's id and before the first record. A log that was given its size in
-    advance is all zeros.
+    Leader epochs are written down after the topic's id and before the first record.
     """
     names = names_in(disk.list_directory(directory))
+    return file_names.LEADER_EPOCH_CHECKPOINT not in names and not has_records(disk, directory)
+
+
+def has_records(disk: Disk, directory: PurePath) -> bool:
+    """Whether a partition's directory has a record. A log that was given its size in advance is all zeros."""
+    names = names_in(disk.list_directory(directory))
     logs = [directory / name for name in names if name.endswith(file_names.LOG_SUFFIX)]
-    first_bytes = (disk.open(path, OpenMode.READ).read(BATCH_HEADER_BYTES, 0) for path in logs)
-    return file_names.LEADER_EPOCH_CHECKPOINT not in names and not any(map(any, first_bytes))
+    return any(any(disk.open(path, OpenMode.READ).read(BATCH_HEADER_BYTES, 0)) for path in logs)

@@ -12,17 +12,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import partial
+from heapq import nlargest
 from pathlib import PurePath
 
 import attrs
 
-from kafka_wire.records.batch import RecordBatch
+from kafka_wire.records.batch import BatchHeader, RecordBatch
 from kafka_wire.records.control import EndTransactionMarker, read_control_record
+from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.runtime.disk import Disk
-from trio_broker.storage import batch_scan, file_names, producer_snapshot
+from trio_broker.storage import file_names, producer_snapshot
+from trio_broker.storage.batch_headers import good_headers, header_at
 from trio_broker.storage.errors import CorruptSnapshot
 from trio_broker.storage.offset_index import OffsetIndex
-from trio_broker.storage.producer_state import REMEMBERED_BATCHES, ProducerStates, TransactionMarker
+from trio_broker.storage.producer_state import REMEMBERED_BATCHES, ProducerEntry, ProducerStates, TransactionMarker
 from trio_broker.storage.segment import Segment
 from trio_broker.storage.transaction_index import AbortedTransaction
 
@@ -30,6 +33,10 @@ logger = logging.getLogger(__name__)
 
 REFILL_INDEX_ENTRIES = REMEMBERED_BATCHES
 """How far before a snapshot headers are read: at least so many large batches, or about 20 KiB of small ones."""
+
+
+CHECKED_PRODUCERS = 4
+"""Producers of a snapshot that are compared with their batches, the newest: each costs a look into the log."""
 
 
 def read_transaction_marker(batch: RecordBatch) -> TransactionMarker | None:
@@ -81,14 +88,18 @@ def load_producer_states(
             continue
         path = file_names.segment_path(directory, offset, file_names.SNAPSHOT_SUFFIX)
         try:
-            states.restore(producer_snapshot.decode(disk.read_file(path), str(path)), offset)
+            entries = producer_snapshot.decode(disk.read_file(path), str(path))
+            before = _headers_before(segments, offset) if entries else []
+            _check_snapshot(entries, before, segments, offset, str(path))
+            states.restore(entries, offset)
         except CorruptSnapshot as error:
             logger.warning("removing a producer snapshot, an older one is taken: %s", error)
             disk.unlink(path)
             continue
         if expiration is not None:
             states.remove_expired(expiration.now_ms, expiration.expiration_ms)
-        _remember_batches_before(states, segments, offset)
+        for header in before:
+            states.remember_older(header)
         break
     replay(states, segments, end_offset)
     return states
@@ -100,14 +111,12 @@ def replay(states: ProducerStates, segments: Sequence[Segment], end_offset: int)
     for segment in segments:
         if segment.next_offset <= start_offset or segment.base_offset >= end_offset:
             continue
-        span = segment.find(start_offset)
-        if span is None:
-            continue
-        for located in batch_scan.headers(segment.file, span.position, segment.size):
+        position = segment.indexed_position(partial(_number_for, start_offset))
+        for located in good_headers(segment, position):
             header = located.header
             if header.base_offset >= end_offset:
                 break
-            if header.producer_id < 0:
+            if header.producer_id < 0 or header.last_offset < start_offset:
                 continue
             # The header says it all, but for a marker's: only those batches are read.
             if header.is_control:
@@ -126,21 +135,56 @@ def apply(states: ProducerStates, batch: RecordBatch) -> AbortedTransaction | No
     return None if marker is None else states.complete(marker)
 
 
-def _remember_batches_before(states: ProducerStates, segments: Sequence[Segment], offset: int) -> None:
-    if not states.producers:
-        return
+def _headers_before(segments: Sequence[Segment], offset: int) -> list[BatchHeader]:
+    """Return the headers of some producers' batches just before ``offset``, newest first."""
     for segment in reversed(segments):
         if segment.base_offset >= offset or not segment.size:
             continue
-        span = segment.find(offset)
-        end = segment.size if span is None else span.position
-        start = segment.indexed_position(partial(_number_before, end))
-        located = list(batch_scan.headers(segment.file, start, end))
-        for item in reversed(located):
-            if item.header.producer_id >= 0 and not item.header.is_control:
-                states.remember_older(item.header)
-        return
+        position = segment.indexed_position(partial(_number_before, offset))
+        headers = [item.header for item in good_headers(segment, position) if item.header.base_offset < offset]
+        return [header for header in reversed(headers) if header.producer_id >= 0 and not header.is_control]
+    return []
 
 
-def _number_before(end: int, index: OffsetIndex) -> int:
-    return index.number_at(end) - REFILL_INDEX_ENTRIES
+def _last_offset(entry: ProducerEntry) -> int:
+    return entry.batches[-1].last_offset
+
+
+def _check_snapshot(
+    entries: Sequence[ProducerEntry],
+    before: Sequence[BatchHeader],
+    segments: Sequence[Segment],
+    offset: int,
+    name: str,
+) -> None:
+    """Compare the producers of a snapshot with their batches, ``before`` it and elsewhere: it may be another's.
+
+    Raises:
+        CorruptSnapshot: it does not know a batch before it, or knows one that is not there.
+    """
+    known = {entry.producer_id: _last_offset(entry) for entry in entries if entry.batches}
+    for header in before:
+        if known.get(header.producer_id, header.last_offset) < header.last_offset:
+            raise CorruptSnapshot(f"{name}: producer {header.producer_id} has written {header.last_offset} as well")
+    newest = nlargest(CHECKED_PRODUCERS, (entry for entry in entries if entry.batches), key=_last_offset)
+    for entry in newest:
+        last_offset = _last_offset(entry)
+        if last_offset >= offset:
+            raise CorruptSnapshot(f"{name}: producer {entry.producer_id} has written {last_offset}")
+        try:
+            is_kept = bool(segments) and last_offset >= segments[0].base_offset
+            found = header_at(segments, last_offset) if is_kept else None
+        except CorruptRecordBatch:
+            continue
+        # Compaction may have taken the batch.
+        is_there = found is not None and found.base_offset <= last_offset < offset
+        if found is not None and is_there and found.producer_id != entry.producer_id:
+            raise CorruptSnapshot(f"{name}: producer {entry.producer_id} has not written {last_offset}")
+
+
+def _number_for(offset: int, index: OffsetIndex) -> int:
+    return index.number_for(offset)
+
+
+def _number_before(offset: int, index: OffsetIndex) -> int:
+    return index.number_for(offset) - REFILL_INDEX_ENTRIES

@@ -10,8 +10,8 @@ independent of names before that: descriptor and indexes stay in memory, and rea
 ``position_cache`` remembers where recently appended batches begin and where recent reads ended. A consumer goes on
 where it stopped, mostly at the tail, so nearly every read finds both its ends there without looking into the file.
 
-A damaged header in the log does not cost the indexes: they are made anew only where one leads to no batch, and taken
-back as they were if what they lead to is damage. What lies behind it can then still be found.
+A damaged batch in the log costs no other: every walk over batches goes on behind it with the next one that is whole,
+and a read of its offsets is refused (docs/decisions/0049).
 
 A segment is changed by one thread, its owner: in the broker, the event loop. That includes opening its files, reading
 its indexes and remembering positions. A worker thread reads with a ``private_copy``, and the owner then takes over what
@@ -26,7 +26,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 from threading import get_ident  # noqa: TID251 - starts no thread
 
@@ -36,9 +36,9 @@ from kafka_wire.records.batch import LOG_OVERHEAD_BYTES, BatchHeader, RecordBatc
 from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk, FileRegion, sync_file
-from trio_broker.storage import batch_scan, file_names
-from trio_broker.storage.batch_checks import MAX_RELATIVE_OFFSET
-from trio_broker.storage.batch_scan import BatchSpan
+from trio_broker.storage import batch_checks, batch_scan, file_names
+from trio_broker.storage.batch_checks import MAX_RELATIVE_OFFSET, BatchPlace
+from trio_broker.storage.batch_scan import BatchSpan, LocatedHeader
 from trio_broker.storage.errors import CorruptIndex
 from trio_broker.storage.log_file import LogFile
 from trio_broker.storage.offset_index import OffsetIndex, OffsetPosition
@@ -83,9 +83,9 @@ class Segment:
     """A ``.log`` file and its indexes. ``size`` is the length of its valid part, ``next_offset`` where it ends."""
 
     __slots__ = (
+        "_damage",
         "_first_timestamp",
         "_has_new_entries",
-        "_is_damaged",
         "_is_index_full",
         "_is_private",
         "_knows_timestamps",
@@ -158,8 +158,8 @@ class Segment:
         self._has_new_entries = False
         # None where it has to be looked up: the entries have changed since. Each append asks, and few bring an entry.
         self._is_index_full: bool | None = None
-        # Known since its indexes could not be made anew; it is not tried again before the damage is cut off.
-        self._is_damaged = False
+        # Where damage was met, and the first offset that it may have taken. Logged once.
+        self._damage: dict[int, int] = {}
 
     @classmethod
     def create(
@@ -249,7 +249,7 @@ class Segment:
             if len(index) and not self._has_timestamp(last):
                 raise CorruptIndex(f"{index.path}: {last} is of no batch")
             start = self.indexed_position(lambda offsets: offsets.last_number)
-            for located in batch_scan.headers(self.file, start, self.size):
+            for located in self.headers(start):
                 if located.header.max_timestamp > last.timestamp_ms:
                     raise CorruptIndex(f"{index.path}: ends at {last}, before {located.header.max_timestamp}")
         except CorruptRecordBatch:
@@ -268,8 +268,7 @@ class Segment:
     def indexed_position(self, number_of: Callable[[OffsetIndex], int], *, nowait: bool = False) -> int:
         """Return where the entry leads whose number ``number_of`` chooses, 0 for none: a batch begins there.
 
-        An index whose entry leads elsewhere is made anew, unless it is the batch that is damaged: then an entry before
-        it is taken.
+        An index whose entry leads elsewhere is made anew.
 
         Raises:
             BlockingIOError: ``nowait``, and it would wait for the disk.
@@ -278,20 +277,15 @@ class Segment:
             raise BlockingIOError(f"{self.file.path}: the index has yet to be read")
         index = self.offset_index
         number = number_of(index)
-        while number >= 0:
-            entry = index.entry(number)
-            if not index.is_from_file or self._is_true(entry, nowait):
-                return entry.position
-            if self._is_damaged:
-                number -= 1
-                continue
+        if number < 0:
+            return 0
+        entry = index.entry(number)
+        if index.is_from_file and not self._is_true(entry, nowait):
             if nowait:
                 raise BlockingIOError(f"{self.file.path}: the index has to be made anew")
-            with contextlib.suppress(CorruptRecordBatch):
-                self.rebuild_indexes(f"no batch up to offset {entry.offset} at position {entry.position}")
-            index = self.offset_index
-            number = number_of(index)
-        return 0
+            self.rebuild_indexes(f"no batch up to offset {entry.offset} at position {entry.position}")
+            return self.indexed_position(number_of)
+        return entry.position
 
     def _is_true(self, entry: OffsetPosition, nowait: bool) -> bool:
         """Whether the batch that the entry names lies where it says."""
@@ -302,24 +296,17 @@ class Segment:
         return span is not None and span.last_offset == entry.offset
 
     def rebuild_indexes(self, reason: str) -> Segment:
-        """Make both indexes anew from the batch headers, without a look at checksums, and write them.
+        """Make both indexes anew from the batch headers, without a look at checksums, and write them. Blocks.
 
-        Raises:
-            CorruptRecordBatch: there is something else in the log. Indexes that are right up to there stay, others end
-                there; nothing is written.
+        Batches that are damaged get no entry.
         """
         self.assert_owner()
         logger.warning("rebuilding the indexes of %s: %s", self.file.path, reason)
-        before = _Indexes.of(self)
         self._start_indexes()
-        try:
-            for located in batch_scan.headers(self.file, 0, self.size):
+        # Raised where nothing good follows what is damaged.
+        with contextlib.suppress(CorruptRecordBatch):
+            for located in self.headers():
                 self.note_batch(located.header, located.position)
-        except CorruptRecordBatch as error:
-            logger.warning("%s is damaged: %s", self.file.path, error)
-            self._is_damaged = True
-            before.give_back(self)
-            raise
         # The names may be another segment's by now, so writing would replace that one's indexes: memory only.
         if self.is_held_open or self._is_private:
             self.time_index.maybe_append(self.largest_timestamp, self.largest_timestamp_offset)
@@ -331,8 +318,9 @@ class Segment:
         return self
 
     def clear_indexes(self) -> None:
-        """Begin with empty indexes in memory: the segment is new, or recovery fills them again."""
+        """Begin with empty indexes in memory: the segment is new, or recovery fills them again, and judges anew."""
         self._start_indexes()
+        self._damage = {}
         self.transaction_index.clear()
 
     def _start_indexes(self) -> None:
@@ -355,23 +343,31 @@ class Segment:
         except OSError as error:
             logger.warning("%s: index entries are not written: %s", self.file.path, error)
 
-    def load_tail(self) -> bool:
+    def load_tail(self, end_offset: int | None = None) -> bool:
         """Find out where the segment ends: from the last index entry on, header by header.
 
-        Returns whether it ends with a whole batch at the end of the file; if not, it needs recovery.
+        Returns whether it ends with a whole batch at the end of the file, and no batch reaches ``end_offset``, where
+        that is known; if not, it needs recovery.
         """
+        if end_offset is not None:
+            # An index that is made anew on the way leaves out what reaches it.
+            self.next_offset = end_offset
         self._learn_timestamps()
         # At most about an index interval of bytes lies behind the last entry, so a clean start reads little.
         position = self._last_index_position = self.indexed_position(lambda index: index.last_number)
+        next_offset = self.base_offset
         try:
             for located in batch_scan.headers(self.file, position, self.size):
                 header = located.header
-                self.next_offset = header.next_offset
+                if header.base_offset < next_offset or (end_offset is not None and header.last_offset >= end_offset):
+                    return False
+                next_offset = header.next_offset
                 if header.max_timestamp > self.largest_timestamp:
                     self.largest_timestamp, self.largest_timestamp_offset = header.max_timestamp, header.last_offset
                 position = located.position + header.size_bytes
         except CorruptRecordBatch:
             return False
+        self.next_offset = next_offset
         return position == self.size
 
     def _learn_timestamps(self) -> None:
@@ -463,12 +459,10 @@ class Segment:
         # Of one that was appended to meanwhile, all else is in memory, and newer.
         if copy.size != self.size:
             return
-        is_newly_damaged = copy._is_damaged and not self._is_damaged
-        if copy._was_rebuilt or is_newly_damaged:
-            self._is_damaged = copy._is_damaged
+        self._damage = self._damage | copy._damage
+        if copy._was_rebuilt:
             _Indexes.of(copy).put_into(self)
-            if copy._was_rebuilt:
-                self._write_rebuilt()
+            self._write_rebuilt()
         if not self._knows_timestamps and copy._knows_timestamps:
             self.largest_timestamp, self.largest_timestamp_offset = (
                 copy.largest_timestamp,
@@ -529,7 +523,10 @@ class Segment:
     def first_timestamp(self) -> int:
         """The largest timestamp of the first batch, -1 when there is none."""
         if self._first_timestamp is None:
-            first = next(batch_scan.headers(self.file, 0, self.size), None)
+            try:
+                first = next(self.headers(), None)
+            except CorruptRecordBatch:
+                first = None
             if first is None:
                 return NO_TIMESTAMP
             self._first_timestamp = first.header.max_timestamp
@@ -598,6 +595,13 @@ class Segment:
             next_offset = end_offset
             end_position = self._position_of(end_offset, size, nowait)
             end = size if end_position is None else end_position
+        if self._damage:
+            if start in self._damage:
+                raise CorruptRecordBatch(f"{self.file.path}: offset {offset} is damaged")
+            # A read ends before it. The next one begins there, and is refused.
+            at = min((position for position in self._damage if start < position < end), default=None)
+            if at is not None:
+                end, next_offset = at, self._damage[at]
         if end - start > max_bytes:
             boundary = self._last_boundary(start, start + max_bytes, end, minimum_one, nowait)
             end, next_offset = boundary.position, boundary.next_offset
@@ -617,12 +621,84 @@ class Segment:
     def find(self, offset: int, size: int | None = None, *, nowait: bool = False) -> BatchSpan | None:
         """Return the first batch whose last offset is at least ``offset``, None when all end before it."""
         size = self.size if size is None else size
-        start = self.indexed_position(lambda index: index.number_for(offset), nowait=nowait)
-        for span in batch_scan.spans(self.file, start, size, nowait=nowait):
+        position = self.indexed_position(lambda index: index.number_for(offset), nowait=nowait)
+        for span in self._spans(position, size, nowait):
             # The first batch that does not end before ``offset``: after compaction it may begin behind it.
             if span.last_offset >= offset:
+                if span.position != position and span.base_offset > offset:
+                    raise CorruptRecordBatch(f"{self.file.path}: offset {offset} is damaged, up to {span.base_offset}")
                 return span
+            position = span.end
         return None
+
+    # --- Walking around damage ---
+
+    def headers(self, position: int = 0) -> Iterator[LocatedHeader]:
+        """Walk over the headers of all good batches from ``position`` on, where one begins.
+
+        Raises:
+            CorruptRecordBatch: the rest is damaged.
+        """
+        next_offset = self.base_offset
+        while position < self.size:
+            try:
+                for located in batch_scan.headers(self.file, position, self.size):
+                    header = located.header
+                    self._check_offsets(position, next_offset, header.base_offset, header.last_offset)
+                    yield located
+                    position, next_offset = position + header.size_bytes, header.next_offset
+                self._check_end(position, self.size)
+            except CorruptRecordBatch as error:
+                position = self._behind_damage(position, next_offset, self.size, error)
+
+    def _spans(self, position: int, size: int, nowait: bool) -> Iterator[BatchSpan]:
+        """As ``headers``, with the spans alone and up to ``size``.
+
+        Raises:
+            BlockingIOError: ``nowait``, and it would wait for the disk.
+        """
+        next_offset = self.base_offset
+        while position < size:
+            try:
+                for span in batch_scan.spans(self.file, position, size, nowait=nowait):
+                    self._check_offsets(position, next_offset, span.base_offset, span.last_offset)
+                    yield span
+                    position, next_offset = span.end, span.last_offset + 1
+                self._check_end(position, size)
+            except CorruptRecordBatch as error:
+                if nowait:
+                    raise BlockingIOError(f"{self.file.path}: the next good batch has to be looked for") from error
+                position = self._behind_damage(position, next_offset, size, error)
+
+    def _check_offsets(self, position: int, next_offset: int, base_offset: int, last_offset: int) -> None:
+        """No checksum covers the base offset of a batch."""
+        if not next_offset <= base_offset <= last_offset < self._end_offset:
+            raise CorruptRecordBatch(f"{self.file.path}: offsets {base_offset} to {last_offset} at position {position}")
+
+    def _check_end(self, position: int, size: int) -> None:
+        if position != size:
+            raise CorruptRecordBatch(f"{self.file.path}: no whole batch at position {position}")
+
+    @property
+    def _end_offset(self) -> int:
+        """No batch ends at it or behind it. While the segment is being opened its end is not known."""
+        return self.next_offset if self.next_offset > self.base_offset else self.base_offset + MAX_RELATIVE_OFFSET + 1
+
+    def note_damage(self, position: int, first_offset: int) -> None:
+        """Let every read end before the damage at ``position``, where ``first_offset`` or a later one is lost."""
+        self._damage = {**self._damage, position: first_offset}
+
+    def _behind_damage(self, position: int, next_offset: int, size: int, error: CorruptRecordBatch) -> int:
+        """Return where the next good batch begins behind the bad one at ``position``; raise ``error`` for none."""
+        place = BatchPlace(self.base_offset, next_offset, self._end_offset)
+        found = batch_checks.good_batch_behind(self.file, position, size, place)
+        if position not in self._damage:
+            self.note_damage(position, next_offset)
+            where = "nothing good follows" if found is None else f"the next good batch is at position {found}"
+            logger.error("%s is damaged from position %d on (%s); %s", self.file.path, position, error, where)
+        if found is None:
+            raise error
+        return found
 
     def _last_boundary(self, start: int, limit: int, end: int, minimum_one: bool, nowait: bool) -> ReadBoundary:
         """Return where the last batch ends that ends at or before ``limit``; the first one if it must come.
@@ -631,17 +707,25 @@ class Segment:
         """
         # The other column of the index leads near the limit, so that only the batches around it are looked at.
         position = max(start, self.indexed_position(lambda index: index.number_at(limit), nowait=nowait))
-        for span in batch_scan.spans(self.file, position, end, nowait=nowait):
-            if span.end > limit:
-                boundary = ReadBoundary(position, span.base_offset)
-                if position == start and minimum_one:
-                    boundary = ReadBoundary(span.end, span.last_offset + 1)
-                # Where this read ends is where the same consumer's next one begins.
-                if len(self.position_cache) >= MAX_CACHED_POSITIONS:
-                    self.position_cache = {}
-                self.position_cache[boundary.next_offset] = boundary.position
-                return boundary
-            position = span.end
+        next_offset = None
+        with contextlib.suppress(CorruptRecordBatch):
+            for span in self._spans(position, end, nowait):
+                # Behind damage that was not known before: the read ends there.
+                if span.end > limit or span.position != position:
+                    if span.position != position and next_offset is None:
+                        break
+                    boundary = ReadBoundary(position, span.base_offset if next_offset is None else next_offset)
+                    if position == start and minimum_one:
+                        boundary = ReadBoundary(span.end, span.last_offset + 1)
+                    # Where this read ends is where the same consumer's next one begins.
+                    if len(self.position_cache) >= MAX_CACHED_POSITIONS:
+                        self.position_cache = {}
+                    self.position_cache[boundary.next_offset] = boundary.position
+                    return boundary
+                position, next_offset = span.end, span.last_offset + 1
+        # Nothing good follows, or nothing good is there.
+        if next_offset is not None:
+            return ReadBoundary(position, next_offset)
         raise CorruptRecordBatch(f"{self.file.path}: no batch crosses position {limit}, though more follow")
 
     def offset_for_timestamp(self, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
@@ -649,7 +733,7 @@ class Segment:
         first = self.find(max(self._indexed_timestamp(timestamp_ms).offset, start_offset))
         if first is None:
             return None
-        for located in batch_scan.headers(self.file, first.position, self.size):
+        for located in self.headers(first.position):
             header = located.header
             if header.max_timestamp < timestamp_ms or header.last_offset < start_offset:
                 continue
@@ -664,8 +748,6 @@ class Segment:
         is_known = entry.timestamp_ms == NO_TIMESTAMP or not self.time_index.is_from_file
         if is_known or self._has_timestamp(entry):
             return entry
-        if self._is_damaged:
-            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
         self.rebuild_indexes(f"no batch of time {entry.timestamp_ms} at offset {entry.offset}")
         return self.time_index.lookup(timestamp_ms)
 
@@ -687,7 +769,7 @@ class Segment:
             self.size = span.position
             self.file.truncate(self.size)
             self.position_cache = {}
-            self._is_damaged = False
+            self._damage = {}
             # For the largest timestamp, which may have been in what was cut. The result is known: the cut is at the end
             # of a batch.
             self.load_tail()
@@ -778,14 +860,6 @@ class _Indexes:
             segment._last_index_position,
             segment._knows_timestamps,
         )
-
-    def give_back(self, segment: Segment) -> None:
-        """Put these back if they begin with the rebuilt ones, which end where ``segment`` is damaged."""
-        anew, known = segment._offset_index, self.offset_index
-        if anew is None or known is None:
-            return
-        if known.entries[: len(anew.entries)] == anew.entries:
-            self.put_into(segment)
 
     def put_into(self, segment: Segment) -> None:
         """Let ``segment`` have these."""
