@@ -98,3 +98,9 @@ def test_the_load_of_the_admin_app_is_measured_beside_the_same_broker_without(tm
     options = Options(tmp_path, repeats=1, scale=0.001)
     assert admin_load.cost(options).measures["admin-cost"] > 0
     assert admin_load.search(options).measures["admin-search"] > 0
+
+
+def test_the_scrubber_and_fsck_are_measured(tmp_path: Path):
+    measures = BENCHMARKS["log-checks"](Options(tmp_path, repeats=1, scale=0.05)).measures
+    assert len(measures) == 6
+    assert all(value > 0 for value in measures.values())
