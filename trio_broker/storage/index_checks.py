@@ -97,9 +97,14 @@ class TimeIndexCheck:
 
 
 class TransactionIndexCheck:
-    """Compares the aborted transactions of a segment with the markers in it."""
+    """Compares the aborted transactions of a segment with the markers in it.
 
-    def __init__(self, transactions: Sequence[AbortedTransaction]) -> None:
+    Of a transaction that began before ``log_start_offset`` the index may know a later beginning: a start that has no
+    snapshot reads the log from there on.
+    """
+
+    def __init__(self, transactions: Sequence[AbortedTransaction], log_start_offset: int) -> None:
+        self._log_start_offset = log_start_offset
         self._transactions = {(each.producer_id, each.last_offset): each for each in transactions}
         self._abort_markers: set[tuple[int, int]] = set()
         self._problem: str | None = None
@@ -113,7 +118,7 @@ class TransactionIndexCheck:
         indexed = self._transactions.get(key)
         if indexed is None:
             self._problem = f"the transaction of producer {producer_id} that was aborted at {offset} is missing"
-        elif indexed.first_offset > transaction.first_offset:
+        elif indexed.first_offset > transaction.first_offset >= self._log_start_offset:
             self._problem = (
                 f"the transaction aborted at {offset} began at {transaction.first_offset}, not {indexed.first_offset}"
             )

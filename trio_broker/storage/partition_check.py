@@ -325,7 +325,8 @@ class _PartitionCheck:
             return TimeIndexCheck(TimeIndex.load(disk, times, base, MAX_INDEX_BYTES).entries, is_sealed=is_sealed)
 
         def transaction_check() -> TransactionIndexCheck:
-            return TransactionIndexCheck(TransactionIndex(disk, aborted).transactions)
+            log_start_offset = self.bounds.log_start_offset or 0
+            return TransactionIndexCheck(TransactionIndex(disk, aborted).transactions, log_start_offset)
 
         return _IndexChecks(
             self._loaded(FindingKind.OFFSET_INDEX, offsets, offset_check),
