@@ -94,15 +94,14 @@ async def test_all_logs_are_loaded_in_the_order_of_the_directories_whichever_thr
 
 async def test_the_failure_of_one_log_is_named_and_keeps_no_other_from_being_loaded(disk, clock, autojump_clock):
     write_logs(managed(disk, A, clock=clock))
-    disk.unlink(A / "orders-2/partition.metadata")
     manager = managed(disk, A, clock=clock)
 
-    def refuse_one(partition: TopicPartition, topic_id: bytes) -> LogConfig:
+    def refuse_two(partition: TopicPartition, topic_id: bytes) -> LogConfig | None:
         if partition.partition == 1:
             raise OSError(5, "broken")
-        return CONFIG
+        return CONFIG if partition.partition != 2 else None
 
-    report = await load(manager, config_for=refuse_one)
+    report = await load(manager, config_for=refuse_two)
     assert {str(partition): str(error) for partition, error in report.failures.items()} == {
         "orders-1": "[Errno 5] broken"
     }
