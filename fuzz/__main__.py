@@ -1,6 +1,7 @@
 """``python -m fuzz --seconds 3600 --seed 1``: every fuzzer in turn, what each says at its end, and the inputs in all.
 
-Each runs in a process of its own. Where the time is short of what a fuzzer needs to begin, it takes that.
+Each runs in a process of its own, or in several side by side with a seed each. Where the time is short of what a
+fuzzer needs to begin, it takes that.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import argparse
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 SHARES = {"decoders": 0.5, "records": 0.1, "spark_decoder": 0.1, "live_socket": 0.1, "groups": 0.1, "admin_http": 0.1}
 """Of the time; half for the decoders, which take inputs a hundred times as fast as a running broker."""
@@ -29,13 +32,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m fuzz", description="Run every fuzzer in turn.")
     parser.add_argument("--seconds", type=float, default=600, help="how long to go on, all together (default: 600)")
     parser.add_argument("--seed", type=int, default=0, help="where the randomness starts (default: 0)")
+    parser.add_argument("--processes", type=int, default=1, help="of each fuzzer, with a seed each from SEED on (1)")
     arguments = parser.parse_args()
     inputs, failed = 0, []
-    for fuzzer, share in SHARES.items():
-        taken, is_well = run(fuzzer, max(1, share * arguments.seconds), arguments.seed)
-        inputs += taken
-        if not is_well:
-            failed.append(fuzzer)
+    seeds = range(arguments.seed, arguments.seed + arguments.processes)
+    with ThreadPoolExecutor(len(seeds)) as side_by_side:
+        for fuzzer, share in SHARES.items():
+            for taken, is_well in side_by_side.map(partial(run, fuzzer, max(1, share * arguments.seconds)), seeds):
+                inputs += taken
+                if not is_well and fuzzer not in failed:
+                    failed.append(fuzzer)
     print(f"{inputs:,} inputs, {'no findings' if not failed else 'findings of ' + ', '.join(failed)}")
     return 1 if failed else 0
 
