@@ -121,7 +121,7 @@ def loop_hold(options: Options) -> Outcome:
     )
     for hold in sorted(meter.holds, key=lambda hold: -hold.step.cpu_ns):
         times = (each / NS_PER_MS for each in (hold.step.cpu_ns, hold.step.collecting_ns, hold.step.wall_ns))
-        table.add(hold.api, hold.what, hold.request_bytes / 1e6, *times, hold.step.task.rpartition(".")[2])
+        table.add(hold.api, hold.what, hold.request_bytes / 1e6, *times, ".".join(hold.step.task.split(".")[-2:]))
     outcome.measures["loop-hold"] = max(hold.step.cpu_ns for hold in meter.holds) / NS_PER_MS
     return outcome
 

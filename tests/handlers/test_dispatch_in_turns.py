@@ -14,7 +14,7 @@ from kafka_wire.codec import encode_bytes
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.delete_topics import DeleteTopicsRequest
-from kafka_wire.messages.describe_groups import DescribeGroupsRequest
+from kafka_wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.handlers.wire_client import WireClient
 from trio_broker.handlers.support.dispatch import LARGE_REQUEST_BYTES
@@ -118,3 +118,37 @@ async def test_one_that_waits_makes_room_for_the_next(wire):
         await trio.testing.wait_all_tasks_blocked()
         assert begun == 5
         go_on.set()
+
+
+class Steps(trio.abc.Instrument):
+    """Counts the steps of all tasks."""
+
+    count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += 1
+
+
+async def test_the_answer_to_a_large_request_is_written_in_another_step_than_it_was_decided(wire, monkeypatch):
+    at: list[int] = []
+    steps = Steps()
+
+    def handler(request, context):
+        at.append(steps.count)
+        return DescribeGroupsResponse(groups=[])
+
+    encoded = wire.dispatcher.encoded
+
+    def encode(*arguments):
+        at.append(steps.count)
+        return encoded(*arguments)
+
+    replace_handler(wire, ApiKey.DESCRIBE_GROUPS, handler)
+    monkeypatch.setattr(wire.dispatcher, "encoded", encode)
+    trio.lowlevel.add_instrument(steps)
+    try:
+        await wire.ask(LARGE, VERSION)
+    finally:
+        trio.lowlevel.remove_instrument(steps)
+    handled, written = at
+    assert handled < written

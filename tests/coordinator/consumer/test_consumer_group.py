@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 import uuid
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -294,3 +295,13 @@ def joining(
 def assigned(response: ConsumerGroupHeartbeatResponse) -> dict[bytes, list[int]]:
     assert response.assignment is not None
     return {topic.topic_id: topic.partitions for topic in response.assignment.topic_partitions}
+
+
+def test_a_member_s_topics_are_not_counted_again_when_its_assignment_changes():
+    stored = StoredConsumerGroup(GROUP)
+    member = ConsumerMember(member_id="m", subscribed_topic_names=frozenset({"a", "b"}))
+    stored.apply(member_record(GROUP, member))
+    assert stored.name_subscribers == {"a": 1, "b": 1}
+    stored.name_subscribers = MappingProxyType(stored.name_subscribers)  # type: ignore[assignment]
+    stored.apply(current_assignment_record(GROUP, attrs.evolve(member, member_epoch=3)))
+    assert stored.members["m"].member_epoch == 3

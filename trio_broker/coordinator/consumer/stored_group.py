@@ -276,28 +276,32 @@ class StoredConsumerGroup:
 
     def _put(self, old: ConsumerMember | None, new: ConsumerMember) -> None:
         """Put ``new`` in the place of ``old``, and keep the counts and indexes in step."""
+        # Most records of a member leave its topics as they are, of which there may be 20,000.
+        has_other_topics = old is None or old.subscribed_topic_names is not new.subscribed_topic_names
         if old is not None:
-            self._uncount(old)
+            self._uncount(old, with_topics=has_other_topics)
         self.members[new.member_id] = new
         if new.instance_id is not None:
             self.member_ids_by_instance[new.instance_id] = new.member_id
-        self._count(new, 1)
+        self._count(new, 1, with_topics=has_other_topics)
         self._own(new)
 
     def _drop(self, member: ConsumerMember) -> None:
         self._uncount(member)
         del self.members[member.member_id]
 
-    def _uncount(self, member: ConsumerMember) -> None:
-        self._count(member, -1)
+    def _uncount(self, member: ConsumerMember, *, with_topics: bool = True) -> None:
+        self._count(member, -1, with_topics=with_topics)
         self._disown(member)
         # A static member may have been replaced before its tombstones come: then the instance id is its successor's.
         instance_id = member.instance_id or ""
         if self.member_ids_by_instance.get(instance_id) == member.member_id:
             del self.member_ids_by_instance[instance_id]
 
-    def _count(self, member: ConsumerMember, step: int) -> None:
-        counts: list[tuple[Counter[str], Iterable[str]]] = [(self.name_subscribers, member.subscribed_topic_names)]
+    def _count(self, member: ConsumerMember, step: int, *, with_topics: bool) -> None:
+        counts: list[tuple[Counter[str], Iterable[str]]] = []
+        if with_topics:
+            counts.append((self.name_subscribers, member.subscribed_topic_names))
         if member.pattern is not None:
             counts.append((self.pattern_subscribers, [member.pattern]))
         if member.server_assignor is not None:

@@ -130,12 +130,15 @@ class Dispatcher:
                 message, _ = await in_turns(reading)
             except WireError as error:
                 raise malformed(api, request.header, error) from error
+            # A turn before and one after: a group may decide about a large request for longer than a turn.
+            await trio.lowlevel.checkpoint()
             try:
                 response = api.handler(message, context)
                 if isinstance(response, GeneratorType):
                     response = await finish(response)
                 elif isinstance(response, CoroutineType):
                     response = await response
+                await trio.lowlevel.checkpoint()
                 encoded = self.encoded(api, response, context)
             except Exception as error:
                 refusal = self.refusal(api, context, error)
