@@ -1,16 +1,19 @@
 """What hostile clients cost a good one: its p99 beside each kind of them, over that of the same client alone.
 
-The good client asks one request after the other, for one small topic, and has an answer before the next one. The kinds
-take their turns with quiet times, on one broker. They run in a process of threads that mostly wait for the network.
+The good client asks for one small topic again and again, with a pause after each answer, so that what holds up the
+broker meets a question as often as it lasts long. The kinds take their turns with quiet times, on one broker; each runs
+in a process of its own.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from multiprocessing.synchronize import Event
 from typing import TypeAlias
 
 import attrs
@@ -42,13 +45,14 @@ QUESTIONS = 1000
 LARGE_FRAME_BYTES = 3 * 1024 * 1024
 GARBAGE_BYTES = 4096
 PAUSE_SECONDS = 0.001
-"""Between two connections of a flood: a thousand a second, which a client process of one core can make."""
+"""Between two connections of a flood: a thousand a second, which a client process of one core can make; and between an
+answer and the good client's next question."""
 
-Hostile: TypeAlias = Callable[[int, threading.Event], None]
+Hostile: TypeAlias = Callable[[int, Event], None]
 """Does one round against the port; called again until the event is set."""
 
 
-def never_reading(port: int, ends: threading.Event) -> None:
+def never_reading(port: int, ends: Event) -> None:
     """A hundred connections that pipeline Metadata of all topics, and read nothing."""
     frame = bytes(request_frame(MetadataRequest(topics=None), METADATA_VERSION)) * PIPELINED
     with ExitStack() as stack:
@@ -57,7 +61,7 @@ def never_reading(port: int, ends: threading.Event) -> None:
         ends.wait(1.0)
 
 
-def reading_slowly(port: int, ends: threading.Event) -> None:
+def reading_slowly(port: int, ends: Event) -> None:
     """The same, of which each reads a little at a time."""
     frame = bytes(request_frame(MetadataRequest(topics=None), METADATA_VERSION)) * PIPELINED
     with ExitStack() as stack:
@@ -69,24 +73,21 @@ def reading_slowly(port: int, ends: threading.Event) -> None:
             ends.wait(PAUSE_SECONDS)
 
 
-def large(frame: bytes) -> Hostile:
+def sending(frame: bytes, port: int, ends: Event) -> None:
     """A client that sends one large request after the other."""
-
-    def send(port: int, ends: threading.Event) -> None:
-        with connect(port) as sock:
+    with connect(port) as sock:
+        while not ends.is_set():
             sock.sendall(frame)
             receive_frame(sock)
 
-    return send
 
-
-def flooding(port: int, ends: threading.Event) -> None:
+def flooding(port: int, ends: Event) -> None:
     """A connection that says nothing and ends."""
     connect(port).close()
     ends.wait(PAUSE_SECONDS)
 
 
-def garbling(port: int, ends: threading.Event) -> None:
+def garbling(port: int, ends: Event) -> None:
     """A connection that sends bytes without meaning."""
     with connect(port) as sock:
         sock.sendall(random.randbytes(GARBAGE_BYTES))
@@ -96,11 +97,13 @@ def garbling(port: int, ends: threading.Event) -> None:
 def kinds() -> dict[str, Hostile]:
     delete, *_ = largest_requests(DeleteTopicsRequest, 6, LARGE_FRAME_BYTES)
     _, fetch, *_ = largest_requests(FetchRequest, 12, LARGE_FRAME_BYTES)
+    delete_frame = body_frame(DeleteTopicsRequest, 6, delete.body)
+    fetch_frame = body_frame(FetchRequest, 12, fetch.body)
     return {
         "100 connections pipeline Metadata and never read": never_reading,
         "100 connections pipeline Metadata and read slowly": reading_slowly,
-        f"DeleteTopics of {delete.elements:,} topics": large(body_frame(DeleteTopicsRequest, 6, delete.body)),
-        f"Fetch of {fetch.elements:,} partitions": large(body_frame(FetchRequest, 12, fetch.body)),
+        f"DeleteTopics of {delete.elements:,} topics": partial(sending, delete_frame),
+        f"Fetch of {fetch.elements:,} partitions": partial(sending, fetch_frame),
         "a flood of connections": flooding,
         "garbage": garbling,
     }
@@ -119,30 +122,34 @@ class GoodClient:
         with connect(self.port) as sock:
             for number in range(questions):
                 metadata(sock, GOOD_TOPIC)
-                ended = time.perf_counter_ns()
-                self.latencies_ns.append(ended - began)
-                self.first_ns = self.first_ns if number else max(self.first_ns, ended - began)
-                began = ended
+                self.latencies_ns.append(time.perf_counter_ns() - began)
+                self.first_ns = self.first_ns if number else max(self.first_ns, self.latencies_ns[-1])
+                time.sleep(PAUSE_SECONDS)
+                began = time.perf_counter_ns()
+
+
+def attack(hostile: Hostile, port: int, begins: Event, ends: Event) -> None:
+    """Let ``hostile`` do its rounds until ``ends``."""
+    begins.set()
+    while not ends.is_set():
+        # The broker may end its connections at any time, and rightly.
+        with suppress(OSError, BenchError):
+            hostile(port, ends)
 
 
 @contextmanager
 def running(hostile: Hostile, port: int) -> Iterator[None]:
     """Let ``hostile`` do its rounds while the block lasts."""
-    ends = threading.Event()
-
-    def run() -> None:
-        while not ends.is_set():
-            # The broker may end its connections at any time, and rightly.
-            with suppress(OSError, BenchError):
-                hostile(port, ends)
-
-    thread = threading.Thread(target=run, name="hostile client")
-    thread.start()
+    spawn = multiprocessing.get_context("spawn")
+    begins, ends = spawn.Event(), spawn.Event()
+    process = spawn.Process(target=attack, args=(hostile, port, begins, ends), name="hostile client")
+    process.start()
     try:
+        begins.wait()
         yield
     finally:
         ends.set()
-        thread.join()
+        process.join()
 
 
 def hostile_clients(options: Options) -> Outcome:

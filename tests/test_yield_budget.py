@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import trio
 import trio.testing
 
@@ -49,3 +51,26 @@ async def test_values_are_divided_in_turns(monkeypatch):
     monkeypatch.setattr(yield_budget, "YIELD_BUDGET_SECONDS", -1.0)
     assert sum(1 for _ in divided(range(7), bool)) == 7
     assert await finish(divided(range(7), lambda number: number % 3 == 0)) == ([0, 3, 6], [1, 2, 4, 5])
+
+
+async def test_what_has_come_by_the_time_of_a_yield_is_served_before_the_next_turn():
+    near, far = socket.socketpair()
+    far.setblocking(False)
+    served = 0
+
+    async def serve() -> None:
+        nonlocal served
+        while True:
+            await trio.lowlevel.wait_readable(far)
+            served += len(far.recv(1))
+
+    budget = YieldBudget(-1)
+    with near, far:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve)
+            await trio.testing.wait_all_tasks_blocked()
+            for number in range(100):
+                near.send(b"x")
+                await budget.renewed()
+                assert served == number + 1
+            nursery.cancel_scope.cancel()

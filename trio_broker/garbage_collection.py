@@ -20,9 +20,10 @@ from trio_broker.scheduled_task import ScheduledTask
 
 log = logging.getLogger(__name__)
 
-THRESHOLDS = (10_000, 1, 0)
+THRESHOLDS = (2_000, 1, 0)
 """Allocations beyond deallocations before the youngest generation is searched, and how often older ones follow. A full
-collection searches some 40,000 objects then, in a few milliseconds."""
+collection searches some 8,000 objects then, in a millisecond; a large request has dozens of them, and with ten times as
+many objects each a small request beside it would wait for milliseconds."""
 
 FULL_COLLECTION_INTERVAL_MS = 3_600_000
 

@@ -65,9 +65,10 @@ TURN_BYTES = 1024 * 1024
 TURN_EVENTS = 64
 """Connections that one turn serves, so that other tasks of the loop have theirs within some milliseconds."""
 
-TURN_SECONDS = 0.002
+TURN_SECONDS = 0.0005
 """After which a turn leaves the connections that need no report to the next one, which begins with what has come
-meanwhile. A hundred clients that pipeline requests and never wait would otherwise be served one by one before that."""
+meanwhile. A hundred clients that pipeline requests and never wait would otherwise be served one by one before that; and
+other Processors have their turns in between."""
 
 TURN_POLLS_SECONDS = 0.001
 """How long one turn goes on to poll for what came while it served others: time for some thirty small requests, among
