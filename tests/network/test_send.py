@@ -19,7 +19,15 @@ from kafka_wire.framing import SIZE_PREFIX
 from trio_broker.network.connection import Connection
 from trio_broker.network.errors import ShortRegion
 from trio_broker.network.request_channel import ConnectionInfo
-from trio_broker.network.send import Pause, Sender, drop_sent, join_small
+from trio_broker.network.send import (
+    REGIONS_PER_TURN,
+    WINDOW_BYTES,
+    Pause,
+    Sender,
+    drop_sent,
+    first_bytes,
+    join_small,
+)
 from trio_broker.runtime import real_disk
 from trio_broker.runtime.disk import OpenMode
 from trio_broker.runtime.real_disk import RealDisk, RealFile
@@ -201,6 +209,57 @@ async def test_a_fast_reader_does_not_keep_the_loop(pair, file, monkeypatch):
     monkeypatch.setattr(os, "sendfile", lambda out, fd, position, count: count)
     await pair.send(file.region(0, 3_000_000))
     assert pair.turns == 2
+
+
+async def test_a_fast_reader_of_many_regions_does_not_keep_the_loop(pair, file, monkeypatch):
+    monkeypatch.setattr(os, "sendfile", lambda out, fd, position, count: count)
+    await pair.send(*[file.region(start, 50_000) for start in range(0, 3_000_000, 50_000)])
+    assert pair.turns == 2
+
+
+async def test_many_small_regions_arrive_in_order(pair, file, content):
+    starts = range(0, 3_000_000, 3000)
+    expected = b"".join(content[start : start + 500] for start in starts)
+    assert await pair.send_and_receive(*[file.region(start, 500) for start in starts]) == expected
+
+
+async def test_small_regions_are_read_a_few_at_a_time(pair, file, monkeypatch):
+    reads, preadv = 0, os.preadv
+
+    def counted(*args: Any) -> int:
+        nonlocal reads
+        reads += 1
+        return preadv(*args)
+
+    monkeypatch.setattr(os, "preadv", counted)
+    regions = [file.region(start, 500) for start in range(0, 300_000, 1000)]
+    read_at_turns = [reads for _ in pair.sender.send(pair.connection, regions)]
+    assert read_at_turns == [64, 128, 192, 256]
+    assert (reads, REGIONS_PER_TURN) == (300, 64)
+
+
+async def test_a_fast_reader_of_bytes_does_not_keep_the_loop(pair, content):
+    pair.connection.sock = RoomySocket()
+    await pair.send(b"head", content)
+    assert pair.turns == 2
+    assert max(pair.connection.sock.sizes) <= WINDOW_BYTES
+
+
+@attrs.define
+class RoomySocket:
+    """It takes everything at once."""
+
+    sizes: list[int] = attrs.field(factory=list)
+
+    def sendmsg(self, pieces: list[bytes], *args: Any) -> int:
+        self.sizes.append(sum(map(len, pieces)))
+        return self.sizes[-1]
+
+
+def test_the_first_bytes_of_pieces_end_within_one():
+    assert first_bytes([b"abc", b"def", b"g"], 5) == [b"abc", b"de"]
+    assert first_bytes([b"abc", b"def"], 3) == [b"abc"]
+    assert first_bytes([b"abc"], 9) == [b"abc"]
 
 
 def test_small_pieces_are_joined_and_empty_ones_vanish():
