@@ -96,7 +96,7 @@ async def test_it_ends_by_itself_and_with_its_topic(live: LiveAdmin, monkeypatch
     tail = OpenTail(live)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(tail.run)
-        await live.broker.services.replicas.delete_topic("orders")
+        await live.broker.services.replicas.delete_topics(["orders"])
         name, reason = await tail.events.receive()
         assert name == "end"
         assert "cannot be read any more" in reason

@@ -25,10 +25,10 @@ class NotedReplicas:
             raise OSError("no space")
         self.applied.append((assignment.name, assignment.leader_epochs, assignment.config.retention_ms))
 
-    async def delete_topic(self, name):
-        if name == self.fails_on:
+    async def delete_topics(self, names):
+        if self.fails_on in names:
             raise RuntimeError("a mistake")
-        self.deleted.append(name)
+        self.deleted += names
 
     def update_config(self, name, config):
         self.configured.append((name, config.retention_ms))
@@ -64,5 +64,13 @@ async def test_a_topic_that_fails_leaves_the_others_of_its_request_alone(control
     replicas.fails_on = "b"
     await controller.create_topics([NewTopic(name=name) for name in "abc"])
     assert [name for name, _, _ in replicas.applied] == ["a", "c"]
-    await controller.delete_topics([TopicTarget(name) for name in "abc"])
+
+
+async def test_a_mistake_in_deleting_topics_leaves_what_follows_alone(controller, replicas):
+    await controller.create_topics([NewTopic(name=name) for name in "ab"])
+    replicas.fails_on = "b"
+    await controller.delete_topics([TopicTarget("b")])
+    await controller.create_topics([NewTopic(name="c")])
+    await controller.delete_topics([TopicTarget(name) for name in "ac"])
+    assert [name for name, _, _ in replicas.applied] == ["a", "b", "c"]
     assert replicas.deleted == ["a", "c"]

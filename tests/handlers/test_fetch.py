@@ -250,7 +250,7 @@ async def test_min_bytes_beyond_max_bytes_are_not_waited_for(client, replicas):
 
 async def test_deleting_the_topic_answers_at_once(client, replicas):
     await add_topic(replicas)
-    [answer] = await poll_while(lambda: replicas.delete_topic("orders"), client, wanted())
+    [answer] = await poll_while(lambda: replicas.delete_topics(["orders"]), client, wanted())
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

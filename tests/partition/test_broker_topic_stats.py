@@ -126,6 +126,6 @@ async def test_a_deleted_topic_is_forgotten(replicas, clock, stats):
     [partition] = await add_topic(replicas)
     await append(replicas, partition, b"a")
     await snapshot(replicas, clock)
-    await replicas.delete_topic("orders")
+    await replicas.delete_topics(["orders"])
     await snapshot(replicas, clock)
     assert stats.history(partition.topic_id) == ()

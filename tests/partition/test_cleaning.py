@@ -103,7 +103,7 @@ async def test_the_checkpoint_is_read_at_the_next_start_and_forgotten_with_the_t
     again = make_replicas(tmp_path / "data", log_durability="page-cache")
     [partition] = await add_topic(again, configs=COMPACT)
     assert partition.log.first_dirty_offset == active
-    await again.delete_topic("orders")
+    await again.delete_topics(["orders"])
     path = tmp_path / "data" / "cleaner-offset-checkpoint"
     assert checkpoints.read_offsets(RealDisk(), path) == {}
     [partition] = await add_topic(again, configs=COMPACT, topic_id=bytes(16))
@@ -219,7 +219,7 @@ async def test_a_deleted_topic_does_not_wait_for_its_round(replicas, cleaner, nu
     monkeypatch.setattr(BytesPerSecond, "pay", wait_for_ever)
     nursery.start_soon(cleaner.run)
     await under_way.wait()
-    await replicas.delete_topic("orders")
+    await replicas.delete_topics(["orders"])
     assert cleaner.statistics().under_way == ()
     [directory] = Path(partition.log.directory.parent).glob("*-delete")
     assert not list(directory.glob("*.cleaned"))
@@ -279,7 +279,7 @@ async def test_a_damaged_partition_is_left_as_it_is_and_reported_and_the_others_
     assert Path(path).read_bytes() == damaged
     assert bad.failure is None
     assert good.log.first_dirty_offset == good.log.active_segment.base_offset
-    await replicas.delete_topic("bad")
+    await replicas.delete_topics(["bad"])
     await rounds_of_the_loop(cleaner)
     assert cleaner.statistics().uncleanable == ()
 

@@ -7,8 +7,9 @@ import gc
 import threading
 import weakref
 from collections import Counter
-from pathlib import Path
+from pathlib import Path, PurePath
 
+import attrs
 import pytest
 import trio
 import trio.testing
@@ -27,6 +28,10 @@ from trio_broker.network.client_activity import ProducerActivity
 from trio_broker.partition.hosted_topics import TopicAssignment
 from trio_broker.partition.replica_manager import RequiredOffset
 from trio_broker.request_phase import RequestPhase
+from trio_broker.runtime.clock import ManualClock
+from trio_broker.runtime.disk_trace import OperationKind
+from trio_broker.runtime.real import real_runtime
+from trio_broker.runtime.simulated_disk import SimulatedDisk
 from trio_broker.steps import finish
 from trio_broker.storage import checkpoints, validation
 from trio_broker.storage.errors import StorageFailed
@@ -196,7 +201,7 @@ async def test_a_topic_deleted_while_its_batch_is_looked_at_takes_no_batch(cache
     async with trio.open_nursery() as nursery:
         nursery.start_soon(append)
         await look.entered.wait()
-        nursery.start_soon(cached.delete_topic, "orders")
+        nursery.start_soon(cached.delete_topics, ["orders"])
         await trio.testing.wait_all_tasks_blocked()
         assert partition.failure is not None
         look.may_go_on.set()
@@ -418,7 +423,7 @@ async def test_a_full_disk_is_logged_now_and_then_whatever_comes(cached, monkeyp
 
 async def test_an_error_on_a_deleted_topic_harms_no_other(cached):
     deleted, other = (await add_topic(cached))[0], (await add_topic(cached, "other", topic_id=OTHER_ID))[0]
-    await cached.delete_topic("orders")
+    await cached.delete_topics(["orders"])
     told = cached.storage_failed(deleted, OSError(errno.EIO, "its files are gone"))
     assert told.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert other.failure is None
@@ -477,7 +482,7 @@ async def test_a_partition_that_failed_to_load_answers_storage_error_and_leaves_
     with pytest.raises(KafkaError) as refused:
         hosted.partition(0)
     assert refusal_of(refused) == ErrorCode.KAFKA_STORAGE_ERROR
-    await restarted.delete_topic("orders")
+    await restarted.delete_topics(["orders"])
     [again] = await add_topic(restarted, topic_id=OTHER_ID)
     assert again.log_end_offset == 0
     restarted.log_manager.close(clean=False)
@@ -513,7 +518,7 @@ async def test_deleting_a_topic_tells_who_waits_and_removes_the_files_later(sync
     [partition] = await add_topic(synced)
     directory = partition.log.directory
     await produce(synced, partition, b"a")
-    await synced.delete_topic("orders")
+    await synced.delete_topics(["orders"])
     assert await synced.wait_until_replicated(
         [RequiredOffset(partition, 9)], timeout_seconds=9, release_handler=release_handler
     ) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -524,6 +529,42 @@ async def test_deleting_a_topic_tells_who_waits_and_removes_the_files_later(sync
     assert not list(Path(directory.parent).glob("*-delete"))
     with pytest.raises(KafkaError):
         synced.topic_by_id(TOPIC_ID)
+
+
+async def test_deleting_many_partitions_syncs_the_directory_as_often_as_deleting_one():
+    """Not once for each, after a checkpoint of all the others: that took a thousand partitions minutes."""
+
+    async def syncs(partitions: int) -> int:
+        disk = SimulatedDisk(ManualClock(NOW_MS))
+        runtime = attrs.evolve(real_runtime(ManualClock(NOW_MS)), disk=disk)
+        replicas = make_replicas(PurePath("/data"), runtime=runtime)
+        await add_topic(replicas, partitions=partitions)
+        await add_topic(replicas, "other", topic_id=OTHER_ID, partitions=partitions)
+        kinds: Counter[OperationKind] = Counter()
+        disk.trace.before = lambda operation: kinds.update([operation.kind])
+        await replicas.delete_topics(["orders", "other"])
+        assert kinds[OperationKind.RENAME] >= 2 * partitions
+        return kinds[OperationKind.SYNC_DIRECTORY] + kinds[OperationKind.SYNC]
+
+    assert await syncs(20) == await syncs(1)
+
+
+async def test_a_directory_that_cannot_be_renamed_is_named_and_keeps_no_other_from_being_deleted(cached, caplog):
+    partitions = await add_topic(cached, partitions=3)
+    directory, rename = partitions[1].log.directory, cached.log_manager.disk.rename
+
+    def rename_others(old, new):
+        if old == directory:
+            raise OSError(errno.EACCES, "not yours")
+        rename(old, new)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(type(cached.log_manager.disk), "rename", lambda disk, old, new: rename_others(old, new))
+        await cached.delete_topics(["orders"])
+    assert "orders-1: its files could not be removed: [Errno 13] not yours" in caplog.text
+    assert [Path(each.log.directory).exists() for each in partitions] == [False, True, False]
+    with pytest.raises(KafkaError):
+        cached.topic("orders")
 
 
 async def test_a_topic_created_again_under_its_name_begins_empty(cached):

@@ -42,9 +42,9 @@ class BrokerMetadataPublisher:
 
     async def apply_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Apply ``delta``, which has led to ``image``."""
-        for deleted in delta.deleted_topics:
+        if deleted := [topic.name for topic in delta.deleted_topics]:
             with barrier(self.replicas):
-                await self.replicas.delete_topic(deleted.name)
+                await self.replicas.delete_topics(deleted)
         await self.apply_topics(image.topics[name] for name in delta.changed_topics)
         if self.config.log != self._defaults:
             # Only log settings are defaults of topics: a change of num.io.threads must not resolve ten thousand of

@@ -9,7 +9,7 @@ Source: Kafka's LogManager; the intervals are Kafka's, by their keys.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import PurePath
 from typing import Protocol, TypeVar
@@ -39,6 +39,10 @@ Below it, records go at most ten minutes early."""
 MAINTENANCE_THREADS = 2
 """Worker threads for retention, checkpoints and deletions: enough that a slow directory does not hold up the rest, few
 enough that they never crowd the disk."""
+
+DELETED_AT_ONCE = 100
+"""Logs that are deleted between two looks at what else wants to change the directories. For each such number, the
+directories are synced and the checkpoints of all logs are written once; releasing them takes the loop some ms."""
 
 REMOVAL_INTERVAL_MS = 30_000
 """How often deleted files are looked for whose ``file.delete.delay.ms`` is over."""
@@ -190,17 +194,21 @@ class LogMaintenance:
         """
         return await self._directory_commands.execute(partial(self.run_in_thread, work))
 
-    async def delete_log(self, topic_partition: TopicPartition) -> None:
-        """Have a partition's log deleted: its directory is renamed now and removed later.
+    async def delete_logs(self, partitions: Sequence[TopicPartition]) -> None:
+        """Have logs deleted: their directories are renamed now and removed later.
 
-        Raises:
-            OSError: it cannot be renamed. The log is forgotten nevertheless.
+        A failure is only logged: the log is forgotten nevertheless.
         """
-        await self._directory_commands.execute(partial(self._delete_log, topic_partition))
+        for at in range(0, len(partitions), DELETED_AT_ONCE):
+            some = partitions[at : at + DELETED_AT_ONCE]
+            await self._directory_commands.execute(partial(self._delete_logs, some))
 
-    async def _delete_log(self, topic_partition: TopicPartition) -> None:
-        taken = self.log_manager.take_logs([topic_partition])
-        self.log_manager.note_marked(await self.run_in_thread(partial(self.log_manager.mark_deleted, taken)))
+    async def _delete_logs(self, partitions: Sequence[TopicPartition]) -> None:
+        taken = self.log_manager.take_logs(partitions)
+        marked = await self.run_in_thread(partial(self.log_manager.mark_deleted, taken))
+        self.log_manager.note_marked(marked.files)
+        for topic_partition, error in marked.failures.items():
+            log.error("%s: its files could not be removed: %s", topic_partition, error)
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
         """Do ``work`` in one of the worker threads that no client waits for."""

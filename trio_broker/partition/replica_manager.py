@@ -61,7 +61,7 @@ from trio_broker.storage.log import Log
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.storage.log_reader import LogReader
 from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import YieldBudget
+from trio_broker.yield_budget import InTurns, YieldBudget
 
 log = logging.getLogger(__name__)
 
@@ -211,7 +211,7 @@ class ReplicaManager:
     async def _apply_topic(self, assignment: TopicAssignment) -> None:
         hosted = self._topics.get(assignment.name)
         if hosted is not None and hosted.topic_id != assignment.topic_id:
-            await self._delete(hosted)
+            await self._delete([hosted])
             hosted = None
         if hosted is None:
             hosted = HostedTopic(assignment.name, assignment.topic_id, assignment.config)
@@ -234,36 +234,28 @@ class ReplicaManager:
             partition.log.config = config
             partition.min_in_sync_replicas = config.min_insync_replicas
 
-    async def delete_topic(self, name: str) -> None:
-        """Forget the topic's partitions and have their files removed; requests that wait for them get an error."""
-        await self._assignments.execute(partial(self._delete_topic, name))
+    async def delete_topics(self, names: Sequence[str]) -> None:
+        """Forget the topics' partitions and have their files removed; requests that wait for them get an error."""
+        await self._assignments.execute(partial(self._delete_topics, names))
 
-    async def _delete_topic(self, name: str) -> None:
-        if hosted := self._topics.get(name):
-            await self._delete(hosted)
+    async def _delete_topics(self, names: Sequence[str]) -> None:
+        await self._delete([self._topics[name] for name in names if name in self._topics])
 
-    async def _delete(self, hosted: HostedTopic) -> None:
-        del self._topics[hosted.name]
-        del self._topics_by_id[hosted.topic_id]
-        gone = KafkaError(f"topic {hosted.name!r} was deleted", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        # All fail before the first wait: no request may use one while another's files are removed.
-        for partition in hosted.partitions.values():
-            partition.fail(gone)
-        for partition in hosted.partitions.values():
+    async def _delete(self, topics: Sequence[HostedTopic]) -> None:
+        async for hosted in InTurns(topics):
+            del self._topics[hosted.name]
+            del self._topics_by_id[hosted.topic_id]
+            gone = KafkaError(f"topic {hosted.name!r} was deleted", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            # All of a topic fail at once: no request may use one while another's files are removed.
+            for partition in hosted.partitions.values():
+                partition.fail(gone)
+        async for partition in InTurns(each for hosted in topics for each in hosted.partitions.values()):
             # A sync under way needs the file open; none begins after a failure.
             await self.flusher.wait_idle(partition.writer)
             await partition.writer.wait_idle()
             await self.log_maintenance.log_cleaner.wait_idle(partition)
-            await self._delete_log(partition.topic_partition)
-        for index in hosted.failures:
-            await self._delete_log(TopicPartition(hosted.name, index))
-
-    async def _delete_log(self, topic_partition: TopicPartition) -> None:
-        """Have a log's files removed. A failure is only logged: the topic is forgotten nevertheless."""
-        try:
-            await self.log_maintenance.delete_log(topic_partition)
-        except OSError as error:
-            log.error("%s: its files could not be removed: %s", topic_partition, error)
+        indexes = ((hosted.name, index) for hosted in topics for index in (*hosted.partitions, *hosted.failures))
+        await self.log_maintenance.delete_logs([TopicPartition(*each) for each in indexes])
 
     async def _open_missing(self, hosted: HostedTopic, assignment: TopicAssignment) -> None:
         missing = [index for index in sorted(assignment.leader_epochs) if index not in hosted.partitions]
@@ -274,7 +266,7 @@ class ReplicaManager:
             existing = self.log_manager.logs.get(topic_partition)
             if existing is not None and existing.topic_id != assignment.topic_id:
                 log.warning("%s: its log is of another topic of that name; removing it", topic_partition)
-                await self._delete_log(topic_partition)
+                await self.log_maintenance.delete_logs([topic_partition])
         opened = await self.log_maintenance.change_directories(partial(self._open_logs, assignment, missing))
         budget = YieldBudget()
         for index, outcome in zip(missing, opened, strict=True):

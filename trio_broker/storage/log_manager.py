@@ -82,6 +82,15 @@ class DeletedLog:
     delay_ms: int
 
 
+@attrs.frozen
+class MarkedLogs:
+    """What came of deleting logs: the directories that are to be removed, and why those of others could not be renamed
+    for certain."""
+
+    files: Sequence[DeletedFile]
+    failures: Mapping[TopicPartition, OSError]
+
+
 class LogManager:
     """See the head of the file. ``logs`` are the partitions' logs, without the metadata log."""
 
@@ -246,6 +255,7 @@ class LogManager:
             raise CorruptCheckpoint(f"{path} has records and no {file_names.PARTITION_METADATA}")
         if topic_id is None or config is None:
             load.strays.append(self._rename(path, partition, "stray"))
+            self.disk.sync_directory(directory.path)
         elif load.opened is not None:
             raise CorruptCheckpoint(f"{path} is there twice: {load.opened.log.directory}")
         else:
@@ -405,7 +415,10 @@ class LogManager:
 
         In three steps, of which a worker thread does ``mark_deleted``.
         """
-        self.note_marked(self.mark_deleted(self.take_logs(partitions)))
+        marked = self.mark_deleted(self.take_logs(partitions))
+        self.note_marked(marked.files)
+        for error in marked.failures.values():
+            raise error
 
     def take_logs(self, partitions: Iterable[TopicPartition]) -> list[DeletedLog]:
         """Let these partitions' logs be ours no longer, and release them. What is returned is for ``mark_deleted``."""
@@ -420,23 +433,37 @@ class LogManager:
             taken.append(DeletedLog(partition, path, delay_ms))
         return taken
 
-    def mark_deleted(self, taken: Sequence[DeletedLog]) -> list[DeletedFile]:
-        """Rename the directories of deleted logs; what is returned is for ``note_marked``.
+    def mark_deleted(self, taken: Sequence[DeletedLog]) -> MarkedLogs:
+        """Rename the directories of deleted logs; the files that are returned are for ``note_marked``.
 
-        The checkpoints are written anew, once, so that later partitions of these names do not inherit them. Waits for
-        the disk: call it in a worker thread.
-
-        Raises:
-            OSError: a directory cannot be renamed.
+        Each data directory is synced once, and the checkpoints are written anew, once, so that later partitions of
+        these names do not inherit them. Waits for the disk: call it in a worker thread.
         """
-        marked = []
+        files: list[DeletedFile] = []
+        failures: dict[TopicPartition, OSError] = {}
+        renamed: dict[PurePath, dict[TopicPartition, DeletedFile]] = {}
         for each in taken:
             # A log that could not be made may have left its directory, with the id of its topic.
             holder = self._holder_of(each.partition) if each.path is None else None
             left = each.path if holder is None else holder.path / str(each.partition)
-            if left is not None:
+            if left is None:
+                continue
+            try:
                 path = self._rename(left, each.partition, "delete")
-                marked.append(DeletedFile(path, self.clock.now_ms() + each.delay_ms))
+            except OSError as error:
+                failures[each.partition] = error
+            else:
+                file = DeletedFile(path, self.clock.now_ms() + each.delay_ms)
+                renamed.setdefault(path.parent, {})[each.partition] = file
+        for parent, inside in renamed.items():
+            try:
+                self.disk.sync_directory(parent)
+            except OSError as error:
+                failures.update(dict.fromkeys(inside, error))
+            else:
+                files += inside.values()
+        if len(failures) == len(taken):
+            return MarkedLogs(files, failures)
         # Only where the file no longer names them are they forgotten; elsewhere ``find_or_open`` tries again.
         failed = self.write_checkpoints()
         for directory in self.directories:
@@ -446,7 +473,7 @@ class LogManager:
                 else:
                     # Also one that is there only since this start, of which the tables know nothing.
                     directory.recovery_points.setdefault(each.partition, 0)
-        return marked
+        return MarkedLogs(files, failures)
 
     def note_marked(self, marked: Sequence[DeletedFile]) -> None:
         """Have directories removed when their time has come."""
@@ -455,7 +482,6 @@ class LogManager:
     def _rename(self, path: PurePath, partition: TopicPartition, kind: str) -> PurePath:
         target = path.with_name(file_names.marked_directory_name(partition, kind, random_uuid(self.random)))
         self.disk.rename(path, target)
-        self.disk.sync_directory(path.parent)
         logger.info("renamed %s to %s", path, target.name)
         return target
 
