@@ -61,7 +61,7 @@ class BrokerMetadataPublisher:
 
     async def apply_topics(self, topics: Iterable[TopicImage]) -> None:
         """Open the partitions of ``topics`` that this node leads, and apply their leader epochs."""
-        for topic in topics:
+        async for topic in InTurns(topics):
             try:
                 await self.replicas.apply_topic(self._assignment(topic))
             except (OSError, CorruptCheckpoint) as error:

@@ -1,7 +1,7 @@
 """The partitions of this broker, and the tasks that serve them.
 
 Handlers find partitions here, append to them, fetch from them and wait for them; ``MetadataPublisher`` applies here
-what the controller decided (``apply_topic``, ``delete_topic``). The flusher makes appends durable, and
+what the controller decided (``apply_topic``, ``delete_topics``). The flusher makes appends durable, and
 ``LogMaintenance`` runs the tasks that are due by the clock.
 
 A log directory whose disk failed is given up as a whole and for good: every partition in it answers
@@ -259,21 +259,27 @@ class ReplicaManager:
 
     async def _open_missing(self, hosted: HostedTopic, assignment: TopicAssignment) -> None:
         missing = [index for index in sorted(assignment.leader_epochs) if index not in hosted.partitions]
-        if not missing:
-            return
+        outcomes: dict[int, Log | KafkaError] = {}
         for index in missing:
             topic_partition = TopicPartition(assignment.name, index)
-            existing = self.log_manager.logs.get(topic_partition)
-            if existing is not None and existing.topic_id != assignment.topic_id:
+            if (existing := self.log_manager.logs.get(topic_partition)) is None:
+                continue
+            if existing.topic_id == assignment.topic_id:
+                outcomes[index] = existing
+            else:
                 log.warning("%s: its log is of another topic of that name; removing it", topic_partition)
                 await self.log_maintenance.delete_logs([topic_partition])
-        opened = await self.log_maintenance.change_directories(partial(self._open_logs, assignment, missing))
+        # None is at a start, when thousands of topics would wait for a thread one after another.
+        if absent := [index for index in missing if index not in outcomes]:
+            opened = await self.log_maintenance.change_directories(partial(self._open_logs, assignment, absent))
+            outcomes.update(zip(absent, opened, strict=True))
         budget = YieldBudget()
-        for index, outcome in zip(missing, opened, strict=True):
+        for index in missing:
             if budget.is_spent:
                 # Shielded: a log that is open belongs to the LogManager, which closes it.
                 with trio.CancelScope(shield=True):
                     await budget.renewed()
+            outcome = outcomes[index]
             if isinstance(outcome, KafkaError):
                 hosted.failures[index] = outcome
                 continue
@@ -288,7 +294,7 @@ class ReplicaManager:
             )
 
     def _open_logs(self, assignment: TopicAssignment, indexes: Sequence[int]) -> list[Log | KafkaError]:
-        """The logs of these partitions, loaded before or new. Blocks: runs in a worker thread."""
+        """The logs of these partitions, new or tried again. Blocks: runs in a worker thread."""
         opened: list[Log] = []
         return [self._open_log(assignment, TopicPartition(assignment.name, index), opened) for index in indexes]
 
