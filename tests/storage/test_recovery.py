@@ -13,7 +13,7 @@ from kafka_wire.records.batch import build_batch
 from kafka_wire.records.errors import CorruptRecordBatch
 from kafka_wire.records.record import NewRecord
 from tests.storage.conftest import make_batch
-from trio_broker.config.log_config import LogConfig
+from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.errors import CorruptCheckpoint
 from trio_broker.storage.recovery import open_log
@@ -351,6 +351,23 @@ def test_a_segment_that_a_power_cut_took_above_the_recovery_point_is_not_called_
     report = bench.reopen(clean=False, recovery_point=bases[1]).report
     assert not [problem for problem in report.problems if "lost" in problem]
     assert bench.log.log_end_offset == bases[2]
+
+
+def test_a_snapshot_of_batches_that_a_power_cut_took_is_not_believed_later(make_log: MakeLog, now_ms: int):
+    bench = make_log(segment_bytes=200, cleanup_policy=CleanupPolicy(delete=False, compact=True))
+    for sequence in range(2):
+        bench.append_bytes(idempotent(sequence, now_ms))
+    bench.append(value=bytes(60))
+    bench.append(value=bytes(60))
+    bases = [segment.base_offset for segment in bench.log.segments]
+    assert bench.file(f"{bases[-1]:020d}.snapshot").exists()
+    bench.log.release()
+    # As it leaves what was never synced: the records of a segment may be gone, and those of a later one there.
+    bench.file(FIRST_LOG).write_bytes(b"")
+    bench.reopen(clean=False, recovery_point=0)
+    assert bench.log.producers.producers == {}
+    bench.crash(recovery_point=bench.log.log_end_offset)
+    assert bench.log.producers.producers == {}
 
 
 def test_stray_snapshots_are_removed(make_log: MakeLog, now_ms: int):

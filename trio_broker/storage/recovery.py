@@ -422,11 +422,18 @@ class _Opening:
             self.disk.sync_directory(self.directory)
 
     def _remove_stray_snapshots(self, segments: Sequence[Segment], end_offset: int) -> None:
-        """Keep the snapshots at segment bases, and the highest one if it lies behind the last base."""
-        bases = {segment.base_offset for segment in segments}
+        """Keep the snapshots at segment bases, and the highest one if it lies behind the last base.
+
+        Of segments that were read whole only the first keeps its own: another may know batches that a power cut took,
+        for in a compacted log nothing tells such a hole from what compaction leaves.
+        """
+        kept = {segment.base_offset for segment in segments}
         offsets = producer_snapshot.offsets(self.disk, self.directory)
         self.has_snapshot_at_end = end_offset in offsets
-        highest = max((offset for offset in offsets if offset <= end_offset), default=-1)
+        if self.recovered_segments:
+            kept = {offset for offset in kept if offset <= self.recovered_segments[0].base_offset}
+        else:
+            kept.add(max((offset for offset in offsets if offset <= end_offset), default=-1))
         for offset in offsets:
-            if offset > end_offset or (offset not in bases and offset != highest):
+            if offset not in kept:
                 self.disk.unlink(file_names.segment_path(self.directory, offset, file_names.SNAPSHOT_SUFFIX))
