@@ -370,6 +370,23 @@ def test_a_snapshot_of_batches_that_a_power_cut_took_is_not_believed_later(make_
     assert bench.log.producers.producers == {}
 
 
+def test_a_log_begins_behind_the_hole_that_a_deletion_has_left(make_log: MakeLog):
+    bench = make_log(segment_bytes=150)
+    for _ in range(10):
+        bench.append()
+    bases = [segment.base_offset for segment in bench.log.segments]
+    bench.log.advance_log_start(bases[3] + 1)
+    bench.log.epochs.write()
+    bench.log.release()
+    # A power cut has lost the checkpoint of the start, and that the first file was renamed, but not the second.
+    bench.file(f"{bases[1]:020d}.log").unlink()
+    for _ in range(2):
+        bench.reopen(clean=False, recovery_point=0, log_start_offset=0)
+        assert (bench.log.log_start_offset, bench.log.log_end_offset) == (bases[2], 10)
+        assert bench.offsets()[-1] == 9
+        bench.log.release()
+
+
 def test_stray_snapshots_are_removed(make_log: MakeLog, now_ms: int):
     bench = make_log(segment_bytes=250)
     for sequence in range(8):

@@ -108,6 +108,7 @@ def open_log(
     elif segments:
         opening.judge_log_end(recovery_point, high_watermark, segments, epochs)
         producers = opening.recover(segments, epochs, recovery_point)
+        log_start_offset = opening.log_start_offset
     else:
         segments = [Segment.create(disk, directory, log_start_offset, config, now_ms)]
         producers = producer_replay.load_producer_states(disk, directory, segments, log_start_offset, log_start_offset)
@@ -347,6 +348,8 @@ class _Opening:
                 del segments[index + 1 :]
                 break
         self._reach_proven_end(segments, producers)
+        # The file of leader epochs, which says that the hole is a deletion's, is made anew from where the log begins.
+        self.log_start_offset = max(self.log_start_offset, reading.deleted_before)
         return producers
 
     def _check_epochs(self, segments: Sequence[Segment], epochs: LeaderEpochs, end_offset: int) -> None:

@@ -89,6 +89,8 @@ class SegmentRecovery:
         self.producers = producers
         self.last_epoch = last_epoch
         self.now_ms = now_ms
+        # Where the last hole ends that a deletion has left: the log can begin no earlier.
+        self.deleted_before = 0
 
     def recover(self, segments: Sequence[Segment], index: int) -> bool:
         """Read one segment and make its indexes anew. Returns whether the log goes on behind it; else it ends there."""
@@ -107,8 +109,11 @@ class SegmentRecovery:
         if problem is not None:
             self._cut(segment, file_size, segments[index + 1 :], problem)
         elif limit is not None:
-            if segment.next_offset < limit and not self.facts.may_have_gaps and limit > self.facts.retained_from:
-                self.report.note(f"no records from {segment.next_offset} up to {limit}", logging.ERROR)
+            if segment.next_offset < limit and not self.facts.may_have_gaps:
+                if limit > self.facts.retained_from:
+                    self.report.note(f"no records from {segment.next_offset} up to {limit}", logging.ERROR)
+                else:
+                    self.deleted_before = limit
             segment.next_offset = limit
         segment.seal()
         return problem is None
