@@ -387,6 +387,19 @@ def test_a_log_begins_behind_the_hole_that_a_deletion_has_left(make_log: MakeLog
         bench.log.release()
 
 
+def test_a_batch_before_the_first_leader_epoch_of_the_file_keeps_its_own(bench: Any):
+    for epoch in (0, 1, 2):
+        bench.leader_epoch = epoch
+        bench.append()
+    bench.log.close()
+    before = bench.file(FIRST_LOG).read_bytes()
+    # As when the log start has moved behind the last record, and a power cut took the checkpoint that says so.
+    bench.file("leader-epoch-checkpoint").write_bytes(b"0\n1\n3 3\n")
+    report = bench.reopen(clean=False, recovery_point=3).report
+    assert report.problems == []
+    assert bench.file(FIRST_LOG).read_bytes() == before
+
+
 def test_stray_snapshots_are_removed(make_log: MakeLog, now_ms: int):
     bench = make_log(segment_bytes=250)
     for sequence in range(8):
