@@ -57,7 +57,7 @@ async def describe_topic_partitions(
         raise KafkaError("a cursor's partition is never negative", code=ErrorCode.INVALID_REQUEST)
     # An empty list asks for every topic; Metadata expresses that by null (KIP-4).
     asked = (topic.name for topic in request.topics) if request.topics else iter(image.topics)
-    names = await finish(sorted_distinct(name for name in asked if name >= start.topic))
+    names = await finish(sorted_distinct(asked))
     # At least one partition a page: a page of none would send the client back to the same cursor for ever.
     limit = min(
         max(request.response_partition_limit, 1), context.services.config.request.max_request_partition_size_limit
@@ -68,10 +68,12 @@ async def describe_topic_partitions(
 async def page(
     image: MetadataImage, names: Iterable[str], start: Position, limit: int
 ) -> DescribeTopicPartitionsResponse:
-    """As many partitions of ``names``, which are sorted, as the limit allows."""
+    """As many partitions of ``names`` from ``start`` on as the limit allows; the names are sorted."""
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     room = limit
     async for name in InTurns(names):
+        if name < start.topic:
+            continue
         if room == 0:
             return response(topics, Cursor(topic_name=name, partition_index=0))
         topic = image.topics.get(name)
