@@ -255,8 +255,8 @@ class ServedLog:
     refused: set[int] = attrs.field(factory=set)
 
 
-def served(log: Log, expected: StoredLog) -> ServedLog:
-    """Read a log as a consumer does who goes on behind what is refused; also from each offset anew."""
+def served(log: Log) -> ServedLog:
+    """Read a log as a consumer does who goes on behind what is refused."""
     found = ServedLog()
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -271,11 +271,17 @@ def served(log: Log, expected: StoredLog) -> ServedLog:
                     if record.offset >= log.log_start_offset:
                         epoch = batch.header.partition_leader_epoch
                         found.records[record.offset] = StoredRecord(record.key, record.value, record.timestamp, epoch)
-                offset = batch.header.next_offset
+                # A damaged base offset that no start reads may lead back.
+                offset = max(offset, batch.header.next_offset)
             offset = max(offset, fetched.next_offset)
         except CorruptRecordBatch:
             found.refused.add(offset)
             offset += 1
+    return found
+
+
+def read_anew(log: Log, expected: StoredLog, found: ServedLog) -> None:
+    """Read from single offsets on, as consumers do that begin there; add what is refused to ``found``."""
     for offset in list(expected.records)[::7]:
         if offset in found.records and log.log_start_offset <= offset:
             try:
@@ -286,7 +292,6 @@ def served(log: Log, expected: StoredLog) -> ServedLog:
             data = fetched.records if isinstance(fetched.records, bytes) else fetched.records.read()
             first = next(iter(read_batches(data))).header
             assert first.base_offset <= offset <= first.last_offset, f"{first} for a read from {offset}"
-    return found
 
 
 class Told(logging.Handler):
@@ -368,7 +373,8 @@ class DamagedStart:
             return None
         if self._is_unread(partition):
             return self._check_unread(log, expected)
-        found = served(log, expected)
+        found = served(log)
+        read_anew(log, expected, found)
         start = log.log_start_offset
         for offset, record in found.records.items():
             if offset in expected.records:
@@ -412,7 +418,7 @@ class DamagedStart:
 
     def _check_unread(self, log: Log, expected: StoredLog) -> ServedLog:
         """What has a right checksum was written, whatever the offset and the epoch before the checksum say."""
-        found = served(log, expected)
+        found = served(log)
         written = {(record.key, record.value, record.timestamp) for record in expected.records.values()}
         # The segment may be that of another partition, and hold its records.
         is_another = self.damage.what.startswith("replaced")
@@ -473,9 +479,10 @@ class DamagedStart:
             assert log is None, f"{partition} is back after a {step}"
             return
         assert log is not None, f"{partition} is gone after a {step}"
-        found = served(log, self.whole.logs[partition])
+        found = served(log)
         if self._is_unread(partition):
             return
+        read_anew(log, self.whole.logs[partition], found)
         if appended is not None:
             assert found.records.pop(appended).value == b"new"
         assert found.records == first.records, f"{partition}: other records after a {step}"

@@ -86,6 +86,20 @@ def test_a_read_ends_before_it(log: LogBench):
     assert (fetched.size, fetched.next_offset) == (2 * span.size, 20)
 
 
+def test_a_length_that_leads_into_the_next_batch_ends_no_read_there(log: LogBench):
+    offset = indexed(log)[4]  # which an index entry leads to, past the damage
+    segment = log.log.active_segment
+    span = segment.find(offset - 1)
+    assert span is not None
+    with Path(segment.file.path).open("r+b") as file:
+        os.pwrite(file.fileno(), struct.pack(">i", span.end - span.position - 12 + 20), span.position + 8)
+    segment.position_cache = {}
+    for _ in range(2):
+        fetched = log.log.read(offset, 1, end_offset=BATCHES)
+        assert (fetched.next_offset, fetched.size) == (offset + 1, span.end - span.position)
+        assert offset not in {located.header.base_offset for located in segment.headers()}
+
+
 def test_a_clean_stop_keeps_what_is_behind_it(log: LogBench):
     offset = indexed(log)[4]
     damage(log, offset)

@@ -598,10 +598,11 @@ class Segment:
         if self._damage:
             if start in self._damage:
                 raise CorruptRecordBatch(f"{self.file.path}: offset {offset} is damaged")
-            # A read ends before it. The next one begins there, and is refused.
+            # A read ends before it. The next one begins there, and is refused. Where the length of a batch is damaged,
+            # what was taken for the next one lies within a good batch: so this only limits the read.
             at = min((position for position in self._damage if start < position < end), default=None)
             if at is not None:
-                end, next_offset = at, self._damage[at]
+                max_bytes = min(max_bytes, at - start)
         if end - start > max_bytes:
             boundary = self._last_boundary(start, start + max_bytes, end, minimum_one, nowait)
             end, next_offset = boundary.position, boundary.next_offset
