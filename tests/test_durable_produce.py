@@ -110,7 +110,7 @@ async def test_a_deleted_topic_answers_who_waits_for_it(broker, held):
         await kafka.send(request, VERSION)
         await parked_is(broker, 1)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(broker.services.replicas.delete_topic, "t")
+            nursery.start_soon(broker.services.replicas.delete_topics, ["t"])
             answer = partition_of(await kafka.receive(request, VERSION))
             held.released.set()
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -139,7 +139,7 @@ async def test_a_volume_that_cannot_be_measured_answers_storage_error(client, pa
 
 async def test_a_topic_may_be_deleted_while_many_are_described(client, partitions, replicas, nursery, monkeypatch):
     monkeypatch.setattr(yield_budget, "YIELD_BUDGET_SECONDS", -1.0)  # a checkpoint after every partition
-    nursery.start_soon(replicas.delete_topic, "orders")
+    nursery.start_soon(replicas.delete_topics, ["orders"])
     [result] = await ask(client)
     assert ("payments", 0) in sizes(result)
 

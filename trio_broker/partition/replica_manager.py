@@ -255,7 +255,7 @@ class ReplicaManager:
             await partition.writer.wait_idle()
             await self.log_maintenance.log_cleaner.wait_idle(partition)
         indexes = ((hosted.name, index) for hosted in topics for index in (*hosted.partitions, *hosted.failures))
-        await self.log_maintenance.delete_logs([TopicPartition(*each) for each in indexes])
+        await self.log_maintenance.delete_logs([TopicPartition(*each) async for each in InTurns(indexes)])
 
     async def _open_missing(self, hosted: HostedTopic, assignment: TopicAssignment) -> None:
         missing = [index for index in sorted(assignment.leader_epochs) if index not in hosted.partitions]

@@ -9,7 +9,6 @@ import attrs
 import pytest
 
 from kafka_wire.records.batch import build_batch
-from kafka_wire.records.errors import CorruptRecordBatch
 from kafka_wire.records.record import NewRecord
 from tests.spark.log_files import ORDERS, LogFiles, numbered
 from tests.spark.offline_directories import flip, killed, read_all, stopped, write_checkpoints
@@ -226,9 +225,8 @@ def test_stats_looks_behind_damage_though_the_broker_has_rebuilt_the_indexes(tmp
     segment = files.log.active_segment
     # As a broker does that finds the index file missing.
     segment._offset_index = segment._time_index = None
-    with pytest.raises(CorruptRecordBatch):
-        segment.rebuild_indexes("a test")
-    assert segment.offset_index.entries[-1].offset < 60
+    segment.rebuild_indexes("a test")
+    assert 60 not in {entry.offset for entry in segment.offset_index.entries}
     if stop == "clean":
         stopped(files)
     else:
