@@ -54,6 +54,18 @@ def test_the_last_five_batches_are_recognised_and_the_sixth_is_not(states: Produ
         states.check_sequence(header(0, count=2))
 
 
+def test_batches_before_a_producer_was_forgotten_are_no_duplicates(states: ProducerStates, header: Header):
+    """As a start reads them that finds all in the log (power-cut seed 13005919)."""
+    states.update(header(0, 100))
+    states.update(header(1, 101))
+    states.update(header(0, 106))
+    assert states.duplicate_of(header(1)) is None
+    states.check_sequence(header(1))
+    repeated = states.duplicate_of(header(0))
+    assert repeated is not None
+    assert repeated.first_offset == 106
+
+
 def test_a_batch_that_overlaps_another_is_no_duplicate(states: ProducerStates, header: Header):
     states.update(header(0, count=4))
     assert states.duplicate_of(header(0, count=3)) is None

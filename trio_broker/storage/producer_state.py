@@ -91,6 +91,11 @@ class ProducerEntry:
         self.batches.append(batch)
 
 
+def sequence_after(sequence: int) -> int:
+    """The sequence of the next record: after the largest one they begin at 0 again."""
+    return 0 if sequence == MAX_SEQUENCE else sequence + 1
+
+
 @attrs.frozen
 class TransactionMarker:
     """An end-of-transaction marker as the log has it."""
@@ -160,7 +165,7 @@ class ProducerStates:
                     f" {header.base_sequence}, not 0"
                 )
             return
-        expected = 0 if entry.last_sequence == MAX_SEQUENCE else entry.last_sequence + 1
+        expected = sequence_after(entry.last_sequence)
         if header.base_sequence != expected:
             raise OutOfOrderSequence(
                 f"producer {header.producer_id} epoch {header.producer_epoch} sends sequence {header.base_sequence},"
@@ -195,6 +200,10 @@ class ProducerStates:
         if entry is None:
             entry = self.producers[header.producer_id] = ProducerEntry(header.producer_id)
         entry.enter_epoch(header.producer_epoch)
+        # Read back: it was appended when the producer was not known any more, so the batches before it say nothing; or
+        # compaction has taken what was between.
+        if entry.batches and header.base_sequence != sequence_after(entry.last_sequence):
+            entry.batches.clear()
         last_offset = header.last_offset
         delta = header.last_offset_delta
         entry.remember(BatchMetadata(header.last_sequence, last_offset, delta, header.max_timestamp))
@@ -265,8 +274,7 @@ class ProducerStates:
         oldest = entry.batches[0]
         if len(entry.batches) == REMEMBERED_BATCHES or header.last_offset >= oldest.last_offset:
             return
-        follows = 0 if header.last_sequence == MAX_SEQUENCE else header.last_sequence + 1
-        if follows == oldest.first_sequence:
+        if sequence_after(header.last_sequence) == oldest.first_sequence:
             batch = BatchMetadata(
                 header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp
             )
