@@ -3,7 +3,7 @@
 Python's collector searches all objects that have grown old whenever a quarter as many have followed: with thousands of
 partitions and groups most of a second, in which nothing else runs, and mostly for nothing, since reference counts free
 what requests leave. So what a full collection has left is excluded from the next ones (``gc.freeze``), which then only
-search what has come since, some ten thousand objects. Excluded objects are freed by their reference counts as ever.
+search what has come since (``THRESHOLDS``). Excluded objects are freed by their reference counts as ever.
 
 A cycle that dies after it was excluded stays in memory until ``collect_everything``, an hour at most. Connections,
 requests and groups make none: 1,500 connections with refused requests among them, and topics created and deleted, leave

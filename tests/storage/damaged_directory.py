@@ -320,6 +320,18 @@ class Told(logging.Handler):
         logger.propagate = True
 
 
+TOLD_AGAIN = (
+    "cannot be opened",
+    "damage",
+    "no records from",
+    "producer snapshot",
+    "lost",
+    "clean stop",
+    "rebuilding the indexes",
+)
+"""In the lines that a later start may write about the same damage."""
+
+
 class DamagedStart:
     """A start on a damaged directory; see the head of the file."""
 
@@ -353,9 +365,7 @@ class DamagedStart:
                     self._check_again(server, partition, first[partition], appended.get(partition), step)
                 # Of damage that stays, the broker tells at each start; an older snapshot may be met later, and an index
                 # is looked at when it is used.
-                stays = ["cannot be opened", "damage", "no records from", "producer snapshot", "lost", "clean stop"]
-                stays.append("rebuilding the indexes")
-                new = [line for _, line in told.lines if not any(each in line for each in stays)]
+                new = [line for _, line in told.lines if not any(each in line for each in TOLD_AGAIN)]
                 # What the first start has not read, a later one may.
                 assert not new or any(map(self._is_unread, self.partitions)), f"after a {step}: {new}"
             disk = disk.crash()
