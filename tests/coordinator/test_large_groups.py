@@ -10,8 +10,9 @@ import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafka_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafka_wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -29,11 +30,15 @@ from trio_broker.coordinator.classic.group import MAX_DUE_AT_ONCE, ClassicGroup
 from trio_broker.coordinator.classic.member import ClassicMember
 from trio_broker.coordinator.classic.protocols import MAX_PROTOCOLS, MAX_PROTOCOLS_BYTES
 from trio_broker.coordinator.consumer.requests import MAX_ID_CHARACTERS, MAX_SUBSCRIBED_NAMES
+from trio_broker.coordinator.consumer.stored_group import MAX_SMALL_GROUP
 from trio_broker.coordinator.runtime.result import Now, RequestContext
+from trio_broker.coordinator.runtime.shard import Shard
+from trio_broker.steps import finish
 
 WEEK_SECONDS = 7 * 86_400
 GROUPS = 40
 MANY_PARTITIONS = 1_000
+CONSUMER = RequestContext("client", "/127.0.0.1", 1)
 
 
 @pytest.fixture
@@ -168,6 +173,71 @@ async def test_others_come_while_the_offsets_of_a_deleted_topic_are_forgotten(br
         await broker.services.controller.delete_topics([TopicTarget(name="short-lived")])
     for number in range(GROUPS):
         assert await broker.committed(f"group-{number}") == {}
+
+
+# ---- large consumer groups --------------------------------------------------------------------------------------
+
+
+def heartbeat(member_id, member_epoch, topics, owned):
+    return ConsumerGroupHeartbeatRequest(
+        group_id="c",
+        member_id=member_id,
+        member_epoch=member_epoch,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=topics,
+        topic_partitions=owned,
+    )
+
+
+@pytest.fixture
+def epochs(broker, monkeypatch):
+    """The epochs of the group, of its target and of the member of each heartbeat, after each event."""
+    seen = []
+    handle = Shard.handle
+
+    def recorded(shard, key, request, context):
+        future = handle(shard, key, request, context)
+        stored = shard.machine.groups[key].stored
+        seen.append((stored.group_epoch, stored.target_epoch, stored.members[request.member_id].member_epoch))
+        return future
+
+    monkeypatch.setattr(Shard, "handle", recorded)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"), [(MAX_SMALL_GROUP, [(2, 2, 2)]), (MAX_SMALL_GROUP + 1, [(2, 1, 1), (2, 2, 1), (2, 2, 2)])]
+)
+async def test_a_large_group_is_changed_assigned_and_followed_in_events_of_their_own(
+    broker, epochs, monkeypatch, count, expected
+):
+    names = ["t", *(f"topic-{number}" for number in range(count - 1))]
+    async with turns_for_others(len(expected) // 2, monkeypatch):
+        response = await broker.groups.call("c", heartbeat("m", 0, names, []), CONSUMER, no_park)
+    assert epochs == expected
+    assert (response.error_code, response.member_epoch) == (ErrorCode.NONE, 2)
+    assert [topic.partitions for topic in response.assignment.topic_partitions] == [[0]]
+
+
+async def test_a_member_that_first_has_to_give_up_partitions_is_asked_to_and_not_followed(broker, epochs):
+    names = ["t", *map(str, range(MAX_SMALL_GROUP))]
+    first = await broker.groups.call("c", heartbeat("m", 0, names, []), CONSUMER, no_park)
+    [owned] = [TopicPartitions(topic_id=t.topic_id, partitions=t.partitions) for t in first.assignment.topic_partitions]
+    broker.advance(WEEK_SECONDS)
+    epochs.clear()
+    told = await broker.groups.call("c", heartbeat("m", 2, names[1:], [owned]), CONSUMER, no_park)
+    assert epochs == [(3, 2, 2), (3, 3, 2)]
+    assert (told.member_epoch, told.assignment.topic_partitions) == (2, [])
+
+
+async def test_a_member_that_is_removed_between_two_events_is_told_of_the_first(broker):
+    names = ["t", *map(str, range(MAX_SMALL_GROUP))]
+    steps = broker.groups.call_steps("c", heartbeat("m", 0, names, []), CONSUMER, no_park)
+    wait = next(steps)
+    removal = LeaveGroupRequest(group_id="c", members=[MemberIdentity(member_id="m")])
+    await broker.groups.call("c", removal, RequestContext("admin", "/127.0.0.1", 5), no_park)
+    response = await finish(steps, wait)
+    assert (response.error_code, response.member_id, response.member_epoch) == (ErrorCode.NONE, "m", 1)
 
 
 # ---- sessions that end together ---------------------------------------------------------------------------------

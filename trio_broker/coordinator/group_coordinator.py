@@ -13,12 +13,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from kafka_wire.messages.delete_groups import DeletableGroupResult
 from kafka_wire.messages.list_groups import ListedGroup
 from kafka_wire.messages.offset_commit import OffsetCommitRequest
@@ -33,6 +37,7 @@ from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, TopicImage
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.coordinator.consumer.group import ConsumerGroup
 from trio_broker.coordinator.group import Group
 from trio_broker.coordinator.group_machine import MAX_EXPIRED_OFFSETS, GroupMachine
 from trio_broker.coordinator.offsets.offset_changes import all_offsets, group_deletion, moved_offsets
@@ -57,6 +62,9 @@ from trio_broker.yield_budget import InTurns, YieldBudget, listed
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
+
+MAX_FOLLOWING_HEARTBEATS = 2
+"""One for the target of a large group, and one for its member."""
 
 LAG_SAMPLE_PAUSE_FACTOR = 100
 """A reading of all groups that took long is followed by a pause: at most a hundredth of the time goes into them."""
@@ -221,6 +229,9 @@ class GroupCoordinator:
         Raises:
             KafkaError: those of ``shard`` and of ``CoordinatorRuntime.call``.
         """
+        if isinstance(request, ConsumerGroupHeartbeatRequest):
+            heartbeat = yield from self._heartbeat_steps(group_id, request, context, release_handler)
+            return cast(R, heartbeat)
         if isinstance(request, OffsetCommitRequest):
             self._require_room(self.shard(group_id, allow_empty=True), request)
         if (parts := parts_of(request)) is None:
@@ -237,6 +248,32 @@ class GroupCoordinator:
             yield trio.lowlevel.checkpoint
         assert whole is not None, f"{type(request).__name__} without parts"
         return whole
+
+    def _heartbeat_steps(
+        self,
+        group_id: str,
+        request: ConsumerGroupHeartbeatRequest,
+        context: RequestContext,
+        release_handler: ReleaseHandler,
+    ) -> Steps[ConsumerGroupHeartbeatResponse]:
+        """The response to a heartbeat; in a large group, to those that follow it (``following_heartbeat``)."""
+        response = yield from self._call_steps(group_id, request, context, release_handler)
+        for _ in range(MAX_FOLLOWING_HEARTBEATS):
+            group = self.machine(group_id).groups.get(group_id)
+            if not isinstance(group, ConsumerGroup):
+                break
+            following = group.following_heartbeat(request, response)
+            if following is None:
+                break
+            yield trio.lowlevel.checkpoint
+            later = yield from self._call_steps(group_id, following, context, release_handler)
+            if later.error_code:
+                # Another event has taken the member away; its own next heartbeat finds out.
+                break
+            if later.assignment is None:
+                later.assignment = response.assignment
+            response = later
+        return response
 
     def _call_steps(
         self, group_id: str, request: Request[R], context: RequestContext, release_handler: ReleaseHandler

@@ -33,7 +33,12 @@ from tests.coordinator.group_runner import GROUP, GroupRunner, contents
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.consumer.group import ConsumerGroup
 from trio_broker.coordinator.consumer.member import ConsumerMember
-from trio_broker.coordinator.consumer.records import current_assignment_record, member_record, target_record
+from trio_broker.coordinator.consumer.records import (
+    current_assignment_record,
+    member_record,
+    member_tombstones,
+    target_record,
+)
 from trio_broker.coordinator.consumer.stored_group import StoredConsumerGroup
 
 
@@ -301,7 +306,29 @@ def test_a_member_s_topics_are_not_counted_again_when_its_assignment_changes():
     stored = StoredConsumerGroup(GROUP)
     member = ConsumerMember(member_id="m", subscribed_topic_names=frozenset({"a", "b"}))
     stored.apply(member_record(GROUP, member))
-    assert stored.name_subscribers == {"a": 1, "b": 1}
-    stored.name_subscribers = MappingProxyType(stored.name_subscribers)  # type: ignore[assignment]
+    assert stored.subscribed_names == {"a": 1, "b": 1}
+    stored.subscribed_names = MappingProxyType(stored.subscribed_names)  # type: ignore[assignment]
     stored.apply(current_assignment_record(GROUP, attrs.evolve(member, member_epoch=3)))
     assert stored.members["m"].member_epoch == 3
+
+
+def test_a_subscription_that_several_members_have_is_kept_and_counted_once():
+    stored = StoredConsumerGroup(GROUP)
+    for member_id in "mno":
+        member = ConsumerMember(member_id=member_id, subscribed_topic_names=frozenset({"a", "b"}))
+        stored.apply(member_record(GROUP, member))
+    assert stored.subscribed_names == {"a": 1, "b": 1}
+    assert len({id(member.subscribed_topic_names) for member in stored.members.values()}) == 1
+    other = ConsumerMember(member_id="n", subscribed_topic_names=frozenset({"b", "c"}))
+    stored.apply(member_record(GROUP, other))
+    assert stored.subscribed_names == {"a": 1, "b": 2, "c": 1}
+    existing = dict.fromkeys("abcd").keys()
+    assert stored.subscribed_topics(existing) == {"a", "b", "c"}
+    assert stored.subscribed_topics(existing, without=[stored.members["m"]]) == {"a", "b", "c"}
+    both = [stored.members["m"], stored.members["o"]]
+    assert stored.subscribed_topics(existing, without=both) == {"b", "c"}
+    assert stored.subscribed_topics(dict.fromkeys("ac").keys(), without=both, plus=both[0]) == {"a", "c"}
+    for member_id in "mno":
+        for record in member_tombstones(GROUP, member_id):
+            stored.apply(record)
+    assert (stored.subscribed_names, stored.subscriptions) == ({}, {})

@@ -12,7 +12,7 @@ Source: Kafka's CurrentAssignmentBuilder; KIP-848, "Reconciliation of the group"
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
@@ -26,15 +26,15 @@ from trio_broker.coordinator.consumer.member import ConsumerMember, MemberState,
 class Reconciliation:
     """What the next step of a member depends on.
 
-    ``subscribed_topic_ids`` are those of the topics that exist. ``owner`` returns the member that owns a
-    partition. ``owned`` are the partitions that the member lists as its own, None if it lists none.
+    ``subscribed_topic_ids`` are those of the topics that exist. ``owners`` returns the members that own
+    partitions of a topic. ``owned`` are the partitions that the member lists as its own, None if it lists none.
     """
 
     target_epoch: int
     target: Target
     subscription_changed: bool
     subscribed_topic_ids: frozenset[bytes]
-    owner: Callable[[bytes, int], str | None]
+    owners: Callable[[bytes], Mapping[int, str]]
     owned: Sequence[TopicPartitions] | None
 
     def next_step(self, member: ConsumerMember) -> ConsumerMember:
@@ -78,27 +78,31 @@ class Reconciliation:
         has_unreleased = False
         for topic in sorted(self.target.keys() | member.assigned.keys()):
             wanted = self.target.get(topic, frozenset()) if topic in self.subscribed_topic_ids else frozenset()
-            had = member.assigned.get(topic, {})
-            if stays := {index: epoch for index, epoch in had.items() if index in wanted}:
-                kept[topic] = stays
-            if goes := {index: epoch for index, epoch in had.items() if index not in wanted}:
-                revoked[topic] = goes
-            missing = sorted(index for index in wanted if index not in had)
-            free = [index for index in missing if self._is_free(member, topic, index)]
-            has_unreleased |= len(free) < len(missing)
+            had = member.assigned.get(topic)
+            missing = sorted(wanted if had is None else wanted - had.keys())
+            if owners := self.owners(topic):
+                free = [index for index in missing if self._is_free(member, topic, index, owners)]
+                has_unreleased |= len(free) < len(missing)
+            else:
+                free = missing
+            if had is not None:
+                if stays := {index: epoch for index, epoch in had.items() if index in wanted}:
+                    kept[topic] = stays
+                if goes := {index: epoch for index, epoch in had.items() if index not in wanted}:
+                    revoked[topic] = goes
             if free:
                 gained[topic] = dict.fromkeys(free, self.target_epoch)
         if revoked and self._still_has(revoked):
             return member.at(self._epoch_to_stay_at(member), MemberState.UNREVOKED_PARTITIONS, kept, revoked)
         for topic, epochs in gained.items():
-            kept[topic] = {**kept.get(topic, {}), **epochs}
+            kept[topic] = {**kept[topic], **epochs} if topic in kept else epochs
         state = MemberState.UNRELEASED_PARTITIONS if has_unreleased else MemberState.STABLE
         return member.at(self.target_epoch, state, kept, {})
 
     def _epoch_to_stay_at(self, member: ConsumerMember) -> int:
         return self.target_epoch if member.state is MemberState.UNKNOWN else member.member_epoch
 
-    def _is_free(self, member: ConsumerMember, topic_id: bytes, partition: int) -> bool:
+    def _is_free(self, member: ConsumerMember, topic_id: bytes, partition: int, owners: Mapping[int, str]) -> bool:
         """Whether no other member owns the partition. What the member itself had to give up it may get back."""
-        owner = self.owner(topic_id, partition)
+        owner = owners.get(partition)
         return owner in (None, member.member_id) or partition in member.pending_revocation.get(topic_id, {})

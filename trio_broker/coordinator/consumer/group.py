@@ -64,6 +64,7 @@ from trio_broker.coordinator.consumer.member_timers import MAX_DUE_AT_ONCE, DueM
 from trio_broker.coordinator.consumer.records import group_tombstones
 from trio_broker.coordinator.consumer.requests import MAX_ID_CHARACTERS, check_heartbeat
 from trio_broker.coordinator.consumer.stored_group import ConsumerGroupState, StoredConsumerGroup
+from trio_broker.coordinator.consumer.target_assignment import TopicIds
 from trio_broker.coordinator.group_event import GroupEventKind
 from trio_broker.coordinator.group_result import GroupResult
 from trio_broker.coordinator.offsets.expiry import OffsetRetention
@@ -102,6 +103,7 @@ class ConsumerGroup:
         self.patterns = GroupPatterns()
         self.knows_topics = False
         """Whether the group's epoch is for the topics as they are now."""
+        self._topic_ids = TopicIds(MetadataImage())
         self._seconds = 0.0
         """The time of the last event, for timers that begin with a record."""
 
@@ -154,7 +156,11 @@ class ConsumerGroup:
 
     def _update(self, now: Now, image: MetadataImage) -> ConsumerGroupUpdate:
         self._seconds = now.monotonic_seconds
-        return ConsumerGroupUpdate(self.stored, self.timers, self.settings, now, image, knows_topics=self.knows_topics)
+        if self._topic_ids.image is not image:
+            self._topic_ids = TopicIds(image)
+        return ConsumerGroupUpdate(
+            self.stored, self.timers, self.settings, now, self._topic_ids, knows_topics=self.knows_topics
+        )
 
     def _finish(
         self,
@@ -199,8 +205,12 @@ class ConsumerGroup:
         _check_epoch(member, request)
         updated = member.updated_by(request, context)
         changed = self.patterns.update_subscription(update, member, updated, joins=joins)
-        target = update.target_for(updated)
-        updated = update.reconcile(updated, target, request.topic_partitions, subscription_changed=changed)
+        if update.has_new_epoch and self.stored.is_large_with(updated):
+            target = self.stored.target_of(updated)
+        else:
+            target = update.target_for(updated)
+        if changed or not (update.has_new_target and self.stored.is_large_with(updated)):
+            updated = update.reconcile(updated, target, request.topic_partitions, subscription_changed=changed)
         self._start_session(member.member_id, update.now)
         says_assignment = joins or _is_full(request) or updated.assigned != member.assigned
         return ConsumerGroupHeartbeatResponse(
@@ -208,6 +218,30 @@ class ConsumerGroup:
             member_epoch=updated.member_epoch,
             heartbeat_interval_ms=self.settings.group_consumer_heartbeat_interval_ms,
             assignment=_assignment(updated.assigned) if says_assignment else None,
+        )
+
+    def following_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, response: ConsumerGroupHeartbeatResponse
+    ) -> ConsumerGroupHeartbeatRequest | None:
+        """What the member would send next to get on to the epoch of the group; None if it need not.
+
+        In a large group one event changes the subscription, the next one computes the target, and another one lets the
+        member follow it. Others may come between, so the member is not kept waiting for heartbeats of its own.
+        """
+        if not 0 < response.member_epoch < self.group_epoch:
+            return None
+        member = self.stored.members.get(response.member_id or "")
+        if member is None or not self.stored.is_large_with(member):
+            return None
+        if member.state is MemberState.UNREVOKED_PARTITIONS and self.stored.target_epoch == self.group_epoch:
+            # First it has to give up partitions.
+            return None
+        return ConsumerGroupHeartbeatRequest(
+            group_id=request.group_id,
+            member_id=member.member_id,
+            member_epoch=response.member_epoch,
+            instance_id=request.instance_id,
+            topic_partitions=request.topic_partitions,
         )
 
     def _known_member(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:

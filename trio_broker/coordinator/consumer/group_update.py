@@ -21,7 +21,6 @@ import attrs
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.consumer_group_heartbeat import TopicPartitions
-from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.consumer import records
 from trio_broker.coordinator.consumer.current_assignment import Reconciliation
@@ -30,11 +29,11 @@ from trio_broker.coordinator.consumer.member import STATIC_LEAVE_EPOCH, Consumer
 from trio_broker.coordinator.consumer.member_timers import MemberTimers
 from trio_broker.coordinator.consumer.stored_group import ConsumerGroupState, StoredConsumerGroup
 from trio_broker.coordinator.consumer.target_assignment import (
+    TopicIds,
     changed_targets,
     computed_target,
     metadata_hash,
     preferred_assignor,
-    topic_ids_of,
 )
 from trio_broker.coordinator.consumer.topic_patterns import ResolvedPattern
 from trio_broker.coordinator.group_event import GroupEventKind
@@ -63,7 +62,7 @@ class ConsumerGroupUpdate:
         timers: MemberTimers,
         settings: GroupCoordinatorConfig,
         now: Now,
-        image: MetadataImage,
+        topic_ids: TopicIds,
         *,
         knows_topics: bool,
     ) -> None:
@@ -71,7 +70,8 @@ class ConsumerGroupUpdate:
         self.timers = timers
         self.settings = settings
         self.now = now
-        self.image = image
+        self.image = topic_ids.image
+        self.topic_ids = topic_ids
         self.knows_topics = knows_topics
         self.result = GroupResult()
         self.group_epoch = stored.group_epoch
@@ -169,7 +169,7 @@ class ConsumerGroupUpdate:
         lost = Counter(member.pattern for member in members if member.pattern is not None)
         patterns = [pattern for pattern, count in lost.items() if self.stored.pattern_subscribers[pattern] == count]
         self.result.records += [records.pattern_tombstone(self.stored.group_id, pattern) for pattern in patterns]
-        topics = self.stored.subscribed_topics(without=members, without_patterns=patterns)
+        topics = self.stored.subscribed_topics(self.image.topics.keys(), without=members, without_patterns=patterns)
         self._bump(metadata_hash(topics, self.image))
 
     # ---- becoming a classic group ---------------------------------------------------------------------------------
@@ -206,7 +206,10 @@ class ConsumerGroupUpdate:
             lost = None
         before = self.stored.members.get(member.member_id) or self.stored.static_member(updated.instance_id)
         topics = self.stored.subscribed_topics(
-            without=[] if before is None else [before], plus=updated, without_patterns=[] if lost is None else [lost]
+            self.image.topics.keys(),
+            without=[] if before is None else [before],
+            plus=updated,
+            without_patterns=[] if lost is None else [lost],
         )
         new_hash = metadata_hash(topics, self.image)
         if subscription_changed:
@@ -226,7 +229,7 @@ class ConsumerGroupUpdate:
         """Record what regular expressions were resolved to, and raise the group's epoch if that changed."""
         group_id = self.stored.group_id
         fresh = {pattern: result for pattern, result in resolved if self.stored.pattern_subscribers[pattern] > 0}
-        topics = self.stored.subscribed_topics(without_patterns=fresh)
+        topics = self.stored.subscribed_topics(self.image.topics.keys(), without_patterns=fresh)
         changed = False
         for pattern, result in fresh.items():
             topics |= result.topics
@@ -242,6 +245,16 @@ class ConsumerGroupUpdate:
 
     # ---- assignments ----------------------------------------------------------------------------------------------
 
+    @property
+    def has_new_epoch(self) -> bool:
+        """Whether the group's epoch rises with this event."""
+        return self.group_epoch > self.stored.group_epoch
+
+    @property
+    def has_new_target(self) -> bool:
+        """Whether this event computes a target."""
+        return self.target_epoch > self.stored.target_epoch
+
     def target_for(self, updated: ConsumerMember) -> Target:
         """The target of ``updated``, from a new target for all if the group's epoch rose and it is time for one."""
         if self.stored.target_epoch >= self.group_epoch or not self._may_compute():
@@ -252,7 +265,7 @@ class ConsumerGroupUpdate:
             del members[replaced]
         votes = Counter(member.server_assignor for member in members.values() if member.server_assignor is not None)
         assignor = preferred_assignor(votes, self.settings.group_consumer_assignors)
-        target = computed_target(self.stored, members, assignor, self.image)
+        target = computed_target(self.stored, members, assignor, self.topic_ids)
         group_id, epoch = self.stored.group_id, self.group_epoch
         self.result.records += changed_targets(self.stored, target)
         self.result.records.append(records.target_epoch_record(group_id, epoch, self.now.wall_ms))
@@ -284,8 +297,8 @@ class ConsumerGroupUpdate:
             target_epoch=self.target_epoch,
             target=target,
             subscription_changed=subscription_changed,
-            subscribed_topic_ids=topic_ids_of(self.stored.topics_of(updated), self.image),
-            owner=self.stored.owner,
+            subscribed_topic_ids=self.topic_ids.of(self.stored.topics_of(updated)),
+            owners=self.stored.owners,
             owned=owned,
         ).next_step(updated)
         if stepped == updated:
@@ -305,11 +318,10 @@ class ConsumerGroupUpdate:
             self._add_event(pending.kind, latest, pending.reason)
         if not self._changed and self.group_epoch == self.stored.group_epoch:
             return self.result
-        bumped = self.group_epoch > self.stored.group_epoch
-        if bumped:
+        if self.has_new_epoch:
             self._add_event(GroupEventKind.REBALANCE_STARTED)
         at_rest = (ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY)
-        if self._state_after() in at_rest and (bumped or self.stored.state not in at_rest):
+        if self._state_after() in at_rest and (self.has_new_epoch or self.stored.state not in at_rest):
             self._add_event(GroupEventKind.REBALANCE_COMPLETED)
         return self.result
 

@@ -13,8 +13,8 @@ from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatR
 from trio_broker.coordinator.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, UNCHANGED_TIMEOUT
 
 MAX_SUBSCRIBED_NAMES = 20_000
-"""Topic names in one subscription: as many as there can be topics. Kafka has no limit, but every member that joins or
-leaves costs a walk over all names of all members."""
+"""Topic names in one subscription: as many as there can be topics. Kafka has no limit, but every new subscription costs
+a walk over its names."""
 
 
 MAX_ID_CHARACTERS = 255

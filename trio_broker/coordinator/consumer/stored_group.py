@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, KeysView, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -51,6 +52,12 @@ from trio_broker.coordinator.runtime.errors import ContradictoryRecords
 FIRST_EPOCH = 1
 """The epoch of a group before its first member; members without an assignment get this one."""
 
+MAX_SMALL_GROUP = 1000
+"""Topics and members of a group that one event changes, assigns and lets a member follow; each takes some ten
+microseconds."""
+
+NOTHING_OWNED: Mapping[int, str] = MappingProxyType({})
+
 
 class ConsumerGroupState(enum.Enum):
     """The state of a consumer group; the values are the names that Kafka's tools show."""
@@ -62,6 +69,14 @@ class ConsumerGroupState(enum.Enum):
     """Some member has not reached its target."""
     STABLE = "Stable"
     DEAD = "Dead"
+
+
+@attrs.define
+class Subscription:
+    """The topic names that some members subscribe to, all of which have the one set: there may be 20,000 names."""
+
+    names: frozenset[str]
+    members: int = 0
 
 
 class StoredConsumerGroup:
@@ -81,7 +96,9 @@ class StoredConsumerGroup:
         self.has_partition_metadata = False
         """Whether the log has a record that Kafka before 4.1 wrote in place of the hash."""
         self.member_ids_by_instance: dict[str, str] = {}
-        self.name_subscribers: Counter[str] = Counter()
+        self.subscriptions: dict[frozenset[str], Subscription] = {}
+        self.subscribed_names: Counter[str] = Counter()
+        """In how many of ``subscriptions`` each name is."""
         self.pattern_subscribers: Counter[str] = Counter()
         self.assignor_votes: Counter[str] = Counter()
         self.classic_protocols: Counter[str] = Counter()
@@ -104,9 +121,9 @@ class StoredConsumerGroup:
             return ConsumerGroupState.ASSIGNING
         return ConsumerGroupState.RECONCILING if unreconciled else ConsumerGroupState.STABLE
 
-    def owner(self, topic_id: bytes, partition: int) -> str | None:
-        """The id of the member that owns the partition."""
-        return self._owners.get(topic_id, {}).get(partition)
+    def owners(self, topic_id: bytes) -> Mapping[int, str]:
+        """The ids of the members that own partitions of the topic."""
+        return self._owners.get(topic_id, NOTHING_OWNED)
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         member_id = None if instance_id is None else self.member_ids_by_instance.get(instance_id)
@@ -137,8 +154,14 @@ class StoredConsumerGroup:
             return self.targets.get(member.member_id, EMPTY_TARGET)
         return self.targets.get(self.member_ids_by_instance.get(member.instance_id, ""), EMPTY_TARGET)
 
+    def is_large_with(self, member: ConsumerMember) -> bool:
+        """Whether the group with ``member`` in it is too large to be changed, assigned and followed in one event."""
+        names = max(len(self.subscribed_names), len(member.subscribed_topic_names))
+        matched = sum(len(resolved.topics) for resolved in self.patterns.values())
+        return names + matched + len(self.members) > MAX_SMALL_GROUP
+
     def is_subscribed_to(self, topic: str) -> bool:
-        return topic in self.name_subscribers or any(topic in pattern.topics for pattern in self.patterns.values())
+        return topic in self.subscribed_names or any(topic in pattern.topics for pattern in self.patterns.values())
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """Names of the topics that ``member`` is subscribed to, by name and by its pattern."""
@@ -147,21 +170,24 @@ class StoredConsumerGroup:
 
     def subscribed_topics(
         self,
+        existing: KeysView[str],
         without: Iterable[ConsumerMember] = (),
         plus: ConsumerMember | None = None,
         without_patterns: Iterable[str] = (),
     ) -> set[str]:
-        """Names of all topics with subscribers, as if these members had joined and left."""
+        """Names of all ``existing`` topics with subscribers, as if these members had joined and left."""
+        gained = frozenset() if plus is None else plus.subscribed_topic_names
         lost: Counter[str] = Counter()
-        for member in without:
-            lost.update(member.subscribed_topic_names)
-        topics = {name for name, count in self.name_subscribers.items() if count > lost.get(name, 0)}
+        for names, members in Counter(member.subscribed_topic_names for member in without).items():
+            if self.subscriptions[names].members == members:
+                lost.update(names - gained)
+        topics = existing & self.subscribed_names.keys()
+        topics -= {name for name, count in lost.items() if count == self.subscribed_names[name]}
+        topics |= existing & gained
         gone = set(without_patterns)
         for pattern, resolved in self.patterns.items():
             if pattern not in gone:
-                topics |= resolved.topics
-        if plus is not None:
-            topics |= plus.subscribed_topic_names
+                topics |= existing & resolved.topics
         return topics
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
@@ -169,7 +195,7 @@ class StoredConsumerGroup:
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         return any(
-            partition not in member.assigned.get(topic_id, {}) and self.owner(topic_id, partition) is not None
+            partition not in member.assigned.get(topic_id, {}) and partition in self.owners(topic_id)
             for topic_id, partitions in self.targets.get(member.member_id, EMPTY_TARGET).items()
             for partition in partitions
         )
@@ -212,7 +238,7 @@ class StoredConsumerGroup:
             rack_id=value.rack_id,
             client_id=value.client_id,
             client_host=value.client_host,
-            subscribed_topic_names=frozenset(value.subscribed_topic_names),
+            subscribed_topic_names=self._shared(frozenset(value.subscribed_topic_names)),
             subscribed_topic_regex=value.subscribed_topic_regex,
             rebalance_timeout_ms=value.rebalance_timeout_ms,
             server_assignor=value.server_assignor,
@@ -276,32 +302,52 @@ class StoredConsumerGroup:
 
     def _put(self, old: ConsumerMember | None, new: ConsumerMember) -> None:
         """Put ``new`` in the place of ``old``, and keep the counts and indexes in step."""
-        # Most records of a member leave its topics as they are, of which there may be 20,000.
-        has_other_topics = old is None or old.subscribed_topic_names is not new.subscribed_topic_names
+        # Before the end of the old subscription: one that goes on is not counted anew.
+        self._subscribe(new)
         if old is not None:
-            self._uncount(old, with_topics=has_other_topics)
+            self._uncount(old)
         self.members[new.member_id] = new
         if new.instance_id is not None:
             self.member_ids_by_instance[new.instance_id] = new.member_id
-        self._count(new, 1, with_topics=has_other_topics)
+        self._count(new, 1)
         self._own(new)
 
     def _drop(self, member: ConsumerMember) -> None:
         self._uncount(member)
         del self.members[member.member_id]
 
-    def _uncount(self, member: ConsumerMember, *, with_topics: bool = True) -> None:
-        self._count(member, -1, with_topics=with_topics)
+    def _shared(self, names: frozenset[str]) -> frozenset[str]:
+        """``names``, as the one object that all members with this subscription have."""
+        known = self.subscriptions.get(names)
+        return names if known is None else known.names
+
+    def _subscribe(self, member: ConsumerMember) -> None:
+        names = member.subscribed_topic_names
+        subscription = self.subscriptions.get(names)
+        if subscription is None:
+            subscription = self.subscriptions[names] = Subscription(names)
+            self.subscribed_names.update(names)
+        subscription.members += 1
+
+    def _unsubscribe(self, member: ConsumerMember) -> None:
+        names = member.subscribed_topic_names
+        subscription = self.subscriptions[names]
+        subscription.members -= 1
+        if not subscription.members:
+            del self.subscriptions[names]
+            _reduce(self.subscribed_names, names)
+
+    def _uncount(self, member: ConsumerMember) -> None:
+        self._count(member, -1)
+        self._unsubscribe(member)
         self._disown(member)
         # A static member may have been replaced before its tombstones come: then the instance id is its successor's.
         instance_id = member.instance_id or ""
         if self.member_ids_by_instance.get(instance_id) == member.member_id:
             del self.member_ids_by_instance[instance_id]
 
-    def _count(self, member: ConsumerMember, step: int, *, with_topics: bool) -> None:
+    def _count(self, member: ConsumerMember, step: int) -> None:
         counts: list[tuple[Counter[str], Iterable[str]]] = []
-        if with_topics:
-            counts.append((self.name_subscribers, member.subscribed_topic_names))
         if member.pattern is not None:
             counts.append((self.pattern_subscribers, [member.pattern]))
         if member.server_assignor is not None:
@@ -310,12 +356,10 @@ class StoredConsumerGroup:
             self.classic_member_count += step
             counts.append((self.classic_protocols, {item.name for item in member.classic.supported_protocols}))
         for counter, names in counts:
-            for name in names:
-                # By the methods of a dictionary: a member may name 20,000 topics, and those of a Counter are in Python.
-                if count := counter.get(name, 0) + step:
-                    counter[name] = count
-                else:
-                    counter.pop(name, None)
+            if step > 0:
+                counter.update(names)
+            else:
+                _reduce(counter, names)
         if not member.is_reconciled_to(self.target_epoch):
             self.unreconciled_count += step
 
@@ -340,3 +384,13 @@ class StoredConsumerGroup:
                     if owner != member.member_id:
                         text = f"{self.group_id}: {topic_id.hex()}-{partition} is {owner}'s, not {member.member_id}'s"
                         raise ContradictoryRecords(text)
+
+
+def _reduce(counter: Counter[str], names: Iterable[str]) -> None:
+    """Count each of ``names`` once less, and forget those that do not occur any more."""
+    # By the methods of a dictionary: there may be 20,000 names, and those of a Counter are in Python.
+    for name in names:
+        if count := counter[name] - 1:
+            counter[name] = count
+        else:
+            del counter[name]

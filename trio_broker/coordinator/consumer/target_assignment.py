@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from kafka_wire.stored.groups import GroupRecord
 from trio_broker.cluster.metadata_image import MetadataImage
@@ -27,17 +27,17 @@ from trio_broker.coordinator.consumer.stored_group import StoredConsumerGroup
 NO_TOPICS_HASH = 0
 """The hash of no topics, which is also that of records from Kafka before 4.1."""
 
+MAX_KNOWN_SUBSCRIPTIONS = 8
+"""Whose ids are kept: most groups have one. Those of 20,000 topics take a megabyte."""
 
-def metadata_hash(topic_names: Iterable[str], image: MetadataImage) -> int:
+
+def metadata_hash(topic_names: Set[str], image: MetadataImage) -> int:
     """A number that changes with the existence, the partitions and the racks of ``topic_names``."""
     digest = hashlib.blake2b(digest_size=8)
     racks = {broker_id: broker.rack for broker_id, broker in image.brokers.items() if broker.rack is not None}
-    known = 0
-    for name in sorted(topic_names):
-        topic = image.topics.get(name)
-        if topic is None:
-            continue
-        known += 1
+    known = sorted(image.topics.keys() & topic_names)
+    for name in known:
+        topic = image.topics[name]
         digest.update(topic.topic_id)
         digest.update(struct.pack(">i", len(topic.partitions)))
         # Without racks, as mostly, a thousand partitions cost no more than one.
@@ -46,9 +46,23 @@ def metadata_hash(topic_names: Iterable[str], image: MetadataImage) -> int:
     return int.from_bytes(digest.digest(), "big", signed=True) if known else NO_TOPICS_HASH
 
 
-def topic_ids_of(topic_names: Iterable[str], image: MetadataImage) -> frozenset[bytes]:
-    """The ids of those topics that exist."""
-    return frozenset(image.topics[name].topic_id for name in topic_names if name in image.topics)
+class TopicIds:
+    """The ids of those topics that exist in ``image``, looked up once for each subscription."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        self._known: dict[frozenset[str], frozenset[bytes]] = {}
+
+    def of(self, topic_names: frozenset[str]) -> frozenset[bytes]:
+        """The ids of those of ``topic_names`` that exist."""
+        topic_ids = self._known.get(topic_names)
+        if topic_ids is None:
+            topics = self.image.topics
+            topic_ids = frozenset([topics[name].topic_id for name in topics.keys() & topic_names])
+            if len(self._known) >= MAX_KNOWN_SUBSCRIPTIONS:
+                self._known.clear()
+            self._known[topic_names] = topic_ids
+        return topic_ids
 
 
 def preferred_assignor(votes: Counter[str], configured: Sequence[str]) -> str:
@@ -58,18 +72,16 @@ def preferred_assignor(votes: Counter[str], configured: Sequence[str]) -> str:
 
 
 def computed_target(
-    stored: StoredConsumerGroup, members: Mapping[str, ConsumerMember], assignor: str, image: MetadataImage
+    stored: StoredConsumerGroup, members: Mapping[str, ConsumerMember], assignor: str, topic_ids: TopicIds
 ) -> dict[str, dict[bytes, frozenset[int]]]:
     """The target of each of ``members``, which need not be in ``stored`` yet."""
     specs = []
-    topic_names: set[str] = set()
     ids_by_topics: dict[frozenset[str], frozenset[bytes]] = {}
     for member_id in sorted(members):
         member = members[member_id]
         names = stored.topics_of(member)
-        topic_names |= names
         if names not in ids_by_topics:
-            ids_by_topics[names] = topic_ids_of(names, image)
+            ids_by_topics[names] = topic_ids.of(names)
         specs.append(
             MemberSubscriptionSpec(
                 member_id=member_id,
@@ -78,11 +90,9 @@ def computed_target(
                 target=stored.target_of(member),
             )
         )
-    counts = {
-        image.topics[name].topic_id: len(image.topics[name].partitions)
-        for name in sorted(topic_names)
-        if name in image.topics
-    }
+    topics = topic_ids.image.topics
+    known = sorted(topics.keys() & set().union(*ids_by_topics))
+    counts = {topics[name].topic_id: len(topics[name].partitions) for name in known}
     return ASSIGNORS[assignor](GroupSpec(members=tuple(specs), partition_counts=counts))
 
 
