@@ -13,6 +13,7 @@ from kafka_wire.messages.catalogue import MESSAGE_FILES, all_requests
 from kafka_wire.schema import ArrayOf, StructOf, VersionRange, fields_of, parse_versions
 from kafka_wire.stored.groups import GROUP_RECORDS, UNKEPT_GROUP_KEYS
 from kafka_wire.stored.metadata import METADATA_RECORDS
+from kafka_wire.stored.transactions import TransactionLogKey, TransactionLogValue
 from tests.protocol.kafka_schemas import PresentField, kafka_view, load_schema, our_view
 
 MESSAGES = [kind for request in all_requests().values() for kind in (request, request.RESPONSE)]
@@ -21,6 +22,7 @@ STORED = {
     **dict.fromkeys(METADATA_RECORDS, "metadata-common-metadata"),
     **{kind: "group-coordinator-common-message" for pair in GROUP_RECORDS for kind in pair},
     **dict.fromkeys(UNKEPT_GROUP_KEYS, "group-coordinator-common-message"),
+    **dict.fromkeys((TransactionLogKey, TransactionLogValue), "transaction-coordinator-common-message"),
 }
 """Every stored record, with the folder of its schema."""
 

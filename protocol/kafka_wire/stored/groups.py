@@ -28,10 +28,10 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from kafka_wire.codec import decode_whole, encode_bytes
-from kafka_wire.errors import WireError
 from kafka_wire.primitives import NO_UUID, Bytes, Int8, Int32, Int64, String, Uuid
 from kafka_wire.schema import field, message, struct
 from kafka_wire.stored.offset_commits import NO_EXPIRE_TIMESTAMP
+from kafka_wire.stored.record_frame import INT16_BYTES, leading_int16, with_int16
 
 # --- Committed offsets ---
 
@@ -363,9 +363,6 @@ GROUP_METADATA_VERSION: Final = 3
 
 _UNKEPT_KEY_OF_TYPE: Final[dict[int, type[Any]]] = {key.API_KEY: key for key in UNKEPT_GROUP_KEYS}
 
-INT16_BYTES: Final = 2
-"""Of the type before a key, and of the version before a value."""
-
 
 @attrs.frozen(weakref_slot=False)
 class GroupRecord:
@@ -382,11 +379,11 @@ def encode_group_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
         ValueError: a value does not fit its field.
     """
     key_kind: Any = type(record.key)
-    key = _with_int16(key_kind.API_KEY, encode_bytes(record.key, 0))
+    key = with_int16(key_kind.API_KEY, encode_bytes(record.key, 0))
     if record.value is None:
         return key, None
     version = _version_to_write(record.value)
-    return key, _with_int16(version, encode_bytes(record.value, version))
+    return key, with_int16(version, encode_bytes(record.value, version))
 
 
 def decode_group_record(key: bytes | memoryview, value: bytes | memoryview | None) -> GroupRecord | None:
@@ -396,14 +393,14 @@ def decode_group_record(key: bytes | memoryview, value: bytes | memoryview | Non
         WireError: the key or the value does not decode, is of an unknown version, or has bytes left over; a record was
             written by a broker, so these would be damage.
     """
-    kinds = _KINDS_OF_TYPE.get(_leading_int16(key, "group record's key"))
+    kinds = _KINDS_OF_TYPE.get(leading_int16(key, "group record's key"))
     if kinds is None:
         return None
     key_kind, value_kind = kinds
     decoded_key = decode_whole(key_kind, 0, key, INT16_BYTES)
     if value is None:
         return GroupRecord(decoded_key, None)
-    version = _leading_int16(value, value_kind.__name__)
+    version = leading_int16(value, value_kind.__name__)
     return GroupRecord(decoded_key, decode_whole(value_kind, version, value, INT16_BYTES))
 
 
@@ -413,7 +410,7 @@ def unkept_group(key: bytes | memoryview) -> ShareGroupMetadataKey | StreamsGrou
     Raises:
         WireError: it does not decode.
     """
-    kind = _UNKEPT_KEY_OF_TYPE.get(_leading_int16(key, "group record's key"))
+    kind = _UNKEPT_KEY_OF_TYPE.get(leading_int16(key, "group record's key"))
     return None if kind is None else decode_whole(kind, 0, key, INT16_BYTES)
 
 
@@ -422,13 +419,3 @@ def _version_to_write(value: GroupValue) -> int:
         expires = value.expire_timestamp != NO_EXPIRE_TIMESTAMP
         return EXPIRING_OFFSET_COMMIT_VERSION if expires else OFFSET_COMMIT_VERSION
     return GROUP_METADATA_VERSION if isinstance(value, GroupMetadataValue) else 0
-
-
-def _with_int16(number: int, data: bytes) -> bytes:
-    return number.to_bytes(INT16_BYTES, "big") + data
-
-
-def _leading_int16(data: bytes | memoryview, what: str) -> int:
-    if len(data) < INT16_BYTES:
-        raise WireError(f"{what} of {len(data)} bytes has no version")
-    return int.from_bytes(data[:INT16_BYTES], "big", signed=True)
