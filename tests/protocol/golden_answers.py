@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -33,8 +35,10 @@ from kafka_wire.messages import (
     describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     describe_user_scram_credentials,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -46,6 +50,7 @@ from kafka_wire.messages import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -53,13 +58,16 @@ from kafka_wire.messages import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
     update_features,
+    write_txn_markers,
 )
 from kafka_wire.messages.catalogue import all_requests
 
 TOPIC = "golden"
 TOPIC_ID = bytes(range(16))
 GROUP = "golden-group"
+TRANSACTIONAL_ID = "golden-transaction"
 NODE_ID = 1
 CLUSTER_ID = "golden-cluster-id-0000"
 HEARTBEAT_INTERVAL_MS = 1000
@@ -561,6 +569,101 @@ def answer_update_features(request: update_features.UpdateFeaturesRequest, versi
     return update_features.UpdateFeaturesResponse(error_message=None)
 
 
+def answer_add_partitions_to_txn(
+    request: add_partitions_to_txn.AddPartitionsToTxnRequest, version: int, port: int
+) -> Any:
+    def added(topics: list[Any]) -> list[add_partitions_to_txn.AddPartitionsToTxnTopicResult]:
+        return [
+            add_partitions_to_txn.AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    add_partitions_to_txn.AddPartitionsToTxnPartitionResult(
+                        partition_index=index, partition_error_code=ErrorCode.NONE
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for topic in topics
+        ]
+
+    return add_partitions_to_txn.AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=added(request.v3_and_below_topics),
+        results_by_transaction=[
+            add_partitions_to_txn.AddPartitionsToTxnResult(
+                transactional_id=each.transactional_id, topic_results=added(each.topics)
+            )
+            for each in request.transactions
+        ],
+    )
+
+
+def answer_add_offsets_to_txn(request: add_offsets_to_txn.AddOffsetsToTxnRequest, version: int, port: int) -> Any:
+    return add_offsets_to_txn.AddOffsetsToTxnResponse()
+
+
+def answer_end_txn(request: end_txn.EndTxnRequest, version: int, port: int) -> Any:
+    return end_txn.EndTxnResponse(producer_id=request.producer_id, producer_epoch=request.producer_epoch + 1)
+
+
+def answer_write_txn_markers(request: write_txn_markers.WriteTxnMarkersRequest, version: int, port: int) -> Any:
+    return write_txn_markers.WriteTxnMarkersResponse(
+        markers=[
+            write_txn_markers.WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    write_txn_markers.WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            write_txn_markers.WritableTxnMarkerPartitionResult(partition_index=index)
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )
+
+
+def answer_txn_offset_commit(request: txn_offset_commit.TxnOffsetCommitRequest, version: int, port: int) -> Any:
+    return txn_offset_commit.TxnOffsetCommitResponse(
+        topics=[
+            txn_offset_commit.TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    txn_offset_commit.TxnOffsetCommitResponsePartition(partition_index=p.partition_index)
+                    for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def answer_describe_transactions(
+    request: describe_transactions.DescribeTransactionsRequest, version: int, port: int
+) -> Any:
+    return describe_transactions.DescribeTransactionsResponse(
+        transaction_states=[
+            describe_transactions.TransactionState(
+                transactional_id=transactional_id,
+                transaction_state="Empty",
+                transaction_timeout_ms=60_000,
+                transaction_start_time_ms=-1,
+                producer_id=1000,
+                producer_epoch=0,
+                topics=[],
+            )
+            for transactional_id in request.transactional_ids
+        ]
+    )
+
+
+def answer_list_transactions(request: list_transactions.ListTransactionsRequest, version: int, port: int) -> Any:
+    return list_transactions.ListTransactionsResponse(unknown_state_filters=[], transaction_states=[])
+
+
 def answer_describe_producers(request: describe_producers.DescribeProducersRequest, version: int, port: int) -> Any:
     return describe_producers.DescribeProducersResponse(
         topics=[
@@ -625,4 +728,11 @@ ANSWERS: Final[dict[type[Any], Callable[[Any, int, int], Any]]] = {
     update_features.UpdateFeaturesRequest: answer_update_features,
     describe_producers.DescribeProducersRequest: answer_describe_producers,
     list_config_resources.ListConfigResourcesRequest: answer_list_config_resources,
+    add_partitions_to_txn.AddPartitionsToTxnRequest: answer_add_partitions_to_txn,
+    add_offsets_to_txn.AddOffsetsToTxnRequest: answer_add_offsets_to_txn,
+    end_txn.EndTxnRequest: answer_end_txn,
+    write_txn_markers.WriteTxnMarkersRequest: answer_write_txn_markers,
+    txn_offset_commit.TxnOffsetCommitRequest: answer_txn_offset_commit,
+    describe_transactions.DescribeTransactionsRequest: answer_describe_transactions,
+    list_transactions.ListTransactionsRequest: answer_list_transactions,
 }

@@ -77,7 +77,8 @@ def kafka_fields(
 ) -> list[PresentField | AbsentField]:
     view: list[PresentField | AbsentField] = []
     for field in fields:
-        versions = intersection(parse_versions(field["versions"]), alive)
+        # A field that is a tag wherever it is there may name those versions alone.
+        versions = intersection(parse_versions(field.get("versions") or field["taggedVersions"]), alive)
         if not versions:
             continue
         name, default = snake_case(field["name"]), kafka_default(field, structs)

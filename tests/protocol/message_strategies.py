@@ -30,14 +30,15 @@ MAX_TEXT = 12
 MAX_BYTES = 200
 """More than 127, so that compact lengths of two bytes are met."""
 
-ERROR_CODE_FIELDS = frozenset({"error_code", "topic_config_error_code"})
+ERROR_CODE_FIELD = "error_code"
+"""How the names of error codes end: ``topic_config_error_code``, ``partition_error_code``."""
 
 TIME_FIELDS = frozenset(
     {"log_append_time_ms", "retention_time_ms", "max_lifetime_ms", "renew_period_ms", "expiry_time_period_ms"}
 )
 
-DATE_FIELDS = frozenset({"issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms"})
-"""Times that are never left open by a -1."""
+DATE_FIELDS = frozenset({"issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms", "transaction_start_time_ms"})
+"""Times in which kio reads no -1, whether or not Kafka leaves them open by one."""
 
 FIXED_VALUES: dict[str, SearchStrategy[Any]] = {
     "bool": st.booleans(),
@@ -141,7 +142,7 @@ def nothing_of(kind: WireType, version: int) -> Any:
 
 def field_values(field: Field, version: int | None) -> SearchStrategy[Any]:
     """Return a strategy for the values of one field."""
-    if field.name in ERROR_CODE_FIELDS:
+    if field.name.endswith(ERROR_CODE_FIELD):
         return REAL_ERROR_CODES
     if field.name in TIME_FIELDS:
         return NEAR_TIMES

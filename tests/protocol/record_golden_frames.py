@@ -24,7 +24,7 @@ from typing import Any
 from kafka_wire.codec import decode, encode_bytes
 from kafka_wire.headers import read_request_header, response_header
 from kafka_wire.messages.catalogue import all_requests
-from tests.protocol.golden_answers import GROUP, NODE_ID, TOPIC, answer
+from tests.protocol.golden_answers import GROUP, NODE_ID, TOPIC, TRANSACTIONAL_ID, answer
 from tests.protocol.golden_frames import GoldenFrame, describe, load_golden_frames, save_golden_frames
 
 REQUESTS = all_requests()
@@ -116,6 +116,7 @@ def drive_confluent_kafka(address: str) -> None:
     """Call everything of librdkafka's that sends a request of ours."""
     common = {"bootstrap.servers": address, "client.id": CLIENT_ID}
     confluent_kafka_produces(common)
+    confluent_kafka_produces_in_a_transaction(common)
     confluent_kafka_consumes(common)
     confluent_kafka_consumes_with_server_side_assignment(common)
     confluent_kafka_administers(common)
@@ -128,6 +129,19 @@ def confluent_kafka_produces(common: dict[str, Any]) -> None:
         producer = confluent_kafka.Producer({**common, **extra})
         producer.produce(TOPIC, b"value", b"key", partition=0, headers=[("header", b"1")], timestamp=TIMESTAMP_MS)
         producer.flush(CALL_TIMEOUT_SECONDS)
+
+
+def confluent_kafka_produces_in_a_transaction(common: dict[str, Any]) -> None:
+    import confluent_kafka
+
+    producer = confluent_kafka.Producer({**common, "transactional.id": TRANSACTIONAL_ID})
+    member = confluent_kafka.Consumer({**common, "group.id": GROUP}).consumer_group_metadata()
+    producer.init_transactions(CALL_TIMEOUT_SECONDS)
+    producer.begin_transaction()
+    producer.produce(TOPIC, b"value", b"key", partition=0, timestamp=TIMESTAMP_MS)
+    offsets = [confluent_kafka.TopicPartition(TOPIC, 0, 5, metadata="note")]
+    producer.send_offsets_to_transaction(offsets, member, CALL_TIMEOUT_SECONDS)
+    producer.commit_transaction(CALL_TIMEOUT_SECONDS)
 
 
 def confluent_kafka_consumes(common: dict[str, Any]) -> None:
@@ -214,8 +228,15 @@ def kafka_python_produces_and_consumes(common: dict[str, Any]) -> None:
     producer = kafka.KafkaProducer(**common)
     producer.send(TOPIC, b"value", key=b"key", partition=0, timestamp_ms=TIMESTAMP_MS).get(CALL_TIMEOUT_SECONDS)
     producer.close()
-    consumer = kafka.KafkaConsumer(TOPIC, group_id=GROUP, auto_offset_reset="earliest", **common)
     partition = kafka.TopicPartition(TOPIC, 0)
+    producer = kafka.KafkaProducer(transactional_id=TRANSACTIONAL_ID, **common)
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(TOPIC, b"value", key=b"key", partition=0, timestamp_ms=TIMESTAMP_MS).get(CALL_TIMEOUT_SECONDS)
+    producer.send_offsets_to_transaction({partition: kafka.OffsetAndMetadata(5, "note", 0)}, GROUP)
+    producer.commit_transaction()
+    producer.close()
+    consumer = kafka.KafkaConsumer(TOPIC, group_id=GROUP, auto_offset_reset="earliest", **common)
     consumer.poll(1000)
     consumer.commit({partition: kafka.OffsetAndMetadata(5, "note", 0)})
     consumer.offsets_for_times({partition: TIMESTAMP_MS})
@@ -273,6 +294,12 @@ def kafka_python_administers(common: dict[str, Any]) -> None:
         lambda: client.describe_metadata_quorum(),
         lambda: client.update_features({"metadata.version": 1}, validate_only=True),
         lambda: client.describe_producers([partition]),
+        lambda: client.list_transactions(),
+        lambda: client.list_transactions(
+            state_filters=["Ongoing"], duration_filter_ms=1, transactional_id_pattern="g.*"
+        ),
+        lambda: client.describe_transactions([TRANSACTIONAL_ID]),
+        lambda: client.abort_transaction(admin.AbortTransactionSpec(partition, 1000, 0)),
         lambda: client.list_config_resources(),
         lambda: client.list_config_resources(["TOPIC"]),
         lambda: client.delete_group_offsets(GROUP, [partition]),
@@ -302,9 +329,15 @@ async def aiokafka_produces_and_consumes(common: dict[str, Any]) -> None:
     await producer.start()
     await producer.send_and_wait(TOPIC, b"value", key=b"key", partition=0, timestamp_ms=TIMESTAMP_MS)
     await producer.stop()
+    partition = aiokafka.TopicPartition(TOPIC, 0)
+    producer = aiokafka.AIOKafkaProducer(transactional_id=TRANSACTIONAL_ID, **common)
+    await producer.start()
+    async with producer.transaction():
+        await producer.send_and_wait(TOPIC, b"value", key=b"key", partition=0, timestamp_ms=TIMESTAMP_MS)
+        await producer.send_offsets_to_transaction({partition: (5, "note")}, GROUP)
+    await producer.stop()
     consumer = aiokafka.AIOKafkaConsumer(TOPIC, group_id=GROUP, **common)
     await consumer.start()
-    partition = aiokafka.TopicPartition(TOPIC, 0)
     await consumer.getmany(timeout_ms=1000)
     await consumer.commit({partition: (5, "note")})
     await consumer.offsets_for_times({partition: TIMESTAMP_MS})

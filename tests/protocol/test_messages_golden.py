@@ -89,11 +89,20 @@ def test_clients_name_their_software_from_version_3_on() -> None:
 def test_a_producer_without_transactions_sends_any_timeout() -> None:
     timeouts = {}
     for client in ("confluent-kafka", "kafka-python", "aiokafka"):
-        (golden,) = frames_of(client, "InitProducerIdRequest")
-        request = body(golden)
-        assert request.transactional_id is None
-        timeouts[client] = request.transaction_timeout_ms
+        requests = [body(golden) for golden in frames_of(client, "InitProducerIdRequest")]
+        (timeouts[client],) = (each.transaction_timeout_ms for each in requests if each.transactional_id is None)
     assert timeouts == {"confluent-kafka": -1, "kafka-python": 0, "aiokafka": 2**31 - 1}
+
+
+def test_no_python_client_speaks_the_second_transaction_protocol() -> None:
+    """Their transactions name each partition and each group first, and end without a new epoch."""
+    newest = {
+        (client, request): max(golden.version for golden in frames_of(client, f"{request}Request"))
+        for client in ("confluent-kafka", "kafka-python", "aiokafka")
+        for request in ("Produce", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
+    }
+    first_of_the_second = {"Produce": 12, "AddPartitionsToTxn": 4, "TxnOffsetCommit": 5, "EndTxn": 5}
+    assert all(version < first_of_the_second.get(request, 4) for (_, request), version in newest.items()), newest
 
 
 def test_clients_differ_in_whether_they_want_a_fetch_session() -> None:
