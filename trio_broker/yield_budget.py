@@ -14,9 +14,9 @@ from itertools import groupby, islice
 from typing import Any, Generic, TypeVar
 
 from trio import current_time
-from trio.lowlevel import checkpoint
 
 from trio_broker.steps import Steps
+from trio_broker.turns import turns_of_loop
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
@@ -50,11 +50,8 @@ class YieldBudget:
             await self.renewed()
 
     async def renewed(self) -> None:
-        """Yield, and begin a new budget."""
-        await checkpoint()
-        # Trio runs the tasks of a round in random order. With one checkpoint those that it found ready would have their
-        # turn after this one every other time.
-        await checkpoint()
+        """Yield until it is this task's turn, and begin a new budget."""
+        await turns_of_loop().wait()
         self._began = current_time()
 
 

@@ -6,6 +6,7 @@ import logging
 import os
 import random
 import select
+from collections import Counter
 
 import pytest
 import trio
@@ -13,8 +14,9 @@ import trio.lowlevel
 import trio.testing
 
 from kafka_wire.apis import ApiKey
+from trio_broker.network.connection import ConnectionState
 from trio_broker.network.errors import CloseConnection
-from trio_broker.network.processor import TURN_POLLS_SECONDS, TURN_SECONDS
+from trio_broker.network.processor import REPORTED_SECONDS, TURN_SECONDS
 from trio_broker.network.request_channel import Answer, QueuedRequest
 
 PATIENCE_SECONDS = 20
@@ -316,7 +318,7 @@ async def test_what_comes_while_several_are_served_is_served_in_the_same_turn(se
 
 
 async def test_a_turn_ends_when_its_time_is_over(serving, frame_of):
-    assert not await handled_together(serving, frame_of, TURN_POLLS_SECONDS)
+    assert not await handled_together(serving, frame_of, REPORTED_SECONDS / 2)
 
 
 async def test_a_newcomer_waits_for_one_request_of_those_that_pipeline_and_not_for_one_of_each(serving, frame_of):
@@ -346,6 +348,62 @@ async def test_a_newcomer_waits_for_one_request_of_those_that_pipeline_and_not_f
         for number in pipelining:
             assert [(await clients[number].receive())[0] for _ in range(3)] == [number] * 3
     assert handled.index(newcomer) <= len(pipelining) + 2
+
+
+async def test_of_all_processors_one_serves_those_that_pipeline_in_a_pass_of_the_loop(serving, frame_of):
+    clients, requests, processors = 9, 5, 3
+    iterations = Iterations()
+    handled: list[int] = []
+
+    def handle(request: QueuedRequest) -> Answer:
+        handled.append(iterations.count)
+        harness.clock.advance(TURN_SECONDS)
+        return [request.header.correlation_id.to_bytes(4, "big")]
+
+    async with serving(handle, num_network_threads=processors) as harness:
+        trio.lowlevel.add_instrument(iterations)
+        for _ in range(clients):
+            await harness.connect()
+        await harness.until(lambda: len(list(harness.server.connections())) == clients)
+        served = {connection.info.peer_port: connection for connection in harness.server.connections()}
+        for client in harness.clients:
+            os.write(client.stream.socket.fileno(), b"".join(frame_of(number) for number in range(requests)))
+            peer = served[client.stream.socket.getsockname()[1]]
+            assert select.select([peer.sock], [], [], PATIENCE_SECONDS)[0]
+        for client in harness.clients:
+            assert [(await client.receive())[0] for _ in range(requests)] == list(range(requests))
+    # The first one of each client, and the one by which each Processor finds that it has long work.
+    later = Counter(handled[clients + processors :])
+    assert set(later.values()) == {1}
+
+
+async def test_a_request_goes_before_the_rest_of_a_response_that_has_room_again(serving, frame_of):
+    response = bytes(32 * 1024 * 1024)
+    sent: list[int] = []
+
+    def handle(request: QueuedRequest) -> Answer:
+        if request.header.correlation_id == 0:
+            return [bytes(4), response]
+        sent.append(slow_connection.bytes_out)
+        return [request.header.correlation_id.to_bytes(4, "big")]
+
+    async with serving(handle, num_network_threads=1) as harness:
+        slow, newcomer = await harness.connect(), await harness.connect()
+        await harness.until(lambda: len(list(harness.server.connections())) == 2)
+        served = {connection.info.peer_port: connection for connection in harness.server.connections()}
+        slow_connection = served[slow.stream.socket.getsockname()[1]]
+        await slow.send(0)
+        await harness.until(lambda: slow_connection.state is ConnectionState.WAITING_FOR_READER)
+        before = slow_connection.bytes_out
+        # Without a checkpoint: the selector reports the room first, and then the request.
+        while not select.select([], [slow_connection.sock], [], 0)[1]:
+            os.read(slow.stream.socket.fileno(), 1024 * 1024)
+        os.write(newcomer.stream.socket.fileno(), frame_of(1))
+        newcomer_connection = served[newcomer.stream.socket.getsockname()[1]]
+        assert select.select([newcomer_connection.sock], [], [], PATIENCE_SECONDS)[0]
+        assert (await newcomer.receive())[0] == 1
+        assert sent == [before]
+        await harness.until(lambda: slow_connection.bytes_out > before)
 
 
 async def test_room_that_comes_before_the_thread_has_told_that_there_is_none_is_not_missed(serving):

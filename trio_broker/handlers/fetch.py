@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import attrs
-from trio.lowlevel import checkpoint
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
@@ -37,7 +36,7 @@ from trio_broker.partition.fetch_sessions import (
 )
 from trio_broker.partition.partition import IsolationLevel, Partition
 from trio_broker.steps import Steps
-from trio_broker.yield_budget import emptied
+from trio_broker.yield_budget import YieldBudget, emptied
 
 BY_ID_SINCE_VERSION = 13
 
@@ -47,8 +46,8 @@ NO_DIVERGENCE, NO_LEADER, NO_SNAPSHOT = EpochEndOffset(), LeaderIdAndEpoch(), Sn
 """Defaults of every partition's answer. They are never changed, and to make them anew would cost as much as all the
 rest of the answer."""
 
-PARTITIONS_PER_YIELD = 100
-"""Counted, not timed as elsewhere (``InTurns``): reading the clock for each partition of each fetch costs more."""
+PARTITIONS_PER_LOOK = 25
+"""Partitions between two looks at the budget, of which the first begins it: most fetches have fewer, and need none."""
 
 
 def failed(index: int, code: ErrorCode) -> PartitionData:
@@ -110,7 +109,7 @@ def fetch_in_full(request: FetchRequest, limits: FetchLimits, context: Context) 
             session.incremental_changes(session.partitions.items(), results)
             session_id = session.session_id
     responses = yield from responses_of(zip(asked, results, strict=True))
-    if len(targets) > PARTITIONS_PER_YIELD:
+    if len(targets) > PARTITIONS_PER_LOOK:
         yield from emptied(asked, targets, results)
     return FetchResponse(session_id=session_id, responses=responses)
 
@@ -169,6 +168,7 @@ def asked_partitions(request: FetchRequest, context: Context) -> Steps[dict[Sess
     by_id = context.version >= BY_ID_SINCE_VERSION
     asked: dict[SessionKey, FetchTarget] = {}
     number = 0
+    budget: YieldBudget | None = None
     for topic in request.topics:
         hosted = replicas.topics_by_id.get(topic.topic_id) if by_id else replicas.topics.get(topic.topic)
         for wanted in topic.partitions:
@@ -183,8 +183,10 @@ def asked_partitions(request: FetchRequest, context: Context) -> Steps[dict[Sess
                 wanted.last_fetched_epoch,
             )
             number += 1
-            if number % PARTITIONS_PER_YIELD == 0:
-                yield checkpoint
+            if number % PARTITIONS_PER_LOOK == 0:
+                budget = budget or YieldBudget()
+                if budget.is_spent:
+                    yield budget.renewed
     return asked
 
 
@@ -210,13 +212,16 @@ def responses_of(results: Iterable[KeyedResult]) -> Steps[list[FetchableTopicRes
     """The results in their order, neighbours of one topic under it: a topic may come again, as in Kafka's answers."""
     topics: list[FetchableTopicResponse] = []
     topic: FetchableTopicResponse | None = None
+    budget: YieldBudget | None = None
     for number, (key, result) in enumerate(results, 1):
         if topic is None or topic.topic != key.topic or topic.topic_id != key.topic_id:
             topic = FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id, partitions=[])
             topics.append(topic)
         topic.partitions.append(partition_data(result))
-        if number % PARTITIONS_PER_YIELD == 0:
-            yield checkpoint
+        if number % PARTITIONS_PER_LOOK == 0:
+            budget = budget or YieldBudget()
+            if budget.is_spent:
+                yield budget.renewed
     return topics
 
 

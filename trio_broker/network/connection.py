@@ -85,7 +85,8 @@ class Connection:
     ``frame_deadline`` is 0 outside a frame. ``request_bytes`` is what the frame under way or in flight holds of
     ``queued.max.request.bytes``. ``header`` is that of the latest request; ``request`` is the one in flight, until its
     response has left. ``is_readable`` says that the socket may have bytes, ``is_half_closed`` that the client sends no
-    more than those. ``was_reported`` says that the selector has reported it while it was in a thread, which it does
+    more than those. ``is_ready`` is set while its Processor will serve it without a report of the selector.
+    ``was_reported`` says that the selector has reported it while it was in a thread, which it does
     once for all room that there is. ``ending`` is set when the connection is to close as soon as a thread lets go of
     its socket. ``sending_ns`` is when the latest response was there.
     """
@@ -103,6 +104,7 @@ class Connection:
     request: QueuedRequest | None = None
     is_readable: bool = False
     is_half_closed: bool = False
+    is_ready: bool = False
     is_in_thread: bool = False
     was_reported: bool = False
     ending: CloseConnection | None = None

@@ -1,10 +1,14 @@
 """A Processor: one of the ``num.network.threads``, and the connections it serves.
 
-A Processor is one task with a selector (epoll). Each of its turns takes the connections that have become readable or
-writable, reads a frame from each, lets the handlers have the request, and sends what they answer at once; then it waits
-for the selector. A connection is read again only when its request is answered. Kafka calls that *mute*: a connection
-has one request in flight, so responses leave in the order of their requests without any bookkeeping, and TCP slows down
-a client that sends faster than the broker answers.
+A Processor has a selector (epoll), and a task that waits for it. That takes the connections that have become readable,
+reads a frame from each, lets the handlers have the request, and sends what they answer at once. A connection is read
+again only when its request is answered. Kafka calls that *mute*: a connection has one request in flight, so responses
+leave in the order of their requests without any bookkeeping, and TCP slows down a client that sends faster than the
+broker answers.
+
+Behind those it serves the connections that have been served and have more: requests that came before the one ahead of
+them was answered, the rest of a large frame, the rest of a response. Clients may have any amount of that. What does not
+fit into one turn is done by a second task, in turns with all other long work of the loop (``trio_broker.turns``).
 
 The selector reports changes only (``EPOLLET``), so muting a connection costs no system call: what it reports is kept in
 the connection until it may be read. A read that does not fill its buffer has emptied the socket.
@@ -32,7 +36,7 @@ from typing import Any, TypeAlias
 import attrs
 import outcome
 import trio
-from trio.lowlevel import checkpoint, notify_closing, wait_readable
+from trio.lowlevel import ParkingLot, checkpoint, notify_closing, wait_readable
 
 from kafka_wire.apis import ApiKey, api_name
 from kafka_wire.errors import WireError
@@ -50,6 +54,7 @@ from trio_broker.network.statistics import ProcessorStatistics
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.measurement import perf_counter_ns
 from trio_broker.runtime.workers import Workers
+from trio_broker.turns import turns_of_loop
 
 log = logging.getLogger(__name__)
 
@@ -62,17 +67,16 @@ STAGING_BYTES = 64 * 1024
 TURN_BYTES = 1024 * 1024
 """Bytes of one frame read in one turn: on a fast network the socket is never empty."""
 
-TURN_EVENTS = 64
-"""Connections that one turn serves, so that other tasks of the loop have theirs within some milliseconds."""
+POLL_EVENTS = 64
+"""Connections that the selector reports at a time. The next ones wait in the kernel, in their order."""
 
-TURN_SECONDS = 0.0005
-"""After which a turn leaves the connections that need no report to the next one, which begins with what has come
-meanwhile. A hundred clients that pipeline requests and never wait would otherwise be served one by one before that; and
-other Processors have their turns in between."""
+TURN_SECONDS = 0.00025
+"""How long those that have more are served at a time: about what a small request takes, so that one that comes
+meanwhile waits as long as for another client's."""
 
-TURN_POLLS_SECONDS = 0.001
-"""How long one turn goes on to poll for what came while it served others: time for some thirty small requests, among
-which the iteration of the event loop that a turn costs is shared."""
+REPORTED_SECONDS = 0.001
+"""How long connections are served that have become readable, those included that do so meanwhile, before others of the
+loop have their turn: time for some thirty small requests, among which the iteration of the event loop is shared."""
 
 LINGER_SECONDS = 1.0
 """How long a stopping server waits for a client to close after its last response. Closing first, with bytes unread,
@@ -133,8 +137,13 @@ class Processor:
     _arrivals: trio.MemoryReceiveChannel[Connection] = attrs.field(init=False)
     _selector: select.epoll = attrs.field(factory=select.epoll)
     _staging: memoryview = attrs.field(factory=lambda: memoryview(bytearray(STAGING_BYTES)))
+    _reported: deque[Connection] = attrs.field(factory=deque)
+    """Those that have become readable."""
     _ready: deque[Connection] = attrs.field(factory=deque)
-    """Those that can go on without a report of the selector."""
+    """Those that have been served, and can go on without a report of the selector."""
+    _in_turns: bool = False
+    """Whether ``_take_turns`` serves those, or the task that waits for the selector."""
+    _turn_taker: ParkingLot = attrs.field(factory=ParkingLot)
     _under_way: dict[Connection, SendUnderWay] = attrs.field(factory=dict)
     """Responses that the socket did not take at once."""
     _nursery: trio.Nursery | None = None
@@ -151,9 +160,15 @@ class Processor:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 nursery.start_soon(self._take_new_connections, name=f"new connections of processor {self.processor_id}")
-                while self.connections or not self.is_retiring:
-                    await self._wait()
-                    self._turn()
+                async with trio.open_nursery() as serving:
+                    serving.start_soon(self._take_turns, name=f"turns of processor {self.processor_id}")
+                    while self.connections or not self.is_retiring:
+                        await self._wait()
+                        self._serve_reported()
+                        if self._ready and not self._in_turns and not self._serve_ready():
+                            self._in_turns = True
+                            self._turn_taker.unpark()
+                    serving.cancel_scope.cancel()
         finally:
             self._nursery = None
             self.busy_time.exit()
@@ -164,10 +179,10 @@ class Processor:
             self.accept(connection)
 
     async def _wait(self) -> None:
-        """Wait until a connection has something to do, or give the other tasks their turn."""
+        """Wait until a connection has something to do, or let the other tasks run."""
         self.busy_time.exit()
         try:
-            if self._ready:
+            if self._reported or (self._ready and not self._in_turns):
                 await checkpoint()
                 return
             self._is_waiting = True
@@ -179,40 +194,78 @@ class Processor:
             self.busy_time.enter()
 
     def wake(self) -> None:
-        """Let the Processor have a turn if it waits."""
+        """Let the Processor see what there is to do, if it waits."""
         if self._is_waiting:
             self._is_waiting = False
             # Trio offers this for descriptors about to be closed, but it closes nothing.
             notify_closing(self._selector)
 
-    def _turn(self) -> None:
-        """Serve what the selector reports, and then those that need no report, each once and for ``TURN_SECONDS``: what
-        has come anew shall not wait for those that always have more."""
-        clock, ready, left = self.context.clock, len(self._ready), TURN_EVENTS
-        began = clock.monotonic()
-        polls_until, ends = began + TURN_POLLS_SECONDS, began + TURN_SECONDS
-        while left > 0:
-            events = self._selector.poll(0, left)
-            for descriptor, event in events:
-                # A connection that this turn has closed may still be in the list.
-                if (connection := self.connections.get(descriptor)) is not None:
-                    if event & READABLE:
-                        connection.is_readable = True
-                        if event & HALF_CLOSED:
-                            connection.is_half_closed = True
-                    self._go_on(connection)
-            left -= len(events)
+    def _serve_reported(self) -> None:
+        """Serve what has become readable, in that order, for ``REPORTED_SECONDS``."""
+        clock, reported = self.context.clock, self._reported
+        ends = clock.monotonic() + REPORTED_SECONDS
+        while True:
+            if not reported:
+                self._poll()
             # While several were served the next have come; after one alone there is seldom another.
-            if len(events) <= 1 or clock.monotonic() >= polls_until:
-                break
-        # Those after the others: they have had a request answered, or a part sent, in the turn before.
-        for _ in range(ready):
+            is_last = len(reported) <= 1
+            while reported:
+                connection = reported.popleft()
+                if connection.owner is self and not connection.is_closed:
+                    self._go_on(connection)
+                    if clock.monotonic() >= ends:
+                        return
+            if is_last:
+                return
+
+    def _poll(self) -> None:
+        """Note what the selector reports."""
+        for descriptor, event in self._selector.poll(0, POLL_EVENTS):
+            # One that was closed may still be in the list.
+            if (connection := self.connections.get(descriptor)) is None:
+                continue
+            if event & READABLE:
+                connection.is_readable = True
+                if event & HALF_CLOSED:
+                    connection.is_half_closed = True
+            state = connection.state
+            if connection.is_ready:
+                continue  # it goes on anyway, and not sooner
+            if state is ConnectionState.IDLE or state is ConnectionState.RECEIVING:
+                self._reported.append(connection)
+            elif connection.is_in_thread:
+                connection.was_reported = True
+            elif state is ConnectionState.WAITING_FOR_READER:
+                connection.state = ConnectionState.SENDING
+                self.go_on_soon(connection)
+
+    def _serve_ready(self) -> bool:
+        """Serve the connections that have more, each once, for ``TURN_SECONDS``; return whether that was enough."""
+        clock = self.context.clock
+        ends = clock.monotonic() + TURN_SECONDS
+        for left in range(len(self._ready), 0, -1):
             connection = self._ready.popleft()
-            if connection.owner is self and not connection.is_closed:
+            # Else it has moved away.
+            if connection.owner is self:
+                connection.is_ready = False
                 self._go_on(connection)
                 # Looked at after the first, so that each turn serves one at least.
-                if clock.monotonic() >= ends:
-                    break
+                if left > 1 and clock.monotonic() >= ends:
+                    return False
+        return True
+
+    async def _take_turns(self) -> None:
+        """Serve the connections that have more while that is long work, or others have some."""
+        turns = turns_of_loop()
+        while True:
+            await self._turn_taker.park()
+            while self._in_turns:
+                await turns.wait()
+                self.busy_time.enter()
+                self._in_turns = not self._serve_ready()
+                self.busy_time.exit()
+            if self._ready:
+                self.wake()
 
     def accept(self, connection: Connection) -> None:
         """Serve ``connection`` from its present state on."""
@@ -220,6 +273,7 @@ class Processor:
             self.context.assign(connection, None)
             return
         connection.owner = self
+        connection.is_ready = False
         self.connections[connection.sock.fileno()] = connection
         if self.context.stopping is not None:
             self._close(connection, self.context.stopping)
@@ -258,9 +312,12 @@ class Processor:
     # ---- one connection
 
     def go_on_soon(self, connection: Connection) -> None:
-        """Serve ``connection`` in the next turn, without a report of the selector."""
-        self._ready.append(connection)
-        self.wake()
+        """Serve ``connection`` in one of the next turns, without a report of the selector."""
+        if not connection.is_ready:
+            connection.is_ready = True
+            self._ready.append(connection)
+            if not self._in_turns:
+                self.wake()
 
     def _go_on(self, connection: Connection) -> None:
         """Do for ``connection`` what can be done now. Nothing it does or suffers reaches another connection."""
@@ -268,9 +325,7 @@ class Processor:
         try:
             if state is ConnectionState.IDLE or state is ConnectionState.RECEIVING:
                 self._receive(connection)
-            elif connection.is_in_thread:
-                connection.was_reported = True
-            elif connection in self._under_way:
+            elif connection in self._under_way and not connection.is_in_thread:
                 self._send_on(connection)
         except Exception as error:
             self._fail(connection, error)
@@ -295,7 +350,7 @@ class Processor:
         turn_end = connection.bytes_in + TURN_BYTES
         while frame is None and connection.is_readable:
             if connection.bytes_in >= turn_end:
-                self._ready.append(connection)
+                self.go_on_soon(connection)
                 return
             buffer = None
             if protocol.frame_under_way:

@@ -19,7 +19,6 @@ from typing import Protocol, TypeAlias, TypeVar
 
 import attrs
 import trio
-from trio.lowlevel import checkpoint
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
@@ -31,6 +30,7 @@ from trio_broker.steps import Steps
 from trio_broker.storage.leader_epochs import EpochEndOffset
 from trio_broker.storage.log_reader import LogReader
 from trio_broker.storage.transaction_index import AbortedTransaction
+from trio_broker.yield_budget import YieldBudget
 
 T = TypeVar("T")
 
@@ -96,8 +96,8 @@ class RunInThread(Protocol):
     async def __call__(self, partition: Partition, work: Callable[[LogReader], T], /) -> T: ...
 
 
-READS_PER_TURN = 100
-"""Partitions read before the event loop goes round: a few milliseconds."""
+READS_PER_LOOK = 25
+"""Partitions read between two looks at the budget, of which the first begins it."""
 
 
 @attrs.define
@@ -112,17 +112,21 @@ class ReadAttempt:
     storage_failed: StorageFailure
     run_in_thread: RunInThread
     results: list[FetchedPartition] = attrs.Factory(list)
+    with_records: list[tuple[Partition, FetchedPartition]] = attrs.Factory(list)
     size_bytes: int = 0
     must_answer: bool = False
     has_waited: bool = False
 
     def read_all(self, targets: Sequence[FetchTarget]) -> Steps[None]:
         self.must_answer = not targets  # nothing could ever wake it
+        budget: YieldBudget | None = None
         for number, target in enumerate(targets, 1):
             self.results.append((yield from self._read(target)))
-            if number % READS_PER_TURN == 0:
-                self.has_waited = True
-                yield checkpoint
+            if number % READS_PER_LOOK == 0:
+                budget = budget or YieldBudget()
+                if budget.is_spent:
+                    self.has_waited = True
+                    yield budget.renewed
 
     def _read(self, target: FetchTarget) -> Steps[FetchedPartition]:
         """Read one partition; an error there is its own, and ends the waiting."""
@@ -159,6 +163,7 @@ class ReadAttempt:
             result.size_bytes = fetched.size
             result.record_count = fetched.next_offset - target.fetch_offset
             self.size_bytes += fetched.size
+            self.with_records.append((partition, result))
             if read_committed:
                 result.aborted_transactions = partition.log.aborted_transactions(
                     target.fetch_offset, fetched.next_offset, fetched.row
@@ -246,8 +251,8 @@ class FetchOperation:
     may_wait: Callable[[], bool]
     parked: dict[DelayedFetch, None]
 
-    def run(self, release_handler: ReleaseHandler) -> Steps[list[FetchedPartition]]:
-        """Read; wait for more if that is too little; return what is there in the end.
+    def run(self, release_handler: ReleaseHandler) -> Steps[ReadAttempt]:
+        """Read; wait for more if that is too little; return the last attempt.
 
         ``release_handler`` gives the handler slot back; it is called before each wait.
         """
@@ -256,12 +261,12 @@ class FetchOperation:
             attempt = ReadAttempt(self.limits, self.storage_failed, self.run_in_thread)
             yield from attempt.read_all(self.targets)
             if attempt.must_answer or attempt.size_bytes >= self.limits.min_bytes or not self.may_wait():
-                return attempt.results
+                return attempt
             now = trio.current_time()
             # The wait counts from the end of the first read, as in Kafka.
             deadline = now + self.limits.max_wait_seconds if deadline is None else deadline
             if now >= deadline:
-                return attempt.results
+                return attempt
             if not attempt.is_outdated(self.targets):
                 bytes_missing = self.limits.min_bytes - attempt.size_bytes
                 # What was found would hold files open, and memory, as long as thousands of idle consumers wait.

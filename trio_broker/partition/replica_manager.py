@@ -460,13 +460,12 @@ class ReplicaManager:
             may_wait=lambda: not self._stops_waiting,
             parked=self._parked_fetches,
         )
-        results = yield from operation.run(release_handler)
-        for target, result in zip(targets, results, strict=True):
-            if result.size_bytes and isinstance(target.found, Partition):
-                target.found.fetched_bytes += result.size_bytes
-                target.found.fetched_records += result.record_count
-                self._fetched_bytes += result.size_bytes
-        return results
+        attempt = yield from operation.run(release_handler)
+        for partition, result in attempt.with_records:
+            partition.fetched_bytes += result.size_bytes
+            partition.fetched_records += result.record_count
+        self._fetched_bytes += attempt.size_bytes
+        return attempt.results
 
     def stop_waiting(self) -> None:
         """The broker stops: let every waiting fetch answer now with what there is, and none begin to wait."""
