@@ -155,14 +155,85 @@ async def test_a_large_fetch_is_refused_as_a_small_one(broker):
 
 
 async def test_others_come_while_the_offsets_of_one_group_expire(broker, monkeypatch):
-    monkeypatch.setattr(group_coordinator, "MAX_EXPIRED_OFFSETS", 10)
-    monkeypatch.setattr(group_machine, "MAX_EXPIRED_OFFSETS", 10)
+    monkeypatch.setattr(group_coordinator, "MAX_DELETED_AT_ONCE", 10)
     await commit(broker, "g", range(95))
     broker.advance(WEEK_SECONDS)
     async with turns_for_others(5, monkeypatch):
         await broker.groups.expire_offsets()
     assert await broker.committed("g") == {}
     assert [*broker.groups.list_groups(set(), set())] == []
+
+
+async def test_others_come_while_offsets_are_looked_at_that_do_not_expire(broker, monkeypatch):
+    monkeypatch.setattr(group_coordinator, "MAX_DELETED_AT_ONCE", 10)
+    await commit(broker, "g", range(95))
+    async with turns_for_others(5, monkeypatch):
+        await broker.groups.expire_offsets()
+    assert len((await broker.committed("g"))["t"]) == 95
+
+
+async def test_others_come_while_a_group_with_many_offsets_is_deleted_but_none_of_the_group(broker, monkeypatch):
+    monkeypatch.setattr(group_coordinator, "MAX_DELETED_AT_ONCE", 10)
+    await commit(broker, "g", range(95))
+    await commit(broker, "h", range(5))
+    refusals = []
+
+    async def look_while_deleted():
+        while True:
+            try:
+                broker.groups.shard("g")
+            except KafkaError as error:
+                refusals.append(error.code)
+            assert broker.groups.shard("h").is_active
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(look_while_deleted)
+        await trio.lowlevel.checkpoint()
+        async with turns_for_others(5, monkeypatch):
+            [result] = await broker.groups.delete_groups(["g"], no_park)
+        nursery.cancel_scope.cancel()
+    assert result.error_code == ErrorCode.NONE
+    assert set(refusals) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    assert await broker.committed("g") == {}
+    assert [group.group_id for group in broker.groups.list_groups(set(), set())] == ["h"]
+
+
+async def test_a_group_that_the_log_refuses_to_delete_half_way_can_be_deleted_once_more(broker, monkeypatch):
+    monkeypatch.setattr(group_coordinator, "MAX_DELETED_AT_ONCE", 10)
+    await commit(broker, "g", range(25))
+    append, appends = broker.services.replicas.append_internal, 0
+
+    def refuse_the_second(partition, batch):
+        nonlocal appends
+        appends += 1
+        if appends == 2:
+            raise KafkaError("no", code=ErrorCode.KAFKA_STORAGE_ERROR)
+        append(partition, batch)
+
+    monkeypatch.setattr(broker.services.replicas, "append_internal", refuse_the_second)
+    [result] = await broker.groups.delete_groups(["g"], no_park)
+    assert result.error_code == ErrorCode.NOT_COORDINATOR
+    assert len((await broker.committed("g"))["t"]) == 15
+    [result] = await broker.groups.delete_groups(["g"], no_park)
+    assert (result.error_code, await broker.committed("g")) == (ErrorCode.NONE, {})
+
+
+async def test_the_lags_of_a_large_group_come_in_turns(broker, monkeypatch):
+    await commit(broker, "g", range(95))
+    async with turns_for_others(90, monkeypatch):
+        lags = await broker.groups.lags("g")
+    assert [lag.partition for lag in lags] == [*range(95)]
+
+
+async def test_others_come_while_a_deleted_topic_of_many_partitions_is_forgotten_by_one_group(broker, monkeypatch):
+    monkeypatch.setattr(group_coordinator, "MAX_DELETED_AT_ONCE", 10)
+    await broker.create_topic("short-lived", 95)
+    await commit(broker, "g", range(95), topic="short-lived")
+    [deleted] = [broker.services.metadata_cache.image.topics["short-lived"]]
+    async with turns_for_others(5, monkeypatch):
+        await broker.groups._delete_offsets_in(broker.groups.shard("g"), [deleted])
+    assert await broker.committed("g") == {}
 
 
 async def test_others_come_while_the_offsets_of_a_deleted_topic_are_forgotten(broker, monkeypatch):

@@ -11,8 +11,9 @@ Source: Kafka's GroupCoordinatorService.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import TypeVar, cast
 
 import trio
@@ -39,7 +40,7 @@ from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.coordinator.consumer.group import ConsumerGroup
 from trio_broker.coordinator.group import Group
-from trio_broker.coordinator.group_machine import MAX_EXPIRED_OFFSETS, GroupMachine
+from trio_broker.coordinator.group_machine import GroupMachine
 from trio_broker.coordinator.offsets.offset_changes import all_offsets, group_deletion, moved_offsets
 from trio_broker.coordinator.offsets.requests import least_batch_bytes
 from trio_broker.coordinator.reporting.lag import consumer_lags
@@ -49,7 +50,8 @@ from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupLagHist
 from trio_broker.coordinator.reporting.statistics import GroupStatistics, statistics_of
 from trio_broker.coordinator.request_parts import add_answer, parts_of
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-from trio_broker.coordinator.runtime.result import RequestContext
+from trio_broker.coordinator.runtime.log import EncodedRecord
+from trio_broker.coordinator.runtime.result import CoordinatorResult, RequestContext
 from trio_broker.coordinator.runtime.shard import Shard
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.request_phase import ReleaseHandler
@@ -57,11 +59,15 @@ from trio_broker.runtime.runtime import Runtime
 from trio_broker.scheduled_task import ScheduledTask, run_scheduled
 from trio_broker.steps import Steps, finish
 from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC
+from trio_broker.topic_partition import TopicPartition
 from trio_broker.yield_budget import InTurns, YieldBudget, listed
 
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
+
+MAX_DELETED_AT_ONCE = 500
+"""Offsets that are looked at, and deleted with one batch, before others have a turn: five milliseconds."""
 
 MAX_FOLLOWING_HEARTBEATS = 2
 """One for the target of a large group, and one for its member."""
@@ -100,6 +106,7 @@ class GroupCoordinator:
         self._lag_collector = LagCollector(replicas, clock, metadata_cache)
         self._rebalance_listeners: list[Callable[[str], None]] = []
         self._lag_sample_seconds = 0.0
+        self._deleting: set[str] = set()
 
     # ---- running --------------------------------------------------------------------------------------------------
 
@@ -154,35 +161,57 @@ class GroupCoordinator:
         for topic in topics:
             await budget.maybe_yield()
             for group_id in machine.offsets.groups_with_topic(topic.name):
+                deletion = partial(machine.topic_deletion, group_id, topic)
                 try:
-                    shard.commit(group_id, machine.topic_deletion(group_id, topic), self.runtime.now())
+                    await self._delete_offsets(shard, group_id, [topic.name], deletion, budget)
                 except KafkaError as error:
                     log.error("group %.200r: offsets in the deleted %s are kept: %s", group_id, topic.name, error)
                 await budget.maybe_yield()
                 if not shard.is_active:
                     return
 
+    async def _delete_offsets(
+        self,
+        shard: Shard[GroupMachine],
+        group_id: str,
+        topics: Iterable[str],
+        deletion: Callable[[list[TopicPartition]], CoordinatorResult[EncodedRecord]],
+        budget: YieldBudget,
+    ) -> None:
+        """Pass all partitions in which a group has committed offsets of ``topics`` to ``deletion``, some at a time, and
+        commit what it returns.
+
+        Raises:
+            KafkaError: the log refused, or the shard was closed meanwhile; earlier ones are deleted.
+        """
+        offsets = shard.machine.offsets
+        places = (TopicPartition(topic, index) for topic in topics for index in offsets.partitions_of(group_id, topic))
+        while some := list(islice(places, MAX_DELETED_AT_ONCE)):
+            shard.require_active()
+            result = deletion(some)
+            if result.records:
+                shard.commit(group_id, result, self.runtime.now())
+            await budget.maybe_yield()
+
     async def expire_offsets(self) -> None:
         """Delete offsets that have expired, and groups that have neither offsets nor members left."""
         budget = YieldBudget()
         for shard in self.runtime.active_shards():
             for group_id in list(shard.machine.groups):
-                while self._expire(shard, group_id):
-                    await budget.maybe_yield()
+                try:
+                    await self._expire(shard, group_id, budget)
+                except KafkaError as error:
+                    log.error("group %.200r: offsets that expired are kept: %s", group_id, error)
                 await budget.maybe_yield()
 
-    def _expire(self, shard: Shard[GroupMachine], group_id: str) -> bool:
-        """Delete what has expired of one group; return whether there may be more to delete."""
-        now = self.runtime.now()
-        result = shard.machine.expiry(group_id, now)
-        if not result.records:
-            return False
-        try:
-            shard.commit(group_id, result, now)
-        except KafkaError as error:
-            log.error("group %.200r: offsets that expired are kept: %s", group_id, error)
-            return False
-        return len(result.records) >= MAX_EXPIRED_OFFSETS
+    async def _expire(self, shard: Shard[GroupMachine], group_id: str, budget: YieldBudget) -> None:
+        """Delete what has expired of one group, and the group if nothing is left of it. Raises KafkaError."""
+        machine = shard.machine
+        expiry = partial(machine.expiry, group_id, self.runtime.now())
+        await self._delete_offsets(shard, group_id, machine.offsets.topics_of(group_id), expiry, budget)
+        shard.require_active()
+        if machine.is_over(group_id):
+            shard.commit(group_id, machine.group_deletion(group_id), self.runtime.now())
 
     # ---- requests -------------------------------------------------------------------------------------------------
 
@@ -202,8 +231,11 @@ class GroupCoordinator:
         """The shard of ``group_id``, ready to answer. Old simple consumers commit for the empty group id.
 
         Raises:
-            KafkaError: ``INVALID_GROUP_ID``, ``NOT_COORDINATOR``, ``COORDINATOR_LOAD_IN_PROGRESS``.
+            KafkaError: ``INVALID_GROUP_ID``, ``NOT_COORDINATOR``; ``COORDINATOR_LOAD_IN_PROGRESS``, also while the
+                offsets of the group are being deleted.
         """
+        if group_id in self._deleting:
+            raise KafkaError(f"group {group_id!r} is being deleted", code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         if not group_id and not allow_empty:
             raise KafkaError("a group's id is not empty", code=ErrorCode.INVALID_GROUP_ID)
         return self.runtime.shard_for(group_id)
@@ -336,7 +368,7 @@ class GroupCoordinator:
                 if not validate_only:
                     offsets = shard.machine.offsets
                     made = group_deletion(group_id, all_offsets(offsets, group_id), offsets.count_of(group_id))
-                    shard.commit(group_id, shard.machine.deletion(group_id), self.runtime.now())
+                    await self._delete_group(shard, group_id, budget)
                     deletions[group_id] = made
                 codes[group_id] = ErrorCode.NONE
             except KafkaError as error:
@@ -352,6 +384,23 @@ class GroupCoordinator:
                 self.changes.record(made)
         results = (DeletableGroupResult(group_id=group_id, error_code=codes[group_id]) for group_id in group_ids)
         return await finish(listed(results))
+
+    async def _delete_group(self, shard: Shard[GroupMachine], group_id: str, budget: YieldBudget) -> None:
+        """Delete a group without members. No request sees it half deleted; if the log refuses half-way, it is there to
+        be deleted once more.
+
+        Raises:
+            KafkaError: the log refused, or the shard was closed meanwhile.
+        """
+        machine = shard.machine
+        self._deleting.add(group_id)
+        try:
+            topics, deletion = machine.offsets.topics_of(group_id), partial(machine.offsets_deletion, group_id)
+            await self._delete_offsets(shard, group_id, topics, deletion, budget)
+            shard.require_active()
+            shard.commit(group_id, machine.group_deletion(group_id), self.runtime.now())
+        finally:
+            self._deleting.remove(group_id)
 
     # ---- reporting ------------------------------------------------------------------------------------------------
 

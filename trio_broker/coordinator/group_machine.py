@@ -66,12 +66,10 @@ from trio_broker.coordinator.runtime.machine import Machine
 from trio_broker.coordinator.runtime.result import Completion, CoordinatorEvent, CoordinatorResult, Now
 from trio_broker.runtime.chance import Random, random_uuid, random_uuid_text
 from trio_broker.steps import Steps
+from trio_broker.topic_partition import TopicPartition
 
 COMMIT_PREFIX = b"\0\1"
 """How the key of a commit begins: its record type."""
-
-MAX_EXPIRED_OFFSETS = 1000
-"""Offsets deleted at once when they have expired; the event loop has a turn before the next ones."""
 
 MAX_MEMBER_ID_PREFIX_CHARACTERS = 255
 """How much of a client's own name goes into the member id it is given, which is kept for every member and every pending
@@ -128,7 +126,7 @@ class GroupMachine(Machine[Any]):
         """
         if isinstance(record, tuple):
             self.offsets.put(*record)
-            self.commits += 1
+            self.commits += record[1] is not None
         elif isinstance(record.key, OffsetCommitKey):
             self.offsets.apply(record)
         else:
@@ -311,7 +309,7 @@ class GroupMachine(Machine[Any]):
             return OffsetFetchResponseGroup(group_id=request.group_id, topics=[], error_code=code)
         return (yield from fetched_offsets(self.offsets, request))
 
-    def delete_offsets(self, event: CoordinatorEvent[OffsetDeleteRequest]) -> GroupResult:
+    def delete_offsets(self, event: CoordinatorEvent[OffsetDeleteRequest]) -> CoordinatorResult[EncodedRecord]:
         """Delete offsets, but for those of topics that the group is subscribed to.
 
         Raises:
@@ -322,7 +320,7 @@ class GroupMachine(Machine[Any]):
             raise KafkaError(f"group {event.request.group_id!r} is in use", code=code)
         deletion = delete_records(self.offsets, event.request, group)
         completions = [Completion(event.future, deletion.response)]
-        return GroupResult([*deletion.records], completions, is_atomic=False)
+        return CoordinatorResult(deletion.records, completions, is_atomic=False)
 
     def require_deletable(self, group_id: str) -> None:
         """Let no group with members be deleted.
@@ -333,24 +331,32 @@ class GroupMachine(Machine[Any]):
         if code := self._known(group_id).validate_delete_group():
             raise KafkaError(f"group {group_id!r} is in use", code=code)
 
-    def deletion(self, group_id: str) -> GroupResult:
-        """The end of a group and of its offsets. If the log refuses half-way, it is there to be deleted once more."""
-        offsets, group = group_tombstones(self.offsets, group_id), self._known(group_id)
-        return GroupResult([*offsets, *group.tombstones()], is_atomic=False)
+    def offsets_deletion(self, group_id: str, places: Iterable[TopicPartition]) -> CoordinatorResult[EncodedRecord]:
+        """The end of the offsets in ``places`` of a group that is deleted."""
+        return CoordinatorResult(group_tombstones(self.offsets, group_id, places), is_routine=True)
 
-    def expiry(self, group_id: str, now: Now) -> GroupResult:
-        """The end of offsets of a group that have expired, at most ``MAX_EXPIRED_OFFSETS`` of them, and of the group if
-        it has neither offsets nor members left.
-        """
+    def topic_deletion(
+        self, group_id: str, topic: TopicImage, places: Iterable[TopicPartition]
+    ) -> CoordinatorResult[EncodedRecord]:
+        """The end of a group's offsets in ``places`` of a topic that was deleted."""
+        return CoordinatorResult(topic_tombstones(self.offsets, group_id, topic.topic_id, places), is_routine=True)
+
+    def expiry(self, group_id: str, now: Now, places: Iterable[TopicPartition]) -> CoordinatorResult[EncodedRecord]:
+        """The end of those of a group's offsets in ``places`` that have expired."""
         if (group := self.groups.get(group_id)) is None:
-            return GroupResult()
-        expired = expired_offsets(self.offsets, group_id, group, self._settings, now, at_most=MAX_EXPIRED_OFFSETS)
-        ends = group.is_deserted and len(expired) == self.offsets.count_of(group_id)
-        return GroupResult([*expired, *(group.tombstones() if ends else ())], is_atomic=False)
+            return CoordinatorResult()
+        expired = expired_offsets(self.offsets, group_id, group, self._settings, now, places)
+        return CoordinatorResult(expired, is_routine=True)
 
-    def topic_deletion(self, group_id: str, topic: TopicImage) -> GroupResult:
-        """The end of a group's offsets in a topic that was deleted."""
-        return GroupResult([*topic_tombstones(self.offsets, group_id, topic.name, topic.topic_id)], is_atomic=False)
+    def is_over(self, group_id: str) -> bool:
+        """Whether a group has neither offsets nor members left."""
+        group = self.groups.get(group_id)
+        return group is not None and group.is_deserted and not self.offsets.has_offsets(group_id)
+
+    def group_deletion(self, group_id: str) -> GroupResult:
+        """The end of a group whose offsets are deleted."""
+        group = self.groups.get(group_id)
+        return GroupResult([] if group is None else group.tombstones(), is_atomic=False)
 
     # ---- reporting ------------------------------------------------------------------------------------------------
 

@@ -48,6 +48,7 @@ from trio_broker.coordinator.runtime.log import EncodedRecord
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
 from trio_broker.coordinator.runtime.result import CoordinatorEvent, CoordinatorResult, Now, RequestContext
 from trio_broker.steps import finish
+from trio_broker.topic_partition import TopicPartition
 
 NOW_MS = 1_700_000_000_000
 MOMENT = Now(10.0, NOW_MS)
@@ -90,10 +91,10 @@ def do(
     return codes(outcome.completions[0].response)
 
 
-def forget(offsets: CommittedOffsets, records: list[GroupRecord]) -> None:
-    for record in records:
-        assert record.value is None
-        offsets.apply(record)
+def forget(offsets: CommittedOffsets, records: list[EncodedRecord]) -> None:
+    for key, value in records:
+        assert value is None
+        offsets.put(key, value)
 
 
 def fetch(*topics: OffsetFetchRequestTopics | None, group_id: str = "g") -> OffsetFetchRequestGroup:
@@ -387,14 +388,16 @@ def test_deleting_a_group_forgets_all_it_has_committed(offsets):
     do(offsets, commit((0, 17), (1, 4)))
     do(offsets, commit((0, 8), topic="bills"))
     do(offsets, commit((0, 99), group_id="h"))
-    forget(offsets, group_tombstones(offsets, "g"))
+    places = [TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("bills", 0)]
+    forget(offsets, group_tombstones(offsets, "g", places))
     assert (offsets.has_offsets("g"), offsets.count) == (False, 1)
-    assert group_tombstones(offsets, "g") == []
+    assert group_tombstones(offsets, "g", places) == []
 
 
 def test_a_deleted_topic_takes_its_commits_along_but_not_those_of_a_later_one(offsets):
     do(offsets, commit((0, 17), topic_id=ID))
     do(offsets, commit((1, 17), topic_id=OTHER_ID))
     do(offsets, commit((2, 17), topic_id=NO_UUID))
-    forget(offsets, topic_tombstones(offsets, "g", "orders", ID))
+    places = [TopicPartition("orders", index) for index in range(4)]
+    forget(offsets, topic_tombstones(offsets, "g", ID, places))
     assert offsets.of_topic("g", "orders").keys() == {1}

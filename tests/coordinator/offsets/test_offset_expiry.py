@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_wire.stored.groups import GroupMetadataValue, MemberMetadata, OffsetCommitKey
+from kafka_wire.stored.groups import GroupMetadataValue, MemberMetadata, OffsetCommitKey, decode_group_record
 from kafka_wire.stored.offset_commits import NO_EXPIRE_TIMESTAMP, encode_commit_key, encode_commit_value
 from tests.coordinator.appended import restored
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
@@ -12,6 +12,7 @@ from trio_broker.coordinator.classic.group import ClassicGroup, ClassicGroupStat
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets
 from trio_broker.coordinator.offsets.expiry import OffsetRetention, expired_offsets
 from trio_broker.coordinator.runtime.result import Now
+from trio_broker.topic_partition import TopicPartition
 
 RETENTION_MS = 60_000
 SETTINGS = GroupCoordinatorConfig(offsets_retention_minutes=1)
@@ -75,13 +76,18 @@ def committed(**ages_ms: int | tuple[int, int]) -> CommittedOffsets:
 
 
 def expired(offsets: CommittedOffsets, group, now: Now = NOW) -> set[str]:
-    records = expired_offsets(offsets, "g", group, SETTINGS, now, at_most=1_000)
     topics = set()
-    for record in records:
+    for key, value in expired_offsets(offsets, "g", group, SETTINGS, now, places_of(offsets)):
+        record = decode_group_record(key, value)
+        assert record is not None
         assert isinstance(record.key, OffsetCommitKey)
         assert (record.key.group, record.value) == ("g", None)
         topics.add(record.key.topic)
     return topics
+
+
+def places_of(offsets: CommittedOffsets) -> list[TopicPartition]:
+    return [TopicPartition(topic, 0) for topic in offsets.topics_of("g")]
 
 
 ALL_AGES = {"fresh": 0, "late": RETENTION_MS - 1, "due": RETENTION_MS, "old": 10 * RETENTION_MS}
@@ -138,10 +144,11 @@ def test_a_commit_with_a_retention_of_its_own_ends_with_that(keeper):
 
 def test_what_has_expired_is_gone_and_the_rest_is_not():
     offsets = committed(**ALL_AGES)
-    for record in expired_offsets(offsets, "g", simple_group(), SETTINGS, NOW, at_most=1_000):
-        offsets.apply(record)
+    for record in expired_offsets(offsets, "g", simple_group(), SETTINGS, NOW, places_of(offsets)):
+        offsets.put(*record)
     assert set(offsets.topics_of("g")) == {"fresh", "late"}
-    later = expired_offsets(offsets, "g", simple_group(), SETTINGS, Now(1.0, NOW_MS + RETENTION_MS), at_most=1_000)
+    then = Now(1.0, NOW_MS + RETENTION_MS)
+    later = expired_offsets(offsets, "g", simple_group(), SETTINGS, then, places_of(offsets))
     assert len(later) == offsets.count_of("g")
 
 

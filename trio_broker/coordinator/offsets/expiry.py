@@ -21,16 +21,17 @@ offsetExpirationCondition of both kinds of groups.
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Iterable
 from typing import Protocol
 
 import attrs
 
-from kafka_wire.stored.groups import GroupRecord
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
 from trio_broker.coordinator.offsets.requests import SubscribedGroup, offset_tombstone
+from trio_broker.coordinator.runtime.log import EncodedRecord
 from trio_broker.coordinator.runtime.result import Now
+from trio_broker.topic_partition import TopicPartition
 
 
 @attrs.frozen
@@ -54,21 +55,19 @@ def expired_offsets(
     group: ExpiringGroup,
     settings: GroupCoordinatorConfig,
     now: Now,
-    *,
-    at_most: int,
-) -> list[GroupRecord]:
-    """Return the tombstones of the group's offsets that have expired, or ``at_most`` of them."""
+    places: Iterable[TopicPartition],
+) -> list[EncodedRecord]:
+    """Return the tombstones of those of the group's offsets in ``places`` that have expired."""
     retention = group.offset_retention()
     if retention is None:
         return []
-    expired = (
-        offset_tombstone(group_id, topic, partition)
-        for topic in offsets.topics_of(group_id)
-        if not group.is_subscribed_to(topic)
-        for partition in offsets.partitions_of(group_id, topic)
-        if (commit := offsets.get(group_id, topic, partition)) and _is_expired(commit, retention, settings, now)
-    )
-    return list(itertools.islice(expired, at_most))
+    return [
+        offset_tombstone(group_id, place)
+        for place in places
+        if not group.is_subscribed_to(place.topic)
+        and (commit := offsets.get(group_id, place.topic, place.partition)) is not None
+        and _is_expired(commit, retention, settings, now)
+    ]
 
 
 def _is_expired(

@@ -11,6 +11,7 @@ Source: Kafka's OffsetMetadataManager; KIP-211 for the retention time of old cli
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import attrs
@@ -37,13 +38,13 @@ from kafka_wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from kafka_wire.primitives import NO_UUID
-from kafka_wire.stored.groups import GroupRecord, OffsetCommitKey
 from kafka_wire.stored.offset_commits import NO_EXPIRE_TIMESTAMP, encode_commit_key, encode_commit_value
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
 from trio_broker.coordinator.runtime.log import EncodedRecord
 from trio_broker.coordinator.runtime.result import Completion, CoordinatorEvent, CoordinatorResult
 from trio_broker.steps import Steps
+from trio_broker.topic_partition import TopicPartition
 from trio_broker.yield_budget import YieldBudget
 
 NO_RETENTION_TIME = -1
@@ -190,7 +191,7 @@ def is_another_topic(topic_id: bytes, other_id: bytes) -> bool:
 class DeleteRecords:
     """Tombstones, and the response for when they are durable."""
 
-    records: list[GroupRecord]
+    records: list[EncodedRecord]
     response: OffsetDeleteResponse
 
 
@@ -199,7 +200,7 @@ def delete_records(offsets: CommittedOffsets, request: OffsetDeleteRequest, grou
 
     Deleting an offset that was never committed succeeds without a record.
     """
-    records: list[GroupRecord] = []
+    records: list[EncodedRecord] = []
     topics = []
     for topic in request.topics:
         subscribed = group.is_subscribed_to(topic.name)
@@ -208,7 +209,7 @@ def delete_records(offsets: CommittedOffsets, request: OffsetDeleteRequest, grou
         if not subscribed:
             # A partition that is named twice has one tombstone.
             records += [
-                offset_tombstone(request.group_id, topic.name, index)
+                offset_tombstone(request.group_id, TopicPartition(topic.name, index))
                 for index in dict.fromkeys(indexes)
                 if offsets.has_offset(request.group_id, topic.name, index)
             ]
@@ -217,24 +218,29 @@ def delete_records(offsets: CommittedOffsets, request: OffsetDeleteRequest, grou
     return DeleteRecords(records, OffsetDeleteResponse(topics=topics))
 
 
-def offset_tombstone(group_id: str, topic: str, partition: int) -> GroupRecord:
+def offset_tombstone(group_id: str, place: TopicPartition) -> EncodedRecord:
     """The tombstone of one commit."""
-    return GroupRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+    return encode_commit_key(group_id, place.topic, place.partition), None
 
 
-def group_tombstones(offsets: CommittedOffsets, group_id: str) -> list[GroupRecord]:
-    """Return the tombstones of all commits of the group."""
+def group_tombstones(offsets: CommittedOffsets, group_id: str, places: Iterable[TopicPartition]) -> list[EncodedRecord]:
+    """Return the tombstones of those commits of the group that are in ``places``."""
     return [
-        offset_tombstone(group_id, topic, partition)
-        for topic in offsets.topics_of(group_id)
-        for partition in offsets.partitions_of(group_id, topic)
+        offset_tombstone(group_id, place)
+        for place in places
+        if offsets.has_offset(group_id, place.topic, place.partition)
     ]
 
 
-def topic_tombstones(offsets: CommittedOffsets, group_id: str, topic: str, topic_id: bytes) -> list[GroupRecord]:
-    """Return the tombstones of the group's commits in a deleted topic, but not in a later topic of the same name."""
+def topic_tombstones(
+    offsets: CommittedOffsets, group_id: str, topic_id: bytes, places: Iterable[TopicPartition]
+) -> list[EncodedRecord]:
+    """Return the tombstones of the group's commits in ``places`` of a deleted topic, but not in a later topic of the
+    same name.
+    """
     return [
-        offset_tombstone(group_id, topic, partition)
-        for partition, commit in offsets.of_topic(group_id, topic).items()
-        if not is_another_topic(commit.topic_id, topic_id)
+        offset_tombstone(group_id, place)
+        for place in places
+        if (commit := offsets.get(group_id, place.topic, place.partition)) is not None
+        and not is_another_topic(commit.topic_id, topic_id)
     ]

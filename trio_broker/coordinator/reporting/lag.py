@@ -9,7 +9,7 @@ Neither is exact: a member commits after it has processed, and only now and then
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from operator import methodcaller
 
@@ -22,8 +22,10 @@ from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupSnapsho
 from trio_broker.partition.hosted_topics import HostedTopic
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.steps import finish
 from trio_broker.storage.segment import FetchedRecords
 from trio_broker.topic_partition import TopicPartition
+from trio_broker.yield_budget import InTurns, emptied, listed
 
 
 @attrs.frozen
@@ -61,39 +63,77 @@ def consumer_lag(
     )
 
 
+@attrs.frozen
+class _Place:
+    """A partition that a group has committed, or one of its members owns."""
+
+    name: TopicPartition
+    partition: Partition | None
+    commit: OffsetAndMetadata | None
+    member_id: str | None
+
+    @property
+    def unconsumed(self) -> UnconsumedRecord | None:
+        """The first record that the group has not consumed, if it is known to have one."""
+        commit, partition = self.commit, self.partition
+        if commit is None or partition is None or commit.offset >= partition.high_watermark:
+            return None
+        return UnconsumedRecord.after(partition, commit.offset)
+
+
 async def consumer_lags(
     group: GroupSnapshot, offsets: CommittedOffsets, replicas: ReplicaManager, now_ms: int
 ) -> list[ConsumerLag]:
-    """Return the lag in every partition that the group has committed or one of its members owns, in their order."""
-    owners = partition_owners(group)
-    commits = {
-        TopicPartition(topic, index): commit
-        for topic, by_partition in offsets.of_group(group.group_id).items()
-        for index, commit in by_partition.items()
-    }
-    places = sorted(commits.keys() | owners.keys(), key=lambda place: (place.topic, place.partition))
-    partitions = {place: hosted_partition(replicas, place) for place in places}
-    unconsumed = {
-        place: UnconsumedRecord.after(partition, commits[place].offset)
-        for place, partition in partitions.items()
-        if partition is not None and place in commits and commits[place].offset < partition.high_watermark
-    }
-    appended_ms = await append_times_of(unconsumed, replicas)
-    seconds = {place: max(now_ms - appended, 0) / 1000 for place, appended in appended_ms.items()}
-    return [
-        consumer_lag(place, partitions[place], commits.get(place), seconds.get(place), owners.get(place))
-        for place in places
-    ]
+    """Return the lag in every partition that the group has committed or one of its members owns, in their order.
+
+    Yields if they are many. The lag in each is of some time during the call.
+    """
+    places = await finish(listed(_places(group, offsets, replicas)))
+    seconds: dict[TopicPartition, float] = {}
+    older: list[tuple[TopicPartition, UnconsumedRecord]] = []
+    async for place in InTurns(places):
+        if (record := place.unconsumed) is None:
+            continue
+        appended_ms = record.partition.append_times.appended_at(record.offset)
+        if appended_ms is None:
+            older.append((place.name, record))
+        else:
+            seconds[place.name] = age_seconds(appended_ms, now_ms)
+    if older:
+        # One thread for all of them: each reads one header, mostly from the page cache.
+        times = await replicas.run_in_io_thread(partial(batch_timestamps, [record for _, record in older]))
+        async for (name, _), time in InTurns(zip(older, times, strict=True)):
+            if time is not None:
+                seconds[name] = age_seconds(time, now_ms)
+    lags = (
+        consumer_lag(each.name, each.partition, each.commit, seconds.get(each.name), each.member_id) for each in places
+    )
+    found = await finish(listed(lags))
+    await finish(emptied(places, seconds, older))
+    return found
 
 
-def partition_owners(group: GroupSnapshot) -> dict[TopicPartition, str]:
-    """The member that owns each partition, as far as assignments can be read."""
-    return {
-        TopicPartition(topic, index): member.member_id
-        for member in group.members
-        for topic, indexes in (member.assignment or {}).items()
-        for index in indexes
-    }
+def _places(group: GroupSnapshot, offsets: CommittedOffsets, replicas: ReplicaManager) -> Iterator[_Place]:
+    group_id, owners = group.group_id, partition_owners(group)
+    for topic in sorted({*offsets.topics_of(group_id), *owners}):
+        owned, hosted = owners.get(topic, {}), replicas.topics.get(topic)
+        for index in sorted({*offsets.partitions_of(group_id, topic), *owned}):
+            commit = offsets.get(group_id, topic, index)
+            yield _Place(TopicPartition(topic, index), available_partition(hosted, index), commit, owned.get(index))
+
+
+def partition_owners(group: GroupSnapshot) -> dict[str, dict[int, str]]:
+    """The member that owns each partition, by topic, as far as assignments can be read."""
+    owners: dict[str, dict[int, str]] = {}
+    for member in group.members:
+        for topic, indexes in (member.assignment or {}).items():
+            owners.setdefault(topic, {}).update(dict.fromkeys(indexes, member.member_id))
+    return owners
+
+
+def age_seconds(appended_ms: int, now_ms: int) -> float:
+    """How long ago a record was appended; 0 if a clock was set back since."""
+    return max(now_ms - appended_ms, 0) / 1000
 
 
 def hosted_partition(replicas: ReplicaManager, place: TopicPartition) -> Partition | None:
@@ -105,26 +145,6 @@ def available_partition(topic: HostedTopic | None, index: int) -> Partition | No
     """A partition of a topic that this broker may have, if it is here and has not failed."""
     partition = None if topic is None else topic.partitions.get(index)
     return None if partition is None or partition.failure is not None else partition
-
-
-async def append_times_of(
-    unconsumed: Mapping[TopicPartition, UnconsumedRecord], replicas: ReplicaManager
-) -> dict[TopicPartition, int]:
-    """When those records were appended (wall clock, ms), without those whose time cannot be found."""
-    known: dict[TopicPartition, int] = {}
-    older: list[TopicPartition] = []
-    for place, record in unconsumed.items():
-        appended_ms = record.partition.append_times.appended_at(record.offset)
-        if appended_ms is None:
-            older.append(place)
-        else:
-            known[place] = appended_ms
-    if older:
-        # One thread for all of them: each reads one header, mostly from the page cache.
-        records = [unconsumed[place] for place in older]
-        times = await replicas.run_in_io_thread(partial(batch_timestamps, records))
-        known |= {place: time for place, time in zip(older, times, strict=True) if time is not None}
-    return known
 
 
 def batch_timestamps(records: Sequence[UnconsumedRecord]) -> list[int | None]:
