@@ -298,7 +298,7 @@ def test_a_snapshot_that_does_not_know_a_batch_before_it_is_not_believed(make_lo
 
 
 @pytest.mark.parametrize("clean", [True, False])
-@pytest.mark.parametrize("lines", [b"0 0\n1 4\n", b"0 0\n1 2\n", b"0 0\n", b"0 1\n1 3\n"])
+@pytest.mark.parametrize("lines", [b"0 0\n1 4\n", b"0 0\n1 2\n", b"0 0\n", b"0 1\n1 3\n", b"0 0\n1 13\n"])
 def test_leader_epochs_that_do_not_begin_with_their_batches_are_made_anew(make_log: MakeLog, clean: bool, lines: bytes):
     bench = make_log(segment_bytes=150)
     for epoch in (0, 0, 0, 1, 1, 1, 1):

@@ -41,7 +41,9 @@ class EpochRange:
         for entry, end in zip(entries, ends, strict=False):
             if entry.start_offset >= self.end_offset:
                 break
-            if problem := self._problem_with(entry, max(entry.start_offset, self.start_offset), end):
+            first = max(entry.start_offset, self.start_offset)
+            # Of an epoch that goes on behind the range, the last batch in it tells whether the next one begins earlier.
+            if problem := self._problem_with(entry, first, min(end, self.end_offset)):
                 return problem
         return None
 
