@@ -325,14 +325,54 @@ async def test_a_full_disk_is_tried_again(replicas, cleaner, nursery, autojump_c
     await until(lambda: partition.log.first_dirty_offset is not None)
 
 
+async def test_the_recovery_point_is_on_the_disk_before_a_record_goes(replicas, cleaner, monkeypatch):
+    [partition] = await add_topic(replicas, configs=COMPACT)
+    await fill(replicas, partition)
+    path, points = Path(partition.log.directory.parent) / "recovery-point-offset-checkpoint", []
+    original = SegmentSwap.commit
+
+    def commit(self):
+        points.append(checkpoints.read_offsets(RealDisk(), path)[partition.topic_partition])
+        original(self)
+
+    monkeypatch.setattr(SegmentSwap, "commit", commit)
+    _, compacted = await cleaner.choose()
+    await cleaner.compact(partition, compacted)
+    assert min(points) >= compacted.end_offset
+
+
+async def test_nothing_is_compacted_while_the_recovery_point_cannot_be_written(
+    replicas, cleaner, nursery, autojump_clock, monkeypatch
+):
+    [partition] = await add_topic(replicas, configs=COMPACT)
+    await fill(replicas, partition)
+
+    def refuse(disk, path, offsets):
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoints, "write_offsets", refuse)
+        nursery.start_soon(cleaner.run)
+        await rounds_of_the_loop(cleaner)
+        await until(lambda: not cleaner.statistics().under_way)
+        assert len(left(partition)) == 12
+        assert partition.failure is None
+        assert cleaner.statistics().uncleanable == ()
+    await until(lambda: partition.log.first_dirty_offset is not None)
+
+
 async def test_a_disk_that_fails_in_the_swap_takes_its_directory_offline(
     replicas, cleaner, nursery, autojump_clock, monkeypatch
 ):
     [partition] = await add_topic(replicas, configs=COMPACT)
     await fill(replicas, partition)
 
+    original = RealDisk.rename
+
     def fail(disk, path, target):
-        raise OSError(errno.EIO, "broken")
+        if target.suffix == ".swap":
+            raise OSError(errno.EIO, "broken")
+        original(disk, path, target)
 
     with monkeypatch.context() as patched:
         patched.setattr(RealDisk, "rename", fail)

@@ -380,6 +380,7 @@ class InterruptedLogs:
         log.sync()
         model.synced(model.end)
         if planned(log, self.clock.now_ms(), sync=False).dirty_bytes:
+            self._write_checkpoints(model, log)
             for _ in Round(log, self.clock.now_ms(), sync=False).steps():
                 pass
             found = found_records(log)

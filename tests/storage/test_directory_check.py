@@ -16,12 +16,13 @@ from click.testing import CliRunner
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.crc import crc32c
 from kafka_wire.records.record import NewRecord
-from tests.storage.data_directories import ORDERS, batches_in, write_data_directory
+from tests.storage.data_directories import OFFSETS, ORDERS, batches_in, write_data_directory
 from tests.storage.directory_findings import findings_in
 from trio_broker.cli import main
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import producer_snapshot
 from trio_broker.storage.findings import FindingKind
+from trio_broker.topic_partition import TopicPartition
 
 Damage = Callable[[Path], None]
 
@@ -128,9 +129,12 @@ def replace_records(directory: str, key: bytes | None, value: bytes) -> Damage:
     return damage
 
 
-def move_last_batch(data: Path) -> None:
-    path = orders(data, ".log", -1)
-    flip(path, batches_in(path.read_bytes())[-1][0] + 6)
+def move_last_batch(partition: TopicPartition) -> Damage:
+    def damage(data: Path) -> None:
+        path = max((data / str(partition)).glob("*.log"))
+        flip(path, batches_in(path.read_bytes())[-1][0] + 6)
+
+    return damage
 
 
 KIND = FindingKind
@@ -142,7 +146,8 @@ PLANTED: dict[str, tuple[Damage, FindingKind]] = {
     "a magic of old": (in_batch(1, 16, 1), KIND.BATCH),
     "a codec": (in_batch(2, 22, 2), KIND.BATCH),
     "a base offset, upward": (in_batch(2, 5, 4), KIND.BATCH),
-    "the last base offset, upward": (move_last_batch, KIND.LOST_BATCHES),
+    "the last base offset, upward": (move_last_batch(ORDERS), KIND.LOST_BATCHES),
+    "the last base offset of a compacted log, upward": (move_last_batch(OFFSETS), KIND.LOST_BATCHES),
     "a leader epoch, upward": (in_batch(2, 13, 1), KIND.LEADER_EPOCHS),
     "a leader epoch, downward": (lambda data: flip(orders(data, ".log", -1), 15, 1), KIND.BATCH),
     "a record count": (put_wrong_count, KIND.BATCH),

@@ -14,6 +14,7 @@ import pytest
 
 from kafka_wire.records.batch import TimestampType, build_batch
 from kafka_wire.records.record import NewRecord
+from tests.storage.compaction_harness import compact
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.real_disk import RealDisk, RealFileRegion
 from trio_broker.storage.append import AppendOrigin
@@ -235,13 +236,15 @@ def test_offsets_outside_the_log_are_refused(make_log: MakeLog):
     assert fetch(bench, 11, 100) == []
 
 
-def test_reading_in_a_gap_starts_at_the_next_batch(bench: LogBench, batch: Callable[..., bytearray]):
-    for offset in (0, 10, 20):
-        data = batch(2)
-        data[0:8] = offset.to_bytes(8, "big")
-        bench.append_bytes(data, AppendOrigin.REPLICATION)
-    assert fetch(bench, 5, 1 << 20) == [10, 20]
-    assert fetch(bench, 12, 1, minimum_one=True) == [20]
+def test_reading_in_a_gap_starts_at_the_next_batch(make_log: MakeLog):
+    bench = make_log(cleanup_policy=CleanupPolicy(delete=False, compact=True))
+    for count, key in ((2, b"a"), (8, b"b"), (2, b"c"), (8, b"b"), (2, b"d")):
+        bench.append(count, key=key)
+    bench.log.roll(bench.now_ms)
+    compact(bench.log, bench.now_ms)
+    assert fetch(bench, 0, 1 << 20) == [0, 10, 12, 20]
+    assert fetch(bench, 5, 1 << 20) == [10, 12, 20]
+    assert fetch(bench, 5, 1, minimum_one=True) == [10]
 
 
 def test_reading_in_a_gap_at_the_end_of_a_segment_goes_on_in_the_next(bench: LogBench, batch: Callable[..., bytearray]):

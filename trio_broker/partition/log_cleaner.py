@@ -19,6 +19,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from heapq import nlargest
+from pathlib import PurePath
 from typing import Protocol, TypeVar
 
 import attrs
@@ -111,7 +112,7 @@ class LogCleaner:
         config: BrokerConfig,
         runtime: Runtime,
         *,
-        change_directories: Callable[[Callable[[], object]], Awaitable[object]],
+        change_directories: Callable[[Callable[[], set[PurePath]]], Awaitable[set[PurePath]]],
     ) -> None:
         self.replicas = replicas
         self.log_manager = log_manager
@@ -270,6 +271,7 @@ class LogCleaner:
         began = self.clock.monotonic()
         try:
             await self._in_slices(partition, cleaning.index())
+            await self._write_recovery_point(partition)
             for group in await self._in_thread(cleaning.groups):
                 await self._in_slices(partition, cleaning.rewrite(group))
                 if not await self._swap(partition, group, cleaning):
@@ -282,6 +284,15 @@ class LogCleaner:
             with trio.CancelScope(shield=True):
                 if partition.log.failure is None:
                     await self._in_thread(partial(self._discard, cleaning))
+
+    async def _write_recovery_point(self, partition: Partition) -> None:
+        """Have the recovery point on the disk before a record goes: a start takes gaps behind it for damage.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        if partition.log.directory.parent in await self._change_directories(self.log_manager.write_checkpoints):
+            raise OSError(f"{partition.topic_partition}: the recovery point was not written, so nothing is compacted")
 
     async def _in_slices(self, partition: Partition, work: Iterator[int]) -> None:
         is_last = False

@@ -71,6 +71,19 @@ def problem_with(header: BatchHeader, buffer: memoryview, place: BatchPlace) -> 
     return None
 
 
+def no_gap_before(header: BatchHeader, next_offset: int, compacted_before: int) -> bool:
+    """Whether the last batch of a compacted log must begin at ``next_offset``, where the one before it ends, whatever
+    base offset it says.
+
+    Compaction has come to ``compacted_before`` at the most, a recovery point: no batch reaches across it, and a gap is
+    compaction's only if the batch behind it ends there or before. A batch that fits in neither way is believed.
+    """
+    if header.last_offset < compacted_before:
+        return False
+    end_offset = next_offset + header.last_offset_delta + 1
+    return next_offset >= compacted_before or end_offset == compacted_before
+
+
 def problem_with_records(batch: RecordBatch) -> str | None:
     """Return why the records of a batch cannot be read, or are not as many as it says; None when they are fine.
 

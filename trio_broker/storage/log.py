@@ -21,6 +21,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import PurePath
 from threading import get_ident  # noqa: TID251 - starts no thread
 from typing import TypeVar
@@ -251,10 +252,15 @@ class Log(ReadableLog):
             for batch in batches
             if batch.header.partition_leader_epoch >= 0
         )
-        # One write for all, unless together they are larger than a segment of this log may be.
-        groups = [batches] if len(records) <= self._config.segment_size else [[batch] for batch in batches]
+        # One write for all, unless together they are larger than a segment of this log may be, or there are gaps.
+        is_one_row = all(one.header.next_offset == other.header.base_offset for one, other in pairwise(batches))
+        is_one_write = is_one_row and len(records) <= self._config.segment_size
+        groups = [batches] if is_one_write else [[batch] for batch in batches]
         position, infos = 0, []
         for group in groups:
+            if (base_offset := group[0].header.base_offset) > self.log_end_offset:
+                # Behind a gap within the last segment a start could not tell that from a damaged base offset.
+                self._start_segment(base_offset, now_ms, "a gap, which compaction left on the leader")
             size = sum(batch.header.size_bytes for batch in group)
             data = records[position : position + size]
             infos.append(self._write_batches([batch.header for batch in group], data, now_ms))

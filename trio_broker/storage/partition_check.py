@@ -297,12 +297,16 @@ class _PartitionCheck:
             if check is not None and (problem := check.problem()):
                 self._find(kind, segment.path(self.directory, suffix), problem)
 
-    def _check_gap(self, path: PurePath, position: int, offset: int) -> None:
-        """Report that no batch has the offsets up to ``offset``, unless that may be."""
+    def _check_gap(self, path: PurePath, position: int, offset: int, *, is_compaction: bool = True) -> None:
+        """Report that no batch has the offsets up to ``offset``, unless that may be.
+
+        ``is_compaction`` says that compaction may have left it, if it was there.
+        """
         if self.next_offset < offset:
             self.snapshots.give_up()
         start = max(self.bounds.log_start_offset or 0, self._first_epoch_offset())
-        may_be = self.bounds.may_have_gaps or self.is_damaged or not self._is_durable(self.next_offset)
+        is_compacted = self.bounds.may_have_gaps and is_compaction
+        may_be = is_compacted or self.is_damaged or not self._is_durable(self.next_offset)
         if self.next_offset < offset and start < offset and not may_be:
             detail = f"no batch has the offsets {self.next_offset} to {offset - 1}"
             self._find(FindingKind.LOST_BATCHES, path, detail, position=position, offset=self.next_offset)
@@ -358,6 +362,12 @@ class _PartitionCheck:
                     if bad:
                         self._note_bad_batch(file.path, located.position, header, bad)
                     else:
+                        if header.base_offset > self.next_offset:
+                            is_last = limit is None and located.position + header.size_bytes == segment.size
+                            is_none = batch_checks.no_gap_before(header, self.next_offset, self.recovery_point)
+                            self._check_gap(
+                                file.path, located.position, header.base_offset, is_compaction=not (is_last and is_none)
+                            )
                         self._take(file.path, RecordBatch(header, located.buffer), located.position, checks)
                     position = located.position + header.size_bytes
             except CorruptRecordBatch as error:
@@ -406,8 +416,6 @@ class _PartitionCheck:
 
     def _take(self, path: PurePath, batch: RecordBatch, position: int, checks: _IndexChecks) -> None:
         header = batch.header
-        if header.base_offset > self.next_offset:
-            self._check_gap(path, position, header.base_offset)
         self._compare_snapshots(header.base_offset)
         self.report.batches += 1
         self.report.records += header.record_count

@@ -124,6 +124,7 @@ def _recover(
         None if disk.exists(task.directory / file_names.PARTITION_METADATA) else task.bounds.topic_id,
         config,
         recovery_point=read_from,
+        compacted_before=task.bounds.recovery_point,
         log_start_offset=log_start_offset,
         clean=False,
         now_ms=now_ms,

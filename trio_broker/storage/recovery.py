@@ -71,6 +71,7 @@ def open_log(
     leader_epoch: int | None = None,
     high_watermark: int | None = None,
     start_is_certain: bool = False,
+    compacted_before: int | None = None,
     note_recovered: Callable[[int], None] | None = None,
 ) -> OpenedLog:
     """Open the log in ``directory``, creating it when it is not there.
@@ -80,7 +81,8 @@ def open_log(
     one, None where there is none; ``clean`` says whether the data directory had a clean-shutdown marker. ``topic_id``
     None takes the one in the directory. ``leader_epoch`` is the metadata's for the partition, beyond which no epoch in
     the log can be; None where nothing says so. With ``start_is_certain`` the start is not from a checkpoint.
-    ``note_recovered`` gets the size of each segment that was read whole.
+    ``compacted_before`` is how far compaction has come at the most, None for ``recovery_point``. ``note_recovered``
+    gets the size of each segment that was read whole.
 
     Raises:
         OSError: the disk refused.
@@ -92,6 +94,7 @@ def open_log(
     disk.make_directory(directory)
     opening = _Opening(disk, directory, topic_partition, config, clean, now_ms, leader_epoch)
     opening.note_recovered = note_recovered
+    opening.compacted_before = recovery_point if compacted_before is None else compacted_before
     # Before the listing: a swap under way may still give segments other names.
     opening.orphans = interrupted_swaps.finish(disk, directory)
     topic_id = _resolve_topic_id(disk, directory, topic_id)
@@ -208,6 +211,7 @@ class _Opening:
         # Set when the epoch checkpoint is unusable: then the recovery point saves no reading.
         self.everything = False
         self.recovery_point = 0
+        self.compacted_before = 0
         # The log has reached so far: two files of it say so.
         self.proven_end = 0
         # Segments before it are deleted, or on their way out, perhaps in another order than from the oldest on.
@@ -328,6 +332,7 @@ class _Opening:
             leader_epoch=self.leader_epoch,
             epochs=LeaderEpochs(self.disk, self.directory, epochs.entries),
             may_have_gaps=self.config.cleanup_policy.compact,
+            compacted_before=self.compacted_before,
         )
         # Noted again as their batches are read.
         epochs.truncate_from_end(segments[first].base_offset)

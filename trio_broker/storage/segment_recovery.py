@@ -43,7 +43,7 @@ class ProvenFacts:
     Everything before ``recovery_point`` has been on the disk; the log has reached ``proven_end``, by two files.
     Segments before ``retained_from`` are deleted, or on their way out, perhaps not from the oldest on.
     ``leader_epoch`` is the metadata's, None where nothing says so; ``epochs`` are as their file says. ``may_have_gaps``
-    where compaction takes whole batches.
+    where compaction takes whole batches, which it has done before ``compacted_before`` only.
     """
 
     recovery_point: int
@@ -52,6 +52,7 @@ class ProvenFacts:
     leader_epoch: int | None
     epochs: LeaderEpochs
     may_have_gaps: bool
+    compacted_before: int
 
     def rules_out(self, epoch: int | None) -> bool:
         """Whether the metadata has not reached a leader epoch."""
@@ -135,19 +136,17 @@ class SegmentRecovery:
         try:
             for located in batch_scan.whole_batches(segment.file, segment.size, file_size):
                 header = located.header
-                epoch, following = header.partition_leader_epoch, None
+                offset, epoch = header.base_offset, header.partition_leader_epoch
                 # Rarely: what follows is one more look into the file.
-                if epoch != self.last_epoch or header.base_offset != segment.next_offset:
+                if epoch != self.last_epoch or offset != segment.next_offset:
                     following = self._following(segment, located, file_size, limit)
                     # Corrected in memory for the checks; written to the file only once the batch has passed them.
+                    header.base_offset = self._base_offset_of(segment, header, following)
                     header.partition_leader_epoch = self._epoch_of(header, following)
-                problem = batch_checks.problem_with(header, located.buffer, self._place(segment, limit))
-                if problem is None and following is not None and self._has_wrong_offset(segment, header, following):
-                    problem = f"batch at {header.base_offset} behind {segment.next_offset}"
-                if problem:
+                if problem := batch_checks.problem_with(header, located.buffer, self._place(segment, limit)):
                     return problem
-                if header.partition_leader_epoch != epoch:
-                    self._restamp_epoch(segment, located)
+                if (header.base_offset, header.partition_leader_epoch) != (offset, epoch):
+                    self._restamp(segment, located)
                 self._take(located, segment)
         except CorruptRecordBatch as error:
             return str(error)
@@ -161,17 +160,25 @@ class SegmentRecovery:
         try:
             header = read_batch_header(segment.file.read(BATCH_HEADER_BYTES, position))
         except CorruptRecordBatch:
-            return Following(None, is_damaged=True)
+            place = self._place(segment, limit)
+            # Zeros that were preallocated, or a torn tail, are no batch.
+            is_end = limit is None and batch_checks.good_batch_behind(segment.file, position, file_size, place) is None
+            return Following(None, is_damaged=not is_end)
         return Following(header.base_offset, header.partition_leader_epoch)
 
-    def _has_wrong_offset(self, segment: Segment, header: BatchHeader, following: Following) -> bool:
-        """Whether a base offset that grows is wrong: by what follows, or since only compaction leaves gaps."""
+    def _base_offset_of(self, segment: Segment, header: BatchHeader, following: Following) -> int:
+        """Return the base offset of a batch: its own, unless what is around it proves that it begins where the one
+        before it ends."""
         expected = segment.next_offset
-        if header.base_offset == expected:
-            return False
         if following.base_offset is not None:
-            return following.base_offset == expected + header.last_offset_delta + 1
-        return not following.is_damaged and not self.facts.may_have_gaps
+            is_proven = following.base_offset == expected + header.last_offset_delta + 1
+        elif following.is_damaged:
+            is_proven = False
+        else:
+            is_proven = not self.facts.may_have_gaps or batch_checks.no_gap_before(
+                header, expected, self.facts.compacted_before
+            )
+        return expected if is_proven else header.base_offset
 
     def _epoch_of(self, header: BatchHeader, following: Following) -> int:
         """Return the leader epoch of a batch: its own, unless what is around it, or the metadata, contradicts it."""
@@ -197,8 +204,8 @@ class SegmentRecovery:
     def _place(self, segment: Segment, limit: int | None = None) -> BatchPlace:
         return BatchPlace(segment.base_offset, segment.next_offset, limit, self.last_epoch)
 
-    def _restamp_epoch(self, segment: Segment, located: LocatedBatch) -> None:
-        """Write the epoch of the header over the one in the file; the batch is good otherwise."""
+    def _restamp(self, segment: Segment, located: LocatedBatch) -> None:
+        """Write the offset and the epoch of the header over those in the file; the batch is good otherwise."""
         header = located.header
         data = bytearray(located.buffer[:BATCH_HEADER_BYTES])
         RecordBatch(header, memoryview(data)).stamp(
@@ -206,7 +213,7 @@ class SegmentRecovery:
         )
         segment.file.overwrite(data, located.position)
         segment.file.sync()
-        self._note_put_right(header.base_offset, f"leader epoch, now {header.partition_leader_epoch},", segment)
+        self._note_put_right(header.base_offset, "header", segment)
 
     def _take(self, located: LocatedBatch, segment: Segment) -> None:
         header = located.header
@@ -260,9 +267,10 @@ class SegmentRecovery:
 
     def _put_right(self, segment: Segment, end: int, next_offset: int | None) -> bool:
         """Put the header of a bad batch right, if its checksum and its neighbours prove how."""
-        if next_offset is None and self.facts.may_have_gaps:
-            return False
-        position, offset = segment.size, segment.next_offset
+        facts, position, offset = self.facts, segment.size, segment.next_offset
+        if next_offset is None and facts.may_have_gaps and offset < facts.compacted_before:
+            # Otherwise there may be a gap before it: see ``no_gap_before``.
+            next_offset = facts.compacted_before
         data = segment.file.read(end - position, position)
         prefix = batch_repair.put_right(data, offset, next_offset, self._epoch_in_force(offset))
         if prefix is None or data.startswith(prefix):
