@@ -3,7 +3,8 @@
 A ``ScenarioClient`` sends requests of kafka_wire over sockets of its own and keeps a transcript: each request in one
 line, with the fields that are not at their defaults, and its response below, with every field that its version has.
 What differs between two brokers, or two runs, without any meaning is written as a name: generated ids (``<id 1>``),
-topic ids (``<id of name>``), ports. Throttle times are left out, of an error message only its presence is kept, and
+topic ids (``<id of name>``), producer ids (``<producer 1>``), times, ports. Of records there is a line for each batch.
+Throttle times are left out, of an error message only its presence is kept, and
 lists of structs and of strings are sorted.
 """
 
@@ -23,8 +24,12 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.headers import RequestHeader, read_response_header, request_header
 from kafka_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafka_wire.messages.list_groups import ListGroupsResponse
+from kafka_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafka_wire.messages.list_transactions import ListTransactionsResponse
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafka_wire.primitives import NO_UUID
+from kafka_wire.records.batch import RecordBatch, read_batches
+from kafka_wire.records.control import EndTransactionMarker, read_control_record
 from kafka_wire.schema import Field, fields_of
 
 CLIENT_ID = "talk"
@@ -40,6 +45,11 @@ GENERATED_MEMBER_ID = re.compile(r"^[A-Za-z0-9_-]{22}$")
 """A random uuid in the two forms in which Kafka writes one; the short one stands alone."""
 
 MEMBER_ID_FIELDS = frozenset({"member_id", "leader"})
+
+PRODUCER_ID_FIELDS = frozenset({"producer_id", "producer_id_filters"})
+
+TIME_FIELDS = frozenset({"timestamp", "transaction_start_time_ms", "last_timestamp"})
+"""Milliseconds since 1970. What lies before the conversation is told: the records' own timestamps, and -1."""
 
 NOT_TOLD = frozenset({"throttle_time_ms"})
 
@@ -118,6 +128,9 @@ class ScenarioClient:
     called: dict[str, str] = attrs.field(factory=dict)
     """What is written in place of whole strings."""
     topic_ids: dict[bytes, str] = attrs.field(factory=dict)
+    producers: dict[int, str] = attrs.field(factory=dict)
+    """What is written in place of producer ids."""
+    began_ms: int = attrs.field(factory=lambda: int(time.time() * 1000))
 
     # --- Saying ---
 
@@ -157,6 +170,19 @@ class ScenarioClient:
         """Return the response, and write nothing down."""
         return self._exchange(request, version, connection)
 
+    def ask_in_turn(self, request: Any, version: int, connection: str = "a") -> Any:
+        """Ask, and repeat it without a word while the transaction before it has not ended yet."""
+        self._asked(request, version)
+        return self._told(self.quietly_in_turn(request, version, connection), version)
+
+    def quietly_in_turn(self, request: Any, version: int, connection: str = "a") -> Any:
+        """As ``ask_in_turn``, and write nothing down."""
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while ErrorCode.CONCURRENT_TRANSACTIONS in error_codes(answer := self._exchange(request, version, connection)):
+            assert time.monotonic() < deadline, f"{request} has to wait for ever"
+            time.sleep(PAUSE_SECONDS)
+        return answer
+
     def call(self, text: str, name: str) -> None:
         """Write ``<name>`` wherever ``text`` stands, as an id whose form is not to be compared."""
         self.called[text] = f"<{name}>"
@@ -168,16 +194,21 @@ class ScenarioClient:
         assert response.topics[0].error_code == 0, response
         topic_id: bytes = response.topics[0].topic_id
         self.topic_ids[topic_id] = name.removeprefix(f"{self.name}-")
-        self._wait_for_topic(name)
+        self._wait_for_topic(name, partitions)
         return topic_id
 
-    def _wait_for_topic(self, name: str) -> None:
-        """Kafka's broker learns of a topic a moment after its controller has created it."""
-        request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+    def _wait_for_topic(self, name: str, partitions: int) -> None:
+        """Kafka's broker learns of a topic a moment after its controller has created it, and leads its partitions a
+        moment after that.
+        """
+        metadata = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+        wanted = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)]
+        offsets = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=wanted)])
         deadline = time.monotonic() + ANSWER_SECONDS
-        while (answer := self.quietly(request, 9)).topics[0].error_code:
-            assert time.monotonic() < deadline, answer
-            time.sleep(PAUSE_SECONDS)
+        for request in (metadata, offsets):
+            while any(error_codes(answer := self.quietly(request, 9))):
+                assert time.monotonic() < deadline, answer
+                time.sleep(PAUSE_SECONDS)
 
     def close(self) -> None:
         for connection in self.connections.values():
@@ -202,7 +233,7 @@ class ScenarioClient:
         fields = [
             f"{field.name}={self._inline(field.name, getattr(request, field.name), version)}"
             for field in told_fields(request, version)
-            if getattr(request, field.name) != field.new_default()
+            if field.name in PRODUCER_ID_FIELDS or getattr(request, field.name) != field.new_default()
         ]
         self.lines.append(
             " ".join([request_name(request), f"v{version}", *fields]) + (f"  ({remark})" if remark else "")
@@ -211,6 +242,10 @@ class ScenarioClient:
     def _told(self, response: Any, version: int) -> Any:
         if isinstance(response, ListGroupsResponse):
             response.groups = [group for group in response.groups if group.group_id.startswith(f"{self.name}-")]
+        if isinstance(response, ListTransactionsResponse):
+            response.transaction_states = [
+                each for each in response.transaction_states if each.transactional_id.startswith(f"{self.name}-")
+            ]
         self.lines += [INDENT + line for line in self._outline(response, version)]
         return response
 
@@ -247,6 +282,12 @@ class ScenarioClient:
             return f"[{', '.join(self._inline(name, each, version) for each in value)}]"
         if isinstance(value, str):
             return self._text(name, value)
+        if name in PRODUCER_ID_FIELDS:
+            return self._producer(value)
+        if name in TIME_FIELDS:
+            return str(value) if value < self.began_ms else "<time>"
+        if name == "records":
+            return f"[{', '.join(map(self._batch, read_batches(value)))}]"
         if isinstance(value, bytes):
             return self._bytes(name, value)
         if attrs.has(type(value)):
@@ -269,6 +310,26 @@ class ScenarioClient:
     def _name_of(self, found: re.Match[str]) -> str:
         return self.names.setdefault(found.group(), f"<id {len(self.names) + 1}>")
 
+    def _producer(self, producer_id: int) -> str:
+        if producer_id < 0:
+            return str(producer_id)
+        return self.producers.setdefault(producer_id, f"<producer {len(self.producers) + 1}>")
+
+    def _batch(self, batch: RecordBatch) -> str:
+        """A batch: its offsets, what it is, and whose."""
+        header = batch.header
+        words = [f"{header.base_offset}-{header.last_offset}"]
+        if header.is_transactional:
+            words.append("transactional")
+        if header.is_control:
+            marker = read_control_record(next(batch.records()))
+            assert isinstance(marker, EndTransactionMarker)
+            words += [marker.type.name, f"of coordinator epoch {marker.coordinator_epoch}"]
+        if header.has_producer_id:
+            words.append(f"by {self._producer(header.producer_id)} epoch {header.producer_epoch}")
+            words.append(f"from {header.base_sequence}")
+        return " ".join(words)
+
     def _bytes(self, name: str, value: bytes) -> str:
         if not name.endswith("topic_id"):
             return repr(value).replace(f"{self.name}-", "")
@@ -279,6 +340,16 @@ class ScenarioClient:
 
 def request_name(request: Any) -> str:
     return type(request).__name__.removesuffix("Request")
+
+
+def error_codes(message: Any) -> set[int]:
+    """Every error code in a response."""
+    if isinstance(message, list):
+        return set().union(*map(error_codes, message))
+    if not attrs.has(type(message)):
+        return set()
+    found = {getattr(message, each.name) for each in fields_of(type(message)) if each.name.endswith("error_code")}
+    return found.union(*(error_codes(getattr(message, each.name)) for each in fields_of(type(message))))
 
 
 def told_fields(message: Any, version: int) -> list[Field]:

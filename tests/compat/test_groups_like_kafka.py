@@ -9,12 +9,8 @@ Where our broker differs on purpose, a ``Difference`` says how and why.
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
-import attrs
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
@@ -24,12 +20,10 @@ from tests.compat.classic_scenarios import CLASSIC_SCENARIOS, MAX_SIZE
 from tests.compat.consumer_group_scenarios import CONSUMER_GROUP_SCENARIOS
 from tests.compat.group_requests import heartbeat, join
 from tests.compat.kafka_process import KafkaProcess
+from tests.compat.like_kafka import ANSWERS, Difference, KafkaAnswers, Scenario, transcript
 from tests.compat.offset_scenarios import OFFSET_SCENARIOS
 from tests.compat.scenario_client import ScenarioClient
-from tests.coordinator.conversations import REWRITE_VARIABLE
 from trio_broker.testing.process import BrokerProcess
-
-ANSWERS = Path(__file__).parent / "kafka_answers"
 
 SETTINGS = {
     "node.id": "1",
@@ -50,16 +44,6 @@ ONLY_OURS = {"log.durability": "page-cache"}
 SCENARIOS = (*CLASSIC_SCENARIOS, *OFFSET_SCENARIOS, *ADMIN_SCENARIOS, *CONSUMER_GROUP_SCENARIOS)
 
 each_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda function: function.__name__)
-
-
-@attrs.frozen
-class Difference:
-    """Where Kafka's text in the scenario ``scenario`` matches ``kafka``, ours is ``ours``, written as for re.sub."""
-
-    scenario: str
-    kafka: str
-    ours: str
-    reason: str
 
 
 KNOWN_DIFFERENCES = (
@@ -107,6 +91,8 @@ KNOWN_DIFFERENCES = (
     ),
 )
 
+KAFKA_ANSWERS = KafkaAnswers(ANSWERS, KNOWN_DIFFERENCES)
+
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
@@ -133,41 +119,14 @@ def wait_for_the_coordinator(port: int) -> None:
     client.close()
 
 
-def transcript(port: int, scenario: Callable[[ScenarioClient], None]) -> str:
-    client = ScenarioClient(port, scenario.__name__.replace("_", "-"))
-    try:
-        scenario(client)
-    finally:
-        client.close()
-    return client.transcript
-
-
-def answers_file(scenario: Callable[[ScenarioClient], None]) -> Path:
-    return ANSWERS / f"{scenario.__name__}.txt"
-
-
-def what_ours_should_say(scenario: Callable[[ScenarioClient], None]) -> str:
-    """Kafka's answers with the known differences in them."""
-    text = answers_file(scenario).read_text()
-    for difference in KNOWN_DIFFERENCES:
-        if difference.scenario == scenario.__name__:
-            text, times = re.subn(difference.kafka, difference.ours, text)
-            assert times, f"Kafka no longer says {difference.kafka!r}"
-    return text
+@each_scenario
+def test_kafka_answers_as_it_was_written_down(kafka: KafkaProcess, scenario: Scenario) -> None:
+    KAFKA_ANSWERS.check_kafka(kafka.port, scenario)
 
 
 @each_scenario
-def test_kafka_answers_as_it_was_written_down(kafka: KafkaProcess, scenario: Callable[[ScenarioClient], None]) -> None:
-    said = transcript(kafka.port, scenario)
-    if os.environ.get(REWRITE_VARIABLE):
-        ANSWERS.mkdir(exist_ok=True)
-        answers_file(scenario).write_text(said)
-    assert said == answers_file(scenario).read_text()
-
-
-@each_scenario
-def test_our_broker_answers_as_kafka_does(broker: BrokerProcess, scenario: Callable[[ScenarioClient], None]) -> None:
-    assert transcript(broker.port, scenario) == what_ours_should_say(scenario)
+def test_our_broker_answers_as_kafka_does(broker: BrokerProcess, scenario: Scenario) -> None:
+    assert transcript(broker.port, scenario) == KAFKA_ANSWERS.ours(scenario)
 
 
 def test_every_known_difference_is_of_a_conversation() -> None:
@@ -175,7 +134,7 @@ def test_every_known_difference_is_of_a_conversation() -> None:
 
 
 def test_answers_are_kept_for_every_conversation_and_no_other() -> None:
-    assert {path.stem for path in ANSWERS.iterdir()} == {scenario.__name__ for scenario in SCENARIOS}
+    assert KAFKA_ANSWERS.kept() == {scenario.__name__ for scenario in SCENARIOS}
 
 
 def test_a_subscription_that_lies_about_its_length_does_not_hold_up_the_group(broker: BrokerProcess) -> None:

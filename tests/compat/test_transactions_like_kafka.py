@@ -1,0 +1,93 @@
+"""Our broker answers everything about transactions as Kafka does: the same conversations, played against both.
+
+See ``like_kafka`` for how. Where our broker differs on purpose, a ``Difference`` says how and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
+from tests.compat.kafka_process import KafkaProcess
+from tests.compat.like_kafka import ANSWERS, Difference, KafkaAnswers, Scenario, transcript
+from tests.compat.scenario_client import ScenarioClient
+from tests.compat.transaction_requests import init
+from tests.compat.transaction_scenarios import TRANSACTION_SCENARIOS
+from trio_broker.testing.process import BrokerProcess
+
+BROKER_SERVES_TRANSACTIONS = False
+
+SETTINGS = {
+    "node.id": "1",
+    "auto.create.topics.enable": "false",
+    "offsets.topic.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.retention.ms": "-1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
+"""Of both brokers: one partition for each coordinator, and old records stay."""
+
+ONLY_KAFKA = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
+"""How often it looks for transactions that took too long; ten seconds without."""
+
+ONLY_OURS = {"log.durability": "page-cache"}
+
+KNOWN_DIFFERENCES: tuple[Difference, ...] = ()
+
+KAFKA_ANSWERS = KafkaAnswers(ANSWERS / "transactions", KNOWN_DIFFERENCES)
+
+each_scenario = pytest.mark.parametrize("scenario", TRANSACTION_SCENARIOS, ids=lambda function: function.__name__)
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
+    directory = tmp_path_factory.mktemp("kafka")
+    with KafkaProcess(directory, overrides=SETTINGS | ONLY_KAFKA) as process:
+        wait_for_the_coordinators(process.port)
+        yield process
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), overrides=SETTINGS | ONLY_OURS) as process:
+        wait_for_the_coordinators(process.port)
+        yield process
+
+
+def wait_for_the_coordinators(port: int) -> None:
+    """Wait until the topics of the groups and of the transactions exist and are loaded.
+
+    The first request for a coordinator creates its topic. The first producer id, which may be 0, is used up here: a
+    request that has it would leave it out of its line as what a field begins with.
+    """
+    client = ScenarioClient(port, "wait")
+    for key_type in (0, 1):
+        request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["probe"])
+        client.ask_until(lambda answer: answer.coordinators[0].error_code == ErrorCode.NONE, request, 6, what="found")
+    client.ask_until(lambda answer: answer.error_code == ErrorCode.NONE, init("probe"), 5, what="loaded")
+    client.close()
+
+
+@each_scenario
+def test_kafka_answers_as_it_was_written_down(kafka: KafkaProcess, scenario: Scenario) -> None:
+    KAFKA_ANSWERS.check_kafka(kafka.port, scenario)
+
+
+@pytest.mark.skipif(not BROKER_SERVES_TRANSACTIONS, reason="the broker does not serve transactions yet")
+@each_scenario
+def test_our_broker_answers_as_kafka_does(broker: BrokerProcess, scenario: Scenario) -> None:
+    assert transcript(broker.port, scenario) == KAFKA_ANSWERS.ours(scenario)
+
+
+def test_every_known_difference_is_of_a_conversation() -> None:
+    named = {difference.scenario for difference in KNOWN_DIFFERENCES}
+    assert named <= {scenario.__name__ for scenario in TRANSACTION_SCENARIOS}
+
+
+def test_answers_are_kept_for_every_conversation_and_no_other() -> None:
+    assert KAFKA_ANSWERS.kept() == {scenario.__name__ for scenario in TRANSACTION_SCENARIOS}
