@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import threading
 from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from tests.partition.real_logs import add_topic, batch, make_replicas, sync
+from trio_broker import yield_budget
 from trio_broker.partition.log_maintenance import MAX_CLOCK_STEP_MS
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import checkpoints
@@ -138,6 +141,43 @@ async def test_every_duty_can_be_done(replicas):
     for task in replicas.log_maintenance.tasks():
         await task.run()
     assert partition.failure is None
+
+
+@pytest.mark.parametrize("name", ["retention", "flushing", "high watermarks", "producer expiry"])
+async def test_a_duty_in_all_partitions_gives_others_turns(replicas, monkeypatch, name):
+    await add_topic(replicas, partitions=20)
+    monkeypatch.setattr(yield_budget, "YIELD_BUDGET_SECONDS", -1.0)
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count_turns)
+        [task] = [each for each in replicas.log_maintenance.tasks() if each.name == name]
+        await task.run()
+        nursery.cancel_scope.cancel()
+    assert turns >= 20
+
+
+async def test_a_scrubber_with_nothing_to_do_gives_others_turns_and_writes_in_a_worker_thread(replicas, monkeypatch):
+    await add_topic(replicas, partitions=20)
+    monkeypatch.setattr(yield_budget, "YIELD_BUDGET_SECONDS", -1.0)
+    threads = []
+    write = replicas.log_manager.write_scrubber_positions
+
+    def noted(positions):
+        threads.append(threading.current_thread())
+        return write(positions)
+
+    monkeypatch.setattr(replicas.log_manager, "write_scrubber_positions", noted)
+    with trio.testing.assert_checkpoints():
+        await replicas.log_maintenance.log_scrubber.finish_pass()
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 async def test_upkeep_does_its_duties_while_it_runs(replicas, nursery, autojump_clock, monkeypatch):

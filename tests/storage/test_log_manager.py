@@ -590,14 +590,6 @@ def test_a_new_partition_waits_until_the_checkpoints_have_forgotten_the_old_one(
             manager.create_log(ORDERS, ID_B, CONFIG)
 
 
-def test_silent_producers_of_all_logs_are_forgotten(start: Manager, batch: Batch, clock: ManualClock):
-    manager = start()
-    log = manager.create_log(ORDERS, ID_A, LogConfig(producer_id_expiration_ms=1000))
-    append(log, batch(producer_id=1, producer_epoch=0, sequence=0), clock)
-    clock.advance(2)
-    assert manager.remove_expired_producers(clock.now_ms()) == 1
-
-
 def test_fifty_idle_partitions_hold_few_descriptors(start: Manager):
     import os
 

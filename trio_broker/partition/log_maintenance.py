@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import PurePath
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import attrs
 import trio
@@ -27,6 +27,7 @@ from trio_broker.runtime.runtime import Runtime
 from trio_broker.scheduled_task import NEVER_MS, ScheduledTask, run_scheduled
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.topic_partition import TopicPartition
+from trio_broker.yield_budget import InTurns
 
 log = logging.getLogger(__name__)
 
@@ -49,12 +50,6 @@ REMOVAL_INTERVAL_MS = 30_000
 
 PRODUCER_EXPIRY_INTERVAL_MS = 600_000
 """Kafka's ``producer.id.expiration.check.interval.ms``."""
-
-
-class MaintainedPartitions(PartitionOwner, Protocol):
-    """What the maintenance needs of the ReplicaManager: what the cleaner does, and the high watermarks to write."""
-
-    def high_watermarks(self) -> dict[TopicPartition, int]: ...
 
 
 @attrs.define
@@ -80,7 +75,7 @@ class LogMaintenance:
     """Does the tasks of all partitions. Its worker threads are its own: no produce or fetch waits for one of them."""
 
     def __init__(
-        self, replicas: MaintainedPartitions, log_manager: LogManager, config: BrokerConfig, runtime: Runtime
+        self, replicas: PartitionOwner, log_manager: LogManager, config: BrokerConfig, runtime: Runtime
     ) -> None:
         self.replicas = replicas
         self.log_manager = log_manager
@@ -155,7 +150,7 @@ class LogMaintenance:
         if gained_ms > MAX_CLOCK_STEP_MS:
             log.warning("the clock was set forward by %d s: retention waits for its next round", gained_ms // 1000)
             return
-        for partition in list(self.replicas.partitions()):
+        async for partition in InTurns(list(self.replicas.partitions())):
             if partition.failure is None and not self.log_cleaner.is_compacting(partition):
                 try:
                     await partition.writer.delete_expired_segments(self.clock.now_ms())
@@ -171,7 +166,7 @@ class LogMaintenance:
 
     async def flush_due(self) -> None:
         """Have those partitions synced whose oldest unsynced record has waited for ``flush.ms``."""
-        for partition in self.replicas.partitions():
+        async for partition in InTurns(list(self.replicas.partitions())):
             partition.writer.flush_if_due(self.clock.now_ms())
 
     async def write_checkpoints(self) -> set[PurePath]:
@@ -180,12 +175,14 @@ class LogMaintenance:
 
     async def write_high_watermarks(self) -> None:
         """Write the high watermarks down, from where Kafka's own tools would read them."""
-        write = partial(self.log_manager.write_high_watermarks, self.replicas.high_watermarks())
-        await self.change_directories(write)
+        partitions = InTurns(list(self.replicas.partitions()))
+        high_watermarks = {each.topic_partition: each.high_watermark async for each in partitions}
+        await self.change_directories(partial(self.log_manager.write_high_watermarks, high_watermarks))
 
     async def expire_producers(self) -> None:
         """Forget producers that have been silent for ``producer.id.expiration.ms``."""
-        self.log_manager.remove_expired_producers(self.clock.now_ms())
+        async for each in InTurns(list(self.log_manager.logs.values())):
+            each.producers.remove_expired(self.clock.now_ms(), each.config.producer_id_expiration_ms)
 
     async def change_directories(self, work: Callable[[], T]) -> T:
         """Have ``work`` create or delete logs, or write checkpoints, in a worker thread, behind all that came before.

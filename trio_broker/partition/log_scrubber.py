@@ -13,7 +13,7 @@ retention took away meanwhile is no finding, and one that a later pass finds who
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import PurePath
 from typing import TypeVar
@@ -32,6 +32,7 @@ from trio_broker.storage.log_manager import LogManager
 from trio_broker.storage.segment import Segment
 from trio_broker.storage.segment_scrub import SegmentScrub
 from trio_broker.topic_partition import TopicPartition
+from trio_broker.yield_budget import InTurns
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ class LogScrubber:
     async def finish_pass(self) -> None:
         """Read all that this pass has not read yet."""
         self._written_at = trio.current_time()
-        for partition in list(self.replicas.partitions()):
+        async for partition in InTurns(list(self.replicas.partitions())):
             while (segment := self._next_segment(partition)) is not None:
                 await self._scrub(partition, segment)
                 if trio.current_time() >= self._written_at + CHECKPOINT_SECONDS:
@@ -190,22 +191,7 @@ class LogScrubber:
 
     async def _write_positions(self) -> None:
         self._written_at = trio.current_time()
-        by_directory: dict[PurePath, dict[TopicPartition, int]] = {
-            each.path: {} for each in self.log_manager.directories if each.failure is None
-        }
-        for partition in self.replicas.partitions():
-            position = self._positions.get(partition.topic_partition)
-            offsets = by_directory.get(partition.log.directory.parent)
-            if position is not None and offsets is not None:
-                offsets[partition.topic_partition] = position
-        await self._change_directories(partial(self._write, by_directory.items()))
-
-    def _write(self, by_directory: Iterable[tuple[PurePath, dict[TopicPartition, int]]]) -> None:
-        for path, offsets in by_directory:
-            try:
-                checkpoints.write_offsets(self.log_manager.disk, path / file_names.SCRUBBER_CHECKPOINT, offsets)
-            except OSError as error:
-                log.warning("the scrubber's progress in %s is not written: %s", path, error)
+        await self._change_directories(partial(self.log_manager.write_scrubber_positions, dict(self._positions)))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await self._workers.run(work, limiter=self.limiter)

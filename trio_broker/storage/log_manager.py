@@ -507,13 +507,6 @@ class LogManager:
         self.remove_files(expired)
         return len(expired)
 
-    def remove_expired_producers(self, now_ms: int) -> int:
-        """Forget producers that have been silent for ``producer.id.expiration.ms``. Returns how many."""
-        return sum(
-            log.producers.remove_expired(now_ms, log.config.producer_id_expiration_ms)
-            for log in list(self.logs.values())
-        )
-
     def with_reserve(self, path: PurePath, work: Callable[[], T]) -> T:
         """Do ``work`` on the files of a data directory; see ``LogDirectory.with_reserve``."""
         return next(each for each in self.directories if each.path == path).with_reserve(work)
@@ -597,14 +590,32 @@ class LogManager:
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> set[PurePath]:
         """Write the high watermarks, each into the directory of its log; otherwise as ``write_checkpoints``."""
+        return self._write_offsets(
+            file_names.HIGH_WATERMARK_CHECKPOINT,
+            high_watermarks,
+            lambda directory: self._of_unopened(directory, directory.high_watermarks),
+        )
+
+    def write_scrubber_positions(self, positions: Mapping[TopicPartition, int]) -> set[PurePath]:
+        """Write up to where the scrubber has read each log; otherwise as ``write_high_watermarks``."""
+        return self._write_offsets(file_names.SCRUBBER_CHECKPOINT, positions, lambda directory: {})
+
+    def _write_offsets(
+        self,
+        name: str,
+        offsets: Mapping[TopicPartition, int],
+        of_unopened: Callable[[LogDirectory], dict[TopicPartition, int]],
+    ) -> set[PurePath]:
+        """Write the checkpoint ``name`` of each directory: those of ``offsets`` whose logs are in it, and what
+        ``of_unopened`` says.
+        """
 
         def write(directory: LogDirectory) -> None:
             logs = self._logs_in(directory)
-            known = {partition: high_watermarks[partition] for partition in logs if partition in high_watermarks}
-            known |= self._of_unopened(directory, directory.high_watermarks)
-            checkpoints.write_offsets(self.disk, directory.path / file_names.HIGH_WATERMARK_CHECKPOINT, known)
+            known = {partition: offsets[partition] for partition in logs if partition in offsets}
+            checkpoints.write_offsets(self.disk, directory.path / name, known | of_unopened(directory))
 
-        return self._in_each_directory(write, "its high watermarks were not written")
+        return self._in_each_directory(write, f"{name} was not written")
 
     def _in_each_directory(self, write: Callable[[LogDirectory], None], otherwise: str) -> set[PurePath]:
         """Write into every directory whose disk works; return those where it failed, now or earlier."""
