@@ -31,6 +31,7 @@ from trio_broker.coordinator.classic.member import ClassicMember
 from trio_broker.coordinator.classic.protocols import MAX_PROTOCOLS, MAX_PROTOCOLS_BYTES
 from trio_broker.coordinator.consumer.requests import MAX_ID_CHARACTERS, MAX_SUBSCRIBED_NAMES
 from trio_broker.coordinator.consumer.stored_group import MAX_SMALL_GROUP
+from trio_broker.coordinator.runtime import shard
 from trio_broker.coordinator.runtime.result import Now, RequestContext
 from trio_broker.coordinator.runtime.shard import Shard
 from trio_broker.steps import finish
@@ -219,6 +220,17 @@ async def test_a_group_that_the_log_refuses_to_delete_half_way_can_be_deleted_on
     assert (result.error_code, await broker.committed("g")) == (ErrorCode.NONE, {})
 
 
+async def test_the_records_of_a_shard_are_folded_in_turns(broker, monkeypatch):
+    await commit(broker, "g", range(95))
+    monkeypatch.setattr(shard, "LOAD_TURN_SECONDS", -1.0)
+    runtime = broker.groups.runtime
+    runtime.close()
+    runtime.shards.clear()
+    async with turns_for_others(90, monkeypatch):
+        await runtime.load_new_partitions()
+    assert len((await broker.committed("g"))["t"]) == 95
+
+
 async def test_the_lags_of_a_large_group_come_in_turns(broker, monkeypatch):
     await commit(broker, "g", range(95))
     async with turns_for_others(90, monkeypatch):
@@ -266,9 +278,9 @@ def epochs(broker, monkeypatch):
     seen = []
     handle = Shard.handle
 
-    def recorded(shard, key, request, context):
-        future = handle(shard, key, request, context)
-        stored = shard.machine.groups[key].stored
+    def recorded(each, key, request, context):
+        future = handle(each, key, request, context)
+        stored = each.machine.groups[key].stored
         seen.append((stored.group_epoch, stored.target_epoch, stored.members[request.member_id].member_epoch))
         return future
 

@@ -41,8 +41,9 @@ from trio_broker.coordinator.reporting.statistics import ReportedGroup, Reported
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.runtime.clock import Clock
+from trio_broker.steps import finish
 from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import YieldBudget
+from trio_broker.yield_budget import YieldBudget, emptied
 
 COLLECTION_YIELD_SECONDS = 0.002
 """How long a collection holds the event loop between two yields."""
@@ -144,6 +145,7 @@ class LagCollector:
         for group_id in self.history.keep({group_id: lag.lag_records for group_id, lag in sums.items()}):
             self.history.add(group_id, _reading(sums[group_id], collection.now_ms))
             await budget.maybe_yield()
+        await finish(emptied(collection.groups, sums))
 
     async def _visit(self, shards: Sequence[ReportedShard], *, with_partitions: bool) -> _Collection:
         """Visit every group of those ``shards`` that are active."""

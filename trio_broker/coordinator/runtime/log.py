@@ -24,7 +24,7 @@ from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.log_reader import LogReader
 
 LOAD_SLICE_BYTES = 256 * 1024
-"""Read at a time: some three thousand commits, which the event loop then folds in a few milliseconds."""
+"""Read at a time: some three thousand commits, which the event loop then folds in turns."""
 
 
 EncodedRecord = tuple[bytes, bytes | None]

@@ -32,6 +32,7 @@ from trio_broker.coordinator.runtime.result import (
 )
 from trio_broker.coordinator.runtime.timer import CoordinatorTimer
 from trio_broker.log_throttle import LogThrottle
+from trio_broker.yield_budget import YieldBudget
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,9 @@ LOAD_ATTEMPTS = 3
 """How often a shard is read before it stays closed: compaction may move segments under the first reading."""
 
 LOAD_RETRY_SECONDS = 1.0
+
+LOAD_TURN_SECONDS = 0.002
+"""Of the event loop at a time while records are folded; longer than for a request, because a start waits for it."""
 
 RECORDS_PER_BATCH = 1000
 """Of a result that need not be one batch: about 100 KB of tombstones, well below the smallest ``message.max.bytes`` in
@@ -115,14 +119,16 @@ class Shard(Generic[MachineT]):
         self.close(ErrorCode.NOT_COORDINATOR)
 
     async def _load(self) -> None:
-        machine = self.new_machine()
+        machine, budget = self.new_machine(), YieldBudget(LOAD_TURN_SECONDS)
         async for part in self.log.slices():
             for record in part.records:
                 try:
                     machine.replay(record)
                 except WireError as error:
                     log.error("%s: a record is passed over: %s", self.log.partition.topic_partition, error)
-            await trio.lowlevel.checkpoint()
+                # Not maybe_yield: a coroutine for each of a million records would take as long as they.
+                if budget.is_spent:
+                    await budget.renewed()
         await self.log.ready_to_append()
         # The shard may have been closed while it was read.
         if self.state is ShardState.LOADING:
