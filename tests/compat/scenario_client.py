@@ -46,7 +46,7 @@ GENERATED_MEMBER_ID = re.compile(r"^[A-Za-z0-9_-]{22}$")
 
 MEMBER_ID_FIELDS = frozenset({"member_id", "leader"})
 
-PRODUCER_ID_FIELDS = frozenset({"producer_id", "producer_id_filters"})
+PRODUCER_ID_FIELDS = frozenset({"producer_id", "v3_and_below_producer_id", "producer_id_filters"})
 
 TIME_FIELDS = frozenset({"timestamp", "transaction_start_time_ms", "last_timestamp"})
 """Milliseconds since 1970. What lies before the conversation is told: the records' own timestamps, and -1."""

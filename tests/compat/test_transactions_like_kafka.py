@@ -26,11 +26,14 @@ SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
     "log.retention.ms": "-1",
+    "log.roll.ms": str(100 * 365 * 24 * 60 * 60 * 1000),
     "transaction.state.log.num.partitions": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
 }
-"""Of both brokers: one partition for each coordinator, and old records stay."""
+"""Of both brokers: one partition for each coordinator. Records and markers, which are years apart, stay in one segment:
+a fetch ends where a segment does.
+"""
 
 ONLY_KAFKA = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
 """How often it looks for transactions that took too long; ten seconds without."""
