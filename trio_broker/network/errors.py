@@ -46,6 +46,15 @@ class CloseConnection(Exception):
         super().__init__(reason)
         self.cause = cause
 
+    def anew(self) -> CloseConnection:
+        """The same reason without a traceback, to be kept in a variable or raised from a function that was given it.
+
+        A traceback has the frames that the error has passed. Where one of them refers to the error, both, and the
+        request that these frames handled, stay in memory until the collector finds the cycle, which may be an hour
+        (docs/decisions/0048).
+        """
+        return CloseConnection(str(self), self.cause)
+
 
 STOPPING = CloseConnection("the server is stopping", CloseCause.STOPPING)
 

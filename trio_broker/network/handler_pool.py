@@ -253,8 +253,9 @@ class HandlerPool:
         return answered_ns
 
     def _failure(self, request: QueuedRequest, error: Exception) -> CloseConnection:
+        """The reason why the connection of ``request`` ends, without the traceback of ``error``."""
         if isinstance(error, CloseConnection):
-            return error
+            return error.anew()
         self._failed += 1
         header = request.header
         log.error(

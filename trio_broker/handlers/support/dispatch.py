@@ -146,6 +146,8 @@ class Dispatcher:
                 response = await self.services.runtime.workers.run(
                     partial(error_response, api, message, refusal, context.version), limiter=self.refusals
                 )
+                # Its traceback has this frame: with the variable they would be a cycle that keeps the request.
+                del refusal
                 encoded = self.encoded(api, response, context)
             del response
             answer = await settled(encoded)
@@ -205,7 +207,7 @@ class Dispatcher:
         """
         match error:
             case CloseConnection():
-                raise error
+                raise error.anew() from None
             case KafkaError():
                 return error
             case OSError():
