@@ -23,7 +23,8 @@ from kafka_wire.headers import RequestHeader
 from kafka_wire.messages.delete_topics import DeleteTopicsRequest
 from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.handlers.wire_client import CONNECTION, WireClient
+from tests.handlers.handler_client import CONNECTION
+from tests.handlers.wire_client import WireClient
 from trio_broker.handlers.support.registry import served_apis
 from trio_broker.network.errors import CloseConnection
 from trio_broker.network.handler_pool import HandlerPool

@@ -56,7 +56,7 @@ def test_a_request_whose_connection_ended_waits_no_longer():
     gone, stays = request(1), request(2)
     channel.send(gone)
     channel.send(stays)
-    channel.withdraw(gone)
+    assert channel.withdraw(gone)
     assert received(channel) == [0, 2]
 
 
@@ -64,7 +64,7 @@ def test_a_request_that_has_its_room_cannot_be_withdrawn():
     channel = RequestChannel(1)
     queued = request(0)
     channel.send(queued)
-    channel.withdraw(queued)
+    assert not channel.withdraw(queued)
     assert received(channel) == [0]
 
 

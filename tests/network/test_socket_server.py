@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import logging
 import random
+import weakref
 from collections import Counter
 from time import perf_counter_ns
 from typing import Any
@@ -17,7 +19,8 @@ import trio.lowlevel
 
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.acceptor import Listener
-from trio_broker.network.connection import FRAME_GRACE_SECONDS, PARKED_PROBE_SECONDS
+from trio_broker.network.connection import FRAME_GRACE_SECONDS, PARKED_PROBE_SECONDS, ConnectionState
+from trio_broker.network.errors import CloseConnection
 from trio_broker.network.request_channel import Answer, QueuedRequest
 from trio_broker.network.socket_server import SocketServer, Transfer, balanced_transfers
 
@@ -139,6 +142,69 @@ async def test_large_requests_wait_for_their_budget_and_are_all_answered(serving
                 assert await client.receive() == (number, body)
         assert gate.highest == 1
         assert harness.server.statistics().request_bytes_held == 0
+
+
+async def test_a_large_request_counts_until_it_is_answered_although_its_client_has_gone(serving):
+    """Else a client that sends and leaves, again and again, would fill the memory."""
+    gate = Gate(release_handler=True)
+    async with serving(gate.handle, queued_max_request_bytes=100_000) as harness:
+        gone, stays = await harness.connect(), await harness.connect()
+        await gone.send(1, bytes(200_000))
+        await harness.until(lambda: gate.held == 1)
+        gone.reset()
+        harness.server.sweep()
+        harness.clock.advance(PARKED_PROBE_SECONDS + 0.1)
+        await harness.until(lambda: harness.server.sweep() or harness.server.statistics().connections == 1)
+        assert harness.server.statistics().request_bytes_held > 200_000
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stays.send, 2, bytes(200_000))
+            [waiting] = harness.server.connections()
+            await harness.until(lambda: waiting.state is ConnectionState.WAITING_FOR_MEMORY)
+            gate.opened.set()
+            assert await stays.receive() == (2, bytes(200_000))
+        assert harness.server.statistics().request_bytes_held == 0
+
+
+async def test_a_large_request_that_waits_for_the_queue_counts_no_more_when_its_client_goes(serving):
+    gate = Gate()
+    async with serving(gate.handle, num_io_threads=1, queued_max_requests=1) as harness:
+        clients = [await harness.connect() for _ in range(3)]
+        for number, client in enumerate(clients):
+            await client.send(number, bytes(200_000))
+        await harness.until(lambda: harness.server.channel.statistics().senders_waiting == 1)
+        held = harness.server.statistics().request_bytes_held
+        for client in clients:
+            client.reset()
+        harness.server.sweep()
+        harness.clock.advance(PARKED_PROBE_SECONDS + 0.1)
+        await harness.until(lambda: harness.server.sweep() or harness.server.statistics().connections == 0)
+        assert harness.server.statistics().request_bytes_held == held * 2 // 3
+        gate.opened.set()
+        await harness.until(lambda: harness.server.statistics().request_bytes_held == 0)
+
+
+@pytest.mark.parametrize("end", ["by its handler", "by its client"])
+async def test_a_connection_that_ends_frees_its_request_without_the_collector(serving, end):
+    requests: list[weakref.ref[QueuedRequest]] = []
+
+    async def handle(request: QueuedRequest) -> Answer:
+        requests.append(weakref.ref(request))
+        if end == "by its handler":
+            raise CloseConnection("no")
+        return [request.header.correlation_id.to_bytes(4, "big")]
+
+    async with serving(handle) as harness:
+        client = await harness.connect()
+        gc.disable()
+        try:
+            await client.send(1, b"no")
+            if end == "by its handler":
+                assert await client.is_closed()
+            client.reset()
+            await harness.until(lambda: harness.server.statistics().connections == 0)
+            await harness.until(lambda: requests[0]() is None)
+        finally:
+            gc.enable()
 
 
 # ---- live resizing

@@ -64,7 +64,7 @@ class ConnectionOwner(Protocol):
     """The Processor that serves a connection."""
 
     def respond(self, connection: Connection, reply: Reply) -> None:
-        """Send the reply to the request in flight."""
+        """Send the reply to the request in flight, or drop it if the connection has gone."""
         ...
 
     def execute(self, connection: Connection, command: Reassign | CloseConnection) -> None:
@@ -83,12 +83,12 @@ class Connection:
     The sweep compares the counts of bytes with those it saw last and so knows ``last_active`` (``Clock.monotonic``) to
     a second, without reading the clock for every request; it also counts the requests between two sweeps.
     ``frame_deadline`` is 0 outside a frame. ``request_bytes`` is what the frame under way or in flight holds of
-    ``queued.max.request.bytes``. ``header`` is that of the latest request; ``request`` is the one in flight, until its
-    response has left. ``is_readable`` says that the socket may have bytes, ``is_half_closed`` that the client sends no
-    more than those. ``is_ready`` is set while its Processor will serve it without a report of the selector.
-    ``was_reported`` says that the selector has reported it while it was in a thread, which it does
-    once for all room that there is. ``ending`` is set when the connection is to close as soon as a thread lets go of
-    its socket. ``sending_ns`` is when the latest response was there.
+    ``queued.max.request.bytes``, until its request is answered even if the connection ends before. ``header`` is that
+    of the latest request; ``request`` is the one in flight, until its response has left. ``is_readable`` says that the
+    socket may have bytes, ``is_half_closed`` that the client sends no more than those. ``is_ready`` is set while its
+    Processor will serve it without a report of the selector. ``was_reported`` says that the selector has reported it
+    while it was in a thread, which it does once for all room that there is. ``ending`` is set when the connection is to
+    close as soon as a thread lets go of its socket. ``sending_ns`` is when the latest response was there.
     """
 
     sock: socket.socket
@@ -123,7 +123,7 @@ class Connection:
 
     def respond(self, reply: Reply) -> None:
         """Send ``reply`` to the request in flight; dropped quietly when the connection has gone."""
-        if self.owner is not None and self.state is not ConnectionState.CLOSED:
+        if self.owner is not None:
             self.owner.respond(self, reply)
 
     def memory_acquired(self, count: int) -> None:

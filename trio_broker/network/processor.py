@@ -451,6 +451,8 @@ class Processor:
             # Before sending: the response does not refer to the request's buffer, and a slow reader must not hold it.
             if connection.request_bytes:
                 self._give_back(connection)
+            if connection.is_closed:
+                return
             if isinstance(reply, CloseConnection):
                 self._close(connection, reply)
             elif reply is None or (under_way := self.sender.send(connection, reply)) is None:
@@ -587,10 +589,13 @@ class Processor:
             # The thread writes to this descriptor: closed now, it might be another connection's by then.
             connection.ending = connection.ending or reason
             return
-        self._give_back(connection)
         self.context.memory_pool.withdraw(connection)
-        if connection.request is not None:
-            self.context.channel.withdraw(connection.request)
+        request = connection.request
+        # A request that a handler has, or will have, holds its bytes until that replies, if only to nobody.
+        if connection.state is not ConnectionState.IN_FLIGHT or (request and self.context.channel.withdraw(request)):
+            self._give_back(connection)
+        # They refer to each other: a cycle, which the frame would be part of.
+        connection.request = None
         if (under_way := self._under_way.pop(connection, None)) is not None:
             under_way.close()
         connection.state = ConnectionState.CLOSED

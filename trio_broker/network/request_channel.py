@@ -149,9 +149,12 @@ class RequestChannel:
             request.is_blocked = True
             self._blocked[request] = None
 
-    def withdraw(self, request: QueuedRequest) -> None:
-        """Forget ``request`` if it waits for room: its connection has ended."""
-        self._blocked.pop(request, None)
+    def withdraw(self, request: QueuedRequest) -> bool:
+        """Forget ``request``, whose connection has ended, if it waits for room; whether it did."""
+        if not request.is_blocked:
+            return False
+        del self._blocked[request]
+        return True
 
     def receive(self) -> QueuedRequest | None:
         """Take the oldest request, None if there is none."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
+import weakref
 from typing import Any, TypeVar, cast
 
 import attrs
@@ -517,6 +519,19 @@ def test_answers_that_are_refusals_anyway_stay_as_they_are_when_the_record_canno
     assert completion.response.error_code == ErrorCode.NOT_COORDINATOR
     assert group.members["a"].assignment == b""
     assert not instead.records
+
+
+def test_what_the_last_member_that_leaves_brings_about_is_freed_without_the_collector():
+    group = stable_group("a")
+    gc.disable()
+    try:
+        result = leave(group, "a")
+        assert result.refused is not None
+        freed = weakref.ref(result)
+        del result
+        assert freed() is None
+    finally:
+        gc.enable()
 
 
 def test_nothing_has_changed_until_the_record_of_an_assignment_is_in_the_log():

@@ -77,7 +77,7 @@ from trio_broker.coordinator.classic.responses import (
     refused_completions,
     sync_error,
 )
-from trio_broker.coordinator.group_event import GroupEventKind
+from trio_broker.coordinator.group_event import GroupEvent, GroupEventKind
 from trio_broker.coordinator.group_result import GroupResult, group_event
 from trio_broker.coordinator.offsets.expiry import OffsetRetention
 from trio_broker.coordinator.reporting.snapshot import GroupSnapshot, GroupType
@@ -517,14 +517,17 @@ class ClassicGroup:
         record = self._record_of((), None, self._now.wall_ms)
         self._record_event(GroupEventKind.REBALANCE_COMPLETED, reason="no member is left")
         self._result.records.append(record)
-        self._result.refused = partial(self._emptiness_refused, record, self._result)
+        # Not with the result itself, which would be a cycle that only the collector frees.
+        self._result.refused = partial(self._emptiness_refused, record, self._result.completions, self._result.events)
 
-    def _emptiness_refused(self, record: GroupRecord, decided: GroupResult, code: ErrorCode) -> GroupResult:
+    def _emptiness_refused(
+        self, record: GroupRecord, completions: list[Completion], events: list[GroupEvent], code: ErrorCode
+    ) -> GroupResult:
         """The group is empty all the same, as in Kafka: nobody is left whom a lost record could harm. After a restart
         the members of the last generation would be back, until their sessions end.
         """
         self.apply(record)
-        return GroupResult(completions=refused_completions(decided.completions, code), events=decided.events)
+        return GroupResult(completions=refused_completions(completions, code), events=events)
 
     def _begin_generation(self) -> None:
         self._next_generation()
