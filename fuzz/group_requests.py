@@ -183,6 +183,7 @@ class StormMaker:
     topic_id: bytes
     memory: Memory = attrs.field(factory=Memory)
     member: Known = Known(GROUPS[0])
+    monstrous_share: float = MONSTROUS
     monsters: Mapping[str, Callable[[str], tuple[Any, int]]] = attrs.field(init=False)
     previous: bytes = b""
 
@@ -199,7 +200,7 @@ class StormMaker:
         ]
         while True:
             for kind, version in self.chance.sample(kinds, len(kinds)):
-                yield self.monstrous() if self.chance.random() < MONSTROUS else self.common(kind, version)
+                yield self.monstrous() if self.chance.random() < self.monstrous_share else self.common(kind, version)
 
     def monstrous(self) -> tuple[bytes, Sent]:
         """A request as large as can be; most answers to these are too large for our own decoder, too."""

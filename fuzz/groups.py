@@ -7,7 +7,7 @@ expressions that are meant to be slow, and clients that vanish while they wait. 
 
 * two members of other groups keep their memberships, and read every position that they commit (``good_group``),
 * no answer is UNKNOWN_SERVER_ERROR, but where Kafka's own is, for a group that is too large for a record,
-* the broker's process lives, its memory is bounded, its output tells of no bug,
+* the broker's process lives, its memory is bounded, and given back in the end, its output tells of no bug,
 * every request is answered, or its connection closed,
 * after the storm a restart, and then a SIGKILL, bring back the same groups and positions.
 
@@ -35,7 +35,7 @@ import attrs
 
 from fuzz.decoders import until
 from fuzz.good_group import GoodGroup, beside
-from fuzz.group_requests import TOPIC, Memory, Sent, StormMaker
+from fuzz.group_requests import MONSTROUS, TOPIC, Memory, Sent, StormMaker
 from fuzz.live_socket import BUG_MARKS, Finding, report
 from fuzz.raw_client import (
     PATIENCE_SECONDS,
@@ -45,6 +45,7 @@ from fuzz.raw_client import (
     resident_bytes,
     response_of,
 )
+from kafka_wire.emit_reader import MAX_HEAP_BYTES
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.list_groups import ListGroupsRequest
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -53,6 +54,8 @@ from kafka_wire.messages.offset_fetch import (
     OffsetFetchRequestGroup,
 )
 from kafka_wire.schema import ArrayOf, StructOf, fields_of
+from trio_broker.broker import TIDY_INTERVAL_MS
+from trio_broker.network.request_memory_pool import MAX_BACKLOG_BYTES
 from trio_broker.testing.process import BrokerProcess
 
 BROKER_SETTINGS: Final = {
@@ -70,6 +73,10 @@ CLIENTS: Final = 24
 BURST: Final = 200
 """Requests between two looks."""
 
+CALM_BURSTS: Final = 25
+"""Before the first request that is as large as can be: what the broker holds then it needs for common ones, the code of
+every version and the history of the groups included."""
+
 MAX_WAITING: Final = 3
 """Requests that a client sends without an answer."""
 
@@ -79,8 +86,21 @@ RESPITE_SECONDS: Final = 0.002
 VANISHES: Final = 0.02
 """How likely a client is to drop its connection instead of sending: some wait for an answer just then."""
 
-MAX_GROWTH_BYTES: Final = 384 << 20
-"""What groups may keep in memory: members, their metadata and their history, none of which is given back at once."""
+LARGEST_FRAME_BYTES: Final = 41 << 20
+"""Of what ``monsters`` makes."""
+
+STATE_BYTES: Final = 32 << 20
+"""What the groups may hold: some members with 3 MB of metadata each, and their history."""
+
+MAX_GROWTH_BYTES: Final = MAX_BACKLOG_BYTES + 2 * LARGEST_FRAME_BYTES + MAX_HEAP_BYTES + STATE_BYTES
+"""The large requests that wait for their turn, one that was begun to be read when there still was room, the one that is
+handled, with its objects, and what the groups hold."""
+
+MAX_KEPT_RATIO: Final = 1.3
+"""How much more the process may hold when no member is left than after the calm bursts."""
+
+TIDY_SECONDS: Final = 2 * TIDY_INTERVAL_MS / 1000
+"""In which it gives back what the storm has left free."""
 
 SETTLE_SECONDS: Final = 60.0
 """For all members to be evicted after the storm; some five seconds are the rule."""
@@ -181,7 +201,9 @@ class Statistics:
     sent: int = 0
     answered: int = 0
     closed: int = 0
+    first_bytes: int = 0
     growth_bytes: int = 0
+    kept_bytes: int = 0
     good_rounds: int = 0
     slowest_seconds: float = 0.0
     groups: int = 0
@@ -209,7 +231,6 @@ class Watch:
 
     broker: BrokerProcess
     statistics: Statistics
-    first_bytes: int = 0
     lines_seen: int = 0
 
     def problems(self) -> Iterator[str]:
@@ -223,11 +244,11 @@ class Watch:
             yield f"the broker ended with {code}"
             return
         now = resident_bytes(self.broker.pid)
-        self.first_bytes = self.first_bytes or now
-        self.statistics.growth_bytes = max(self.statistics.growth_bytes, now - self.first_bytes)
-        if now - self.first_bytes > MAX_GROWTH_BYTES:
-            yield f"memory grew from {self.first_bytes >> 20} to {now >> 20} MiB"
-            self.first_bytes = now
+        first = self.statistics.first_bytes or now
+        is_more = now - first > self.statistics.growth_bytes
+        self.statistics.growth_bytes = max(self.statistics.growth_bytes, now - first)
+        if is_more and now - first > MAX_GROWTH_BYTES:
+            yield f"memory grew from {first >> 20} to {now >> 20} MiB"
 
 
 State = Mapping[str, tuple[str, Mapping[tuple[str, int], int]]]
@@ -310,13 +331,16 @@ def storm(
         for client in clients:
             stack.callback(client.vanish)
         at_its_side = stack.enter_context(beside(good))
-        for _ in rounds:
+        maker.monstrous_share = 0
+        for number, _ in enumerate(rounds, start=1):
             for _ in range(BURST):
                 client, (frame, sent) = chance.choice(clients), next(requests)
                 if chance.random() < VANISHES:
                     client.vanish()
                 recent.append(frame[:4_000])
                 yield from client.send(frame, sent)
+            if number == CALM_BURSTS:
+                statistics.first_bytes, maker.monstrous_share = resident_bytes(broker.pid), MONSTROUS
             yield from watch.problems()
             if broker.process.poll() is not None or at_its_side.problem is not None:
                 break
@@ -334,6 +358,7 @@ def survival(broker: BrokerProcess, good: GoodGroup, statistics: Statistics) -> 
     with beside(good):
         before = settled_state(broker.port, good.group_ids)
     statistics.groups = len(before)
+    yield from kept_memory(broker, statistics)
     for end in (broker.stop, broker.kill):
         seen = len(broker.output)
         end()
@@ -349,6 +374,21 @@ def survival(broker: BrokerProcess, good: GoodGroup, statistics: Statistics) -> 
             yield f"the broker's log after a {end.__name__}: {bugs}"
 
 
+def kept_memory(broker: BrokerProcess, statistics: Statistics) -> Iterator[str]:
+    """Yield how much the process still holds if that is too much ``TIDY_SECONDS`` after the end.
+
+    A storm that ended in the calm has nothing to compare it with.
+    """
+    if not statistics.first_bytes:
+        return
+    deadline, most = time.monotonic() + TIDY_SECONDS, MAX_KEPT_RATIO * statistics.first_bytes
+    while (kept := resident_bytes(broker.pid)) > most and time.monotonic() < deadline:
+        time.sleep(0.1)
+    statistics.kept_bytes = kept
+    if kept > most:
+        yield f"without members {kept >> 20} MiB are held; after the calm bursts {statistics.first_bytes >> 20}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="A storm of group requests at a running broker.")
     parser.add_argument("--seconds", type=float, default=60, help="how long the storm lasts (default: 60)")
@@ -362,7 +402,8 @@ def main() -> int:
         f"{statistics.sent} requests sent, {statistics.answered} answers, {statistics.closed} connections closed; "
         f"{statistics.good_rounds} rounds of the good group, whose two heartbeats took at most "
         f"{statistics.slowest_seconds:.3f} s; {statistics.groups} groups survived; "
-        f"memory grew by {statistics.growth_bytes / (1 << 20):.1f} MiB; {findings} findings"
+        f"memory grew by at most {statistics.growth_bytes >> 20} MiB, from {statistics.first_bytes >> 20} "
+        f"to {statistics.kept_bytes >> 20} in the end; {findings} findings"
     )
     return 1 if findings else 0
 

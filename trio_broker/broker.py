@@ -46,12 +46,14 @@ from trio_broker.handlers.support.registry import is_served, served_apis
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.acceptor import Listener
 from trio_broker.network.request_channel import Answer, QueuedRequest
+from trio_broker.network.request_memory_pool import RequestMemoryPool
 from trio_broker.network.socket_server import SocketServer
 from trio_broker.partition.log_loader import LoadStopped, LogLoader
 from trio_broker.runtime.clock import Clock
+from trio_broker.runtime.memory import release_free_memory
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.runtime import Runtime
-from trio_broker.scheduled_task import run_scheduled
+from trio_broker.scheduled_task import ScheduledTask, run_scheduled
 from trio_broker.storage import file_names
 from trio_broker.storage.errors import DataDirectoryError, is_shortage
 
@@ -61,6 +63,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+
+TIDY_INTERVAL_MS = 10_000
+"""Between two looks whether a backlog of large requests has passed."""
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """SIGHUP too, which a terminal sends when it is closed: its default would end the process without a clean stop."""
@@ -165,7 +170,7 @@ class Broker:
             async with open_services(
                 self.config, self.runtime, self.advertised, (self,), loader=self.loader
             ) as services:
-                self._dispatcher = Dispatcher(services, self.server.channel.metrics)
+                self._dispatcher = Dispatcher(services, self.server.channel.metrics, self.server.memory_pool)
                 self.server.handlers.handle = self._dispatcher.answer
                 # What was changed before this start is in effect already, except in the server that was made without.
                 self.reconfigure(self.config)
@@ -313,10 +318,23 @@ async def serve_until_signalled(broker: Broker, announce: Callable[[str], object
             await nursery.start(broker.run)
             nursery.start_soon(stop_without_storage, broker)
             nursery.start_soon(run_scheduled, FULL_COLLECTION)
+            nursery.start_soon(run_scheduled, tidying_after_backlogs(broker.server.memory_pool))
             for line in announcement(broker):
                 announce(line)
             await broker.stopped.wait()
             nursery.cancel_scope.cancel()
+
+
+def tidying_after_backlogs(memory_pool: RequestMemoryPool) -> ScheduledTask:
+    """Gives the kernel what a backlog of large requests has left free: for a process that is a broker and nothing else,
+    since its heaps are the process's.
+    """
+
+    async def tidy() -> None:
+        if memory_pool.is_to_tidy():
+            release_free_memory()
+
+    return ScheduledTask("return of free memory", lambda: TIDY_INTERVAL_MS, tidy)
 
 
 async def stop_on_signal(signals: AsyncIterator[int], broker: Broker, scope: trio.CancelScope) -> None:

@@ -8,11 +8,9 @@ import pytest
 
 from tests.handlers.group_client import GroupClient
 from tests.handlers.handler_client import Client
-from tests.handlers.wire_client import ADVERTISED, WireClient, broker_config
+from tests.handlers.wire_client import ADVERTISED, WireClient, broker_config, new_dispatcher
 from tests.partition.real_logs import make_replicas
 from trio_broker.bootstrap import open_services
-from trio_broker.handlers.support.dispatch import Dispatcher
-from trio_broker.network.request_metrics import RequestChannelMetrics
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
 
@@ -60,7 +58,7 @@ async def open_wire_client(tmp_path):
             clock = ManualClock()
             config = broker_config(tmp_path / directory, **settings)
             services = await stack.enter_async_context(open_services(config, real_runtime(clock), advertised))
-            return WireClient(Dispatcher(services, RequestChannelMetrics()), clock)
+            return WireClient(new_dispatcher(services), clock)
 
         yield open_client
 

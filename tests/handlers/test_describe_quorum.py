@@ -11,12 +11,10 @@ from kafka_wire.messages.describe_quorum import DescribeQuorumRequest, Listener,
 from kafka_wire.primitives import NO_UUID
 from tests.handlers.handler_client import CONNECTION
 from tests.handlers.loop_rounds import counted_rounds
-from tests.handlers.wire_client import ADVERTISED, WireClient, advertising, broker_config
+from tests.handlers.wire_client import ADVERTISED, WireClient, advertising, broker_config, new_dispatcher
 from trio_broker import yield_budget
 from trio_broker.bootstrap import open_services
 from trio_broker.handlers.describe_quorum import error_response
-from trio_broker.handlers.support.dispatch import Dispatcher
-from trio_broker.network.request_metrics import RequestChannelMetrics
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
 
@@ -70,7 +68,7 @@ async def test_every_start_leads_in_a_later_epoch(tmp_path):
     for _ in range(2):
         clock = ManualClock()
         async with open_services(broker_config(tmp_path / "data"), real_runtime(clock), ADVERTISED) as services:
-            epochs.append((await ask(WireClient(Dispatcher(services, RequestChannelMetrics()), clock))).leader_epoch)
+            epochs.append((await ask(WireClient(new_dispatcher(services), clock))).leader_epoch)
     assert epochs == [1, 2]
 
 

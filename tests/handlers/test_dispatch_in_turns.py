@@ -120,6 +120,37 @@ async def test_one_that_waits_makes_room_for_the_next(wire):
         go_on.set()
 
 
+async def test_the_bytes_of_those_that_wait_for_their_turn_are_counted(wire):
+    """The bound on them is the pool's: see ``tests/network/test_request_memory_pool.py``."""
+    pool, backlogs = wire.dispatcher.memory_pool, []
+
+    async def handler(request, context):
+        await trio.testing.wait_all_tasks_blocked()
+        backlogs.append(pool.backlog)
+        raise KafkaError("seen", code=ErrorCode.INVALID_REQUEST)
+
+    replace_handler(wire, ApiKey.DESCRIBE_GROUPS, handler)
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(wire.ask, LARGE, VERSION)
+    size = len(encode_bytes(LARGE, VERSION))
+    assert backlogs == [2 * size, size, 0]
+
+
+async def test_one_that_is_cancelled_while_it_waits_counts_no_more(wire):
+    async def handler(request, context):
+        await trio.sleep_forever()
+
+    replace_handler(wire, ApiKey.DESCRIBE_GROUPS, handler)
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(wire.ask, LARGE, VERSION)
+        await trio.testing.wait_all_tasks_blocked()
+        assert wire.dispatcher.memory_pool.backlog
+        nursery.cancel_scope.cancel()
+    assert not wire.dispatcher.memory_pool.backlog
+
+
 class Steps(trio.abc.Instrument):
     """Counts the steps of all tasks."""
 

@@ -15,9 +15,12 @@ from kafka_wire.messages.create_topics import CreatableTopic, CreateTopicsReques
 from tests.handlers.handler_client import CONNECTION, joined
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint, SecurityProtocol
+from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.handlers.support.dispatch import Dispatcher
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest
+from trio_broker.network.request_memory_pool import RequestMemoryPool
+from trio_broker.network.request_metrics import RequestChannelMetrics
 from trio_broker.runtime.clock import ManualClock
 
 CORRELATION_ID = 77
@@ -29,6 +32,11 @@ def broker_config(directory: Path, **settings: str) -> BrokerConfig:
     """The settings of a broker on ``directory``; others with ``_`` for the dots."""
     given = {name.replace("_", "."): value for name, value in settings.items()}
     return BrokerConfig({"log.dirs": str(directory), "log.durability": "page-cache", **given})
+
+
+def new_dispatcher(services: BrokerServices) -> Dispatcher:
+    """A Dispatcher with counts and memory of its own."""
+    return Dispatcher(services, RequestChannelMetrics(), RequestMemoryPool(SocketServerConfig()))
 
 
 @attrs.define

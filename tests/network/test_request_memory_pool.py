@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from trio_broker.config.socket_server_config import SocketServerConfig
-from trio_broker.network.request_memory_pool import RequestMemoryPool
+from trio_broker.network.request_memory_pool import BACKLOG_TO_TIDY_BYTES, MAX_BACKLOG_BYTES, RequestMemoryPool
 
 
 @attrs.define(eq=False)
@@ -70,3 +70,25 @@ def test_a_raised_limit_lets_the_next_go_on():
     pool.wake()
     assert waiter.acquired == [5]
     assert pool.held == 15
+
+
+def test_no_large_frame_is_begun_while_too_many_bytes_wait_for_their_turn():
+    pool, waiter = RequestMemoryPool(SocketServerConfig()), Waiter()
+    pool.enter_backlog(MAX_BACKLOG_BYTES - 1)
+    assert pool.acquire(Waiter(), 10**8)
+    pool.enter_backlog(10**8)
+    assert not pool.acquire(waiter, 10**8)
+    pool.leave_backlog(MAX_BACKLOG_BYTES - 1)
+    assert waiter.acquired == [10**8]
+
+
+def test_there_is_something_to_tidy_once_after_each_backlog_worth_it():
+    pool = RequestMemoryPool(SocketServerConfig())
+    pool.enter_backlog(BACKLOG_TO_TIDY_BYTES - 1)
+    pool.leave_backlog(BACKLOG_TO_TIDY_BYTES - 1)
+    assert not pool.is_to_tidy(), "too little has waited"
+    pool.enter_backlog(1)
+    assert not pool.is_to_tidy(), "one still waits"
+    pool.leave_backlog(1)
+    assert pool.is_to_tidy()
+    assert not pool.is_to_tidy()

@@ -5,6 +5,9 @@ answered; while it waits it does not read, and TCP slows the client down. As in 
 since a frame larger than the limit could otherwise never be read. Small frames are not counted: their number is
 bounded by the connections, and thousands of long polls must not use up the limit.
 
+Large requests that wait for their turn behind others are bounded whatever that setting says (``MAX_BACKLOG_BYTES``):
+their connections bound them no longer, because a client may send one and leave, and come again.
+
 Source: Kafka's SimpleMemoryPool, created by SocketServer with strict = false.
 """
 
@@ -18,6 +21,14 @@ SMALL_FRAME_BYTES = 64 * 1024
 """Frames up to here are not counted: what one read from a socket brings."""
 
 
+MAX_BACKLOG_BYTES = 128 * 1024 * 1024
+"""No large frame is begun to be read while requests of so many bytes wait for their turn: what is read sooner is
+handled no sooner. Room for the largest request, and a few dozen that name all that a node can hold."""
+
+BACKLOG_TO_TIDY_BYTES = 16 * 1024 * 1024
+"""After so many bytes that have waited, what they and their objects leave free among others is worth giving back."""
+
+
 class MemoryWaiter(Protocol):
     """What waits for memory."""
 
@@ -27,17 +38,23 @@ class MemoryWaiter(Protocol):
 
 
 class RequestMemoryPool:
-    """Counts the bytes held; who asks while they exceed the limit waits. First come, first served."""
+    """Counts the bytes held; who asks while they exceed the limit waits. First come, first served.
+
+    ``backlog`` is how many bytes of requests wait for their turn, ``tidied_after`` how many have waited since
+    ``is_to_tidy`` was last true.
+    """
 
     def __init__(self, config: SocketServerConfig) -> None:
         self.config = config
         self.held = 0
+        self.backlog = 0
+        self.tidied_after = 0
         self._waiting: dict[MemoryWaiter, int] = {}
 
     @property
     def is_exhausted(self) -> bool:
         """Whether the next large frame must wait; a limit of 0 or less is none."""
-        return 0 < self.config.queued_max_request_bytes <= self.held
+        return self.backlog >= MAX_BACKLOG_BYTES or 0 < self.config.queued_max_request_bytes <= self.held
 
     def acquire(self, waiter: MemoryWaiter, count: int) -> bool:
         """Count ``count`` bytes, or let ``waiter`` wait for them; whether they are its already."""
@@ -57,6 +74,23 @@ class RequestMemoryPool:
         self.held -= count
         assert self.held >= 0, f"{-self.held} bytes more given back than taken"
         self.wake()
+
+    def enter_backlog(self, count: int) -> None:
+        """A request of ``count`` bytes begins to wait for its turn."""
+        self.backlog += count
+        self.tidied_after += count
+
+    def leave_backlog(self, count: int) -> None:
+        """It has its turn, or waits no longer."""
+        self.backlog -= count
+        self.wake()
+
+    def is_to_tidy(self) -> bool:
+        """Whether a backlog has passed whose free memory is to be given back; true once for each."""
+        if self.backlog or self.tidied_after < BACKLOG_TO_TIDY_BYTES:
+            return False
+        self.tidied_after = 0
+        return True
 
     def wake(self) -> None:
         """Let those who wait have what there is room for; also after the limit was changed."""

@@ -24,3 +24,13 @@ def bound_kept_memory() -> None:
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES)
         mallopt(_M_TRIM_THRESHOLD, TRIM_THRESHOLD_BYTES)
+
+
+def release_free_memory() -> None:
+    """Give the kernel back the pages of freed blocks wherever they lie in the heaps; some milliseconds for 100 MiB.
+
+    Without, a heap shrinks from its end only, and one small block there keeps all that was freed before it.
+    """
+    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if malloc_trim is not None:
+        malloc_trim(0)

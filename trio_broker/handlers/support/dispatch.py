@@ -43,6 +43,7 @@ from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.errors import CloseConnection
 from trio_broker.network.handler_pool import DelayedAnswer, PendingAnswer
 from trio_broker.network.request_channel import Answer, QueuedRequest
+from trio_broker.network.request_memory_pool import RequestMemoryPool
 from trio_broker.network.request_metrics import RequestChannelMetrics
 from trio_broker.partition.delayed_operations import DelayedProduce
 from trio_broker.request_phase import RequestPhase
@@ -61,11 +62,17 @@ makes room for the next."""
 
 
 class Dispatcher:
-    """Answers requests with the services of one broker, and counts the errors of the answers in ``metrics``."""
+    """Answers requests with the services of one broker, and counts the errors of the answers in ``metrics``.
 
-    def __init__(self, services: BrokerServices, metrics: RequestChannelMetrics) -> None:
+    ``memory_pool`` learns how many bytes of large requests wait for their turn.
+    """
+
+    def __init__(
+        self, services: BrokerServices, metrics: RequestChannelMetrics, memory_pool: RequestMemoryPool
+    ) -> None:
         self.services = services
         self.metrics = metrics
+        self.memory_pool = memory_pool
         self.apis = served_apis()
         self.large_requests = trio.Semaphore(LARGE_REQUESTS_AT_ONCE)
         self.refusals = trio.CapacityLimiter(1)
@@ -121,7 +128,12 @@ class Dispatcher:
         """The response to a request of many elements, of which ``reading`` has read the first."""
         request.release_handler(RequestPhase.PURGATORY)
         context = Context(request, self.services)
-        await self.large_requests.acquire()
+        waiting_bytes = len(request.body)
+        self.memory_pool.enter_backlog(waiting_bytes)
+        try:
+            await self.large_requests.acquire()
+        finally:
+            self.memory_pool.leave_backlog(waiting_bytes)
         # When the handler announces a wait, the next large request may begin.
         request.release_slot = release = once(self.large_requests.release)
         token = CALLER.set(context)
