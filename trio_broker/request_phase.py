@@ -17,9 +17,10 @@ class RequestPhase(enum.Enum):
     QUEUE = "queue"
     """From the frame's last byte until a handler begins; includes the wait for room in the queue."""
     LOCAL = "local"
-    """The handler works, or reads the disk, and holds its slot."""
+    """The handler works, and holds its slot."""
     DISK = "disk"
-    """The handler has given its slot back until a sync has made records durable."""
+    """The handler has given its slot back until a sync has made records durable, or a thread has read or written files
+    beside the appends."""
     PURGATORY = "purgatory"
     """The handler has given its slot back until others act: a long poll, a rebalance."""
     RESPONSE_QUEUE = "response_queue"
@@ -30,3 +31,7 @@ class RequestPhase(enum.Enum):
 
 ReleaseHandler: TypeAlias = Callable[[RequestPhase], None]
 """Releases the handler slot of a request; called before each of its waits, with the phase that begins."""
+
+
+def ignore_release(phase: RequestPhase) -> None:
+    """The ``ReleaseHandler`` of what holds no slot."""

@@ -17,6 +17,7 @@ from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest
 from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.request_phase import RequestPhase
 from trio_broker.runtime.real import real_runtime
 from trio_broker.steps import finish
 
@@ -49,16 +50,22 @@ async def response_of(handler: Any, request: Any, context: Context) -> Any:
 
 @attrs.define
 class Client:
-    """A client with a connection of its own to the handlers over ``replicas``. ``parked`` counts given-back slots."""
+    """A client with a connection of its own to the handlers over ``replicas``. ``waits`` are those for which it
+    gave its slot back."""
 
     replicas: ReplicaManager
     client_id: str = "test"
-    parked: int = 0
+    waits: list[RequestPhase] = attrs.Factory(list)
     producer_ids: Any = attrs.Factory(CountingProducerIds)
+
+    @property
+    def parked(self) -> int:
+        return len(self.waits)
 
     def context(self, version: int) -> Context:
         def release_slot() -> None:
-            self.parked += 1
+            assert request.waits is not None
+            self.waits.append(request.waits.phase)
 
         header = RequestHeader(api_key=0, api_version=version, correlation_id=7, client_id=self.client_id)
         request = QueuedRequest(header, memoryview(b""), CONNECTION, release_slot=release_slot)

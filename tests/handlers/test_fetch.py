@@ -18,6 +18,7 @@ from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from tests.handlers.handler_client import Client
 from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
 from trio_broker.handlers.fetch import error_response, fetch
+from trio_broker.request_phase import RequestPhase
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.log_reader import ReadableLog
 
@@ -245,7 +246,7 @@ async def test_min_bytes_beyond_max_bytes_are_not_waited_for(client, replicas):
     [partition] = await add_topic(replicas)
     await produce(replicas, partition, b"v" * 1000)
     await ask(client, wanted(), max_wait_ms=60_000, min_bytes=10**6, max_bytes=500)
-    assert client.parked == 0
+    assert RequestPhase.PURGATORY not in client.waits
 
 
 async def test_deleting_the_topic_answers_at_once(client, replicas):
@@ -300,6 +301,7 @@ async def test_a_cold_log_is_read_in_a_worker_thread(client, replicas, monkeypat
     [answer] = await ask(client, wanted())
     assert values(answer) == [b"a"]
     assert waits == [0]
+    assert client.waits == [RequestPhase.DISK]
     assert partition.failure is None
 
 
@@ -319,7 +321,7 @@ async def test_what_became_visible_during_a_cold_read_is_not_missed(client, repl
 
     monkeypatch.setattr(ReadableLog, "read", cold)
     answers = await ask(client, wanted(0, offset=1), wanted(1), max_wait_ms=60_000, min_bytes=3000)
-    assert client.parked == 0
+    assert client.waits == [RequestPhase.DISK] * len(client.waits)
     assert values(answers[0]) == [b"v" * 5000]
 
 

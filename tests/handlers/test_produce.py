@@ -25,6 +25,7 @@ from tests.handlers.handler_client import Client, response_of
 from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
 from trio_broker.handlers.produce import encoded_success, error_response, produce
 from trio_broker.network.errors import CloseConnection
+from trio_broker.request_phase import RequestPhase
 from trio_broker.storage.errors import StorageFailed
 from trio_broker.storage.log import Log
 
@@ -297,13 +298,15 @@ async def test_acks_all_needs_min_in_sync_replicas_and_acks_1_does_not(client, r
 
 
 async def test_in_page_cache_mode_acks_all_is_answered_without_waiting(client, replicas):
-    await add_topic(replicas)
+    [partition] = await add_topic(replicas)
+    await replicas.ready_to_append(partition)
     assert (await ask(client, batch(b"a"), acks=ALL)).error_code == 0
     assert client.parked == 0
 
 
 async def test_in_fsync_mode_acks_all_waits_for_the_disk(durable_client, durable_replicas):
     [partition] = await add_topic(durable_replicas)
+    await durable_replicas.ready_to_append(partition)
     answer = await ask(durable_client, batch(b"a"), acks=ALL)
     assert (answer.error_code, answer.base_offset) == (0, 0)
     assert partition.state.durable_offset == 1
@@ -312,10 +315,17 @@ async def test_in_fsync_mode_acks_all_waits_for_the_disk(durable_client, durable
 
 async def test_in_fsync_mode_acks_1_does_not_wait_and_becomes_visible_all_the_same(durable_client, durable_replicas):
     [partition] = await add_topic(durable_replicas)
+    await durable_replicas.ready_to_append(partition)
     await ask(durable_client, batch(b"a"), acks=LEADER)
     assert durable_client.parked == 0
     await durable_replicas.flusher.wait_idle(partition.writer)
     assert partition.high_watermark == 1
+
+
+async def test_the_first_batch_of_a_leader_epoch_waits_for_its_entry_without_a_slot(client, replicas):
+    await add_topic(replicas)
+    assert (await ask(client, batch(b"a"), acks=LEADER)).error_code == 0
+    assert client.waits == [RequestPhase.DISK]
 
 
 async def test_one_sync_releases_many_producers(durable_client, durable_replicas):

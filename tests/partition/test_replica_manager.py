@@ -27,7 +27,7 @@ from trio_broker.handlers.produce import ProduceOperation
 from trio_broker.network.client_activity import ProducerActivity
 from trio_broker.partition.hosted_topics import TopicAssignment
 from trio_broker.partition.replica_manager import RequiredOffset
-from trio_broker.request_phase import RequestPhase
+from trio_broker.request_phase import RequestPhase, ignore_release
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.disk_trace import OperationKind
 from trio_broker.runtime.real import real_runtime
@@ -224,7 +224,7 @@ async def test_a_batch_that_was_refused_in_a_thread_is_freed_at_once(cached, mon
         header = RequestHeader(api_key=0, api_version=9, correlation_id=1, client_id="c")
         operation = ProduceOperation(request, header, cached, ProducerActivity())
         sent = PartitionProduceData(index=0, records=memoryview(data))
-        response = await finish(operation.append(cached.topic("orders"), sent))
+        response = await finish(operation.append(cached.topic("orders"), sent, ignore_release))
         assert response.error_code == ErrorCode.INVALID_RECORD
         del data, sent
         assert freed() is None

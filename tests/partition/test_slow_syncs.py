@@ -16,7 +16,7 @@ import trio
 from tests.partition.real_logs import NOW_MS, add_topic, batch, make_replicas
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager, RequiredOffset
-from trio_broker.partition.sync_queue import SLOW_SYNC_SECONDS
+from trio_broker.partition.slow_work import SLOW_SECONDS as LOOK_SECONDS
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.simulated_disk import SimulatedDisk
@@ -24,7 +24,7 @@ from trio_broker.runtime.simulated_workers import LONG_DELAY_SECONDS, SimulatedW
 
 DATA, OTHER_DATA = PurePath("/data"), PurePath("/other")
 SLOW_SECONDS = 10.0
-FOUND_SECONDS = 2 * SLOW_SYNC_SECONDS
+FOUND_SECONDS = 2 * LOOK_SECONDS
 """After which syncs that have begun are known to be slow."""
 SYNC_SECONDS = 2 * LONG_DELAY_SECONDS
 """The longest that the simulated threads let an acknowledgement wait for its own sync."""

@@ -26,6 +26,7 @@ from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.request_phase import RequestPhase
 from trio_broker.storage.log_directory import LogDirectory
 from trio_broker.yield_budget import YieldBudget
 
@@ -51,6 +52,7 @@ async def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -
         if partition is not None:
             topics = topics_by_directory[partition.log.directory.parent]
             topics[partition.topic_partition.topic].append(describe_partition(partition))
+    context.release_handler(RequestPhase.DISK)
     return DescribeLogDirsResponse(
         results=[
             await describe_directory(directory, topics_by_directory[directory.path], replicas)
@@ -93,7 +95,7 @@ async def describe_directory(
     if directory.failure is not None:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path, topics=[])
     try:
-        space = await replicas.run_in_io_thread(directory.volume_space)
+        space = await replicas.threads_of(directory.path).do(directory.volume_space)
     except OSError as error:
         log.error("%s: its volume cannot be measured: %s", path, error)
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path, topics=[])

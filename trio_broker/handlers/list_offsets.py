@@ -30,6 +30,7 @@ from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.partition.partition import IsolationLevel, Partition
 from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.request_phase import ReleaseHandler, RequestPhase, ignore_release
 from trio_broker.steps import Steps
 from trio_broker.storage.log_reader import LogReader
 from trio_broker.storage.time_index import TimestampOffset
@@ -131,7 +132,7 @@ def look_up_partition(
         require_known_timestamp(wanted.timestamp, context.version)
         partition = replicas.topic(topic).partition(wanted.partition_index)
         partition.require_leader(wanted.current_leader_epoch)
-        found = yield from find_offset(partition, wanted.timestamp, isolation_level, replicas)
+        found = yield from find_offset(partition, wanted.timestamp, isolation_level, replicas, context.release_handler)
     except KafkaError as error:
         return failed(wanted.partition_index, error.code)
     return ListOffsetsPartitionResponse(
@@ -157,7 +158,11 @@ def require_known_timestamp(timestamp: int, version: int) -> None:
 
 
 def find_offset(
-    partition: Partition, timestamp: int, isolation_level: IsolationLevel, replicas: ReplicaManager
+    partition: Partition,
+    timestamp: int,
+    isolation_level: IsolationLevel,
+    replicas: ReplicaManager,
+    release_handler: ReleaseHandler = ignore_release,
 ) -> Steps[FoundOffset]:
     """The offset that ``timestamp`` stands for, as far as a consumer of this isolation level can see."""
     # Once, before any wait for a thread: what is appended during the lookup is not part of its answer.
@@ -174,6 +179,7 @@ def find_offset(
             look = LogReader.max_timestamp_offset
         case _:
             look = methodcaller("offset_for_timestamp", timestamp, fetch_upper_bound)
+    release_handler(RequestPhase.DISK)
     found: TimestampOffset | None = yield partial(replicas.run_in_thread, partition, look)
     # MAX_TIMESTAMP is looked up in the whole log, whose end this reader may not see yet.
     if found is None or found.offset >= fetch_upper_bound:

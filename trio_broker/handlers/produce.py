@@ -41,7 +41,7 @@ from trio_broker.network.errors import CloseConnection
 from trio_broker.partition.hosted_topics import HostedTopic
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager, RequiredOffset
-from trio_broker.request_phase import ReleaseHandler
+from trio_broker.request_phase import ReleaseHandler, ignore_release
 from trio_broker.steps import Steps
 from trio_broker.storage.append import AppendInfo
 from trio_broker.storage.errors import RecordValidationError
@@ -171,7 +171,9 @@ class ProduceOperation:
             return error
         return hosted
 
-    def append(self, hosted: HostedTopic, data: PartitionProduceData) -> Steps[PartitionProduceResponse]:
+    def append(
+        self, hosted: HostedTopic, data: PartitionProduceData, release_handler: ReleaseHandler
+    ) -> Steps[PartitionProduceResponse]:
         """Append one partition's batch, and note the offset that acks=all has to wait for."""
         records = NO_RECORDS if data.records is None else data.records
         try:
@@ -187,7 +189,12 @@ class ProduceOperation:
         try:
             is_acks_all = self.request.acks == ACKS_ALL
             info = yield from append_batch(
-                self.replicas, partition, records, acks_all=is_acks_all, produce_version=self.header.api_version
+                self.replicas,
+                partition,
+                records,
+                acks_all=is_acks_all,
+                produce_version=self.header.api_version,
+                release_handler=release_handler,
             )
             producer = self.producer
             producer.records += info.last_offset - info.first_offset + 1
@@ -235,7 +242,13 @@ def require_may_write(hosted: HostedTopic, client_id: str | None) -> None:
 
 
 def append_batch(
-    replicas: ReplicaManager, partition: Partition, records: memoryview, *, acks_all: bool, produce_version: int
+    replicas: ReplicaManager,
+    partition: Partition,
+    records: memoryview,
+    *,
+    acks_all: bool,
+    produce_version: int,
+    release_handler: ReleaseHandler = ignore_release,
 ) -> Steps[AppendInfo]:
     """Append a batch as a producer's; with ``acks_all`` only where as many replicas would have it as the topic wants.
 
@@ -246,7 +259,7 @@ def append_batch(
     # Before the append: records that are refused but in the log would be there twice after the producer's retry.
     if acks_all:
         partition.require_in_sync_replicas()
-    return replicas.append_steps(partition, records, produce_version=produce_version)
+    return replicas.append_steps(partition, records, produce_version=produce_version, release_handler=release_handler)
 
 
 @handles(ProduceRequest, error_response=error_response, advertised_from=0)
@@ -275,7 +288,7 @@ def produce(request: ProduceRequest, context: Context) -> Steps[ProduceResponse 
             partition_responses.append(
                 failed(data.index, hosted)
                 if isinstance(hosted, KafkaError)
-                else (yield from production.append(hosted, data))
+                else (yield from production.append(hosted, data, context.release_handler))
             )
             batches += 1
             # Refusals count too: a few bytes of a request name a partition, and its refusal costs several objects.

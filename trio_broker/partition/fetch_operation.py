@@ -111,6 +111,7 @@ class ReadAttempt:
     limits: FetchLimits
     storage_failed: StorageFailure
     run_in_thread: RunInThread
+    release_handler: ReleaseHandler
     results: list[FetchedPartition] = attrs.Factory(list)
     with_records: list[tuple[Partition, FetchedPartition]] = attrs.Factory(list)
     size_bytes: int = 0
@@ -149,8 +150,9 @@ class ReadAttempt:
                     target.fetch_offset, max_bytes, end_offset=fetch_upper_bound, minimum_one=minimum_one, nowait=True
                 )
             except BlockingIOError:
-                # The place to read from is not in memory.
+                # The place to read from is not in memory. A disk that hangs must not take the handlers' slots.
                 self.has_waited = True
+                self.release_handler(RequestPhase.DISK)
                 read = methodcaller(
                     "read", target.fetch_offset, max_bytes, end_offset=fetch_upper_bound, minimum_one=minimum_one
                 )
@@ -258,7 +260,7 @@ class FetchOperation:
         """
         deadline: float | None = None
         while True:
-            attempt = ReadAttempt(self.limits, self.storage_failed, self.run_in_thread)
+            attempt = ReadAttempt(self.limits, self.storage_failed, self.run_in_thread, release_handler)
             yield from attempt.read_all(self.targets)
             if attempt.must_answer or attempt.size_bytes >= self.limits.min_bytes or not self.may_wait():
                 return attempt

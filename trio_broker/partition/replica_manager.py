@@ -35,6 +35,7 @@ from trio_broker.log_throttle import LogThrottle
 from trio_broker.partition.broker_topic_stats import SNAPSHOT_SECONDS, BrokerTopicStats
 from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.delayed_operations import DelayedFetch, DelayedProduce, ExpirationReaper
+from trio_broker.partition.directory_threads import DirectoryThreads
 from trio_broker.partition.fetch_operation import FetchedPartition, FetchLimits, FetchOperation, FetchTarget
 from trio_broker.partition.fetch_sessions import FetchSessionCache
 from trio_broker.partition.flusher import Flusher, FlusherStatistics, is_postponed
@@ -43,7 +44,7 @@ from trio_broker.partition.log_maintenance import LogMaintenance
 from trio_broker.partition.partition import Durability, Partition
 from trio_broker.partition.sync_queue import Syncable
 from trio_broker.partition.writer import PartitionWriter
-from trio_broker.request_phase import ReleaseHandler, RequestPhase
+from trio_broker.request_phase import ReleaseHandler, RequestPhase, ignore_release
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.scheduled_task import ScheduledTask, run_scheduled
 from trio_broker.steps import Steps, finish
@@ -116,8 +117,8 @@ class ReplicaManagerStatistics:
 class ReplicaManager:
     """Owns the partitions.
 
-    ``io_limiter`` bounds the worker threads that clients wait for, and says how many more the flusher may have:
-    ``num.io.threads``, live.
+    ``io_limiter`` says how many worker threads clients may wait for at a time in a log directory, and how many more the
+    flusher may have: ``num.io.threads``, live. It bounds itself what looks into any number of directories.
     """
 
     def __init__(
@@ -139,6 +140,10 @@ class ReplicaManager:
         self.inflation_limiter = trio.CapacityLimiter(INFLATION_THREADS)
         self.log_maintenance = LogMaintenance(self, log_manager, config, runtime)
         self.durability = Durability(config.node.log_durability)
+        self._threads = {
+            directory.path: DirectoryThreads(self.workers, int(io_limiter.total_tokens))
+            for directory in log_manager.directories
+        }
         self.flusher = Flusher(self.workers, int(io_limiter.total_tokens), self._sync_failed)
         self.topic_stats = BrokerTopicStats(clock)
         self.fetch_sessions = FetchSessionCache(
@@ -320,11 +325,18 @@ class ReplicaManager:
         """``append_steps`` in the calling task."""
         return await finish(self.append_steps(partition, records, produce_version=produce_version))
 
-    def append_steps(self, partition: Partition, records: memoryview, *, produce_version: int) -> Steps[AppendInfo]:
+    def append_steps(
+        self,
+        partition: Partition,
+        records: memoryview,
+        *,
+        produce_version: int,
+        release_handler: ReleaseHandler = ignore_release,
+    ) -> Steps[AppendInfo]:
         """Append one batch to a partition: at once, unless it or one before it must wait.
 
         What makes a batch wait is a look at many records, or new compression, in a worker thread, or the first entry of
-        a leader epoch.
+        a leader epoch. Before it waits for the disk, ``release_handler`` gives the handler slot back.
 
         Raises:
             KafkaError: the batch was refused, the partition is out of use, or its disk failed.
@@ -334,6 +346,8 @@ class ReplicaManager:
         takes_long = validation.takes_long(batch, config, now_ms)
         # No checkpoint lies between this question and the append, so none can overtake another.
         if takes_long or writer.needs_epoch_entry or writer.is_busy:
+            if writer.needs_epoch_entry or writer.is_busy:
+                release_handler(RequestPhase.DISK)
             append = partial(self._append_in_turn, partition, batch, takes_long)
             info: AppendInfo = yield partial(writer.execute, append)
             return info
@@ -510,6 +524,8 @@ class ReplicaManager:
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the flusher and the scheduled tasks until cancelled."""
         async with trio.open_nursery() as nursery:
+            for threads in self._threads.values():
+                nursery.start_soon(threads.run, name="watch over slow reads")
             await nursery.start(self.flusher.run)
             nursery.start_soon(self.log_maintenance.run)
             nursery.start_soon(self._reaper.run, name="expiration reaper")
@@ -549,12 +565,16 @@ class ReplicaManager:
     # ---- disks that fail ------------------------------------------------------------------------------------------
 
     async def run_in_io_thread(self, work: Callable[[], T]) -> T:
-        """Do ``work`` in one of the worker threads that clients wait for."""
+        """Do ``work``, which looks into any number of log directories, in one of ``num.io.threads`` worker threads."""
         return await self.workers.run(work, limiter=self.io_limiter)
+
+    def threads_of(self, directory: PurePath) -> DirectoryThreads:
+        """The worker threads for the files of a log directory."""
+        return self._threads[directory]
 
     async def _change_in_thread(self, directory: PurePath, work: Callable[[], T]) -> T:
         """Do ``work``, which frees space or begins a leader epoch, even where the disk of ``directory`` is full."""
-        return await self.run_in_io_thread(partial(self.log_manager.with_reserve, directory, work))
+        return await self.threads_of(directory).do(partial(self.log_manager.with_reserve, directory, work))
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Follow ``num.io.threads``."""
@@ -563,6 +583,8 @@ class ReplicaManager:
     def resize_io_threads(self, count: int) -> None:
         """Change how many worker threads clients may wait for at a time, and how many partitions may sync."""
         self.io_limiter.total_tokens = count
+        for threads in self._threads.values():
+            threads.resize(count)
         self.flusher.resize(count)
 
     async def run_in_thread(self, partition: Partition, work: Callable[[LogReader], T]) -> T:
@@ -572,7 +594,8 @@ class ReplicaManager:
             KafkaError: ``KAFKA_STORAGE_ERROR``: the disk failed.
         """
         try:
-            look = await self.run_in_io_thread(partial(partition.log.look, work))
+            threads = self.threads_of(partition.log.directory.parent)
+            look = await threads.do(partial(partition.log.look, work), partition.writer)
         except OSError as error:
             raise self.storage_failed(partition, error) from error
         partition.log.learn(look.reader)

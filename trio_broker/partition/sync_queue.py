@@ -4,26 +4,22 @@ A sync holds its thread for as long as the disk takes. A few partitions with slo
 acknowledgements of every other partition would wait for them. Hence:
 
 * Each log directory has threads of its own: a disk that hangs holds up no other.
-* While syncs wait, one that has been under way for ``SLOW_SYNC_SECONDS`` is *slow*. A thread is added for each, up to
-  twice as many as usual, until the slow ones have ended.
+* While syncs wait, one that has been under way for ``SLOW_SECONDS`` is slow, and a thread is added for it
+  (``slow_work``).
 * The partition of a slow sync is slow too, until one of its syncs takes less, and is synced by threads for such ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import islice
 from pathlib import PurePath
 from typing import Protocol
 
 import attrs
 import trio
 
+from trio_broker.partition.slow_work import SLOW_SECONDS, SlowWork
 from trio_broker.runtime.workers import Workers, WorkQueue
-
-SLOW_SYNC_SECONDS = 0.02
-"""Far above a sync of a solid-state disk, and about one of a disk that turns, whose partitions may all be slow: they
-have as many threads as the others."""
 
 
 class Syncable(Protocol):
@@ -64,6 +60,9 @@ class PartitionSync:
     deadline: float = 0.0
     """Of a slow partition, by Trio's clock: one that has ended by then, its wait included, was not slow."""
 
+    def note_slow(self) -> None:
+        self.partition.syncs_slowly = True
+
 
 class SyncQueue:
     """See the head of the file. All of it runs on the event loop, except ``sync``, which runs in the threads."""
@@ -76,62 +75,35 @@ class SyncQueue:
         threads: int,
     ) -> None:
         """``ended`` is called with the syncs that have ended since its last call."""
-        self._threads = threads
         self._ended = ended
         self._usual: WorkQueue[PartitionSync] = workers.queue(sync, self._usual_ended, threads=threads)
         self._slow: WorkQueue[PartitionSync] = workers.queue(sync, self._slow_ended, threads=threads)
-        # Those in ``_usual`` in the order in which they were put, and begin.
-        self._waiting_or_begun: dict[PartitionSync, None] = {}
-        self._added_threads = 0
-        self._is_watched = False
-        self._nursery: trio.Nursery | None = None
+        self._slow_work = SlowWork(threads, set_threads=self._usual.resize, found=PartitionSync.note_slow)
 
     async def run(self) -> None:
         """Do what is put until cancelled; then wait for what has begun. What was put before is done now."""
         async with trio.open_nursery() as nursery:
-            self._nursery = nursery
             nursery.start_soon(self._usual.run, name="syncs")
             nursery.start_soon(self._slow.run, name="syncs of slow partitions")
-            try:
-                await trio.sleep_forever()
-            finally:
-                self._nursery = None
+            nursery.start_soon(self._slow_work.run)
 
     def put(self, sync: PartitionSync) -> None:
         """Have the sync done."""
         if sync.partition.syncs_slowly:
-            sync.deadline = trio.current_time() + SLOW_SYNC_SECONDS
+            sync.deadline = trio.current_time() + SLOW_SECONDS
             self._slow.put(sync)
             return
-        self._waiting_or_begun[sync] = None
+        self._slow_work.add(sync)
         self._usual.put(sync)
-        if len(self._waiting_or_begun) > self._threads and not self._is_watched and self._nursery is not None:
-            self._is_watched = True
-            self._nursery.start_soon(self._watch, name="watch for slow syncs")
 
     def resize(self, threads: int) -> None:
         """Change how many threads there are for the usual syncs, and for the slow ones; what has begun goes on."""
-        self._threads = threads
-        self._usual.resize(threads + self._added_threads)
+        self._slow_work.resize(threads)
         self._slow.resize(threads)
-
-    async def _watch(self) -> None:
-        """Find out which syncs are slow, as long as others wait."""
-        begun: set[PartitionSync] = set()
-        while self._added_threads or len(self._waiting_or_begun) > self._threads:
-            begun_before = begun
-            begun = set(islice(self._waiting_or_begun, self._threads + self._added_threads))
-            slow = begun & begun_before
-            for sync in slow:
-                sync.partition.syncs_slowly = True
-            self._added_threads = min(len(slow), self._threads)
-            self._usual.resize(self._threads + self._added_threads)
-            await trio.sleep(SLOW_SYNC_SECONDS)
-        self._is_watched = False
 
     def _usual_ended(self, syncs: Sequence[PartitionSync]) -> None:
         for sync in syncs:
-            del self._waiting_or_begun[sync]
+            self._slow_work.remove(sync)
         self._ended(syncs)
 
     def _slow_ended(self, syncs: Sequence[PartitionSync]) -> None:

@@ -57,6 +57,7 @@ class PartitionWriter(CommandQueue):
         self.log_directory = log.directory.parent
         self.state = state
         self.syncs_slowly = False
+        self.reads_slowly = False
         self.append_times = AppendTimes()
         # Since this start.
         self.appended_bytes = 0

@@ -39,6 +39,9 @@ class DiskFaults:
     """EMFILE of opening a file."""
     cold_reads: float = 0.0
     """Bytes that seem not to be in the page cache."""
+    slow_reads: float = 0.0
+    """Reads of bytes that are not in the page cache."""
+    slow_read_seconds: float = 1.0
     slow_syncs: float = 0.0
     slow_sync_seconds: float = 1.0
     """How long such a sync takes: see ``SimulatedDisk.take_delay``."""

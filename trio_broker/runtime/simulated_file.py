@@ -41,6 +41,7 @@ class SimulatedFile:
         volume = process.volume
         with volume.guard:
             process.check()
+            volume.slow_down_read(self.path)
             if volume.faults.happens(volume.faults.failing_reads, self.path):
                 fail(errno.EIO, self.path)
             return self.inode.content.read(position, size)

@@ -144,6 +144,11 @@ class SimulatedVolume:
             self.used_bytes += inode.allocated_bytes - before
         inode.modified_ns = self.now_ns()
 
+    def slow_down_read(self, path: PurePath) -> None:
+        """Let a read take its time, where it is a slow one."""
+        if self.faults.happens(self.faults.slow_reads, path):
+            self.seconds_taken += self.faults.slow_read_seconds
+
     def slow_down(self, path: PurePath) -> None:
         """Let a sync take its time, where it is a slow one."""
         if self.faults.happens(self.faults.slow_syncs, path):
