@@ -311,7 +311,8 @@ class ScenarioClient:
         return self.names.setdefault(found.group(), f"<id {len(self.names) + 1}>")
 
     def _producer(self, producer_id: int) -> str:
-        if producer_id < 0:
+        if producer_id <= 0:
+            # What stands beside an error: the conversations' own ids begin later.
             return str(producer_id)
         return self.producers.setdefault(producer_id, f"<producer {len(self.producers) + 1}>")
 
