@@ -97,7 +97,7 @@ def test_nor_does_it_after_a_clean_stop(log: LogBench):
 
 
 @AT_ANY_RECOVERY_POINT
-@pytest.mark.parametrize(("position", "bit"), [(6, 1), (7, 1), (10, 3), (13, 1), (16, 0)])
+@pytest.mark.parametrize(("position", "bit"), [(6, 1), (7, 1), (10, 3), (12, 7), (13, 1), (16, 0)])
 def test_a_damaged_header_at_it_is_put_right(
     log: LogBench, recovery_point: Callable[[LogBench], int], position: int, bit: int
 ):

@@ -149,6 +149,7 @@ PLANTED: dict[str, tuple[Damage, FindingKind]] = {
     "the last base offset, upward": (move_last_batch(ORDERS), KIND.LOST_BATCHES),
     "the last base offset of a compacted log, upward": (move_last_batch(OFFSETS), KIND.LOST_BATCHES),
     "a leader epoch, upward": (in_batch(2, 13, 1), KIND.LEADER_EPOCHS),
+    "a leader epoch below zero": (in_batch(2, 12, 7), KIND.BATCH),
     "a leader epoch, downward": (lambda data: flip(orders(data, ".log", -1), 15, 1), KIND.BATCH),
     "a record count": (put_wrong_count, KIND.BATCH),
     "the end of the last log": (cut_log, KIND.BATCH),

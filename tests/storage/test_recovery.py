@@ -511,6 +511,18 @@ def set_epoch(path: Path, position: int, epoch: int) -> None:
 
 
 @pytest.mark.parametrize("damaged", [0, 1, 2], ids=["first", "middle", "last"])
+def test_a_leader_epoch_below_zero_is_put_right(bench: Any, damaged: int):
+    for _ in range(3):
+        bench.append()
+    path = bench.file(FIRST_LOG)
+    good = path.read_bytes()
+    set_epoch(path, damaged * (len(good) // 3), -(2**31))
+    report = bench.crash(recovery_point=3).report
+    assert path.read_bytes() == good
+    assert "is put right" in report.problems[0]
+
+
+@pytest.mark.parametrize("damaged", [0, 1, 2], ids=["first", "middle", "last"])
 def test_a_leader_epoch_that_the_metadata_has_not_reached_is_put_right(bench: Any, damaged: int):
     positions = []
     for epoch in (3, 3, 4):

@@ -66,7 +66,7 @@ def problem_with(header: BatchHeader, buffer: memoryview, place: BatchPlace) -> 
         return f"batch at {header.base_offset} is too far from the segment's base"
     if place.limit is not None and header.last_offset >= place.limit:
         return f"batch ends at {header.last_offset}, the next segment begins at {place.limit}"
-    if 0 <= header.partition_leader_epoch < place.last_epoch:
+    if header.partition_leader_epoch < -1 or 0 <= header.partition_leader_epoch < place.last_epoch:
         return f"batch at {header.base_offset} has epoch {header.partition_leader_epoch} after {place.last_epoch}"
     return None
 

@@ -185,6 +185,9 @@ class SegmentRecovery:
         epoch, in_force = header.partition_leader_epoch, self._epoch_in_force(header.base_offset)
         if self.facts.rules_out(epoch) or epoch > following.epoch >= self.last_epoch >= 0:
             return in_force
+        # There is none before the first one only.
+        if epoch < 0 <= in_force:
+            return in_force
         # Older than the one before it, between newer ones.
         if 0 <= epoch < self.last_epoch <= following.epoch:
             return in_force
