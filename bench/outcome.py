@@ -76,6 +76,7 @@ GOALS: Mapping[str, Goal] = {
     "reload": Goal("start until a million commits are there again", Better.LESS, 10, "s"),
     "loop-hold": Goal("longest hold of the event loop by one request, each API at its largest", Better.LESS, 20, "ms"),
     "hostile-clients": Goal("p99 of a good client beside the worst kind of hostile ones ÷ alone", Better.LESS, 2),
+    "hostile-clients-elsewhere": Goal("the same ÷ while they attack a second broker", Better.LESS, 2),
     "hostile-clients-p99": Goal("the same, absolute", Better.LESS, 50, "ms"),
     "admin-pages": Goal("dearest page of 1,000 topics, 10,000 partitions, 1,000 groups: CPU", Better.LESS, 100, "ms"),
     "admin-pages-step": Goal("the same: longest step of the event loop in any page", Better.LESS, 20, "ms"),
