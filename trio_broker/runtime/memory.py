@@ -12,8 +12,10 @@ MMAP_THRESHOLD_BYTES = 4 * 1024 * 1024
 """Larger blocks are the kernel's and go back to it when they are freed. Batches of a megabyte are not among them: a
 mapping of its own for each would cost a page fault every 4 KiB."""
 
-TRIM_THRESHOLD_BYTES = 4 * 1024 * 1024
-"""Free memory at the end of a heap beyond this goes back to the kernel."""
+TRIM_THRESHOLD_BYTES = 8 * 1024 * 1024
+"""Free memory at the end of a heap beyond this goes back to the kernel. A batch of a megabyte that is inflated takes
+some five at once: zstd's window of two, the output, its copy. With less than that each batch faulted them in anew, one
+page after the other, which took longer than inflating it."""
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
