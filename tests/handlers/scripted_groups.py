@@ -60,6 +60,7 @@ class ScriptedShard:
         return self.groups.say(group_id)
 
     def describe_consumer_group(self, group_id):
+        yield
         return self.groups.say(group_id)
 
 

@@ -14,7 +14,7 @@ Source: Kafka's GroupCoordinatorShard and GroupMetadataManager; docs/formats/con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka_wire.error_codes import ErrorCode
@@ -377,8 +377,8 @@ class GroupMachine(Machine[Any]):
             return group.describe()
         raise KafkaError(f"group {group_id!r} is not a classic group", code=ErrorCode.GROUP_ID_NOT_FOUND)
 
-    def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:
-        """A consumer group and its members; errors as ``describe``."""
+    def describe_consumer_group(self, group_id: str) -> Generator[None, None, DescribedConsumerGroup]:
+        """A consumer group and its members, in turns; errors as ``describe``, at once."""
         group = self._known(group_id)
         if isinstance(group, ConsumerGroup):
             return group.describe(self._metadata_cache.image)

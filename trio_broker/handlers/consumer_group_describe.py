@@ -17,6 +17,7 @@ from trio_broker.cluster.features import require_consumer_protocol
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.group_descriptions import described_groups
 from trio_broker.handlers.support.registry import handles
+from trio_broker.yield_budget import in_turns
 
 
 def error_response(request: ConsumerGroupDescribeRequest, error: KafkaError) -> ConsumerGroupDescribeResponse:
@@ -51,9 +52,9 @@ async def consumer_group_describe(
     return ConsumerGroupDescribeResponse(groups=described)
 
 
-def describe(group_id: str, context: Context) -> DescribedGroup:
+async def describe(group_id: str, context: Context) -> DescribedGroup:
     """Describe one group; an unknown group gets its error."""
     try:
-        return context.services.groups.machine(group_id).describe_consumer_group(group_id)
+        return await in_turns(context.services.groups.machine(group_id).describe_consumer_group(group_id))
     except KafkaError as error:
         return refused_group(group_id, error)

@@ -42,7 +42,7 @@ async def describe_groups(request: DescribeGroupsRequest, context: Context) -> D
     return DescribeGroupsResponse(groups=described)
 
 
-def describe(group_id: str, context: Context) -> DescribedGroup:
+async def describe(group_id: str, context: Context) -> DescribedGroup:
     """Describe one group in the form that this version has for unknown groups."""
     try:
         return context.services.groups.machine(group_id, allow_empty=True).describe(group_id)

@@ -36,7 +36,7 @@ from trio_broker.handlers.support.registry import handles
 from trio_broker.request_phase import RequestPhase
 from trio_broker.steps import Steps
 from trio_broker.topic_names import is_internal_topic, require_valid_topic_name
-from trio_broker.yield_budget import YieldBudget, emptied, in_turns
+from trio_broker.yield_budget import YieldBudget, emptied, in_turns, listed
 
 NULL_MEANS_ALL_SINCE_VERSION = 1
 """Before it an empty list means all topics; from it on null does, and empty means none (KIP-4)."""
@@ -153,7 +153,7 @@ def describe_topics(request: MetadataRequest, context: Context) -> Steps[list[Me
         everything = context.services.metadata_cache.image.topics.values()
         by_name = sorted(everything, key=lambda topic: topic.name)
         for topic in by_name:
-            topics.append(describe_topic(topic, asked=asked))
+            topics.append((yield from describe_topic(topic, asked=asked)))
             if budget.is_spent:
                 yield budget.renewed
         return topics
@@ -191,7 +191,7 @@ def describe_or_create(
             partitions=[],
             topic_authorized_operations=topic_operations(asked=False),
         )
-    return describe_topic(topic, asked=asked)
+    return (yield from describe_topic(topic, asked=asked))
 
 
 def find_or_create(wanted: MetadataRequestTopic, context: Context, *, may_create: bool) -> Steps[TopicImage]:
@@ -228,13 +228,15 @@ async def auto_create(name: str, context: Context) -> TopicImage:
     return services.metadata_cache.image.topics[name]
 
 
-def describe_topic(topic: TopicImage, *, asked: bool) -> MetadataResponseTopic:
+def describe_topic(topic: TopicImage, *, asked: bool) -> Steps[MetadataResponseTopic]:
+    """Describe one topic, of which there may be ten thousand partitions."""
+    partitions = sorted(topic.partitions.items())
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal_topic(topic.name),
-        partitions=[describe_partition(index, partition) for index, partition in sorted(topic.partitions.items())],
+        partitions=(yield from listed(describe_partition(index, partition) for index, partition in partitions)),
         topic_authorized_operations=topic_operations(asked=asked),
     )
 

@@ -38,6 +38,7 @@ from tests.coordinator.group_runner import GROUP, GroupRunner
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.consumer.group import ConsumerGroup
 from trio_broker.coordinator.group_event import GroupEvent
+from trio_broker.yield_budget import at_once
 
 NOTHING = "-"
 
@@ -320,7 +321,7 @@ class ConsumerDriver:
         return [self.runner.consumer_group.validate_offset_fetch(member_id, int(epoch)).name]
 
     def do_describe(self) -> list[str]:
-        group = self.runner.consumer_group.describe(self.runner.image)
+        group = at_once(self.runner.consumer_group.describe(self.runner.image))
         lines = [f"{group.group_state}, epoch {group.group_epoch}/{group.assignment_epoch}, {group.assignor_name}"]
         for member in sorted(group.members, key=lambda one: one.member_id):
             has = {topic.topic_name: topic.partitions for topic in member.assignment.topic_partitions}

@@ -5,13 +5,13 @@ Source: Kafka's ConsumerGroup.asDescribedGroup and ConsumerGroupMember.asConsume
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 
 from kafka_wire.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.protocols import CONSUMER_PROTOCOL_TYPE
-from trio_broker.coordinator.consumer.member import EMPTY_TARGET, ConsumerMember
+from trio_broker.coordinator.consumer.member import EMPTY_TARGET, ConsumerMember, Target
 from trio_broker.coordinator.consumer.stored_group import StoredConsumerGroup
 from trio_broker.coordinator.consumer.target_assignment import preferred_assignor
 from trio_broker.coordinator.reporting.snapshot import GroupSnapshot, GroupType, MemberSnapshot
@@ -22,19 +22,25 @@ CONSUMER_MEMBER = 1
 
 def described_group(
     stored: StoredConsumerGroup, settings: GroupCoordinatorConfig, image: MetadataImage
-) -> DescribedGroup:
-    """For ConsumerGroupDescribe."""
-    return DescribedGroup(
+) -> Generator[None, None, DescribedGroup]:
+    """For ConsumerGroupDescribe: the group as it is now. May be interrupted after each member."""
+    members, targets = list(stored.members.values()), dict(stored.targets)
+    described = DescribedGroup(
         group_id=stored.group_id,
         group_state=stored.state.value,
         group_epoch=stored.group_epoch,
         assignment_epoch=stored.target_epoch,
         assignor_name=preferred_assignor(stored.assignor_votes, settings.group_consumer_assignors),
-        members=[_described_member(stored, member, image) for member in stored.members.values()],
+        members=[],
     )
+    for member in members:
+        target = targets.get(member.member_id, EMPTY_TARGET)
+        described.members.append(_described_member(member, target, image))
+        yield
+    return described
 
 
-def _described_member(stored: StoredConsumerGroup, member: ConsumerMember, image: MetadataImage) -> Member:
+def _described_member(member: ConsumerMember, target: Target, image: MetadataImage) -> Member:
     return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -45,7 +51,7 @@ def _described_member(stored: StoredConsumerGroup, member: ConsumerMember, image
         subscribed_topic_names=sorted(member.subscribed_topic_names),
         subscribed_topic_regex=member.subscribed_topic_regex,
         assignment=_named(_owned(member), image),
-        target_assignment=_named(stored.targets.get(member.member_id, EMPTY_TARGET), image),
+        target_assignment=_named(target, image),
         member_type=CLASSIC_MEMBER if member.uses_classic_protocol else CONSUMER_MEMBER,
     )
 

@@ -18,7 +18,7 @@ Source: Kafka's GroupMetadataManager and ConsumerGroup, 4.3.1; KIP-848.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -430,8 +430,8 @@ class ConsumerGroup:
 
     # ---- reporting ------------------------------------------------------------------------------------------------
 
-    def describe(self, image: MetadataImage) -> DescribedGroup:
-        """For ConsumerGroupDescribe. Topics that do not exist are left out."""
+    def describe(self, image: MetadataImage) -> Generator[None, None, DescribedGroup]:
+        """For ConsumerGroupDescribe, in turns. Topics that do not exist are left out."""
         return descriptions.described_group(self.stored, self.settings, image)
 
     def owned_partitions(self, image: MetadataImage) -> Iterator[TopicPartition]:

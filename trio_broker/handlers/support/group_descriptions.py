@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol, TypeVar
 
 from kafka_wire.error_codes import ErrorCode
@@ -21,7 +21,7 @@ D = TypeVar("D", bound=Described)
 
 
 async def described_groups(
-    group_ids: Iterable[str], describe: Callable[[str], D], *, include_authorized_operations: bool
+    group_ids: Iterable[str], describe: Callable[[str], Awaitable[D]], *, include_authorized_operations: bool
 ) -> list[D]:
     """Describe each group, yielding between them, and add the authorized operations if the request wants them.
 
@@ -33,7 +33,7 @@ async def described_groups(
         if group_id in seen:
             continue
         seen.add(group_id)
-        group = describe(group_id)
+        group = await describe(group_id)
         asked = include_authorized_operations and group.error_code == ErrorCode.NONE
         group.authorized_operations = group_operations(asked=asked)
         described.append(group)
