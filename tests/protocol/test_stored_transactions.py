@@ -20,7 +20,9 @@ from kafka_wire.stored.transactions import (
     decode_transaction_record,
     encode_transaction_record,
 )
+from tests.java_programs import Java
 from tests.property_examples import examples
+from tests.protocol.coordinator_records import as_given, assert_same
 from tests.protocol.message_strategies import messages
 
 NEWEST_VERSION = 1
@@ -105,6 +107,28 @@ def test_a_tombstone_has_no_value() -> None:
 def test_a_record_of_another_type_is_nothing(key: bytes) -> None:
     assert decode_transaction_record(key, b"whatever") is None
     assert decode_transaction_record(key, None) is None
+
+
+# --- Kafka's own classes ---
+
+
+@pytest.mark.compat
+def test_kafka_reads_our_records_as_we_meant_them_and_writes_the_same(java: Java) -> None:
+    records: list[tuple[TransactionLogKey, TransactionLogValue | None]] = []
+
+    @given(keys, st.none() | values)
+    def collect(key: TransactionLogKey, value: TransactionLogValue | None) -> None:
+        records.append((key, value))
+
+    collect()
+    written = [encode_transaction_record(*record) for record in records]
+    answers = java.run("TransactionRecords", given=[as_given(*each) for each in written])
+    for (key, value), each, answer in zip(records, written, answers, strict=True):
+        told = answer["result"]
+        assert_same(key, told["key"], 0)
+        if value is not None:
+            assert_same(value, told["value"], NEWEST_VERSION)
+        assert as_given(*each) == {"key": told["key bytes"], "value": told["value bytes"]}
 
 
 # --- Garbage ---

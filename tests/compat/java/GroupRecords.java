@@ -2,7 +2,9 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.protocol.ApiMessage;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorRecord;
+import org.apache.kafka.coordinator.common.runtime.CoordinatorRecordSerde;
 import org.apache.kafka.coordinator.group.GroupCoordinatorRecordHelpers;
 import org.apache.kafka.coordinator.group.GroupCoordinatorRecordSerde;
 import org.apache.kafka.coordinator.group.OffsetAndMetadata;
@@ -13,6 +15,8 @@ import java.util.HexFormat;
 import java.util.Map;
 import java.util.OptionalInt;
 import java.util.OptionalLong;
+import java.util.function.BiFunction;
+import java.util.function.Function;
 
 /**
  * Reads records of __consumer_offsets with Kafka's own classes and writes them again. Standard input holds a JSON list
@@ -30,8 +34,12 @@ public final class GroupRecords {
     }
 
     private static CoordinatorRecord read(JsonNode given) {
+        return read(given, SERDE);
+    }
+
+    static CoordinatorRecord read(JsonNode given, CoordinatorRecordSerde serde) {
         ByteBuffer value = given.get("value").isNull() ? null : bytes(given.get("value"));
-        return SERDE.deserialize(bytes(given.get("key")), value);
+        return serde.deserialize(bytes(given.get("key")), value);
     }
 
     private static CoordinatorRecord commit(JsonNode given) {
@@ -42,11 +50,18 @@ public final class GroupRecords {
     }
 
     private static Map<String, Object> told(CoordinatorRecord record) {
-        byte[] value = SERDE.serializeValue(record);
-        JsonNode key = CoordinatorRecordJsonConverters.writeRecordKeyAsJson(record.key());
-        JsonNode says = record.value() == null ? null : CoordinatorRecordJsonConverters.writeRecordValueAsJson(
-            record.value().message(), record.value().version());
-        return Steps.facts("key", key, "value", says, "key bytes", HEX.formatHex(SERDE.serializeKey(record)),
+        return told(record, SERDE, CoordinatorRecordJsonConverters::writeRecordKeyAsJson,
+            CoordinatorRecordJsonConverters::writeRecordValueAsJson);
+    }
+
+    /** What a record says, in JSON, and the bytes that a coordinator writes for it. */
+    static Map<String, Object> told(CoordinatorRecord record, CoordinatorRecordSerde serde,
+            Function<ApiMessage, JsonNode> keyAsJson, BiFunction<ApiMessage, Short, JsonNode> valueAsJson) {
+        byte[] value = serde.serializeValue(record);
+        JsonNode says = record.value() == null ? null
+            : valueAsJson.apply(record.value().message(), record.value().version());
+        return Steps.facts("key", keyAsJson.apply(record.key()), "value", says,
+            "key bytes", HEX.formatHex(serde.serializeKey(record)),
             "value bytes", value == null ? null : HEX.formatHex(value));
     }
 
