@@ -46,9 +46,19 @@ GENERATED_MEMBER_ID = re.compile(r"^[A-Za-z0-9_-]{22}$")
 
 MEMBER_ID_FIELDS = frozenset({"member_id", "leader"})
 
-PRODUCER_ID_FIELDS = frozenset({"producer_id", "v3_and_below_producer_id", "producer_id_filters"})
+PRODUCER_ID_FIELDS = frozenset(
+    {"producer_id", "v3_and_below_producer_id", "producer_id_filters", "previous_producer_id", "next_producer_id"}
+)
 
-TIME_FIELDS = frozenset({"timestamp", "transaction_start_time_ms", "last_timestamp"})
+TIME_FIELDS = frozenset(
+    {
+        "timestamp",
+        "last_timestamp",
+        "transaction_start_time_ms",
+        "transaction_start_timestamp_ms",
+        "transaction_last_update_timestamp_ms",
+    }
+)
 """Milliseconds since 1970. What lies before the conversation is told: the records' own timestamps, and -1."""
 
 NOT_TOLD = frozenset({"throttle_time_ms"})
@@ -137,6 +147,10 @@ class ScenarioClient:
     def note(self, text: str) -> None:
         """Write a heading into the transcript."""
         self.lines += ["", f"# {text}"]
+
+    def tell(self, message: Any, version: int) -> None:
+        """Write down a message that is no answer, such as a stored record."""
+        self.lines += [INDENT + line for line in self._outline(message, version)]
 
     def ask(self, request: Any, version: int, connection: str = "a") -> Any:
         """Send ``request``, write down both it and the response, and return the response."""

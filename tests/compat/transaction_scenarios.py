@@ -7,6 +7,12 @@ from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.list_transactions import ListTransactionsRequest
 from kafka_wire.messages.produce import ProduceRequest
 from kafka_wire.messages.write_txn_markers import WriteTxnMarkersRequest
+from kafka_wire.records.batch import read_batches
+from kafka_wire.stored.transactions import (
+    TRANSACTION_LOG_VALUE_VERSION,
+    TransactionStatus,
+    decode_transaction_record,
+)
 from tests.compat.group_requests import commit, fetch_offsets, settled
 from tests.compat.scenario_client import ScenarioClient
 from tests.compat.transaction_requests import (
@@ -761,6 +767,56 @@ def describing_producers(client: ScenarioClient) -> None:
         client.ask(describe_producers({topic: [0]}), 0)
 
 
+def remembering(client: ScenarioClient) -> None:
+    """What the coordinator's log keeps of each step."""
+    topic, group = f"{client.name}-t", f"{client.name}-group"
+    client.create_topic(topic, 2)
+    for number, protocol in enumerate(PROTOCOLS):
+        name = f"{client.name}-producer-{number}"
+        client.note(f"{protocol}: twice a new producer; two partitions and a group; committed")
+        started(client, name)
+        producer = started(client, name)
+        for partition in (0, 1):
+            written(client, protocol, producer, topic, partition=partition)
+        if not protocol.adds_by_itself:
+            client.quietly_in_turn(add_offsets(producer, group), 3)
+        client.quietly_in_turn(commit_offsets(producer, group, {topic: {0: 1}}), protocol.commit_offsets)
+        producer = ended(client, protocol, producer, committed=True)
+        tell_the_log(client, name)
+        client.note(f"{protocol}: aborted" + (", and again without having begun" if protocol.adds_by_itself else ""))
+        name = f"{client.name}-aborted-{number}"
+        producer = ended(client, protocol, begun(client, protocol, name, topic), committed=False)
+        if protocol.adds_by_itself:
+            ended(client, protocol, producer, committed=False)
+        tell_the_log(client, name)
+        client.note("fenced by a newer producer; a producer that goes on by its id and epoch")
+        name = f"{client.name}-fenced-{number}"
+        begun(client, protocol, name, topic)
+        client.quietly_in_turn(init_again(started(client, name)), 5)
+        tell_the_log(client, name)
+
+
+def tell_the_log(client: ScenarioClient, transactional_id: str) -> None:
+    """Write down all records of a transactional id, as ``__transaction_state`` has them."""
+    offset, end_offset = 0, 1
+    while offset < end_offset:
+        answer = client.quietly(fetch("__transaction_state", [0], offset=offset), 12).responses[0].partitions[0]
+        assert answer.error_code == 0, answer
+        end_offset = answer.high_watermark
+        for each in read_batches(answer.records):
+            for record in each.records():
+                assert record.key is not None
+                stored = decode_transaction_record(record.key, record.value)
+                if stored is not None and stored[0].transactional_id == transactional_id and record.offset >= offset:
+                    assert stored[1] is not None
+                    for topic in stored[1].transaction_partitions or []:
+                        topic.partition_ids.sort()
+                    client.lines.append(TransactionStatus(stored[1].transaction_status).name)
+                    client.tell(stored[1], TRANSACTION_LOG_VALUE_VERSION)
+            next_offset = each.header.next_offset
+        offset = next_offset
+
+
 def ending_by_itself(client: ScenarioClient) -> None:
     """A transaction that takes longer than its timeout is aborted, and its producer fenced."""
     topic = f"{client.name}-t"
@@ -814,5 +870,6 @@ TRANSACTION_SCENARIOS = (
     markers_in_the_groups_log,
     describing_transactions,
     describing_producers,
+    remembering,
     ending_by_itself,
 )
