@@ -41,6 +41,7 @@ from trio_broker.config.listeners import Endpoint
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.resource_config import topic_config
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
+from trio_broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from trio_broker.handlers.support.services import BrokerServices, NodeInfo
 from trio_broker.partition.log_loader import LogLoader
 from trio_broker.partition.partition import Durability
@@ -120,9 +121,18 @@ async def open_services(
             partitions = BrokerMetadataPublisher(replicas, config)
             await partitions.apply_topics(metadata_cache.image.topics.values())
             groups = GroupCoordinator(replicas, controller, metadata_cache, changes, config, runtime)
-            # In this order: the coordinator finds the partitions of a new topic open.
-            publisher.subscribers = (partitions, groups)
-            replicas.on_opened = groups.topic_opened
+            producer_ids = ProducerIds(controller.allocate_producer_ids)
+            transactions = TransactionCoordinator(
+                replicas, groups, controller, metadata_cache, producer_ids, config, clock
+            )
+            # In this order: the coordinators find the partitions of a new topic open.
+            publisher.subscribers = (partitions, groups, transactions)
+
+            async def topic_opened(name: str) -> None:
+                await groups.topic_opened(name)
+                await transactions.topic_opened(name)
+
+            replicas.on_opened = topic_opened
             controller.reason_not_held = replicas.reason_not_held
             yield BrokerServices(
                 node=node,
@@ -134,8 +144,9 @@ async def open_services(
                 changes=changes,
                 replicas=replicas,
                 log_dir_failures=LogDirFailureHandler(metadata_log, replicas),
-                producer_ids=ProducerIds(controller.allocate_producer_ids),
+                producer_ids=producer_ids,
                 groups=groups,
+                transactions=transactions,
                 trials=ConfigTrials(controller, dynamic_config, changes, clock),
             )
         finally:

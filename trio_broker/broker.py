@@ -8,6 +8,7 @@
           ├─ ConfigTrials       undoes what is not kept
           ├─ ReplicaManager     flusher, retention, checkpoints
           ├─ GroupCoordinator   loading, timers of groups, expiry of offsets
+          ├─ TransactionCoordinator   loading, time-outs of transactions, their markers
           └─ SocketServer       acceptors, processors, request channel, handlers
 
 Ports are opened first, because a taken one is the commonest reason not to start. Clients' are served last; the admin
@@ -214,6 +215,7 @@ class Broker:
             await nursery.start(services.trials.run)
             await nursery.start(services.replicas.run)
             await nursery.start(services.groups.run)
+            await nursery.start(services.transactions.run)
             await nursery.start(self.server.run)
             if self._admin is not None:
                 self._show_all(self._admin, nursery)
@@ -277,6 +279,7 @@ class Broker:
         self.server.stop_accepting()
         services.replicas.stop_waiting()
         services.groups.runtime.close()
+        services.transactions.runtime.close()
         await self.server.drain(trio.current_time() + grace_seconds)
 
     def reconfigure(self, config: BrokerConfig) -> None:

@@ -20,7 +20,10 @@ CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 CONSUMER_OFFSETS_TOPIC: Final = "__consumer_offsets"
 """Where the group coordinator keeps groups and committed offsets."""
 
-INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
+TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
+"""Where the transaction coordinator keeps transactional ids and their transactions."""
+
+INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, "__share_group_state"})
 """Topics that the broker writes for itself; clients see them marked and do not produce to them."""
 
 _LEGAL_CHARACTERS = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)

@@ -1,8 +1,8 @@
 """The error codes of a response, wherever they stand in it.
 
-A response may hold one for the whole, one per topic, one per partition: every field that is called ``error_code``.
-The walk is a function written for each class from its declaration, as readers and writers are: for a Produce of one
-partition it takes a sixth of a microsecond. A second form gives turns, for responses of many elements.
+A response may hold one for the whole, one per topic, one per partition: every field with one of the names in
+``ERROR_CODES``. The walk is a function written for each class from its declaration, as readers and writers are: for a
+Produce of one partition it takes a sixth of a microsecond. A second form gives turns, for responses of many elements.
 
 Source: AbstractResponse.errorCounts of Kafka's clients.
 """
@@ -15,7 +15,8 @@ from typing import Any, Final
 from kafka_wire.emit_source import Source
 from kafka_wire.schema import ArrayOf, StructOf, WireType, fields_of
 
-ERROR_CODE: Final = "error_code"
+ERROR_CODES: Final = frozenset({"error_code", "partition_error_code"})
+"""The names of such a field. Other codes stand beside one of these, and say more."""
 
 Counts = dict[int, int]
 """How often each error code stands in a response."""
@@ -67,7 +68,7 @@ def _written(cls: type[Any], *, in_turns: bool) -> Callable[[Any], Any]:
 def _walk(source: Source, cls: type[Any], value: str) -> None:
     for field in fields_of(cls):
         path = f"{value}.{field.name}"
-        if field.name == ERROR_CODE:
+        if field.name in ERROR_CODES:
             with source.block(f"if {path}:"):
                 with source.block("if found is None:"):
                     source.line("found = {}")
@@ -95,6 +96,6 @@ def _has_error_code(wire_type: WireType) -> bool:
         case ArrayOf(element):
             return _has_error_code(element)
         case StructOf(cls):
-            return any(field.name == ERROR_CODE or _has_error_code(field.type) for field in fields_of(cls))
+            return any(field.name in ERROR_CODES or _has_error_code(field.type) for field in fields_of(cls))
         case _:
             return False

@@ -67,8 +67,8 @@ def offsets_are_one_too_high() -> None:
     """Members begin one record too late."""
     fetched = requests.fetched_offsets
 
-    def fetched_too_high(offsets: Any, request: Any) -> Any:
-        response = yield from fetched(offsets, request)
+    def fetched_too_high(offsets: Any, request: Any, **stable: Any) -> Any:
+        response = yield from fetched(offsets, request, **stable)
         for topic in response.topics:
             for partition in topic.partitions:
                 partition.committed_offset += 1

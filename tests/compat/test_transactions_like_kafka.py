@@ -12,13 +12,11 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from tests.compat.kafka_process import KafkaProcess
-from tests.compat.like_kafka import ANSWERS, Difference, KafkaAnswers, Scenario, transcript
+from tests.compat.like_kafka import ANSWERS, EVERY_SCENARIO, Difference, KafkaAnswers, Scenario, transcript
 from tests.compat.scenario_client import ScenarioClient
 from tests.compat.transaction_requests import init
 from tests.compat.transaction_scenarios import TRANSACTION_SCENARIOS
 from trio_broker.testing.process import BrokerProcess
-
-BROKER_SERVES_TRANSACTIONS = False
 
 SETTINGS = {
     "node.id": "1",
@@ -40,7 +38,48 @@ ONLY_KAFKA = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "10
 
 ONLY_OURS = {"log.durability": "page-cache"}
 
-KNOWN_DIFFERENCES: tuple[Difference, ...] = ()
+KNOWN_DIFFERENCES = (
+    Difference(
+        EVERY_SCENARIO,
+        kafka=r"(error_code=(?!NONE )\w+ base_offset=-1 .*error_message=)null",
+        ours=r"\1<text>",
+        reason="Our broker says with every refused batch why it is refused.",
+    ),
+    Difference(
+        EVERY_SCENARIO,
+        kafka="aborted_transactions=null",
+        ours="aborted_transactions=[]",
+        reason="Readers of all records get an empty list, which no client takes for something else.",
+    ),
+    Difference(
+        "writing_in_a_transaction",
+        kafka=r"(topic_data=\[\(name='t'\)\]\n)    responses=\[\] node_endpoints=\[\]",
+        ours=r"\1    node_endpoints=[]\n    responses:\n    - name='t' partition_responses=[]",
+        reason="A topic without partitions is in the answer as it is in the request.",
+    ),
+    Difference(
+        "markers_by_an_administrator",
+        kafka="UNKNOWN_SERVER_ERROR",
+        ours="INVALID_PRODUCER_EPOCH",
+        reason="A marker of an older epoch is refused with the reason.",
+    ),
+    Difference(
+        "reading",
+        kafka=(
+            r"(log_start_offset=0 )"
+            r"(preferred_read_replica=-1 records=\[0-0 by <producer \d> epoch 0 from 0\](?:\n .*){6})"
+            r"\n        aborted_transactions:\n        - producer_id=<producer \d> first_offset=1"
+        ),
+        ours=r"\1aborted_transactions=[] \2",
+        reason="Aborted transactions without a record in the answer are left out.",
+    ),
+    Difference(
+        "describing_transactions",
+        kafka=r"(transactional_ids=\['empty', 'empty'\]\n    transaction_states:\n)(    - .*\n)\2",
+        ours=r"\1\2",
+        reason="An id that is named twice is described once: its partitions may be many.",
+    ),
+)
 
 KAFKA_ANSWERS = KafkaAnswers(ANSWERS / "transactions", KNOWN_DIFFERENCES)
 
@@ -81,7 +120,6 @@ def test_kafka_answers_as_it_was_written_down(kafka: KafkaProcess, scenario: Sce
     KAFKA_ANSWERS.check_kafka(kafka.port, scenario)
 
 
-@pytest.mark.skipif(not BROKER_SERVES_TRANSACTIONS, reason="the broker does not serve transactions yet")
 @each_scenario
 def test_our_broker_answers_as_kafka_does(broker: BrokerProcess, scenario: Scenario) -> None:
     assert transcript(broker.port, scenario) == KAFKA_ANSWERS.ours(scenario)
@@ -89,7 +127,7 @@ def test_our_broker_answers_as_kafka_does(broker: BrokerProcess, scenario: Scena
 
 def test_every_known_difference_is_of_a_conversation() -> None:
     named = {difference.scenario for difference in KNOWN_DIFFERENCES}
-    assert named <= {scenario.__name__ for scenario in TRANSACTION_SCENARIOS}
+    assert named <= {scenario.__name__ for scenario in TRANSACTION_SCENARIOS} | {EVERY_SCENARIO}
 
 
 def test_answers_are_kept_for_every_conversation_and_no_other() -> None:

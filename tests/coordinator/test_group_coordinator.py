@@ -157,8 +157,9 @@ async def test_groups_in_memory_are_those_that_a_restart_reads(broker):
     for shard in broker.groups.runtime.active_shards():
         again = broker.groups.runtime.new_machine()
         async for part in shard.log.slices():
-            for record in part.records:
-                again.replay(record)
+            for batch in part.batches:
+                for record in batch.records:
+                    again.replay(record)
         again.loaded(broker.groups.runtime.now(), broker.services.metadata_cache.image)
         assert contents(again) == contents(shard.machine)
         seen |= shard.machine.groups.keys()

@@ -36,7 +36,7 @@ class ScriptedGroups:
         yield trio.lowlevel.checkpoint
         return self.say(request, context)
 
-    def fetch_offsets_steps(self, request, release_handler):
+    def fetch_offsets_steps(self, request, release_handler, *, require_stable=False):
         yield trio.lowlevel.checkpoint
         return self.say(request)
 

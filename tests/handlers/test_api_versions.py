@@ -65,7 +65,9 @@ async def test_the_unstable_top_of_init_producer_id_is_not_advertised(wire, vers
     assert init_producer_id.max_version < 6
 
 
-@pytest.mark.parametrize(("version", "supported"), [(3, []), (4, [("group.version", 0, 1)])])
+@pytest.mark.parametrize(
+    ("version", "supported"), [(3, []), (4, [("group.version", 0, 1), ("transaction.version", 0, 2)])]
+)
 async def test_a_supported_feature_from_level_0_is_left_out_below_version_4(wire, version, supported):
     response = await wire.ask(request(), version)
     told = [(feature.name, feature.min_version, feature.max_version) for feature in response.supported_features]
@@ -76,7 +78,7 @@ async def test_a_supported_feature_from_level_0_is_left_out_below_version_4(wire
 async def test_finalised_features_come_with_an_epoch_that_grows(wire, version):
     response = await wire.ask(request(), version)
     told = [(each.name, each.min_version_level, each.max_version_level) for each in response.finalized_features]
-    assert told == [("group.version", 1, 1)]
+    assert told == [("group.version", 1, 1), ("transaction.version", 2, 2)]
     assert response.finalized_features_epoch >= 0
     await wire.create_topic("t")
     assert (await wire.ask(request(), version)).finalized_features_epoch > response.finalized_features_epoch

@@ -32,6 +32,11 @@ ADVERTISED_BY_KAFKA_4_3 = {
     ApiKey.DELETE_RECORDS: (0, 2),
     ApiKey.INIT_PRODUCER_ID: (0, 5),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (2, 4),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (0, 5),
+    ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
+    ApiKey.END_TXN: (0, 5),
+    ApiKey.WRITE_TXN_MARKERS: (1, 2),
+    ApiKey.TXN_OFFSET_COMMIT: (0, 5),
     ApiKey.DESCRIBE_ACLS: (1, 3),
     ApiKey.CREATE_ACLS: (1, 3),
     ApiKey.DELETE_ACLS: (1, 3),
@@ -56,6 +61,8 @@ ADVERTISED_BY_KAFKA_4_3 = {
     ApiKey.DESCRIBE_QUORUM: (0, 2),
     ApiKey.DESCRIBE_CLUSTER: (0, 2),
     ApiKey.DESCRIBE_PRODUCERS: (0, 0),
+    ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),
+    ApiKey.LIST_TRANSACTIONS: (0, 2),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
     ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
@@ -79,10 +86,9 @@ def test_telemetry_is_not_offered_so_that_no_client_sends_it():
 
 
 def test_what_is_not_there_is_not_advertised_rather_than_answered_half_way():
-    transactions = {ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.END_TXN}
     # Their descriptions are served, which say that there are none.
     changes = {ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS}
-    unserved = {ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SASL_HANDSHAKE} | transactions | changes
+    unserved = {ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SASL_HANDSHAKE} | changes
     assert not unserved & set(served_apis())
 
 
@@ -106,7 +112,7 @@ async def test_without_quotas_nobody_is_told_to_wait(wire, api, version):
     if api.api_key == ApiKey.PRODUCE:
         request.acks = 1
     response = await wire.ask(request, version)
-    if api.api_key != ApiKey.DESCRIBE_QUORUM:  # which has no room for it
+    if api.api_key not in (ApiKey.DESCRIBE_QUORUM, ApiKey.WRITE_TXN_MARKERS):  # which have no room for it
         assert response.throttle_time_ms == 0
 
 

@@ -16,7 +16,7 @@ from trio_broker.network.request_channel import ConnectionInfo
 SINGLE = range(4)
 BATCHED = range(4, 7)
 VERSIONS = range(7)
-GROUP, TRANSACTIONAL_ID, SHARE = 0, 1, 2
+GROUP, SHARE = 0, 2
 
 
 def request(version, key="g", key_type=GROUP):
@@ -70,7 +70,6 @@ async def test_many_keys_are_answered_each_in_their_order(wire, version):
 
 
 @pytest.mark.parametrize(("version", "key_type", "code"), [
-    *((version, TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED) for version in range(1, 7)),
     *((version, SHARE, ErrorCode.INVALID_REQUEST) for version in range(1, 7)),
     *((version, 77, ErrorCode.INVALID_REQUEST) for version in range(1, 7)),
 ])  # fmt: skip

@@ -21,7 +21,7 @@ from kafka_wire.messages.produce import (
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import read_batch_header
 from kafka_wire.records.compression import Codec
-from tests.handlers.handler_client import Client, response_of
+from tests.handlers.handler_client import Client
 from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
 from trio_broker.handlers.produce import encoded_success, error_response, produce
 from trio_broker.network.errors import CloseConnection
@@ -267,27 +267,10 @@ async def test_a_corrupt_batch_is_answered_without_an_offset(client, replicas):
     assert (answer.error_code, answer.log_start_offset) == (ErrorCode.CORRUPT_MESSAGE, -1)
 
 
-async def test_a_transactional_batch_is_refused(client, replicas):
+async def test_a_transactional_batch_without_a_transactional_id_is_refused(client, replicas):
     await add_topic(replicas)
     records = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-    assert (await ask(client, records)).error_code == ErrorCode.INVALID_TXN_STATE
-
-
-async def test_a_transactional_id_is_refused_for_good(client, replicas):
-    await add_topic(replicas)
-    with pytest.raises(KafkaError, match="transactions are not served") as raised:
-        await ask(client, batch(), transactional_id="mine")
-    assert raised.value.code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-
-
-async def test_the_broker_logs_once_in_a_while_that_transactions_are_not_served(client, replicas, caplog):
-    await add_topic(replicas)
-    context = client.context(9)
-    for _ in range(3):
-        with pytest.raises(KafkaError):
-            await response_of(produce, request(batch(), transactional_id="mine"), context)
-    [line] = [record.getMessage() for record in caplog.records if "transactions are not served" in record.getMessage()]
-    assert "transactional id 'mine' of client 'test' at 127.0.0.1" in line
+    assert (await ask(client, records)).error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 async def test_acks_all_needs_min_in_sync_replicas_and_acks_1_does_not(client, replicas):

@@ -27,8 +27,8 @@ def codes_in(value: Any) -> Iterator[int]:
         for each in value:
             yield from codes_in(each)
     for name in getattr(type(value), "__slots__", ()):
-        if name == "error_code":
-            yield value.error_code
+        if name in ("error_code", "partition_error_code"):
+            yield getattr(value, name)
         else:
             yield from codes_in(getattr(value, name, None))
 

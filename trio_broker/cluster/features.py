@@ -25,6 +25,9 @@ from trio_broker.cluster.metadata_image import MetadataImage
 GROUP_VERSION: Final = "group.version"
 """At 1, groups may speak the consumer protocol (KIP-848)."""
 
+TRANSACTION_VERSION: Final = "transaction.version"
+"""At 2, each transaction ends with a raised epoch, and Produce adds partitions by itself (KIP-890)."""
+
 
 @attrs.frozen
 class FeatureLevels:
@@ -34,7 +37,10 @@ class FeatureLevels:
     high: int
 
 
-SUPPORTED: Final[Mapping[str, FeatureLevels]] = {GROUP_VERSION: FeatureLevels(0, 1)}
+SUPPORTED: Final[Mapping[str, FeatureLevels]] = {
+    GROUP_VERSION: FeatureLevels(0, 1),
+    TRANSACTION_VERSION: FeatureLevels(0, 2),
+}
 
 UNKNOWN_FEATURE: Final = FeatureLevels(0, 0)
 """What Kafka takes for the levels of a feature that a node does not know: off."""

@@ -43,6 +43,7 @@ from trio_broker.config.log_manager_config import LogManagerConfig
 from trio_broker.config.node_config import NodeConfig, RequestConfig
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.config.static_settings import SettingsFile, StaticSetting, StaticSettings, gather_settings
+from trio_broker.config.transaction_coordinator_config import TransactionCoordinatorConfig
 from trio_broker.suggestion import did_you_mean
 
 log = logging.getLogger(__name__)
@@ -74,6 +75,7 @@ class BrokerConfig:
     log: LogConfig
     """The defaults of topics, which ``resource_config.topic_config`` combines with a topic's own settings."""
     group_coordinator: GroupCoordinatorConfig
+    transaction_coordinator: TransactionCoordinatorConfig
 
     def __init__(self, static: Mapping[str, str] | StaticSettings | None = None) -> None:
         """Check and take the static layer.
@@ -366,6 +368,7 @@ class BrokerConfig:
         self.log_manager = checked.sections["Background work of the logs"]
         self.log = checked.sections["Logs"]
         self.group_coordinator = checked.sections["Groups"]
+        self.transaction_coordinator = checked.sections["Transactions"]
 
 
 @attrs.frozen

@@ -10,6 +10,7 @@ from trio_broker.config.log_config import LogConfig
 from trio_broker.config.log_manager_config import LogManagerConfig
 from trio_broker.config.node_config import NodeConfig, RequestConfig
 from trio_broker.config.socket_server_config import SocketServerConfig
+from trio_broker.config.transaction_coordinator_config import TransactionCoordinatorConfig
 
 SETTINGS: Mapping[str, type] = {
     "Node": NodeConfig,
@@ -18,6 +19,7 @@ SETTINGS: Mapping[str, type] = {
     "Background work of the logs": LogManagerConfig,
     "Logs": LogConfig,
     "Groups": GroupCoordinatorConfig,
+    "Transactions": TransactionCoordinatorConfig,
 }
 """The settings classes by subject."""
 

@@ -11,9 +11,9 @@ Source: Kafka's GroupCoordinatorService.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeVar, cast
 
 import trio
@@ -54,6 +54,7 @@ from trio_broker.coordinator.runtime.log import EncodedRecord
 from trio_broker.coordinator.runtime.result import CoordinatorResult, RequestContext
 from trio_broker.coordinator.runtime.shard import Shard
 from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.partition.transaction_end import TransactionEnd
 from trio_broker.request_phase import ReleaseHandler
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.scheduled_task import ScheduledTask, run_scheduled
@@ -174,18 +175,20 @@ class GroupCoordinator:
         self,
         shard: Shard[GroupMachine],
         group_id: str,
-        topics: Iterable[str],
+        topics: Collection[str],
         deletion: Callable[[list[TopicPartition]], CoordinatorResult[EncodedRecord]],
         budget: YieldBudget,
     ) -> None:
         """Pass all partitions in which a group has committed offsets of ``topics`` to ``deletion``, some at a time, and
-        commit what it returns.
+        commit what it returns. Those of which commits are pending come last.
 
         Raises:
             KafkaError: the log refused, or the shard was closed meanwhile; earlier ones are deleted.
         """
         offsets = shard.machine.offsets
-        places = (TopicPartition(topic, index) for topic in topics for index in offsets.partitions_of(group_id, topic))
+        committed = (TopicPartition(each, index) for each in topics for index in offsets.partitions_of(group_id, each))
+        pending = (place for place in offsets.pending_of(group_id) if place.topic in topics)
+        places = chain(committed, pending)
         while some := list(islice(places, MAX_DELETED_AT_ONCE)):
             shard.require_active()
             result = deletion(some)
@@ -327,14 +330,34 @@ class GroupCoordinator:
             text = f"group {request.group_id!r:.200}: a commit of {size} bytes or more"
             raise KafkaError(text, code=ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
 
+    def end_transaction(self, partition: int, end: TransactionEnd) -> int:
+        """Put the marker into a partition of ``__consumer_offsets``: what was committed in the transaction counts now,
+        or never. Returns the offset after the marker.
+
+        Raises:
+            KafkaError: ``NOT_COORDINATOR``, ``COORDINATOR_LOAD_IN_PROGRESS``, or the log refused; nothing was appended.
+        """
+        if (shard := self.runtime.shards.get(partition)) is None:
+            text = f"partition {partition} of {self.runtime.topic} is not here"
+            raise KafkaError(text, code=ErrorCode.NOT_COORDINATOR)
+        return shard.end_transaction(end)
+
+    def partition_of(self, group_id: str) -> TopicPartition:
+        """The partition of ``__consumer_offsets`` that has ``group_id``, which a transaction of its offsets writes to.
+
+        Raises:
+            KafkaError: those of ``shard``.
+        """
+        return self.shard(group_id, allow_empty=True).log.partition.topic_partition
+
     async def fetch_offsets(
-        self, request: OffsetFetchRequestGroup, release_handler: ReleaseHandler
+        self, request: OffsetFetchRequestGroup, release_handler: ReleaseHandler, *, require_stable: bool = False
     ) -> OffsetFetchResponseGroup:
         """``fetch_offsets_steps`` in the calling task."""
-        return await finish(self.fetch_offsets_steps(request, release_handler))
+        return await finish(self.fetch_offsets_steps(request, release_handler, require_stable=require_stable))
 
     def fetch_offsets_steps(
-        self, request: OffsetFetchRequestGroup, release_handler: ReleaseHandler
+        self, request: OffsetFetchRequestGroup, release_handler: ReleaseHandler, *, require_stable: bool = False
     ) -> Steps[OffsetFetchResponseGroup]:
         """The committed offsets of one group; none that a power failure could still take back.
 
@@ -342,7 +365,7 @@ class GroupCoordinator:
             KafkaError: those of ``shard``, or the offsets were not made durable in time.
         """
         shard = self.shard(request.group_id, allow_empty=True)
-        response = yield from shard.machine.fetch(request)
+        response = yield from shard.machine.fetch(request, require_stable=require_stable)
         shard.require_active()
         required_offset = shard.log.required_offset
         if shard.log.partition.high_watermark < required_offset:
@@ -395,7 +418,11 @@ class GroupCoordinator:
         machine = shard.machine
         self._deleting.add(group_id)
         try:
-            topics, deletion = machine.offsets.topics_of(group_id), partial(machine.offsets_deletion, group_id)
+            topics = {
+                *machine.offsets.topics_of(group_id),
+                *(each.topic for each in machine.offsets.pending_of(group_id)),
+            }
+            deletion = partial(machine.offsets_deletion, group_id)
             await self._delete_offsets(shard, group_id, topics, deletion, budget)
             shard.require_active()
             shard.commit(group_id, machine.group_deletion(group_id), self.runtime.now())

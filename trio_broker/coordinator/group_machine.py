@@ -52,6 +52,7 @@ from trio_broker.coordinator.group_result import GroupResult
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets
 from trio_broker.coordinator.offsets.expiry import expired_offsets
 from trio_broker.coordinator.offsets.requests import (
+    TransactionalCommit,
     commit_result,
     delete_records,
     fetched_offsets,
@@ -157,6 +158,16 @@ class GroupMachine(Machine[Any]):
         del self.groups[group.group_id]
         if self.offsets.has_offsets(group.group_id):
             self._ensure_group(group.group_id)
+
+    def apply_pending(self, producer_id: int, record: GroupRecord | EncodedRecord) -> None:
+        assert isinstance(record, tuple), f"only commits are part of transactions: {record}"
+        self.offsets.put_pending(producer_id, *record)
+
+    def replay_pending(self, producer_id: int, record: EncodedRecord) -> None:
+        self.offsets.put_pending(producer_id, *record)
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        self.commits += self.offsets.end_transaction(producer_id, committed=committed)
 
     def replay(self, record: EncodedRecord) -> None:
         key, value = record
@@ -300,14 +311,41 @@ class GroupMachine(Machine[Any]):
             code = ErrorCode.GROUP_ID_NOT_FOUND if by_epoch else ErrorCode.ILLEGAL_GENERATION
         if code:
             raise KafkaError(f"group {request.group_id!r} refuses the commit", code=code)
-        return commit_result(event, self._settings)
+        return commit_result(request, event.future, event.now.wall_ms, self._settings)
 
-    def fetch(self, request: OffsetFetchRequestGroup) -> Steps[OffsetFetchResponseGroup]:
-        """The committed offsets of a group. Without transactions all of them are stable. Yields if they are many."""
+    def commit_in_transaction(self, event: CoordinatorEvent[TransactionalCommit]) -> CoordinatorResult[EncodedRecord]:
+        """Commit offsets that count when the producer's transaction is committed, if the group allows it.
+
+        Raises:
+            KafkaError: nothing was committed.
+        """
+        request, group = event.request.commit, self.groups.get(event.request.commit.group_id)
+        generation_id = request.generation_id_or_member_epoch
+        names_member = generation_id >= 0 or request.member_id or request.group_instance_id is not None
+        code = ErrorCode.NONE
+        if group is not None and names_member:
+            code = group.validate_offset_commit(request, COMMIT_BY_EPOCH_VERSION, event.now)
+            # A producer commits what it has read and written, whatever partitions its consumer gets next (KIP-447).
+            if code is ErrorCode.REBALANCE_IN_PROGRESS:
+                code = ErrorCode.NONE
+        elif group is None and generation_id >= 0:
+            code = ErrorCode.ILLEGAL_GENERATION
+        if code:
+            # Of KIP-848's errors the API has none.
+            code = ErrorCode.ILLEGAL_GENERATION if code is ErrorCode.STALE_MEMBER_EPOCH else code
+            raise KafkaError(f"group {request.group_id!r} refuses the commit", code=code)
+        result = commit_result(request, event.future, event.now.wall_ms, self._settings)
+        result.producer = event.request.producer
+        return result
+
+    def fetch(
+        self, request: OffsetFetchRequestGroup, *, require_stable: bool = False
+    ) -> Steps[OffsetFetchResponseGroup]:
+        """The committed offsets of a group; see ``fetched_offsets``. Yields if they are many."""
         group = self.groups.get(request.group_id)
         if group is not None and (code := group.validate_offset_fetch(request.member_id, request.member_epoch)):
             return OffsetFetchResponseGroup(group_id=request.group_id, topics=[], error_code=code)
-        return (yield from fetched_offsets(self.offsets, request))
+        return (yield from fetched_offsets(self.offsets, request, require_stable=require_stable))
 
     def delete_offsets(self, event: CoordinatorEvent[OffsetDeleteRequest]) -> CoordinatorResult[EncodedRecord]:
         """Delete offsets, but for those of topics that the group is subscribed to.
@@ -351,7 +389,9 @@ class GroupMachine(Machine[Any]):
     def is_over(self, group_id: str) -> bool:
         """Whether a group has neither offsets nor members left."""
         group = self.groups.get(group_id)
-        return group is not None and group.is_deserted and not self.offsets.has_offsets(group_id)
+        if group is None or not group.is_deserted:
+            return False
+        return not self.offsets.has_offsets(group_id) and not self.offsets.has_pending_in(group_id)
 
     def group_deletion(self, group_id: str) -> GroupResult:
         """The end of a group whose offsets are deleted."""
@@ -406,6 +446,7 @@ _HANDLERS: dict[type, Callable[[GroupMachine, Any], CoordinatorResult[Any] | Non
     LeaveGroupRequest: GroupMachine.leave,
     ConsumerGroupHeartbeatRequest: GroupMachine.consumer_heartbeat,
     OffsetCommitRequest: GroupMachine.commit,
+    TransactionalCommit: GroupMachine.commit_in_transaction,
     OffsetDeleteRequest: GroupMachine.delete_offsets,
 }
 

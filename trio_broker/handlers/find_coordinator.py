@@ -1,11 +1,10 @@
-"""FindCoordinator: the broker that coordinates a group, which is always this one.
+"""FindCoordinator: the broker that coordinates a group or a transactional id, which is always this one.
 
-The answer has its address on the listener of the client's connection. ``__consumer_offsets`` is created by the first
+The answer has its address on the listener of the client's connection. The internal topic is created by the first
 request: Kafka answers that one with COORDINATOR_NOT_AVAILABLE and creates the topic afterwards; here the topic is
 created first, which spares the client a retry.
 
-Transactions and share groups have no coordinator here, so requests for one get fatal errors (KIP-98: error 15 would be
-retried for ever).
+Share groups have no coordinator here, so requests for one get a fatal error.
 
 Source: Kafka's KafkaApis.getCoordinator and FindCoordinatorResponse.
 """
@@ -19,7 +18,6 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.handlers.support.transactions import refuse_transactional_id
 from trio_broker.steps import Steps
 from trio_broker.yield_budget import YieldBudget
 
@@ -58,7 +56,7 @@ def refused_key(key: str, error: KafkaError) -> Coordinator:
 
 @handles(FindCoordinatorRequest, error_response=error_response)
 def find_coordinator(request: FindCoordinatorRequest, context: Context) -> Steps[FindCoordinatorResponse]:
-    """Answer with this node as the coordinator of every group."""
+    """Answer with this node as the coordinator of every group and transactional id."""
     if context.version >= BATCHED_SINCE_VERSION:
         return (yield from find_each(request, context))
     yield from require_coordinator(request.key_type, request.key, context)
@@ -93,14 +91,13 @@ def require_coordinator(key_type: int, key: str, context: Context) -> Steps[None
     """Make sure that ``key`` has a coordinator, which is then this node.
 
     Raises:
-        KafkaError: ``TRANSACTIONAL_ID_AUTHORIZATION_FAILED``, ``INVALID_REQUEST``; ``COORDINATOR_NOT_AVAILABLE`` where
-            a retry may succeed.
+        KafkaError: ``INVALID_REQUEST``; ``COORDINATOR_NOT_AVAILABLE`` where a retry may succeed.
     """
     match key_type:
         case KeyType.GROUP:
             yield from context.services.groups.find_steps(key)
         case KeyType.TRANSACTIONAL_ID:
-            refuse_transactional_id(key, context)
+            yield from context.services.transactions.find_steps(key)
         case KeyType.SHARE_PARTITION:
             raise KafkaError("share groups are not served", code=ErrorCode.INVALID_REQUEST)
         case _:

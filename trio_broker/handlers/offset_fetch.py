@@ -3,8 +3,8 @@
 The coordinator has one form of the request, clients have three (KIP-709): up to version 7 one group in the fields of
 the request, from 8 on many; topics by name, from 10 on by id (KIP-516). In version 1 the response has no room for the
 group's error, so every partition has it. An offset that was never committed is -1 without an error, even where there is
-no such topic; only an id can be unknown. ``require_stable`` changes nothing: without transactions no offset is ever
-about to change.
+no such topic; only an id can be unknown. With ``require_stable`` an offset that a transaction is about to change is an
+error that the client retries.
 
 Source: Kafka's KafkaApis.fetchOffsetsForGroup, fetchAllOffsetsForGroup, and OffsetFetchResponse.groupError.
 """
@@ -86,7 +86,7 @@ def offset_fetch(request: OffsetFetchRequest, context: Context) -> Steps[OffsetF
     budget = YieldBudget()
     groups = []
     for group in distinct(request.groups):
-        groups.append((yield from fetch_group(group, context)))
+        groups.append((yield from fetch_group(group, context, stable=request.require_stable)))
         if budget.is_spent:
             yield budget.renewed
     return OffsetFetchResponse(groups=groups)
@@ -104,14 +104,14 @@ def distinct(groups: list[OffsetFetchRequestGroup]) -> Iterator[OffsetFetchReque
         yield group
 
 
-def fetch_group(group: OffsetFetchRequestGroup, context: Context) -> Steps[OffsetFetchResponseGroup]:
+def fetch_group(group: OffsetFetchRequestGroup, context: Context, *, stable: bool) -> Steps[OffsetFetchResponseGroup]:
     """The committed offsets of one group, in the form with many groups."""
     image = context.services.metadata_cache.image
     by_id = context.version >= BY_ID_SINCE_VERSION
     wants_all = group.topics is None
     # Before the coordinator is asked, which goes by names: an unknown id has none.
     unknown = (yield from pop_unknown(group, image)) if by_id and not wants_all else []
-    response = yield from ask(group, context)
+    response = yield from ask(group, context, stable=stable)
     # From version 2 on a group's error stands alone, without partitions (OffsetFetchResponse.groupError).
     if response.error_code != ErrorCode.NONE:
         response.topics = []
@@ -122,10 +122,11 @@ def fetch_group(group: OffsetFetchRequestGroup, context: Context) -> Steps[Offse
     return response
 
 
-def ask(group: OffsetFetchRequestGroup, context: Context) -> Steps[OffsetFetchResponseGroup]:
+def ask(group: OffsetFetchRequestGroup, context: Context, *, stable: bool) -> Steps[OffsetFetchResponseGroup]:
     """Call the coordinator; an error is the answer for this group only, not for the others in the request."""
     try:
-        return (yield from context.services.groups.fetch_offsets_steps(group, context.release_handler))
+        fetch = context.services.groups.fetch_offsets_steps
+        return (yield from fetch(group, context.release_handler, require_stable=stable))
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
 
@@ -158,7 +159,7 @@ def with_ids(topics: list[OffsetFetchResponseTopics], image: MetadataImage) -> I
 
 def fetch_single(request: OffsetFetchRequest, context: Context) -> Steps[OffsetFetchResponse]:
     """The committed offsets of one group, in the form up to version 7."""
-    response = yield from ask(as_group(request), context)
+    response = yield from ask(as_group(request), context, stable=request.require_stable)
     if response.error_code != ErrorCode.NONE:
         in_partitions = context.version < GROUP_ERROR_SINCE_VERSION
         topics = [failed_old(topic, response.error_code) for topic in request.topics or ()] if in_partitions else []

@@ -35,12 +35,12 @@ from kafka_wire.records.batch import CODEC_MASK
 from kafka_wire.records.errors import InvalidRecord
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.handlers.support.transactions import refuse_transactional_id
+from trio_broker.handlers.support.transactional_produce import NotInTransaction, TransactionalProduce, is_transactional
 from trio_broker.network.client_activity import NOT_IDEMPOTENT, ProducerActivity
 from trio_broker.network.errors import CloseConnection
 from trio_broker.partition.hosted_topics import HostedTopic
 from trio_broker.partition.partition import Partition
-from trio_broker.partition.replica_manager import ReplicaManager, RequiredOffset
+from trio_broker.partition.replica_manager import AppendGuard, ReplicaManager, RequiredOffset
 from trio_broker.request_phase import ReleaseHandler, ignore_release
 from trio_broker.steps import Steps
 from trio_broker.storage.append import AppendInfo
@@ -59,8 +59,6 @@ INTERNAL_WRITER = "__admin_client"
 
 ATTRIBUTES_LOW_BYTE = 22
 """Where a batch keeps codec, timestamp type, and the transactional and control bits."""
-
-TRANSACTIONAL_BIT = 0x10
 
 PRODUCER_ID_HIGH_BYTE = 43
 
@@ -157,6 +155,7 @@ class ProduceOperation:
     header: RequestHeader
     replicas: ReplicaManager
     producer: ProducerActivity
+    transaction: TransactionalProduce | None = None
     waiting: list[WaitingResponse] = attrs.Factory(list)
 
     def find_topic(self, topic: TopicProduceData) -> HostedTopic | KafkaError:
@@ -177,17 +176,12 @@ class ProduceOperation:
         """Append one partition's batch, and note the offset that acks=all has to wait for."""
         records = NO_RECORDS if data.records is None else data.records
         try:
-            # Before the partition is looked for: no retry after UNKNOWN_TOPIC_OR_PARTITION could help this batch.
-            # One byte instead of the header, which the log will read. A batch too short to have it is refused there.
-            if len(records) > ATTRIBUTES_LOW_BYTE and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
-                # No coordinator here could commit it.
-                text = "the partition was never added to a transaction"
-                raise KafkaError(text, code=ErrorCode.INVALID_TXN_STATE)
             partition = hosted.partition(data.index)
         except KafkaError as error:
             return failed(data.index, error)
         try:
             is_acks_all = self.request.acks == ACKS_ALL
+            guard = self._guard(partition, records) if is_transactional(records) else None
             info = yield from append_batch(
                 self.replicas,
                 partition,
@@ -195,6 +189,7 @@ class ProduceOperation:
                 acks_all=is_acks_all,
                 produce_version=self.header.api_version,
                 release_handler=release_handler,
+                guard=guard,
             )
             producer = self.producer
             producer.records += info.last_offset - info.first_offset + 1
@@ -204,7 +199,7 @@ class ProduceOperation:
         except KafkaError as error:
             # Behind a worker thread its frames and the refusal refer to each other, and hold the batch.
             error.__traceback__ = None
-            knows_no_offset = error.code in WITHOUT_LOG_START_OFFSET
+            knows_no_offset = error.code in WITHOUT_LOG_START_OFFSET or isinstance(error, NotInTransaction)
             return failed(data.index, error, -1 if knows_no_offset else partition.log_start_offset)
         response = PartitionProduceResponse(
             index=data.index,
@@ -217,6 +212,18 @@ class ProduceOperation:
         if is_acks_all and partition.state.high_watermark <= info.last_offset:
             self.waiting.append(WaitingResponse(response, RequiredOffset(partition, info.last_offset + 1)))
         return response
+
+    def _guard(self, partition: Partition, records: memoryview) -> AppendGuard:
+        """What lets a transactional batch in.
+
+        Raises:
+            NotInTransaction: ``TRANSACTIONAL_ID_AUTHORIZATION_FAILED``: the request has no transactional id, which is
+                nobody's to write with.
+        """
+        if self.transaction is None:
+            text = f"{partition.topic_partition}: a transactional batch, and no transactional id"
+            raise NotInTransaction(text, code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return self.transaction.guard(partition, records)
 
     def wait(self, release_handler: ReleaseHandler) -> Steps[None]:
         """Wait until the high watermark has passed every batch; those that time out get REQUEST_TIMED_OUT."""
@@ -249,6 +256,7 @@ def append_batch(
     acks_all: bool,
     produce_version: int,
     release_handler: ReleaseHandler = ignore_release,
+    guard: AppendGuard | None = None,
 ) -> Steps[AppendInfo]:
     """Append a batch as a producer's; with ``acks_all`` only where as many replicas would have it as the topic wants.
 
@@ -259,7 +267,9 @@ def append_batch(
     # Before the append: records that are refused but in the log would be there twice after the producer's retry.
     if acks_all:
         partition.require_in_sync_replicas()
-    return replicas.append_steps(partition, records, produce_version=produce_version, release_handler=release_handler)
+    return replicas.append_steps(
+        partition, records, produce_version=produce_version, release_handler=release_handler, guard=guard
+    )
 
 
 @handles(ProduceRequest, error_response=error_response, advertised_from=0)
@@ -268,13 +278,14 @@ def produce(request: ProduceRequest, context: Context) -> Steps[ProduceResponse 
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         text = f"acks must be 0, 1 or -1, not {request.acks}"
         raise KafkaError(text, code=ErrorCode.INVALID_REQUIRED_ACKS)
-    if request.transactional_id is not None:
-        refuse_transactional_id(request.transactional_id, context)
     client = context.request.client
     if (producer := client.producer) is None:
         producer = client.producer = ProducerActivity()
     producer.acks = request.acks
     production = ProduceOperation(request, context.request.header, context.services.replicas, producer)
+    if request.transactional_id is not None:
+        production.transaction = TransactionalProduce(request.transactional_id, context)
+        yield from production.transaction.begin(request)
     responses = []
     batches = 0
     budget: YieldBudget | None = None

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import PurePath
-from typing import TypeVar, cast
+from typing import TypeAlias, TypeVar, cast
 
 import attrs
 import trio
@@ -43,6 +43,7 @@ from trio_broker.partition.hosted_topics import HostedTopic, TopicAssignment
 from trio_broker.partition.log_maintenance import LogMaintenance
 from trio_broker.partition.partition import Durability, Partition
 from trio_broker.partition.sync_queue import Syncable
+from trio_broker.partition.transaction_end import TransactionEnd
 from trio_broker.partition.writer import PartitionWriter
 from trio_broker.request_phase import ReleaseHandler, RequestPhase, ignore_release
 from trio_broker.runtime.runtime import Runtime
@@ -80,6 +81,10 @@ loop."""
 
 SHORTAGE_INTERVAL_MS = 1_000
 """Between two tries of what lacked descriptors or space: short against a producer's timeout, long against spinning."""
+
+
+AppendGuard: TypeAlias = Callable[[], None]
+"""Raises ``KafkaError`` if a batch may not be appended at this moment."""
 
 
 @attrs.frozen
@@ -332,8 +337,11 @@ class ReplicaManager:
         *,
         produce_version: int,
         release_handler: ReleaseHandler = ignore_release,
+        guard: AppendGuard | None = None,
     ) -> Steps[AppendInfo]:
         """Append one batch to a partition: at once, unless it or one before it must wait.
+
+        ``guard`` is called immediately before the append, and raises what forbids it.
 
         What makes a batch wait is a look at many records, or new compression, in a worker thread, or the first entry of
         a leader epoch. Before it waits for the disk, ``release_handler`` gives the handler slot back.
@@ -348,13 +356,17 @@ class ReplicaManager:
         if takes_long or writer.needs_epoch_entry or writer.is_busy:
             if writer.needs_epoch_entry or writer.is_busy:
                 release_handler(RequestPhase.DISK)
-            append = partial(self._append_in_turn, partition, batch, takes_long)
+            append = partial(self._append_in_turn, partition, batch, takes_long, guard)
             info: AppendInfo = yield partial(writer.execute, append)
             return info
         batch = validation.prepare(batch, config, now_ms, partition.topic_partition)
+        if guard is not None:
+            guard()
         return self._append_now(partition, batch, now_ms)
 
-    async def _append_in_turn(self, partition: Partition, batch: RecordBatch, takes_long: bool) -> AppendInfo:
+    async def _append_in_turn(
+        self, partition: Partition, batch: RecordBatch, takes_long: bool, guard: AppendGuard | None
+    ) -> AppendInfo:
         """A command: append a batch, however long it takes, behind those that came before it."""
         config, now_ms = partition.log.config, self.clock.now_ms()
         prepare = partial(validation.prepare, batch, config, now_ms, partition.topic_partition)
@@ -367,6 +379,8 @@ class ReplicaManager:
             await self._changing(partition, partition.writer.write_epochs())
         # Again, since the topic may have been deleted or its disk may have failed during the wait.
         partition.require_leader()
+        if guard is not None:
+            guard()
         return self._append_now(partition, batch, self.clock.now_ms())
 
     def _append_now(self, partition: Partition, batch: RecordBatch, now_ms: int) -> AppendInfo:
@@ -400,6 +414,26 @@ class ReplicaManager:
         except OSError as error:
             raise self.storage_failed(partition, error) from error
         self._count(info)
+
+    async def append_marker(self, partition: Partition, end: TransactionEnd) -> int:
+        """Append the end of a transaction, behind all that came before it. Returns the offset after it.
+
+        Raises:
+            KafkaError: nothing was appended.
+        """
+        await partition.writer.execute(partial(self._append_marker, partition, end))
+        return partition.log_end_offset
+
+    async def _append_marker(self, partition: Partition, end: TransactionEnd) -> None:
+        if partition.writer.needs_epoch_entry:
+            await self._changing(partition, partition.writer.write_epochs())
+        self.append_end(partition, end)
+
+    def append_end(self, partition: Partition, end: TransactionEnd) -> None:
+        """As ``append_internal``, for the end of a transaction."""
+        if end.has_raised_epoch:
+            partition.log.producers.check_end(end.producer_id, end.producer_epoch)
+        self.append_internal(partition, end.batch(self.clock.now_ms()))
 
     async def ready_to_append(self, partition: Partition) -> None:
         """Write down where the partition's leader epoch begins, if that has not been done.

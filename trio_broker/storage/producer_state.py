@@ -172,6 +172,17 @@ class ProducerStates:
                 f" expected {expected}"
             )
 
+    def check_end(self, producer_id: int, producer_epoch: int) -> None:
+        """Refuse the end of a transaction of the second protocol (KIP-890) that comes late: the producer has begun
+        another one with the epoch that this end has raised it to.
+
+        Raises:
+            InvalidProducerEpoch: a transaction is open in that epoch.
+        """
+        if self.has_open_transaction(producer_id, producer_epoch):
+            text = f"the end of an earlier transaction of producer {producer_id}, which has one open in epoch"
+            raise InvalidProducerEpoch(f"{text} {producer_epoch}")
+
     def check_marker(self, marker: TransactionMarker) -> None:
         """Refuse a marker of a fenced producer or of a coordinator that was replaced.
 
@@ -191,6 +202,13 @@ class ProducerStates:
             raise TransactionCoordinatorFenced(
                 f"marker from coordinator epoch {marker.coordinator_epoch}, known is {entry.coordinator_epoch}"
             )
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the producer has a transaction open here in this epoch."""
+        entry = self.producers.get(producer_id)
+        return (
+            entry is not None and entry.transaction_first_offset is not None and entry.producer_epoch == producer_epoch
+        )
 
     # --- What was appended, or read back ---
 

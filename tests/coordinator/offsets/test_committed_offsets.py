@@ -34,7 +34,6 @@ from kafka_wire.stored.groups import (
     encode_group_record,
 )
 from kafka_wire.stored.offset_commits import encode_commit_key, encode_commit_value
-from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
 from trio_broker.coordinator.offsets.requests import (
@@ -46,7 +45,7 @@ from trio_broker.coordinator.offsets.requests import (
 )
 from trio_broker.coordinator.runtime.log import EncodedRecord
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
-from trio_broker.coordinator.runtime.result import CoordinatorEvent, CoordinatorResult, Now, RequestContext
+from trio_broker.coordinator.runtime.result import CoordinatorResult, Now
 from trio_broker.steps import finish
 from trio_broker.topic_partition import TopicPartition
 
@@ -77,8 +76,7 @@ def codes(response) -> list[int]:
 def committed(
     request: OffsetCommitRequest, settings: GroupCoordinatorConfig = SETTINGS
 ) -> CoordinatorResult[EncodedRecord]:
-    context = RequestContext("client", "/127.0.0.1", 9)
-    return commit_result(CoordinatorEvent(request, context, ResponseFuture(), MOMENT, MetadataImage()), settings)
+    return commit_result(request, ResponseFuture(), MOMENT.wall_ms, settings)
 
 
 def do(

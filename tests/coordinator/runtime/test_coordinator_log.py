@@ -55,22 +55,31 @@ def append(log: Log, batch: bytes) -> None:
     log.append(bytearray(batch), leader_epoch=1, now_ms=0, origin=AppendOrigin.COORDINATOR)
 
 
-def keys(log: Log) -> list[bytes]:
-    """The keys of all records, as a shard that is loaded reads them."""
+def batches(log: Log) -> list[tuple[int, list[bytes]] | tuple[int, bool]]:
+    """What a shard that is loaded reads: producer and keys of a batch, or how a producer's transaction ended."""
     unused = cast(Any, None)
     part = CoordinatorLog(unused, unused).read_slice(0, log.log_end_offset, LogReader(log, 0))
     assert part.next_offset == log.log_end_offset
-    return [key for key, _ in part.records]
+    return [
+        (each.producer_id, [key for key, _ in each.records])
+        if each.marker is None
+        else (each.marker.producer_id, not each.marker.aborted)
+        for each in part.batches
+    ]
 
 
-def test_what_a_transaction_of_a_kafka_before_aborted_was_never_committed(log: Log) -> None:
-    commit(log, b"before", producer_id=MOVER, sequence=0)
-    end(log, MOVER, committed=True)
-    commit(log, b"aborted", producer_id=MOVER, sequence=1)
+def test_records_of_transactions_and_their_ends_are_read_in_the_order_of_the_log(log: Log) -> None:
+    commit(log, b"first", producer_id=MOVER, sequence=0)
     commit(log, b"plain")
-    commit(log, b"of another", producer_id=OTHER, sequence=0)
-    end(log, MOVER, committed=False)
-    commit(log, b"after", producer_id=MOVER, sequence=2)
     end(log, MOVER, committed=True)
-    end(log, OTHER, committed=True)
-    assert keys(log) == [b"before", b"plain", b"of another", b"after"]
+    commit(log, b"of another", producer_id=OTHER, sequence=0)
+    commit(log, b"second", producer_id=MOVER, sequence=1)
+    end(log, MOVER, committed=False)
+    assert batches(log) == [
+        (MOVER, [b"first"]),
+        (-1, [b"plain"]),
+        (MOVER, True),
+        (OTHER, [b"of another"]),
+        (MOVER, [b"second"]),
+        (MOVER, False),
+    ]

@@ -68,11 +68,12 @@ def check_pattern(pattern: str) -> None:
     Raises:
         InvalidPattern: it is too long, too large or malformed.
     """
-    _compiled(pattern)
+    compiled_pattern(pattern)
 
 
 @functools.lru_cache(maxsize=COMPILED_PATTERNS)
-def _compiled(pattern: str) -> Any:
+def compiled_pattern(pattern: str) -> Any:
+    """The compiled form of ``pattern``; errors as ``check_pattern``."""
     # Imported late: a broker without such subscriptions needs neither the time nor the memory.
     import re2
 
@@ -110,7 +111,7 @@ class PatternResolution:
         """Match one name after the other; yields the cost of each at the worst."""
         for pattern, topics in self._topics.items():
             try:
-                matcher = _compiled(pattern)
+                matcher = compiled_pattern(pattern)
             except InvalidPattern:
                 # Members' patterns are checked; this one was written by a broker with other limits. It matches nothing.
                 continue

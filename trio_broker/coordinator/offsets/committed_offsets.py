@@ -11,7 +11,7 @@ Source: Kafka's OffsetMetadataManager; docs/formats/consumer-offsets.md for the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import attrs
 
@@ -28,6 +28,8 @@ from kafka_wire.stored.offset_commits import (
     is_usual_commit_value,
     read_commit_value,
 )
+from trio_broker.coordinator.offsets.pending_offsets import PendingOffsets
+from trio_broker.topic_partition import TopicPartition
 
 ANY_KEY = encode_commit_key("", "", 0)
 """For decoding a value, which takes a key as well."""
@@ -56,12 +58,13 @@ class CommittedOffsets:
     """All commits of one shard, by group, topic and partition. ``count`` is their number."""
 
     def __init__(self, on_first_commit: Callable[[str], None] = lambda group_id: None) -> None:
-        """``on_first_commit`` is called with each group that has a commit and had none before."""
+        """``on_first_commit`` is called with each group that has its first commit, which may be pending."""
         self.count = 0
         self._on_first_commit = on_first_commit
         self._groups: dict[str, dict[str, Values]] = {}
         # The same dictionaries by the key's bytes before the partition, so that records are put without decoding keys.
         self._by_prefix: dict[bytes, Values] = {}
+        self._pending = PendingOffsets()
 
     # ---- changing -------------------------------------------------------------------------------------------------
 
@@ -86,6 +89,7 @@ class CommittedOffsets:
             value.expire_timestamp,
             value.topic_id,
         )
+        self._supersede(encoded_key)
         self._keep(encoded_key, encoded)
 
     def put(self, key: bytes, value: bytes | None) -> None:
@@ -99,7 +103,31 @@ class CommittedOffsets:
             return
         if not is_usual_commit_value(value):
             _fields(value)
+        self._supersede(key)
         self._keep(key, value)
+
+    def put_pending(self, producer_id: int, key: bytes, value: bytes | None) -> None:
+        """Keep a commit until the transaction of ``producer_id`` ends; errors as ``put``.
+
+        Raises:
+            WireError: it is a tombstone, which no transaction has.
+        """
+        if value is None:
+            raise WireError(f"a tombstone in a transaction of producer {producer_id}")
+        if not is_usual_commit_value(value):
+            _fields(value)
+        group_id = _decoded_key(key).group
+        self._pending.add(producer_id, group_id, key, value)
+        if group_id not in self._groups:
+            self._on_first_commit(group_id)
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> int:
+        """The transaction has ended: its commits count now, or never. Returns how many do."""
+        counting = self._pending.end(producer_id, committed=committed)
+        for key, value in counting:
+            assert value is not None, "no transaction has tombstones"
+            self._keep(key, value)
+        return len(counting)
 
     def _keep(self, key: bytes, value: bytes) -> None:
         values = self._by_prefix.get(key[:-PARTITION_BYTES])
@@ -120,6 +148,11 @@ class CommittedOffsets:
         self._by_prefix.setdefault(prefix, values)
         return values
 
+    def _supersede(self, key: bytes) -> None:
+        # Few shards ever have something pending, and commits are the most frequent records of all.
+        if not self._pending.is_empty:
+            self._pending.supersede(key)
+
     def _remove(self, key: bytes) -> None:
         values = self._by_prefix.get(key[:-PARTITION_BYTES])
         if values is not None and len(values) > 1:
@@ -128,6 +161,7 @@ class CommittedOffsets:
             self.count -= removed is not None
             return
         commit = _decoded_key(key)
+        self._supersede(key)
         topics = self._groups.get(commit.group, {})
         values = topics.get(commit.topic, {})
         if values.pop(commit.partition, None) is None:
@@ -180,13 +214,40 @@ class CommittedOffsets:
         """Whether the group has a commit in one partition."""
         return partition in self._topics(group_id).get(topic, {})
 
+    def has_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether a transaction that has not ended has a commit of the group in one partition."""
+        return not self._pending.is_empty and encode_commit_key(group_id, topic, partition) in self._pending
+
+    def has_pending_in(self, group_id: str) -> bool:
+        """Whether a transaction that has not ended has any commit of the group."""
+        return self._pending.has_group(group_id)
+
+    def pending_of(self, group_id: str) -> list[TopicPartition]:
+        """Where a transaction that has not ended has a commit of the group."""
+        return list(dict.fromkeys(place for place, _ in self._pending_of(group_id)))
+
+    def pending_commits(self, group_id: str, place: TopicPartition) -> list[OffsetAndMetadata]:
+        """The commits of the group in one partition by transactions that have not ended."""
+        return [_committed(value) for where, value in self._pending_of(group_id) if where == place]
+
+    def _pending_of(self, group_id: str) -> Iterator[tuple[TopicPartition, bytes]]:
+        for key, value in self._pending.commits_of(group_id) if self._pending.has_group(group_id) else ():
+            assert value is not None, "no transaction has tombstones"
+            commit = _decoded_key(key)
+            yield TopicPartition(commit.topic, commit.partition), value
+
     def groups(self) -> Iterable[str]:
         """The groups with commits; a view, not to be held while commits change."""
         return self._groups.keys()
 
     def groups_with_topic(self, topic: str) -> list[str]:
-        """The groups with commits in ``topic``."""
-        return [group_id for group_id, topics in self._groups.items() if topic in topics]
+        """The groups with commits in ``topic``, and those that may have some once a transaction ends."""
+        with_pending = (
+            group_id
+            for group_id in self._pending.groups()
+            if any(place.topic == topic for place, _ in self._pending_of(group_id))
+        )
+        return list(dict.fromkeys([*(each for each, topics in self._groups.items() if topic in topics), *with_pending]))
 
     def _topics(self, group_id: str) -> Mapping[str, Values]:
         return self._groups.get(group_id, {})

@@ -67,6 +67,7 @@ def expired_offsets(
         if not group.is_subscribed_to(place.topic)
         and (commit := offsets.get(group_id, place.topic, place.partition)) is not None
         and _is_expired(commit, retention, settings, now)
+        and not offsets.has_pending(group_id, place.topic, place.partition)
     ]
 
 

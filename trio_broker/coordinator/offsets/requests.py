@@ -38,11 +38,14 @@ from kafka_wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from kafka_wire.primitives import NO_UUID
+from kafka_wire.schema import Request
 from kafka_wire.stored.offset_commits import NO_EXPIRE_TIMESTAMP, encode_commit_key, encode_commit_value
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
 from trio_broker.coordinator.runtime.log import EncodedRecord
-from trio_broker.coordinator.runtime.result import Completion, CoordinatorEvent, CoordinatorResult
+from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
+from trio_broker.coordinator.runtime.response_future import ResponseFuture
+from trio_broker.coordinator.runtime.result import Completion, CoordinatorResult
 from trio_broker.steps import Steps
 from trio_broker.topic_partition import TopicPartition
 from trio_broker.yield_budget import YieldBudget
@@ -59,6 +62,14 @@ MIN_COMMIT_BYTES = 40
 """The least size of a commit's record, without the names."""
 
 
+@attrs.frozen
+class TransactionalCommit(Request[OffsetCommitResponse]):
+    """A commit that is part of the transaction of ``producer``: TxnOffsetCommit, whose fields are those of a commit."""
+
+    commit: OffsetCommitRequest
+    producer: ProducerIdAndEpoch
+
+
 class SubscribedGroup(Protocol):
     """What this module needs of a group of either protocol."""
 
@@ -71,7 +82,7 @@ class SubscribedGroup(Protocol):
 
 
 def commit_result(
-    event: CoordinatorEvent[OffsetCommitRequest], settings: GroupCoordinatorConfig
+    request: OffsetCommitRequest, future: ResponseFuture, now_ms: int, settings: GroupCoordinatorConfig
 ) -> CoordinatorResult[EncodedRecord]:
     """Return the records of a commit whose topics have names, and ids where those are known, and its response.
 
@@ -82,7 +93,6 @@ def commit_result(
     Raises:
         ValueError: the group's or a topic's name is too long for a record.
     """
-    request, now_ms = event.request, event.now.wall_ms
     expires_ms = _expire_timestamp(request.retention_time_ms, now_ms)
     limit = settings.offset_metadata_max_bytes
     group_id = request.group_id
@@ -104,7 +114,7 @@ def commit_result(
             records.append((encode_commit_key(group_id, name, index), value))
             partitions.append(OffsetCommitResponsePartition(partition_index=index))
         topics.append(OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions))
-    completions = [Completion(event.future, OffsetCommitResponse(topics=topics))]
+    completions = [Completion(future, OffsetCommitResponse(topics=topics))]
     return CoordinatorResult(records, completions, refused=_commit_refused, is_routine=True)
 
 
@@ -137,12 +147,15 @@ def _java_length(text: str) -> int:
 # ---- fetching --------------------------------------------------------------------------------------------------------
 
 
-def fetched_offsets(offsets: CommittedOffsets, request: OffsetFetchRequestGroup) -> Steps[OffsetFetchResponseGroup]:
+def fetched_offsets(
+    offsets: CommittedOffsets, request: OffsetFetchRequestGroup, *, require_stable: bool = False
+) -> Steps[OffsetFetchResponseGroup]:
     """Return what the group has committed in the partitions of the request; all of it, if it names no topics.
 
     Where nothing is committed the offset is -1, and that is no error. It is so too for a topic that was deleted and
-    created again, if both request and commit have its id. Yields if the partitions are many; every offset is then one
-    that was committed at some time during the call.
+    created again, if both request and commit have its id. With ``require_stable`` a partition for which a transaction
+    that has not ended has a commit gets an error, and the client tries again (KIP-447). Yields if the partitions are
+    many; every offset is then one that was committed at some time during the call.
     """
     group_id, budget = request.group_id, YieldBudget()
     if request.topics is None:
@@ -156,6 +169,9 @@ def fetched_offsets(offsets: CommittedOffsets, request: OffsetFetchRequestGroup)
     for topic in asked:
         partitions = []
         for index in topic.partition_indexes:
+            if require_stable and offsets.has_pending(group_id, topic.name, index):
+                partitions.append(_fetched(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+                continue
             commit = offsets.get(group_id, topic.name, index)
             if commit is not None and is_another_topic(commit.topic_id, topic.topic_id):
                 commit = None
@@ -168,9 +184,13 @@ def fetched_offsets(offsets: CommittedOffsets, request: OffsetFetchRequestGroup)
     return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
 
 
-def _fetched(index: int, commit: OffsetAndMetadata | None) -> OffsetFetchResponsePartitions:
+def _fetched(
+    index: int, commit: OffsetAndMetadata | None, code: ErrorCode = ErrorCode.NONE
+) -> OffsetFetchResponsePartitions:
     if commit is None:
-        return OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET, metadata="")
+        return OffsetFetchResponsePartitions(
+            partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=code
+        )
     return OffsetFetchResponsePartitions(
         partition_index=index,
         committed_offset=commit.offset,
@@ -198,7 +218,8 @@ class DeleteRecords:
 def delete_records(offsets: CommittedOffsets, request: OffsetDeleteRequest, group: SubscribedGroup) -> DeleteRecords:
     """Return the tombstones of the partitions of ``request``, but for topics that the group is subscribed to.
 
-    Deleting an offset that was never committed succeeds without a record.
+    Deleting an offset that was never committed succeeds without a record. One that would count once a transaction ends
+    is deleted as well.
     """
     records: list[EncodedRecord] = []
     topics = []
@@ -212,6 +233,7 @@ def delete_records(offsets: CommittedOffsets, request: OffsetDeleteRequest, grou
                 offset_tombstone(request.group_id, TopicPartition(topic.name, index))
                 for index in dict.fromkeys(indexes)
                 if offsets.has_offset(request.group_id, topic.name, index)
+                or offsets.has_pending(request.group_id, topic.name, index)
             ]
         partitions = [OffsetDeleteResponsePartition(partition_index=index, error_code=code) for index in indexes]
         topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
@@ -224,23 +246,27 @@ def offset_tombstone(group_id: str, place: TopicPartition) -> EncodedRecord:
 
 
 def group_tombstones(offsets: CommittedOffsets, group_id: str, places: Iterable[TopicPartition]) -> list[EncodedRecord]:
-    """Return the tombstones of those commits of the group that are in ``places``."""
-    return [
-        offset_tombstone(group_id, place)
-        for place in places
-        if offsets.has_offset(group_id, place.topic, place.partition)
-    ]
+    """Return the tombstones of those commits of the group that are in ``places``, or would count there once a
+    transaction ends.
+    """
+    return [offset_tombstone(group_id, place) for place in places if _commits(offsets, group_id, place)]
 
 
 def topic_tombstones(
     offsets: CommittedOffsets, group_id: str, topic_id: bytes, places: Iterable[TopicPartition]
 ) -> list[EncodedRecord]:
     """Return the tombstones of the group's commits in ``places`` of a deleted topic, but not in a later topic of the
-    same name.
+    same name; also of those that would count once a transaction ends.
     """
     return [
         offset_tombstone(group_id, place)
         for place in places
-        if (commit := offsets.get(group_id, place.topic, place.partition)) is not None
-        and not is_another_topic(commit.topic_id, topic_id)
+        if any(not is_another_topic(each.topic_id, topic_id) for each in _commits(offsets, group_id, place))
     ]
+
+
+def _commits(offsets: CommittedOffsets, group_id: str, place: TopicPartition) -> list[OffsetAndMetadata]:
+    """The commit that counts, if there is one, and those that are pending."""
+    commit = offsets.get(group_id, place.topic, place.partition)
+    pending = offsets.pending_commits(group_id, place)
+    return pending if commit is None else [commit, *pending]

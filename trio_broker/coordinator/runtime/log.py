@@ -16,12 +16,16 @@ import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.records.batch import build_batch, read_batches
+from kafka_wire.records.batch import NO_PRODUCER_ID, RecordBatch, build_batch, read_batches
 from kafka_wire.records.record import NewRecord
+from trio_broker.coordinator.runtime.producer import NO_PRODUCER, ProducerIdAndEpoch
 from trio_broker.coordinator.runtime.response_future import NO_REQUIRED_OFFSET
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.partition.transaction_end import TransactionEnd
 from trio_broker.storage.log_reader import LogReader
+from trio_broker.storage.producer_replay import read_transaction_marker
+from trio_broker.storage.producer_state import TransactionMarker
 
 LOAD_SLICE_BYTES = 256 * 1024
 """Read at a time: some three thousand commits, which the event loop then folds in turns."""
@@ -32,10 +36,19 @@ EncodedRecord = tuple[bytes, bytes | None]
 
 
 @attrs.frozen
-class LogSlice:
-    """Records in the order of the log, and the offset after them."""
+class LogBatch:
+    """The records of one batch. With a producer they are part of its transaction; ``marker`` is the end of one."""
 
     records: list[EncodedRecord]
+    producer_id: int = NO_PRODUCER_ID
+    marker: TransactionMarker | None = None
+
+
+@attrs.frozen
+class LogSlice:
+    """Batches in the order of the log, and the offset after them."""
+
+    batches: list[LogBatch]
     next_offset: int
 
 
@@ -56,8 +69,8 @@ class CoordinatorLog:
         end_offset = self.partition.log_end_offset
         return NO_REQUIRED_OFFSET if self.partition.high_watermark >= end_offset else end_offset
 
-    def append(self, records: Sequence[NewRecord]) -> None:
-        """Append ``records`` as one batch: all of them or none.
+    def append(self, records: Sequence[NewRecord], producer: ProducerIdAndEpoch = NO_PRODUCER) -> None:
+        """Append ``records`` as one batch, part of the transaction of ``producer`` if there is one: all or none.
 
         Raises:
             KafkaError: none was appended; ``coordinator_code`` has the code for clients.
@@ -67,12 +80,21 @@ class CoordinatorLog:
         for record in records:
             size += len(record.key or b"") + len(record.value or b"")
         if size <= max_bytes:
-            batch = build_batch(records)
+            batch = build_batch(
+                records,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                transactional=producer is not NO_PRODUCER,
+            )
             size = len(batch)
         if size > max_bytes:
             text = f"{self.partition.topic_partition}: {size} bytes, max.message.bytes is {max_bytes}"
             raise KafkaError(text, code=ErrorCode.RECORD_LIST_TOO_LARGE)
         self.replicas.append_internal(self.partition, memoryview(batch))
+
+    def end_transaction(self, end: TransactionEnd) -> None:
+        """Append the marker; errors as ``append``."""
+        self.replicas.append_end(self.partition, end)
 
     async def ready_to_append(self) -> None:
         """Begin this leader epoch, if it has not begun; ``append`` needs it.
@@ -102,23 +124,19 @@ class CoordinatorLog:
         """The records from ``offset`` on, a slice of them. Blocks: runs in a worker thread."""
         fetched = log.read(offset, LOAD_SLICE_BYTES, end_offset=end_offset)
         data = fetched.records if isinstance(fetched.records, bytes) else fetched.records.read()
-        records: list[EncodedRecord] = []
         batches = list(read_batches(data))
         next_offset = batches[-1].header.next_offset if batches else end_offset
-        # A Kafka before may have let producers commit offsets in transactions. A commit that was aborted never was;
-        # the others count where they stand, since none is open (``kafka_import``).
-        aborted = (
-            log.aborted_transactions(offset, next_offset, fetched.row)
-            if any(batch.header.is_transactional for batch in batches)
-            else []
-        )
-        for batch in batches:
-            if batch.header.is_control or any(each.has(batch.header) for each in aborted):
-                continue
-            # The first batch may begin before the start of the log. Its early records were superseded or deleted, so
-            # folding them does no harm, and the offsets of a million records need not be looked at.
-            records += [(key, value) for key, value in batch.keys_and_values() if key is not None]
-        return LogSlice(records, next_offset)
+        return LogSlice([_read(batch) for batch in batches], next_offset)
+
+
+def _read(batch: RecordBatch) -> LogBatch:
+    header = batch.header
+    if header.is_control:
+        return LogBatch([], marker=read_transaction_marker(batch))
+    # The first batch may begin before the start of the log. Its early records were superseded or deleted, so folding
+    # them does no harm, and the offsets of a million records need not be looked at.
+    records = [(key, value) for key, value in batch.keys_and_values() if key is not None]
+    return LogBatch(records, header.producer_id if header.is_transactional else NO_PRODUCER_ID)
 
 
 def coordinator_code(code: ErrorCode) -> ErrorCode:
@@ -131,5 +149,7 @@ def coordinator_code(code: ErrorCode) -> ErrorCode:
             return ErrorCode.UNKNOWN_SERVER_ERROR
         case ErrorCode.NOT_ENOUGH_REPLICAS | ErrorCode.REQUEST_TIMED_OUT:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        case ErrorCode.INVALID_PRODUCER_EPOCH | ErrorCode.INVALID_TXN_STATE:
+            return code
         case _:
             return ErrorCode.NOT_COORDINATOR

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import WireError
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.coordinator.runtime.log import EncodedRecord
 from trio_broker.coordinator.runtime.result import Completion, CoordinatorEvent, CoordinatorResult, Now
@@ -32,18 +33,10 @@ class Machine(Protocol[RecordT]):
     """The state of one partition of an internal topic, and what each event makes of it.
 
     A coordinator is a machine, and an object that owns a ``CoordinatorRuntime`` of it and has the API that handlers
-    call (``GroupCoordinator``). A transaction coordinator is written so:
+    call: ``GroupMachine`` and ``GroupCoordinator``, ``TransactionMachine`` and ``TransactionCoordinator``.
 
-    * Its record is the key and value of ``__transaction_state``; its state is the transactions by transactional id, and
-      ``apply`` puts the value of a record in the place of the transaction that it names.
-    * ``decide`` takes InitProducerId, AddPartitionsToTxn, EndTxn and an event of its own, "the markers are written". To
-      EndTxn it returns the record of PREPARE_COMMIT and the response. Nothing of it has happened if the log refuses, so
-      ``refused`` only makes the error response.
-    * ``next_deadline`` of a transactional id is when its transaction times out; ``on_timeout`` returns the record of
-      PREPARE_ABORT with a raised epoch.
-    * ``observe`` queues a transaction that has come into PREPARE_COMMIT for the task that waits until the record is
-      durable (``CoordinatorRuntime.until_durable``), writes the markers, and passes that event to ``Shard.handle``.
-      ``loaded`` queues those that a restart found in it.
+    Records may be part of a producer's transaction (``CoordinatorResult.producer``). They are pending until a marker
+    stands in the log, which ``Shard.end_transaction`` puts there.
 
     The members with a body are for machines that need no more.
     """
@@ -57,6 +50,10 @@ class Machine(Protocol[RecordT]):
             WireError: it is damaged; nothing has changed.
         """
         ...
+
+    def replay_pending(self, producer_id: int, record: EncodedRecord) -> None:
+        """As ``replay``, for a record of a transaction whose end has not been read yet."""
+        raise WireError(f"a record of producer {producer_id}'s transaction, where there are none")
 
     def loaded(self, now: Now, image: MetadataImage) -> Mapping[str, CoordinatorResult[RecordT]]:
         """All records have been replayed; start sessions. Returns what is to be done before the first event, by key."""
@@ -99,6 +96,18 @@ class Machine(Protocol[RecordT]):
     def apply(self, record: RecordT) -> None:
         """Change the state as a record says that is in the log."""
         ...
+
+    def apply_pending(self, producer_id: int, record: RecordT) -> None:
+        """Keep a record that is in the log and counts when the transaction of ``producer_id`` is committed."""
+        raise AssertionError(f"producer {producer_id}: this coordinator has no transactional records")
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """The marker is in the log: what was pending of ``producer_id`` counts now, or never.
+
+        Raises:
+            WireError: this coordinator has no transactional records, and neither should its log.
+        """
+        raise WireError(f"the end of a transaction of producer {producer_id}, where there are none")
 
     def replace(self, key: str, state: Any) -> Sequence[Completion]:
         """Put ``CoordinatorResult.replace_with`` in the place of the state of ``key``, whose requests that wait are

@@ -17,6 +17,7 @@ import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.coordinator.runtime.producer import NO_PRODUCER, ProducerIdAndEpoch
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
 
 RequestT = TypeVar("RequestT")
@@ -84,6 +85,9 @@ class CoordinatorResult(Generic[RecordT]):
     """Called with the code for clients."""
     is_atomic: bool = True
     """Whether the records are one batch. Otherwise they are several, and those before a refusal hold."""
+
+    producer: ProducerIdAndEpoch = NO_PRODUCER
+    """In whose transaction the records stand, which count when it is committed; see ``Machine.apply_pending``."""
 
     is_routine: bool = False
     """Whether the key goes on as it was, and its deadline is no nearer, so that neither ``Machine.observe`` nor the

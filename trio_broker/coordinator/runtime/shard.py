@@ -18,10 +18,12 @@ import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError, WireError
+from kafka_wire.records.batch import NO_PRODUCER_ID
 from kafka_wire.records.record import NewRecord
 from trio_broker.cluster.metadata_cache import MetadataCache
-from trio_broker.coordinator.runtime.log import CoordinatorLog, coordinator_code
+from trio_broker.coordinator.runtime.log import CoordinatorLog, EncodedRecord, LogBatch, coordinator_code
 from trio_broker.coordinator.runtime.machine import Machine
+from trio_broker.coordinator.runtime.producer import NO_PRODUCER
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
 from trio_broker.coordinator.runtime.result import (
     Completion,
@@ -32,6 +34,7 @@ from trio_broker.coordinator.runtime.result import (
 )
 from trio_broker.coordinator.runtime.timer import CoordinatorTimer
 from trio_broker.log_throttle import LogThrottle
+from trio_broker.partition.transaction_end import TransactionEnd
 from trio_broker.yield_budget import YieldBudget
 
 log = logging.getLogger(__name__)
@@ -121,19 +124,38 @@ class Shard(Generic[MachineT]):
     async def _load(self) -> None:
         machine, budget = self.new_machine(), YieldBudget(LOAD_TURN_SECONDS)
         async for part in self.log.slices():
-            for record in part.records:
-                try:
-                    machine.replay(record)
-                except WireError as error:
-                    log.error("%s: a record is passed over: %s", self.log.partition.topic_partition, error)
-                # Not maybe_yield: a coroutine for each of a million records would take as long as they.
-                if budget.is_spent:
-                    await budget.renewed()
+            for batch in part.batches:
+                self._replay_end(batch, machine)
+                for record in batch.records:
+                    self._replay(record, batch.producer_id, machine)
+                    # Not maybe_yield: a coroutine for each of a million records would take as long as they.
+                    if budget.is_spent:
+                        await budget.renewed()
         await self.log.ready_to_append()
         # The shard may have been closed while it was read.
         if self.state is ShardState.LOADING:
             # No checkpoint comes before the end of this, so no request meets a shard that is half loaded.
             self._begin(machine)
+
+    def _replay(self, record: EncodedRecord, producer_id: int, machine: MachineT) -> None:
+        try:
+            if producer_id == NO_PRODUCER_ID:
+                machine.replay(record)
+            else:
+                machine.replay_pending(producer_id, record)
+        except WireError as error:
+            self._pass_over(error)
+
+    def _replay_end(self, batch: LogBatch, machine: MachineT) -> None:
+        if (marker := batch.marker) is None:
+            return
+        try:
+            machine.end_transaction(marker.producer_id, committed=not marker.aborted)
+        except WireError as error:
+            self._pass_over(error)
+
+    def _pass_over(self, error: WireError) -> None:
+        log.error("%s: a record is passed over: %s", self.log.partition.topic_partition, error)
 
     def _begin(self, machine: MachineT) -> None:
         self.machine = machine
@@ -207,6 +229,17 @@ class Shard(Generic[MachineT]):
             machine.observe(key, result)
             self.timer.schedule(key, machine.next_deadline(key))
 
+    def end_transaction(self, end: TransactionEnd) -> int:
+        """Put the marker into the log, and let what was pending count or not. Returns the offset after the marker.
+
+        Raises:
+            KafkaError: nothing was appended.
+        """
+        self.require_active()
+        self.log.end_transaction(end)
+        self.machine.end_transaction(end.producer_id, committed=end.committed)
+        return self.log.partition.log_end_offset
+
     def _require_room(self, records: Sequence[Any]) -> None:
         """Refuse records that no batch can hold before they are encoded, which takes 0.1 s for an assignment of 90 MB.
 
@@ -229,8 +262,12 @@ class Shard(Generic[MachineT]):
             encoded = [NewRecord(now.wall_ms, *machine.encode(record)) for record in records]
         except ValueError as error:
             raise KafkaError(f"no record can hold this: {error}", code=ErrorCode.UNKNOWN_SERVER_ERROR) from error
-        self.log.append(encoded)
-        if result.replace_with is None:
+        producer = result.producer
+        self.log.append(encoded, producer)
+        if producer is not NO_PRODUCER:
+            for record in records:
+                machine.apply_pending(producer.producer_id, record)
+        elif result.replace_with is None:
             for record in records:
                 machine.apply(record)
 

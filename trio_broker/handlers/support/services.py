@@ -17,6 +17,7 @@ from trio_broker.cluster.producer_ids import ProducerIds
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
+from trio_broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from trio_broker.handlers.support.metadata_answers import MetadataAnswers
 from trio_broker.log_throttle import LogThrottle
 from trio_broker.network.request_channel import ConnectionInfo
@@ -62,6 +63,7 @@ class BrokerServices:
     log_dir_failures: LogDirFailureHandler
     producer_ids: ProducerIds
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
     trials: ConfigTrials
     metadata_answers: MetadataAnswers = attrs.field(init=False, factory=MetadataAnswers)
     throttled_log: LogThrottle = attrs.field(

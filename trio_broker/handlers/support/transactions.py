@@ -1,27 +1,16 @@
-"""Refusing transactions, which this broker does not serve.
+"""What the handlers of transactional requests share.
 
-The client gets a fatal error, since it would repeat a request after a retriable one for ever. That error speaks of
-authorization, so the broker's own log has the true reason.
+Source: Kafka's KafkaApis.
 """
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from trio_broker.handlers.support.context import Context
 
 
-def refuse_transactional_id(transactional_id: str, context: Context) -> NoReturn:
-    """Refuse a request of a transactional producer, with a throttled line in the log.
-
-    Raises:
-        KafkaError: ``TRANSACTIONAL_ID_AUTHORIZATION_FAILED``.
-    """
-    context.services.throttled_log.warning(
-        "transactions",
-        f"transactional id {transactional_id!r:.200} of client {context.client_id!r:.200} at"
-        f" {context.connection.peer_host} is refused: transactions are not served",
-    )
-    raise KafkaError("transactions are not served", code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+def in_version(error: KafkaError, version: int, *, fenced_since: int) -> KafkaError:
+    """``error`` as a client of this version knows it: PRODUCER_FENCED is as old as KIP-588."""
+    if error.code is ErrorCode.PRODUCER_FENCED and version < fenced_since:
+        return KafkaError(str(error), code=ErrorCode.INVALID_PRODUCER_EPOCH)
+    return error

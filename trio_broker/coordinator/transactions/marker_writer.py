@@ -1,0 +1,70 @@
+"""Ends transactions in their partitions: one marker in each, and waits until all are durable.
+
+In a partition of ``__consumer_offsets`` the marker goes through the shard of the group coordinator, whose pending
+offsets it decides; in any other it is a batch for the log alone.
+
+Source: Kafka's TransactionMarkerChannelManager, and KafkaApis.handleWriteTxnMarkersRequest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import attrs
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from trio_broker.coordinator.group_coordinator import GroupCoordinator
+from trio_broker.partition.partition import Partition
+from trio_broker.partition.replica_manager import ReplicaManager, RequiredOffset
+from trio_broker.partition.transaction_end import TransactionEnd
+from trio_broker.request_phase import ReleaseHandler
+from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC
+from trio_broker.topic_partition import TopicPartition
+from trio_broker.yield_budget import YieldBudget
+
+MARKER_TIMEOUT_SECONDS: Final = 30.0
+"""How long a marker may take to become durable: Kafka's ``request.timeout.ms`` between brokers."""
+
+
+@attrs.frozen
+class MarkerWriter:
+    """Writes markers into partitions of this broker."""
+
+    replicas: ReplicaManager
+    groups: GroupCoordinator
+
+    async def write(
+        self, end: TransactionEnd, partitions: Collection[TopicPartition], release_handler: ReleaseHandler
+    ) -> dict[TopicPartition, ErrorCode]:
+        """End the transaction in ``partitions``, in their order, each of which comes once; the code of each, NONE where
+        the marker is durable.
+        """
+        codes: dict[TopicPartition, ErrorCode] = {}
+        awaited: dict[TopicPartition, RequiredOffset] = {}
+        budget = YieldBudget()
+        for topic_partition in partitions:
+            try:
+                partition = self._partition(topic_partition)
+                awaited[topic_partition] = RequiredOffset(partition, await self._append(partition, end))
+            except KafkaError as error:
+                codes[topic_partition] = error.code
+            await budget.maybe_yield()
+        durable = await self.replicas.wait_until_replicated(
+            list(awaited.values()), timeout_seconds=MARKER_TIMEOUT_SECONDS, release_handler=release_handler
+        )
+        return codes | dict(zip(awaited, durable, strict=True))
+
+    def _partition(self, topic_partition: TopicPartition) -> Partition:
+        return self.replicas.topic(topic_partition.topic).partition(topic_partition.partition)
+
+    async def _append(self, partition: Partition, end: TransactionEnd) -> int:
+        """Append the marker, and return the offset after it.
+
+        Raises:
+            KafkaError: nothing was appended.
+        """
+        if partition.topic_partition.topic == CONSUMER_OFFSETS_TOPIC:
+            return self.groups.end_transaction(partition.topic_partition.partition, end)
+        return await self.replicas.append_marker(partition, end)

@@ -1,0 +1,70 @@
+"""What the machine of the transaction coordinator is asked: the client's requests, and the broker's own.
+
+Several APIs come to one of these: AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit 5 and Produce 12 all add
+partitions. ``new_producer_id`` is an id that nobody has, where the request may need one: ids are allocated by the
+controller, which a machine cannot wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import attrs
+
+from kafka_wire.messages.end_txn import EndTxnResponse
+from kafka_wire.messages.init_producer_id import InitProducerIdResponse
+from kafka_wire.schema import Request
+from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
+from trio_broker.topic_partition import TopicPartition
+
+
+@attrs.frozen
+class Done:
+    """The response to a request that has no other answer than an error."""
+
+
+@attrs.frozen
+class InitProducerId(Request[InitProducerIdResponse]):
+    """A producer takes a transactional id. ``expected`` is the producer that it was until now, if it was one."""
+
+    transactional_id: str
+    timeout_ms: int
+    expected: ProducerIdAndEpoch | None
+    new_producer_id: int | None
+
+
+@attrs.frozen
+class AddPartitions(Request[Done]):
+    """Partitions become part of the transaction, which begins with the first."""
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    partitions: Collection[TopicPartition]
+    client_transaction_version: int
+
+
+@attrs.frozen
+class VerifyTransaction(Request[Done]):
+    """The producer may write in its transaction. Answered once all that is known of it is durable."""
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+
+
+@attrs.frozen
+class EndTransaction(Request[EndTxnResponse]):
+    """Commit or abort. ``client_transaction_version`` says which of the two protocols the producer follows."""
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    commits: bool
+    client_transaction_version: int
+    new_producer_id: int | None
+
+
+@attrs.frozen
+class CompleteTransaction(Request[Done]):
+    """All markers of the transaction that ended as ``producer`` are durable."""
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch

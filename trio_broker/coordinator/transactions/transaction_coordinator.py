@@ -1,0 +1,378 @@
+"""The transaction coordinator: transactional ids, their producers and transactions.
+
+    handler ─▶ TransactionCoordinator ─▶ Shard (one per partition of __transaction_state) ─▶ TransactionMachine
+                  ▲        │ the record of PREPARE is durable                                       │
+                  │        ▼                                                                        │
+                  │   MarkerWriter ─▶ a marker in each partition of the transaction ◀── on_prepared ┘
+                  └── all are durable: CompleteTransaction
+
+A transaction whose end is decided is ended in all its partitions, however often that must be tried and over restarts:
+the record of PREPARE has them all.
+
+Source: Kafka's TransactionCoordinator, TransactionStateManager and TransactionMarkerChannelManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+import attrs
+import trio
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.end_txn import EndTxnResponse
+from kafka_wire.messages.init_producer_id import InitProducerIdResponse
+from kafka_wire.stored.transactions import TransactionStatus
+from trio_broker.cluster.controller_client import ControllerClient
+from trio_broker.cluster.metadata_cache import MetadataCache
+from trio_broker.cluster.metadata_delta import MetadataDelta
+from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.cluster.producer_ids import ProducerIds
+from trio_broker.cluster.replication_control import NewTopic
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.coordinator.group_coordinator import GroupCoordinator
+from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
+from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
+from trio_broker.coordinator.runtime.result import RequestContext
+from trio_broker.coordinator.runtime.shard import Shard
+from trio_broker.coordinator.transactions.marker_writer import MarkerWriter
+from trio_broker.coordinator.transactions.requests import (
+    AddPartitions,
+    CompleteTransaction,
+    EndTransaction,
+    InitProducerId,
+    VerifyTransaction,
+)
+from trio_broker.coordinator.transactions.transaction_machine import TransactionMachine
+from trio_broker.coordinator.transactions.transaction_metadata import TransactionMetadata, by_topic
+from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.partition.transaction_end import TransactionEnd
+from trio_broker.request_phase import ReleaseHandler, RequestPhase
+from trio_broker.runtime.clock import Clock
+from trio_broker.steps import Steps, finish
+from trio_broker.topic_names import TRANSACTION_STATE_TOPIC
+from trio_broker.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+COMMIT_TIMEOUT_SECONDS: Final = 5.0
+"""How long a change of a transaction may take to become durable before its client is asked to try again: as long as
+``offsets.commit.timeout.ms`` is."""
+
+MARKER_RETRY_SECONDS: Final = 0.5
+"""After which markers that could not be written are tried again: short against a client that waits for its next
+transaction, long against a disk that is full for minutes."""
+
+THE_BROKER: Final = RequestContext(client_id="", client_host="", version=0)
+"""Who asks what no client has asked."""
+
+ENDED: Final = frozenset(
+    {
+        ErrorCode.NONE,
+        # The topic was deleted, and the records with it.
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        # A later marker stands there, which an administrator has written: nothing is open any more.
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+    }
+)
+"""What says of a partition that the transaction needs no marker there any more."""
+
+
+@attrs.frozen
+class KnownTransaction:
+    """A transactional id, its state, and the partitions where its transaction still needs a marker or goes on."""
+
+    transactional_id: str
+    metadata: TransactionMetadata
+    partitions: Collection[TopicPartition]
+
+
+class TransactionCoordinator:
+    """All transactions that this broker coordinates."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        groups: GroupCoordinator,
+        controller: ControllerClient,
+        metadata_cache: MetadataCache,
+        producer_ids: ProducerIds,
+        config: BrokerConfig,
+        clock: Clock,
+    ) -> None:
+        self.settings = config.transaction_coordinator
+        self.markers = MarkerWriter(replicas, groups)
+        self._producer_ids = producer_ids
+        self._metadata_cache = metadata_cache
+        self.runtime: CoordinatorRuntime[TransactionMachine] = CoordinatorRuntime(
+            topic=TRANSACTION_STATE_TOPIC,
+            new_topic=self._state_topic,
+            new_machine=lambda: TransactionMachine(self.settings, self._on_prepared),
+            commit_timeout_seconds=COMMIT_TIMEOUT_SECONDS,
+            replicas=replicas,
+            controller=controller,
+            metadata_cache=metadata_cache,
+            clock=clock,
+        )
+        # As many as there are transactional ids at most, each of which has one transaction.
+        self._prepared_send, self._prepared_receive = trio.open_memory_channel[str](float("inf"))
+        # By transactional id: where a marker is still missing.
+        self._unmarked: dict[str, frozenset[TopicPartition]] = {}
+
+    # ---- running --------------------------------------------------------------------------------------------------
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Load all shards, time transactions out and write markers, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.runtime.timer.run)
+            nursery.start_soon(self._run_markers, nursery)
+            task_status.started()
+            await self.runtime.load_new_partitions()
+
+    def _state_topic(self) -> NewTopic:
+        return NewTopic(
+            name=TRANSACTION_STATE_TOPIC,
+            num_partitions=self.settings.transaction_state_log_num_partitions,
+            replication_factor=self.settings.transaction_state_log_replication_factor,
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(self.settings.transaction_state_log_min_isr),
+                "segment.bytes": str(self.settings.transaction_state_log_segment_bytes),
+                "unclean.leader.election.enable": "false",
+            },
+        )
+
+    async def apply_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Follow the shards' own topic."""
+        await self.runtime.apply_metadata(delta)
+
+    async def topic_opened(self, name: str) -> None:
+        """Load the shards whose partitions could not be opened before."""
+        if name == self.runtime.topic:
+            await self.runtime.load_new_partitions()
+
+    # ---- requests -------------------------------------------------------------------------------------------------
+
+    def find_steps(self, transactional_id: str) -> Steps[None]:
+        """Make sure that this broker coordinates ``transactional_id``; errors as ``CoordinatorRuntime.find``."""
+        return self.runtime.find(transactional_id)
+
+    def _shard(self, transactional_id: str) -> Shard[TransactionMachine]:
+        """The shard of ``transactional_id``, ready to answer.
+
+        Raises:
+            KafkaError: ``INVALID_REQUEST``, ``NOT_COORDINATOR``, ``COORDINATOR_LOAD_IN_PROGRESS``.
+        """
+        if not transactional_id:
+            raise KafkaError("a transactional id is not empty", code=ErrorCode.INVALID_REQUEST)
+        return self.runtime.shard_for(transactional_id)
+
+    async def init_producer_id(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: ProducerIdAndEpoch | None,
+        context: RequestContext,
+        release_handler: ReleaseHandler,
+    ) -> InitProducerIdResponse:
+        """Give ``transactional_id`` to a producer, which fences the one that had it.
+
+        Raises:
+            KafkaError: the request had no effect.
+        """
+        if not transactional_id:
+            raise KafkaError("a transactional id is not empty", code=ErrorCode.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self.settings.transaction_max_timeout_ms:
+            text = f"{timeout_ms} ms; transaction.max.timeout.ms is {self.settings.transaction_max_timeout_ms}"
+            raise KafkaError(text, code=ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        new_id = await self._new_producer_id(transactional_id)
+        request = InitProducerId(transactional_id, timeout_ms, expected, new_id)
+        shard = self._shard(transactional_id)
+        return await finish(self.runtime.call(shard, transactional_id, request, context, release_handler))
+
+    async def _new_producer_id(self, transactional_id: str) -> int | None:
+        """A new producer id if ``transactional_id`` may need one; ids that are not used are lost, and there are 2^63.
+
+        Raises:
+            KafkaError: none can be allocated, or those of ``_shard``.
+        """
+        if not self._shard(transactional_id).machine.needs_producer_id(transactional_id):
+            return None
+        try:
+            return await self._producer_ids.next()
+        except OSError as error:
+            text = f"no producer id can be allocated: {error}"
+            raise KafkaError(text, code=ErrorCode.COORDINATOR_NOT_AVAILABLE) from error
+
+    def add_partitions_steps(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+        client_transaction_version: int,
+        context: RequestContext,
+        release_handler: ReleaseHandler,
+    ) -> Steps[None]:
+        """Make ``partitions`` part of the producer's transaction, durably.
+
+        Raises:
+            KafkaError: nothing was added; see ``TransactionMachine.add_partitions``.
+        """
+        request = AddPartitions(transactional_id, producer, partitions, client_transaction_version)
+        shard = self._shard(transactional_id)
+        yield from self.runtime.call(shard, transactional_id, request, context, release_handler)
+
+    def verify_steps(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        context: RequestContext,
+        release_handler: ReleaseHandler,
+    ) -> Steps[None]:
+        """Refuse a producer that may not write in its transaction, and wait until what is known of it is durable.
+
+        A record in a partition that a power cut takes out of the transaction would hold back the partition's readers
+        for ever.
+
+        Raises:
+            KafkaError: see ``TransactionMachine.add_partitions``.
+        """
+        request = VerifyTransaction(transactional_id, producer)
+        shard = self._shard(transactional_id)
+        yield from self.runtime.call(shard, transactional_id, request, context, release_handler)
+
+    def require_added(self, transactional_id: str, producer: ProducerIdAndEpoch, partition: TopicPartition) -> None:
+        """Refuse a partition that is not part of the producer's transaction at this moment.
+
+        For the moment before an append, where nothing can come between: no marker would ever follow a record that is
+        appended after the end of its transaction.
+
+        Raises:
+            KafkaError: see ``TransactionMachine.require_added``.
+        """
+        self._shard(transactional_id).machine.require_added(transactional_id, producer, partition)
+
+    async def end_transaction(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        *,
+        commits: bool,
+        client_transaction_version: int,
+        context: RequestContext,
+        release_handler: ReleaseHandler,
+    ) -> EndTxnResponse:
+        """Commit or abort. The decision is durable when this returns; the markers follow.
+
+        Raises:
+            KafkaError: nothing was decided; see ``TransactionMachine.end``.
+        """
+        new_id = await self._new_producer_id(transactional_id)
+        request = EndTransaction(transactional_id, producer, commits, client_transaction_version, new_id)
+        shard = self._shard(transactional_id)
+        return await finish(self.runtime.call(shard, transactional_id, request, context, release_handler))
+
+    # ---- markers --------------------------------------------------------------------------------------------------
+
+    def _on_prepared(self, transactional_id: str) -> None:
+        self._prepared_send.send_nowait(transactional_id)
+
+    async def _run_markers(self, nursery: trio.Nursery) -> None:
+        async for transactional_id in self._prepared_receive:
+            nursery.start_soon(self._write_markers, transactional_id)
+
+    async def _write_markers(self, transactional_id: str) -> None:
+        """End the transaction in all its partitions, however often it must be tried."""
+        try:
+            while (shard := self._prepared_shard(transactional_id)) is not None:
+                try:
+                    if await self._try_markers(shard, transactional_id):
+                        return
+                except KafkaError as error:
+                    self._log_delay(transactional_id, error)
+                await trio.sleep(MARKER_RETRY_SECONDS)
+        finally:
+            self._unmarked.pop(transactional_id, None)
+
+    def _prepared_shard(self, transactional_id: str) -> Shard[TransactionMachine] | None:
+        """The shard if it still has the transaction to be ended; otherwise the next one that is loaded will end it."""
+        try:
+            shard = self._shard(transactional_id)
+        except KafkaError:
+            return None
+        metadata = shard.machine.transactions.get(transactional_id)
+        return shard if metadata is not None and metadata.is_prepared else None
+
+    async def _try_markers(self, shard: Shard[TransactionMachine], transactional_id: str) -> bool:
+        """Write the markers that are missing; return whether none is missing any more.
+
+        Raises:
+            KafkaError: what was decided is not durable, or its completion could not be written down.
+        """
+        metadata = shard.machine.transactions[transactional_id]
+        # A marker is seen by readers at once, so nothing may take back the decision.
+        await self.runtime.until_durable(shard, shard.log.required_offset, _no_handler)
+        end = TransactionEnd(
+            producer_id=metadata.producer_id,
+            producer_epoch=metadata.producer_epoch,
+            committed=metadata.status is TransactionStatus.PREPARE_COMMIT,
+            coordinator_epoch=shard.log.partition.leader_epoch,
+            transaction_version=metadata.client_transaction_version,
+        )
+        topics = by_topic(self._unmarked.get(transactional_id, metadata.partitions))
+        unmarked = [TopicPartition(topic, index) for topic, indexes in topics.items() for index in indexes]
+        codes = await self.markers.write(end, unmarked, _no_handler)
+        missing = [each for each, code in codes.items() if code not in ENDED]
+        self._unmarked[transactional_id] = frozenset(missing)
+        if missing:
+            first = missing[0]
+            self._log_delay(transactional_id, f"{first}: {codes[first].name}, and {len(missing) - 1} more")
+            return False
+        shard.handle(transactional_id, CompleteTransaction(transactional_id, metadata.producer), THE_BROKER)
+        return True
+
+    def _log_delay(self, transactional_id: str, reason: object) -> None:
+        text = f"the transaction of {transactional_id!r:.200} is decided, but not ended everywhere: {reason}"
+        self.runtime.throttled_log.warning("markers", text)
+
+    # ---- reporting ------------------------------------------------------------------------------------------------
+
+    def describe(self, transactional_id: str) -> KnownTransaction:
+        """The state of one transactional id.
+
+        Raises:
+            KafkaError: ``TRANSACTIONAL_ID_NOT_FOUND``, or those of ``_shard``.
+        """
+        metadata = self._shard(transactional_id).machine.transactions.get(transactional_id)
+        if metadata is None:
+            text = f"transactional id {transactional_id!r:.200} is not known"
+            raise KafkaError(text, code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        return self._known(transactional_id, metadata)
+
+    def _known(self, transactional_id: str, metadata: TransactionMetadata) -> KnownTransaction:
+        partitions = self._unmarked.get(transactional_id, metadata.partitions)
+        return KnownTransaction(transactional_id, metadata, partitions)
+
+    def transactions(self) -> Iterator[KnownTransaction]:
+        """All of them.
+
+        Raises:
+            KafkaError: ``COORDINATOR_LOAD_IN_PROGRESS``: they would not be all.
+        """
+        shards = list(self.runtime.shards.values())
+        for shard in shards:
+            shard.require_active()
+        return self._transactions_of(shards)
+
+    def _transactions_of(self, shards: Iterable[Shard[TransactionMachine]]) -> Iterator[KnownTransaction]:
+        for shard in shards:
+            for transactional_id, metadata in list(shard.machine.transactions.items()):
+                yield self._known(transactional_id, metadata)
+
+
+def _no_handler(phase: RequestPhase) -> None:
+    """The broker's own work holds no handler slot."""

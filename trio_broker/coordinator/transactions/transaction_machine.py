@@ -1,0 +1,409 @@
+"""The transactions of one partition of ``__transaction_state``: the machine of the transaction coordinator.
+
+Its state is a ``TransactionMetadata`` for each transactional id. Each request makes one transition or is refused; the
+record of a transition is the whole new state of its transactional id.
+
+A transition takes effect when its record is appended, and its response is sent when the record is durable, so no answer
+is ever taken back. What others would notice earlier waits as well: markers are written only after the record of PREPARE
+is durable (``marker_writer``), and a batch is let into a partition only after the record that names the partition is
+durable (``TransactionCoordinator.verify_steps``).
+
+A transaction that has been open for longer than its timeout is aborted, and its producer fenced. A transactional id
+that nobody has used for ``transactional.id.expiration.ms`` is forgotten.
+
+Source: Kafka's TransactionCoordinator and TransactionStateManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError, WireError
+from kafka_wire.messages.end_txn import EndTxnResponse
+from kafka_wire.messages.init_producer_id import InitProducerIdResponse
+from kafka_wire.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from kafka_wire.stored.transactions import (
+    TransactionLogKey,
+    TransactionStatus,
+    decode_transaction_record,
+    encode_transaction_record,
+)
+from trio_broker.cluster.features import TRANSACTION_VERSION
+from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.config.transaction_coordinator_config import TransactionCoordinatorConfig
+from trio_broker.coordinator.runtime.log import EncodedRecord
+from trio_broker.coordinator.runtime.machine import Machine
+from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
+from trio_broker.coordinator.runtime.result import Completion, CoordinatorEvent, CoordinatorResult, Now
+from trio_broker.coordinator.transactions.requests import (
+    AddPartitions,
+    CompleteTransaction,
+    Done,
+    EndTransaction,
+    InitProducerId,
+    VerifyTransaction,
+)
+from trio_broker.coordinator.transactions.transaction_metadata import (
+    COMPLETED,
+    TransactionMetadata,
+    from_log_value,
+    is_epoch_exhausted,
+    supports_epoch_bump,
+    to_log_value,
+)
+from trio_broker.topic_partition import TopicPartition
+
+NOT_STARTED: Final = Now(0.0, 0)
+
+DONE: Final = Done()
+
+
+@attrs.frozen
+class TransactionRecord:
+    """The new state of a transactional id; None when it is forgotten."""
+
+    transactional_id: str
+    metadata: TransactionMetadata | None
+
+
+TransactionResult = CoordinatorResult[TransactionRecord]
+
+
+class TransactionMachine(Machine[TransactionRecord]):
+    """The transactions of one partition. ``on_prepared`` is called with each transactional id whose transaction needs
+    its markers.
+    """
+
+    def __init__(self, settings: TransactionCoordinatorConfig, on_prepared: Callable[[str], None]) -> None:
+        self.transactions: dict[str, TransactionMetadata] = {}
+        self._settings = settings
+        self._on_prepared = on_prepared
+        # The time of the latest event: by it the wall clock's times in records become deadlines.
+        self._now = NOT_STARTED
+
+    # ---- records --------------------------------------------------------------------------------------------------
+
+    def replay(self, record: EncodedRecord) -> None:
+        decoded = decode_transaction_record(*record)
+        if decoded is None:
+            return
+        key, value = decoded
+        try:
+            metadata = None if value is None else from_log_value(value)
+        except ValueError as error:
+            raise WireError(f"transactional id {key.transactional_id!r:.200}: {error}") from None
+        self.apply(TransactionRecord(key.transactional_id, metadata))
+
+    def encode(self, record: TransactionRecord) -> EncodedRecord:
+        value = None if record.metadata is None else to_log_value(record.metadata)
+        return encode_transaction_record(TransactionLogKey(transactional_id=record.transactional_id), value)
+
+    def apply(self, record: TransactionRecord) -> None:
+        if record.metadata is None:
+            self.transactions.pop(record.transactional_id, None)
+        else:
+            self.transactions[record.transactional_id] = record.metadata
+
+    def loaded(self, now: Now, image: MetadataImage) -> Mapping[str, TransactionResult]:
+        self._now = now
+        for transactional_id, metadata in self.transactions.items():
+            if metadata.is_prepared:
+                self._on_prepared(transactional_id)
+        return {}
+
+    def observe(self, key: str, result: TransactionResult) -> None:
+        metadata = self.transactions.get(key)
+        if result.records and metadata is not None and metadata.is_prepared:
+            self._on_prepared(key)
+
+    def timed_keys(self) -> Iterable[str]:
+        return self.transactions
+
+    def abandon(self, code: ErrorCode) -> Sequence[Completion]:
+        """No request waits in a machine whose events each answer their own."""
+        self.transactions = {}
+        return ()
+
+    # ---- time -----------------------------------------------------------------------------------------------------
+
+    def next_deadline(self, key: str) -> float | None:
+        if (metadata := self.transactions.get(key)) is None or (due_ms := self._due_ms(metadata)) is None:
+            return None
+        return self._now.monotonic_seconds + (due_ms - self._now.wall_ms) / 1000
+
+    def _due_ms(self, metadata: TransactionMetadata) -> int | None:
+        """When the transaction times out or its id expires, in milliseconds since 1970."""
+        if metadata.status is TransactionStatus.ONGOING:
+            return metadata.start_ms + metadata.timeout_ms
+        if metadata.is_idle:
+            return metadata.last_update_ms + self._settings.transactional_id_expiration_ms
+        return None
+
+    def on_timeout(self, key: str, now: Now, image: MetadataImage) -> TransactionResult | None:
+        self._now = now
+        metadata = self.transactions.get(key)
+        if metadata is None or (due_ms := self._due_ms(metadata)) is None or now.wall_ms < due_ms:
+            return None
+        after = self._aborted_by_fencing(metadata, now, image) if not metadata.is_idle else None
+        return TransactionResult([TransactionRecord(key, after)])
+
+    def _aborted_by_fencing(self, metadata: TransactionMetadata, now: Now, image: MetadataImage) -> TransactionMetadata:
+        """The open transaction is aborted, and its producer can do no more in it."""
+        # By the cluster's protocol, not the client's: the markers fence the more the newer it is.
+        version = image.features.get(TRANSACTION_VERSION, 0)
+        return metadata.aborted_by_fencing(version, now.wall_ms)
+
+    # ---- events ---------------------------------------------------------------------------------------------------
+
+    def decide(self, event: CoordinatorEvent[Any]) -> TransactionResult | None:
+        self._now = event.now
+        return _HANDLERS[type(event.request)](self, event)
+
+    def needs_producer_id(self, transactional_id: str) -> bool:
+        """Whether InitProducerId or EndTransaction may need a producer id that nobody has."""
+        metadata = self.transactions.get(transactional_id)
+        return metadata is None or metadata.is_epoch_exhausted
+
+    def init_producer_id(self, event: CoordinatorEvent[InitProducerId]) -> TransactionResult:
+        """A producer takes a transactional id, and fences the one that had it.
+
+        Raises:
+            KafkaError: ``PRODUCER_FENCED``, ``CONCURRENT_TRANSACTIONS``.
+        """
+        request, now = event.request, event.now
+        before = self.transactions.get(request.transactional_id)
+        if before is not None and before.status is TransactionStatus.ONGOING:
+            require_expected(before, request.expected)
+            aborted = self._aborted_by_fencing(before, now, event.image)
+            # The client tries again, and gets an epoch of its own once the markers are written.
+            response = InitProducerIdResponse(
+                error_code=ErrorCode.CONCURRENT_TRANSACTIONS,
+                producer_id=NO_PRODUCER_ID,
+                producer_epoch=NO_PRODUCER_EPOCH,
+            )
+            return _transition(event, aborted, response)
+        if before is None:
+            before = TransactionMetadata(
+                producer_id=_require_new_id(request.new_producer_id),
+                timeout_ms=request.timeout_ms,
+                last_update_ms=now.wall_ms,
+            )
+        after = begun_anew(before, request, now.wall_ms)
+        response = InitProducerIdResponse(producer_id=after.producer_id, producer_epoch=after.producer_epoch)
+        return _transition(event, after, response)
+
+    def add_partitions(self, event: CoordinatorEvent[AddPartitions]) -> TransactionResult | None:
+        """Partitions become part of the transaction.
+
+        Raises:
+            KafkaError: ``INVALID_PRODUCER_ID_MAPPING``, ``PRODUCER_FENCED``, ``CONCURRENT_TRANSACTIONS``.
+        """
+        request = event.request
+        metadata = self._of_producer(request.transactional_id, request.producer)
+        if metadata.status is TransactionStatus.ONGOING and metadata.partitions.issuperset(request.partitions):
+            return _answer(event, DONE)
+        after = metadata.with_partitions(request.partitions, request.client_transaction_version, event.now.wall_ms)
+        return _transition(event, after, DONE)
+
+    def verify(self, event: CoordinatorEvent[VerifyTransaction]) -> TransactionResult:
+        """Answer once all that is known of the transaction is durable; errors as ``add_partitions``."""
+        self._of_producer(event.request.transactional_id, event.request.producer)
+        return _answer(event, DONE)
+
+    def require_added(self, transactional_id: str, producer: ProducerIdAndEpoch, partition: TopicPartition) -> None:
+        """Refuse a partition that is not part of the producer's transaction.
+
+        Raises:
+            KafkaError: those of ``add_partitions``; ``TRANSACTION_ABORTABLE`` if the partition was never added.
+        """
+        if partition not in self._of_producer(transactional_id, producer).partitions:
+            text = f"{partition} was not added to the transaction of {transactional_id!r:.200}"
+            raise KafkaError(text, code=ErrorCode.TRANSACTION_ABORTABLE)
+
+    def _of_producer(self, transactional_id: str, producer: ProducerIdAndEpoch) -> TransactionMetadata:
+        """What ``producer`` may add to.
+
+        Raises:
+            KafkaError: as ``add_partitions``.
+        """
+        metadata = self.transactions.get(transactional_id)
+        if metadata is None or metadata.producer_id != producer.producer_id:
+            raise _not_mapped(transactional_id, producer)
+        if metadata.producer_epoch != producer.epoch:
+            raise _fenced(transactional_id, producer, metadata)
+        if metadata.is_prepared:
+            raise _concurrent(transactional_id)
+        return metadata
+
+    def end(self, event: CoordinatorEvent[EndTransaction]) -> TransactionResult:
+        """Commit or abort.
+
+        Raises:
+            KafkaError: ``INVALID_PRODUCER_ID_MAPPING``, ``PRODUCER_FENCED``, ``CONCURRENT_TRANSACTIONS``,
+                ``INVALID_TXN_STATE``.
+        """
+        request = event.request
+        metadata = self.transactions.get(request.transactional_id)
+        if metadata is None:
+            raise _not_mapped(request.transactional_id, request.producer)
+        bumps_epoch = supports_epoch_bump(request.client_transaction_version)
+        is_retry = bumps_epoch and is_repeated_end(metadata, request.producer)
+        if not is_retry:
+            if metadata.producer_id != request.producer.producer_id:
+                raise _not_mapped(request.transactional_id, request.producer)
+            # Of the second protocol each end has an epoch of its own, so the same one again cannot belong to the end
+            # that is under way.
+            if metadata.producer_epoch != request.producer.epoch or (bumps_epoch and metadata.is_prepared):
+                raise _fenced(request.transactional_id, request.producer, metadata)
+        if (status := status_after_end(metadata, request, is_retry=is_retry)) is None:
+            return _answer(event, _ended(metadata, bumps_epoch))
+        next_producer_id = NO_PRODUCER_ID
+        if bumps_epoch and metadata.is_epoch_exhausted:
+            next_producer_id = _require_new_id(request.new_producer_id)
+        after = metadata.prepared(status, request.client_transaction_version, event.now.wall_ms, next_producer_id)
+        return _transition(event, after, _ended(after, bumps_epoch))
+
+    def complete(self, event: CoordinatorEvent[CompleteTransaction]) -> TransactionResult | None:
+        """All markers are written. Nothing happens if the transaction is another by now."""
+        request = event.request
+        metadata = self.transactions.get(request.transactional_id)
+        if metadata is None or not metadata.is_prepared or metadata.producer != request.producer:
+            event.future.set_result(DONE)
+            return None
+        return _transition(event, metadata.completed(event.now.wall_ms), DONE)
+
+
+_HANDLERS: dict[type, Callable[[TransactionMachine, Any], TransactionResult | None]] = {
+    InitProducerId: TransactionMachine.init_producer_id,
+    AddPartitions: TransactionMachine.add_partitions,
+    VerifyTransaction: TransactionMachine.verify,
+    EndTransaction: TransactionMachine.end,
+    CompleteTransaction: TransactionMachine.complete,
+}
+
+
+# ---- decisions ----------------------------------------------------------------------------------------------------
+
+
+def require_expected(metadata: TransactionMetadata, expected: ProducerIdAndEpoch | None) -> None:
+    """Refuse a producer that goes on with an id which is no longer that of its transactional id (KIP-360).
+
+    Raises:
+        KafkaError: ``PRODUCER_FENCED``.
+    """
+    if expected is None or metadata.producer_epoch == NO_PRODUCER_EPOCH:
+        return
+    if expected.producer_id == metadata.producer_id:
+        return
+    # It may repeat the request by which its id was replaced.
+    if expected.producer_id == metadata.previous_producer_id and is_epoch_exhausted(expected.epoch):
+        return
+    text = f"the producer id is {metadata.producer_id}, not {expected.producer_id}"
+    raise KafkaError(text, code=ErrorCode.PRODUCER_FENCED)
+
+
+def begun_anew(before: TransactionMetadata, request: InitProducerId, now_ms: int) -> TransactionMetadata:
+    """The state after InitProducerId where no transaction is ongoing.
+
+    Raises:
+        KafkaError: ``CONCURRENT_TRANSACTIONS`` while the transaction before is ending; ``PRODUCER_FENCED``.
+    """
+    expected, timeout_ms = request.expected, request.timeout_ms
+    require_expected(before, expected)
+    if before.is_prepared:
+        raise _concurrent(request.transactional_id)
+    is_same = expected is not None
+    if before.is_epoch_exhausted and (expected is None or expected.epoch == before.producer_epoch):
+        new_id = _require_new_id(request.new_producer_id)
+        return before.with_new_producer_id(new_id, timeout_ms, now_ms, is_same_producer=is_same)
+    if expected is None or before.producer_epoch in (NO_PRODUCER_EPOCH, expected.epoch):
+        return before.with_next_epoch(timeout_ms, now_ms, is_same_producer=is_same)
+    if expected.epoch == before.last_producer_epoch:
+        return before.with_same_epoch(timeout_ms, now_ms)
+    raise _fenced(request.transactional_id, expected, before)
+
+
+def is_repeated_end(metadata: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
+    """Whether a producer of the second protocol repeats the EndTxn by which its epoch was raised or its id replaced."""
+    if metadata.status is TransactionStatus.ONGOING or metadata.status is TransactionStatus.EMPTY:
+        return False
+    if metadata.producer_id == producer.producer_id:
+        return metadata.producer_epoch == producer.epoch + 1
+    is_replaced = metadata.previous_producer_id == producer.producer_id and metadata.producer_epoch == 0
+    return metadata.status in COMPLETED and is_replaced and is_epoch_exhausted(producer.epoch)
+
+
+def status_after_end(
+    metadata: TransactionMetadata, request: EndTransaction, *, is_retry: bool
+) -> TransactionStatus | None:
+    """The status that EndTxn leads to, None if it has done so before.
+
+    Raises:
+        KafkaError: ``INVALID_TXN_STATE``, ``CONCURRENT_TRANSACTIONS``.
+    """
+    prepare = TransactionStatus.PREPARE_COMMIT if request.commits else TransactionStatus.PREPARE_ABORT
+    complete = TransactionStatus.COMPLETE_COMMIT if request.commits else TransactionStatus.COMPLETE_ABORT
+    if metadata.status is TransactionStatus.ONGOING:
+        return prepare
+    if metadata.status is prepare:
+        raise _concurrent(request.transactional_id)
+    bumps_epoch = supports_epoch_bump(request.client_transaction_version)
+    if metadata.status is complete and (is_retry or not bumps_epoch):
+        return None
+    # Of the second protocol a producer may abort although the coordinator knows of no partition: its batch may be
+    # under way, and is fenced by the raised epoch.
+    if bumps_epoch and not request.commits and metadata.is_idle and not is_retry:
+        return prepare
+    text = f"the transaction of {request.transactional_id!r:.200} is in the state {metadata.status.name}"
+    raise KafkaError(text, code=ErrorCode.INVALID_TXN_STATE)
+
+
+def _ended(metadata: TransactionMetadata, bumps_epoch: bool) -> EndTxnResponse:
+    if not bumps_epoch:
+        return EndTxnResponse()
+    if metadata.next_producer_id != NO_PRODUCER_ID:
+        return EndTxnResponse(producer_id=metadata.next_producer_id, producer_epoch=0)
+    return EndTxnResponse(producer_id=metadata.producer_id, producer_epoch=metadata.producer_epoch)
+
+
+def _answer(event: CoordinatorEvent[Any], response: Any) -> TransactionResult:
+    """Nothing changes, and the response waits until what is known is durable."""
+    result = TransactionResult(is_routine=True)
+    result.complete(event.future, response)
+    return result
+
+
+def _transition(event: CoordinatorEvent[Any], after: TransactionMetadata, response: Any) -> TransactionResult:
+    result = TransactionResult([TransactionRecord(event.request.transactional_id, after)])
+    result.complete(event.future, response)
+    return result
+
+
+def _require_new_id(new_producer_id: int | None) -> int:
+    """The id that was allocated for a request.
+
+    Raises:
+        KafkaError: ``CONCURRENT_TRANSACTIONS``: another request came between, so none was.
+    """
+    if new_producer_id is None:
+        raise KafkaError("another request for this id came first", code=ErrorCode.CONCURRENT_TRANSACTIONS)
+    return new_producer_id
+
+
+def _not_mapped(transactional_id: str, producer: ProducerIdAndEpoch) -> KafkaError:
+    text = f"transactional id {transactional_id!r:.200} does not have producer id {producer.producer_id}"
+    return KafkaError(text, code=ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+
+
+def _fenced(transactional_id: str, producer: ProducerIdAndEpoch, metadata: TransactionMetadata) -> KafkaError:
+    text = f"transactional id {transactional_id!r:.200}: epoch {producer.epoch}, known is {metadata.producer_epoch}"
+    return KafkaError(text, code=ErrorCode.PRODUCER_FENCED)
+
+
+def _concurrent(transactional_id: str) -> KafkaError:
+    text = f"the transaction of {transactional_id!r:.200} is ending"
+    return KafkaError(text, code=ErrorCode.CONCURRENT_TRANSACTIONS)

@@ -1,0 +1,184 @@
+"""Which transactional batches of a Produce request may be appended.
+
+A partition must be part of the producer's transaction before it has records of it, or no marker would ever end them
+(KIP-890). The coordinator says so, unless the log has records of the transaction already:
+
+* From version 12 on Produce adds its partitions to the transaction by itself. Before, the client has added them, and
+  the coordinator is asked whether it has.
+* Either way, what the coordinator knows is durable before the append. Immediately before it, where nothing can come
+  between, the coordinator is asked once more: the transaction may have ended while the request waited.
+
+The coordinator is this broker's own.
+
+Source: Kafka's ReplicaManager.handleProduceAppend, AddPartitionsToTxnManager and
+UnifiedLog.analyzeAndValidateProducerState.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import partial
+from typing import Final
+
+import attrs
+import trio
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.produce import ProduceRequest, TopicProduceData
+from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
+from trio_broker.handlers.support.context import Context
+from trio_broker.partition.hosted_topics import HostedTopic
+from trio_broker.partition.partition import Partition
+from trio_broker.partition.replica_manager import AppendGuard
+from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
+from trio_broker.request_phase import RequestPhase
+from trio_broker.steps import Steps
+from trio_broker.topic_partition import TopicPartition
+from trio_broker.yield_budget import YieldBudget
+
+ADDS_PARTITIONS_SINCE_VERSION: Final = 12
+ABORTABLE_SINCE_VERSION: Final = 11
+BY_ID_SINCE_VERSION: Final = 13
+
+ATTRIBUTES_LOW_BYTE: Final = 22
+TRANSACTIONAL_BIT: Final = 0x10
+
+PRODUCER: Final = struct.Struct(">qh")
+PRODUCER_AT: Final = 43
+"""Where a batch has its producer id and epoch."""
+
+CONCURRENT_RETRY_SECONDS: Final = 0.02
+CONCURRENT_RETRIES: Final = 5
+"""The transaction before may still be getting its markers. Waiting for them here spares the client its own wait, which
+is longer; Kafka's ``add.partitions.to.txn.retry.backoff.ms`` and ``….max.ms``."""
+
+NOT_NOW: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""What a producer does not know; NOT_ENOUGH_REPLICAS makes it try again."""
+
+
+class NotInTransaction(KafkaError):
+    """A transactional batch that is not part of its producer's transaction, so that the log was not asked."""
+
+
+def is_transactional(records: memoryview) -> bool:
+    """Whether a batch has the transactional bit. One too short to have it is refused by the log."""
+    return len(records) > ATTRIBUTES_LOW_BYTE and bool(records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT)
+
+
+def producer_of(records: memoryview) -> ProducerIdAndEpoch:
+    """Who has written a batch; nobody has one that is too short to say it."""
+    if len(records) < PRODUCER_AT + PRODUCER.size:
+        return ProducerIdAndEpoch(-1, -1)
+    return ProducerIdAndEpoch(*PRODUCER.unpack_from(records, PRODUCER_AT))
+
+
+@attrs.define
+class TransactionalProduce:
+    """The transaction of one Produce request that has a transactional id."""
+
+    transactional_id: str
+    context: Context
+    refusal: KafkaError | None = None
+    """What the coordinator said to all partitions of which the log has no records yet."""
+    producers: set[ProducerIdAndEpoch] = attrs.Factory(set)
+    """Who has written the batches of the request, of which there may be one."""
+
+    def begin(self, request: ProduceRequest) -> Steps[None]:
+        """Let the coordinator know of the partitions, or learn from it; what it refuses is raised by ``guard``."""
+        new = yield from self._new_partitions(request)
+        if not new or len(self.producers) > 1:
+            return
+        [producer] = self.producers
+        try:
+            yield from self._ask(new, producer)
+        except KafkaError as error:
+            self.refusal = error
+
+    def _new_partitions(self, request: ProduceRequest) -> Steps[list[TopicPartition]]:
+        """The partitions that exist and have no records of the transaction yet. Notes the producers."""
+        budget = YieldBudget()
+        new: list[TopicPartition] = []
+        for topic in request.topic_data:
+            hosted = self._hosted(topic)
+            for data in topic.partition_data:
+                records = data.records
+                if hosted is not None and records is not None and is_transactional(records):
+                    partition, producer = hosted.partitions.get(data.index), producer_of(records)
+                    self.producers.add(producer)
+                    if partition is not None and not has_open_transaction(partition, producer):
+                        new.append(partition.topic_partition)
+                if budget.is_spent:
+                    yield budget.renewed
+            if budget.is_spent:  # a topic may be named without partitions
+                yield budget.renewed
+        return new
+
+    def _hosted(self, topic: TopicProduceData) -> HostedTopic | None:
+        replicas = self.context.services.replicas
+        if self.context.version >= BY_ID_SINCE_VERSION:
+            return replicas.topics_by_id.get(topic.topic_id)
+        return replicas.topics.get(topic.name)
+
+    def _ask(self, partitions: list[TopicPartition], producer: ProducerIdAndEpoch) -> Steps[None]:
+        context, transactions, transactional_id = (
+            self.context,
+            self.context.services.transactions,
+            self.transactional_id,
+        )
+        caller = (context.request_context, context.release_handler)
+        if context.version < ADDS_PARTITIONS_SINCE_VERSION:
+            yield from transactions.verify_steps(transactional_id, producer, *caller)
+            return
+        for attempt in range(CONCURRENT_RETRIES + 1):
+            try:
+                yield from transactions.add_partitions_steps(
+                    transactional_id, producer, partitions, EPOCH_BUMP_VERSION, *caller
+                )
+            except KafkaError as error:
+                if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS or attempt == CONCURRENT_RETRIES:
+                    raise
+                context.release_handler(RequestPhase.PURGATORY)
+                yield partial(trio.sleep, CONCURRENT_RETRY_SECONDS)
+            else:
+                return
+
+    def guard(self, partition: Partition, records: memoryview) -> AppendGuard:
+        """What is asked immediately before the append of a transactional batch."""
+        return partial(self._require_added, partition, producer_of(records))
+
+    def _require_added(self, partition: Partition, producer: ProducerIdAndEpoch) -> None:
+        """Raise what forbids the append, as a producer of this version knows it."""
+        if len(self.producers) > 1:
+            text = "transactional batches of more than one producer"
+            raise NotInTransaction(text, code=ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if has_open_transaction(partition, producer):
+            return
+        try:
+            if self.refusal is not None:
+                raise self.refusal
+            self.context.services.transactions.require_added(self.transactional_id, producer, partition.topic_partition)
+        except KafkaError as error:
+            raise NotInTransaction(str(error), code=code_in(self.context.version, error.code)) from None
+
+
+def has_open_transaction(partition: Partition, producer: ProducerIdAndEpoch) -> bool:
+    """Whether the log has records of the producer's transaction already."""
+    return partition.log.producers.has_open_transaction(producer.producer_id, producer.epoch)
+
+
+def code_in(version: int, code: ErrorCode) -> ErrorCode:
+    """``code`` as a producer of this version knows it."""
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE_VERSION:
+        return ErrorCode.INVALID_TXN_STATE
+    if code in NOT_NOW or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_PARTITIONS_SINCE_VERSION):
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return code

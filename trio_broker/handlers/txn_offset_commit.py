@@ -1,0 +1,164 @@
+"""TxnOffsetCommit: commit a group's offsets as part of a transaction.
+
+The group's partition of ``__consumer_offsets`` must be part of the transaction: AddOffsetsToTxn has added it, or in
+version 5 this request does. The fields are those of OffsetCommit, and so are the checks of topics and members.
+
+Source: Kafka's KafkaApis.handleTxnOffsetCommitRequest; KIP-98, KIP-447, KIP-890.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import attrs
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from kafka_wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from kafka_wire.schema import Request
+from trio_broker.coordinator.offsets.requests import TransactionalCommit
+from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
+from trio_broker.handlers.offset_commit import commit_existing
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.services import BrokerServices
+from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
+from trio_broker.steps import Steps
+from trio_broker.topic_partition import TopicPartition
+from trio_broker.yield_budget import YieldBudget, listed
+
+R = TypeVar("R")
+
+ABORTABLE_SINCE_VERSION: Final = 4
+ADDS_GROUP_SINCE_VERSION: Final = 5
+
+
+def error_response(request: TxnOffsetCommitRequest, error: KafkaError) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error.code)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@attrs.frozen
+class TransactionalCaller:
+    """Commits for ``producer``, in the transaction of ``transactional_id``."""
+
+    context: Context
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+
+    @property
+    def services(self) -> BrokerServices:
+        return self.context.services
+
+    def call_group(self, group_id: str, request: Request[R]) -> Steps[R]:
+        """Let the coordinator answer a part of the commit.
+
+        Raises:
+            KafkaError: those of ``GroupCoordinator.call``, or the group is not part of the transaction.
+        """
+        assert isinstance(request, OffsetCommitRequest), f"not a commit: {request}"
+        partition = self.services.groups.partition_of(group_id)
+        if not self._has_commits_in(partition):
+            yield from self._add(partition)
+            # Once more, as nothing comes between this and the append: the transaction may have ended meanwhile, and no
+            # marker would ever follow.
+            self.services.transactions.require_added(self.transactional_id, self.producer, partition)
+        commit = TransactionalCommit(request, self.producer)
+        response = yield from self.context.call_group(group_id, commit)
+        return response  # type: ignore[return-value]  # that of a commit, which is what is asked
+
+    def _has_commits_in(self, partition: TopicPartition) -> bool:
+        """Whether the log has commits of the transaction already."""
+        hosted = self.services.replicas.topic(partition.topic).partition(partition.partition)
+        return hosted.log.producers.has_open_transaction(self.producer.producer_id, self.producer.epoch)
+
+    def _add(self, partition: TopicPartition) -> Steps[None]:
+        context, transactions = self.context, self.services.transactions
+        caller = (context.request_context, context.release_handler)
+        if context.version >= ADDS_GROUP_SINCE_VERSION:
+            yield from transactions.add_partitions_steps(
+                self.transactional_id, self.producer, (partition,), EPOCH_BUMP_VERSION, *caller
+            )
+        else:
+            yield from transactions.verify_steps(self.transactional_id, self.producer, *caller)
+
+
+@handles(TxnOffsetCommitRequest, error_response=error_response)
+def txn_offset_commit(request: TxnOffsetCommitRequest, context: Context) -> Steps[TxnOffsetCommitResponse]:
+    """Commit the offsets of the partitions that exist; every other partition gets its error."""
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    caller = TransactionalCaller(context, request.transactional_id, producer)
+    commit = yield from plain_commit(request)
+    response = yield from commit_existing(commit, caller, by_id=False)
+    return (yield from transactional_response(response, context.version))
+
+
+def plain_commit(request: TxnOffsetCommitRequest) -> Steps[OffsetCommitRequest]:
+    """The same commit outside of a transaction."""
+    budget, topics = YieldBudget(), []
+    for topic in request.topics:
+        partitions = (
+            OffsetCommitRequestPartition(
+                partition_index=each.partition_index,
+                committed_offset=each.committed_offset,
+                committed_leader_epoch=each.committed_leader_epoch,
+                committed_metadata=each.committed_metadata,
+            )
+            for each in topic.partitions
+        )
+        topics.append(OffsetCommitRequestTopic(name=topic.name, partitions=(yield from listed(partitions))))
+        if budget.is_spent:
+            yield budget.renewed
+    return OffsetCommitRequest(
+        group_id=request.group_id,
+        generation_id_or_member_epoch=request.generation_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        topics=topics,
+    )
+
+
+def transactional_response(response: OffsetCommitResponse, version: int) -> Steps[TxnOffsetCommitResponse]:
+    """The same answer to the commit in a transaction."""
+    budget, topics = YieldBudget(), []
+    for topic in response.topics:
+        partitions = (
+            TxnOffsetCommitResponsePartition(
+                partition_index=each.partition_index, error_code=code_in(version, each.error_code)
+            )
+            for each in topic.partitions
+        )
+        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=(yield from listed(partitions))))
+        if budget.is_spent:
+            yield budget.renewed
+    return TxnOffsetCommitResponse(topics=topics)
+
+
+def code_in(version: int, code: int) -> int:
+    """``code`` as a client of this version knows it."""
+    if code == ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code == ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE_VERSION:
+        return ErrorCode.INVALID_TXN_STATE
+    return code

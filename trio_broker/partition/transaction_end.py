@@ -1,0 +1,36 @@
+"""The end of a producer's transaction, as it is written into each of its partitions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from kafka_wire.records.control import EndTransactionMarker, build_control_batch
+
+EPOCH_BUMP_VERSION: Final = 2
+"""The ``transaction.version`` from which on the end of a transaction raises the epoch."""
+
+
+@attrs.frozen
+class TransactionEnd:
+    """Who ends it, and how. ``coordinator_epoch`` is the leader epoch of the coordinator's partition."""
+
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    coordinator_epoch: int
+    transaction_version: int = 0
+
+    @property
+    def has_raised_epoch(self) -> bool:
+        """Whether the epoch is one that only this end has, and the producer goes on with (KIP-890)."""
+        return self.transaction_version >= EPOCH_BUMP_VERSION
+
+    def batch(self, now_ms: int) -> memoryview:
+        """The control batch that says so, whose offset is still to be stamped."""
+        marker = EndTransactionMarker(self.committed, self.coordinator_epoch)
+        batch = build_control_batch(
+            marker, timestamp=now_ms, producer_id=self.producer_id, producer_epoch=self.producer_epoch
+        )
+        return memoryview(bytearray(batch))
