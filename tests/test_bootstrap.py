@@ -252,8 +252,9 @@ async def test_a_damaged_metadata_log_is_refused_and_lets_go_of_the_directory(tm
         await create(services, "second")
     segment = next((tmp_path / "__cluster_metadata-0").glob("*.log"))
     whole = segment.read_bytes()
-    middle = len(whole) // 2
-    segment.write_bytes(whole[:middle] + b"\xff" * 8 + whole[middle + 8 :])
+    # Within a record: what a header's neighbours prove would be put right.
+    at = whole.index(b"first")
+    segment.write_bytes(whole[:at] + b"\xff" * 5 + whole[at + 5 :])
     for _ in range(2):
         with pytest.raises(DataDirectoryError, match="damaged before its end"):
             async with opened(tmp_path):

@@ -17,6 +17,7 @@ OTHER_SKIPS = {
     "docs/test_readme.py": "a machine without curl",
     "network/test_send.py": "a file system that keeps its pages in memory",
     "oracles.py": "the one place for oracles",
+    "runtime/test_memory.py": "a C library that is not glibc",
     "test_broker_on_a_full_disk.py": "a machine that gives users no mount namespace",
 }
 """Files that may skip a test, and for what they do."""

@@ -15,6 +15,7 @@ from tests.fakes.memory_metadata_log import MemoryMetadataLog
 from trio_broker.cluster.features import (
     GROUP_VERSION,
     SUPPORTED,
+    TRANSACTION_VERSION,
     FeatureUpdate,
     UpgradeType,
     decide_feature_updates,
@@ -31,8 +32,8 @@ def finalised(records):
 
 
 async def test_the_first_start_finalises_what_the_broker_knows(metadata_log, controller):
-    assert controller.image.features == {GROUP_VERSION: 1}
-    assert finalised(metadata_log.batches[0]) == {GROUP_VERSION: 1}
+    assert controller.image.features == {GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
+    assert finalised(metadata_log.batches[0]) == {GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
 
 
 async def test_another_start_finalises_nothing_anew(metadata_log, controller, node):
@@ -47,7 +48,7 @@ async def test_the_first_start_on_older_data_finalises_what_is_missing(config, n
     upgraded = make_controller(newer_log, config, older)
     assert upgraded.image.features == {}
     await upgraded.register_node(node)
-    assert upgraded.image.features == {GROUP_VERSION: 1}
+    assert upgraded.image.features == {GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
     assert "t" in upgraded.image.topics
 
 
@@ -130,14 +131,17 @@ async def test_a_feature_that_was_switched_off_stays_off_over_restarts_and_snaps
     for records in (metadata_log.records, list(image_records(controller.image))):
         restarted = make_controller(MemoryMetadataLog(), config, records)
         await restarted.register_node(node)
-        assert restarted.image.features == {GROUP_VERSION: 0}
+        assert restarted.image.features == {GROUP_VERSION: 0, TRANSACTION_VERSION: 2}
 
 
 async def test_validation_alone_changes_nothing(controller, metadata_log, caplog):
     caplog.set_level(logging.INFO)
     batches = len(metadata_log.batches)
     await controller.update_features([FeatureUpdate(GROUP_VERSION, 0, SAFE)], validate_only=True)
-    assert (controller.image.features, len(metadata_log.batches)) == ({GROUP_VERSION: 1}, batches)
+    assert (controller.image.features, len(metadata_log.batches)) == (
+        {GROUP_VERSION: 1, TRANSACTION_VERSION: 2},
+        batches,
+    )
     assert caplog.messages == []
 
 

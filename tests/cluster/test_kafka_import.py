@@ -201,7 +201,7 @@ async def test_ours_goes_on_where_kafka_stopped(disk: SimulatedDisk) -> None:
     assert [(each.leader, each.isr, each.leader_epoch) for each in orders.values()] == [(1, (1,), 6), (1, (1,), 5)]
     assert image.next_producer_id == 7000
     # Off in Kafka, and not switched on.
-    assert image.features == {"group.version": 0}
+    assert image.features == {"group.version": 0, "transaction.version": 2}
     assert (image.offset > end_offset, image.epoch) == (True, EPOCH + 2)
 
 

@@ -379,7 +379,7 @@ def flipped(batch: bytes, position: int) -> bytes:
         (lambda: patched(two_records(), BATCH_HEADER_BYTES, ">B", 0xFE), ErrorCode.INVALID_RECORD),
         (lambda: patched(two_records(), 0, ">q", 2**63 - 1), ErrorCode.INVALID_RECORD),
         (lambda: patched(two_records(), 21, ">h", 0x20), ErrorCode.INVALID_RECORD),
-        (lambda: patched(two_records(), 21, ">h", 0x10), ErrorCode.INVALID_TXN_STATE),
+        (lambda: patched(two_records(), 21, ">h", 0x10), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         (lambda: patched(two_records(), 21, ">h", 0x07), ErrorCode.INVALID_RECORD),
         (lambda: build_batch([NewRecord(0, b"k", bytes(2 * MIB), [])]), ErrorCode.MESSAGE_TOO_LARGE),
     ],

@@ -171,8 +171,8 @@ def test_there_is_no_other_broker_to_move_to(told: Mapping[str, Any]) -> None:
 
 
 def level(described: str) -> int:
-    """The finalized level of the only feature described."""
-    [line] = described.splitlines()
+    """The finalized level of the consumer protocol's feature."""
+    [line] = [each for each in described.splitlines() if "group.version" in each]
     words = line.split()
     assert words[:2] == ["Feature:", "group.version"]
     return int(words[words.index("FinalizedVersionLevel:") + 1])

@@ -29,13 +29,13 @@ async def features(wire):
 
 async def test_clients_see_the_new_level_under_a_later_epoch(wire):
     levels, before = await features(wire)
-    assert levels == {"group.version": 1}
+    assert levels == {"group.version": 1, "transaction.version": 2}
     assert (await update(wire, OFF)).error_code == ErrorCode.NONE
     levels, switched_off = await features(wire)
-    assert (levels, switched_off > before) == ({}, True)
+    assert (levels, switched_off > before) == ({"transaction.version": 2}, True)
     await update(wire, ON)
     levels, switched_on = await features(wire)
-    assert (levels, switched_on > switched_off) == ({"group.version": 1}, True)
+    assert (levels, switched_on > switched_off) == ({"group.version": 1, "transaction.version": 2}, True)
 
 
 async def test_validation_alone_changes_nothing(wire):
