@@ -16,7 +16,7 @@ import trio.testing
 from kafka_wire.apis import ApiKey
 from trio_broker.network.connection import ConnectionState
 from trio_broker.network.errors import CloseConnection
-from trio_broker.network.processor import REPORTED_SECONDS, TURN_SECONDS
+from trio_broker.network.processor import REPORTED_SECONDS, TURN_SECONDS, Processor
 from trio_broker.network.request_channel import Answer, QueuedRequest
 
 PATIENCE_SECONDS = 20
@@ -446,3 +446,17 @@ async def test_room_that_comes_before_the_thread_has_told_that_there_is_none_is_
             await has_room.wait()
             # The size came first, so as much of what filled the socket is still to come.
             await client.exactly(4 + len(content))
+
+
+async def test_turns_that_are_due_before_their_task_has_begun_are_taken(serving):
+    """A Processor that was just added may have more than fits into a turn before its second task runs."""
+    async with serving() as harness:
+        context = harness.server._active[0].context
+        begun_late = Processor(1, context)
+        begun_late._in_turns = True
+        with trio.fail_after(PATIENCE_SECONDS):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(begun_late._take_turns)
+                while begun_late._in_turns:
+                    await trio.lowlevel.checkpoint()
+                nursery.cancel_scope.cancel()

@@ -258,7 +258,9 @@ class Processor:
         """Serve the connections that have more while that is long work, or others have some."""
         turns = turns_of_loop()
         while True:
-            await self._turn_taker.park()
+            # They may be due before this task has begun, and nobody would wake it a second time.
+            if not self._in_turns:
+                await self._turn_taker.park()
             while self._in_turns:
                 await turns.wait()
                 self.busy_time.enter()
