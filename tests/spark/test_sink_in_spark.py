@@ -198,6 +198,35 @@ def test_a_task_that_dies_and_a_restart_leave_each_row_once_for_those_who_dedupl
             assert of_one_task == sorted(of_one_task)
 
 
+def test_a_stream_in_transactions_has_each_row_once_though_a_task_died_halfway(stream: Stream, place: Place) -> None:
+    """As above; but what the task sent before it died is in a transaction that was aborted."""
+    rows = [b"%d" % each for each in range(2000)]
+    rows[1200] = b"1200".ljust(50_000)
+    for number in range(2):
+        fill(place.broker, stream.source, rows[number::2], partition=number)
+    options = {"kafka.batch.size": "2000", "deliveryGuarantee": "exactly-once"}
+    allow_records_of(place, 10_000)
+
+    with pytest.raises(Exception, match=r"a record of \d+ bytes with its batch is too large: the limit is 10000 bytes"):
+        stream.run(**options)
+    assert values(place.read()) == []
+    allow_records_of(place, 100_000)
+    stream.run(**options)
+    fill(place.broker, stream.source, [b"2000"])
+    stream.run(**options)
+
+    assert sorted(int(value or b"") for value in values(place.read())) == list(range(2001))
+
+
+def test_a_batch_with_a_name_is_written_once(spark: SparkSession, place: Place) -> None:
+    for _ in range(2):
+        frame = spark.range(0, 100, 1, 2).selectExpr("CAST(id AS STRING) AS value")
+        options = {**place.options, "deliveryGuarantee": "exactly-once", "writeId": place.topic}
+        frame.write.format("trio_broker").options(**options).mode("append").save()
+
+    assert sorted(int(value or b"") for value in values(place.read())) == list(range(100))
+
+
 def test_the_header_can_be_turned_off(stream: Stream, place: Place) -> None:
     fill(place.broker, stream.source, [b"v"])
     stream.run(deduplicationHeader="false")

@@ -57,6 +57,11 @@ LOST_CONNECTIONS: Final = 3
 where nothing listens is reported instead of tried until the deadline."""
 
 GROUP_KEY_TYPE: Final = 0
+TRANSACTION_KEY_TYPE: Final = 1
+
+KEY_TYPES_FROM: Final = 1
+"""The version of FindCoordinator from which on it takes a key that is no group's (KIP-98)."""
+
 BATCHED_COORDINATORS_FROM: Final = 4
 """The version of FindCoordinator from which on it takes a list of keys (KIP-699)."""
 
@@ -101,7 +106,7 @@ class KafkaClient:
         self._connections: dict[Address, BrokerConnection] = {}
         self._brokers: Brokers | None = None
         self._told_addresses: tuple[Address, ...] = ()
-        self._coordinators: dict[str, Node] = {}
+        self._coordinators: dict[tuple[int, str], Node] = {}
 
     def __enter__(self) -> KafkaClient:
         return self
@@ -182,20 +187,33 @@ class KafkaClient:
         Raises:
             Refused: no broker coordinates it at the moment, or the group's id is not allowed.
         """
-        if group_id not in self._coordinators:
-            broker = self.any_broker()
-            version = broker.version_for(FindCoordinatorRequest)
-            if version < BATCHED_COORDINATORS_FROM:
-                request = FindCoordinatorRequest(key=group_id)
-            else:
-                request = FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, coordinator_keys=[group_id])
-            response = broker.ask(request, self.deadline, version)
-            self._coordinators[group_id] = _coordinator(group_id, response)
-        return self._coordinators[group_id]
+        return self._find_coordinator(GROUP_KEY_TYPE, group_id)
 
     def coordinator(self, group_id: str) -> BrokerConnection:
         """Return a connection to the broker that coordinates a group; errors as ``coordinator_node``."""
         return self._learnt(self.coordinator_node(group_id))
+
+    def transaction_coordinator(self, transactional_id: str) -> BrokerConnection:
+        """Return a connection to the broker that coordinates a transactional id.
+
+        Raises:
+            Refused: no broker coordinates it at the moment, or the id is not allowed.
+        """
+        return self._learnt(self._find_coordinator(TRANSACTION_KEY_TYPE, transactional_id))
+
+    def _find_coordinator(self, key_type: int, key: str) -> Node:
+        if (key_type, key) not in self._coordinators:
+            broker = self.any_broker()
+            at_least = 0 if key_type == GROUP_KEY_TYPE else KEY_TYPES_FROM
+            version = broker.version_for(FindCoordinatorRequest, at_least=at_least)
+            if version < BATCHED_COORDINATORS_FROM:
+                request = FindCoordinatorRequest(key=key, key_type=key_type)
+            else:
+                request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+            what = "group" if key_type == GROUP_KEY_TYPE else "transactional id"
+            response = broker.ask(request, self.deadline, version)
+            self._coordinators[key_type, key] = _coordinator(f"coordinator of {what} {key!r}", response)
+        return self._coordinators[key_type, key]
 
     def ask(
         self, broker: BrokerConnection, request: Request[ResponseT], *, at_least: int = 0, at_most: int = NEWEST
@@ -259,8 +277,7 @@ class KafkaClient:
         raise AssertionError("pauses never end")
 
 
-def _coordinator(group_id: str, response: FindCoordinatorResponse) -> Node:
-    subject = f"coordinator of group {group_id!r}"
+def _coordinator(subject: str, response: FindCoordinatorResponse) -> Node:
     # Up to version 3 the one coordinator is in the response's own fields.
     if not response.coordinators:
         check(subject, response.error_code, response.error_message)

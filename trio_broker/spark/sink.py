@@ -1,9 +1,10 @@
 """The sink: rows of a frame or a stream become records.
 
 Each task writes its rows with an idempotent producer and ends when all of them are acknowledged. A task that failed has
-written some of its rows, and Spark runs it again: so a row may be written more than once, never less. Kafka cannot take
-records back outside a transaction, and the sink has no transactions yet; so ``commit`` and ``abort`` do nothing. A
-stream adds row ids to its records instead, by which consumers recognise repeated ones (``producer.row_ids``).
+written some of its rows, and Spark runs it again. With ``exactly-once`` each attempt writes in a transaction, which it
+leaves open: ``commit``, in the driver, commits those of the attempts that count (``exactly_once``). Otherwise
+``commit`` and ``abort`` do nothing, and a stream adds row ids to its records, by which consumers recognise repeated
+ones (``producer.row_ids``).
 
 Options and columns are checked in the driver, before any task starts.
 
@@ -12,7 +13,9 @@ Source: docs/spark-sink.md; KafkaWriter of Spark's connector; pyspark.sql.dataso
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from uuid import UUID, uuid4
 
@@ -30,7 +33,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from trio_broker.client.errors import ClientError
 from trio_broker.spark.errors import SparkJobError
+from trio_broker.spark.exactly_once.committer import Committer
+from trio_broker.spark.exactly_once.decision import TaskTransaction
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.write_options import TOPIC, WriteOptions, write_options
 from trio_broker.spark.producer.errors import UnwritableRow
@@ -40,9 +46,14 @@ from trio_broker.topic_partition import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
+log = logging.getLogger(__name__)
+
 QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
 """The local property that Spark sets for each task of a micro-batch."""
+
+ONLY_BATCH: Final = 0
+"""The number of the batch in decisions about a job that has one."""
 
 COLUMN_TYPES: Final[Mapping[str, tuple[type[DataType], ...]]] = {
     "key": (StringType, BinaryType),
@@ -58,10 +69,15 @@ HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
 
 @attrs.frozen
 class TaskReport(WriterCommitMessage):
-    """The result of one task: the number of rows, and the last offset in each partition, -1 where it is not known."""
+    """The result of one task: the number of rows, and the last offset in each partition, -1 where it is not known.
+
+    ``job`` and ``transaction`` are those of a task that wrote rows in a transaction, which is still open.
+    """
 
     record_count: int
     last_offsets: Mapping[TopicPartition, int]
+    job: str = ""
+    transaction: TaskTransaction | None = None
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -78,7 +94,23 @@ class BatchWriter(DataSourceArrowWriter):
             SparkJobError: a row cannot be written, or was not acknowledged in time.
         """
         task = _task_context().partitionId()
-        return _write(iterator, self.options, TaskId(self.job_id, NO_BATCH, task), first_partition=task)
+        return _write(iterator, self.options, TaskId(self.job_id, NO_BATCH, task), self._job, first_partition=task)
+
+    @property
+    def _job(self) -> str:
+        return f"batch-{self.options.write_id or self.job_id.hex}"
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit what the tasks wrote, unless it was written under this name before.
+
+        Raises:
+            SparkJobError, ClientError: as ``Committer.commit``.
+        """
+        _commit(self.options, messages, ONLY_BATCH, is_repeatable=self.options.write_id is not None)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Abort what the tasks wrote."""
+        _abort(self.options, messages)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -91,7 +123,20 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Write the rows of one task of a micro-batch; errors are those of ``BatchWriter.write``."""
         task_id = stream_task_id(_task_context())
         # Otherwise every micro-batch would begin at the same partition, and small ones would all go to it.
-        return _write(iterator, self.options, task_id, first_partition=task_id.batch_id + task_id.task)
+        job = f"stream-{task_id.query_id}"
+        return _write(iterator, self.options, task_id, job, first_partition=task_id.batch_id + task_id.task)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Commit what the tasks of a micro-batch wrote, or what an earlier run of it decided to commit.
+
+        Raises:
+            SparkJobError, ClientError: as ``Committer.commit``.
+        """
+        _commit(self.options, messages, batchId, is_repeatable=True)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Abort what the tasks of a micro-batch wrote."""
+        _abort(self.options, messages)
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
@@ -166,13 +211,17 @@ def _task_context() -> TaskContext:
 
 
 def _write(
-    batches: Iterator[pa.RecordBatch], options: WriteOptions, task_id: TaskId, *, first_partition: int
+    batches: Iterator[pa.RecordBatch], options: WriteOptions, task_id: TaskId, job: str, *, first_partition: int
 ) -> TaskReport:
+    from trio_broker.spark.exactly_once.task_transactions import IDS
     from trio_broker.spark.producer.producer_pool import PRODUCERS
     from trio_broker.spark.producer.record_writer import RecordWriter
 
     producer = PRODUCERS.acquire(options.producer)
+    begun = None
     try:
+        if options.is_exactly_once:
+            begun = producer.begin_transaction(IDS.take(job, task_id.batch_id))
         with RecordWriter(
             options.producer,
             topic=options.topic,
@@ -183,6 +232,39 @@ def _write(
         ) as writer:
             for batch in batches:
                 writer.write(batch)
+        written = None
+        if begun is not None and (partitions := producer.transaction_partitions):
+            written = TaskTransaction(begun, task_id.task, writer.written.record_count, min(partitions))
+    except Exception:
+        # Readers need not wait for the timeout. What this does not reach, the next commit of the job aborts.
+        if begun is not None and producer.transaction_partitions:
+            with suppress(ClientError):
+                producer.transaction_client.end(begun, commit=False)
+        raise
     finally:
+        producer.leave_transaction()
         PRODUCERS.release(producer)
-    return TaskReport(writer.written.record_count, writer.written.last_offsets)
+    return TaskReport(writer.written.record_count, writer.written.last_offsets, job if written else "", written)
+
+
+def _commit(
+    options: WriteOptions, messages: Sequence[WriterCommitMessage | None], batch: int, *, is_repeatable: bool
+) -> None:
+    job, written = _transactions(messages)
+    Committer(options.producer, options.commit_topic, job, is_repeatable).commit(batch, written)
+
+
+def _abort(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
+    job, written = _transactions(messages)
+    try:
+        Committer(options.producer, options.commit_topic, job).abort(written)
+    # The job has failed already, and its own error is what the user must see.
+    except (ClientError, SparkJobError) as error:
+        log.warning("what %s wrote could not be aborted, and ends when it times out: %s", job, error)
+
+
+def _transactions(messages: Sequence[WriterCommitMessage | None]) -> tuple[str, list[TaskTransaction]]:
+    """Return the job and the transactions of the tasks that wrote any rows."""
+    reports = [each for each in messages if isinstance(each, TaskReport) and each.transaction is not None]
+    written = [each.transaction for each in reports if each.transaction is not None]
+    return (reports[0].job if reports else ""), written

@@ -29,6 +29,9 @@ def test_defaults():
         include_headers=True,
         deduplication_header=False,
         producer=ProducerSettings(ADDRESSES, client_id="trio-broker-spark", option_prefix="kafka."),
+        is_exactly_once=False,
+        write_id=None,
+        commit_topic="trio-broker-spark-commits",
     )
 
 
@@ -36,6 +39,19 @@ def test_streams_have_the_deduplication_header_unless_told_otherwise():
     assert read(Mode.STREAM).deduplication_header
     assert not read(Mode.STREAM, deduplicationHeader="false").deduplication_header
     assert read(Mode.BATCH, deduplicationHeader="true").deduplication_header
+
+
+def test_transactions_need_no_header():
+    assert not read(Mode.STREAM, deliveryGuarantee="exactly-once").deduplication_header
+    assert read(Mode.STREAM, deliveryGuarantee="exactly-once").is_exactly_once
+
+
+def test_only_a_batch_in_transactions_has_a_name():
+    assert read(deliveryGuarantee="exactly-once", writeId="january").write_id == "january"
+    with pytest.raises(OptionError, match="a stream is known by its checkpoint"):
+        read(Mode.STREAM, deliveryGuarantee="exactly-once", writeId="january")
+    with pytest.raises(OptionError, match="means nothing unless 'deliveryGuarantee' is exactly-once"):
+        read(writeId="january")
 
 
 def test_every_option_arrives_at_its_place():
@@ -51,6 +67,7 @@ def test_every_option_arrives_at_its_place():
         kafka__request__timeout__ms="4000",
         kafka__delivery__timeout__ms="5000",
         kafka__max__block__ms="6000",
+        kafka__transaction__timeout__ms="7000",
         kafka__retry__backoff__ms="70",
         kafka__retry__backoff__max__ms="80",
         kafka__partitioner__ignore__keys="true",
@@ -69,6 +86,7 @@ def test_every_option_arrives_at_its_place():
         request_timeout_ms=4000,
         delivery_timeout_ms=5000,
         max_block_ms=6000,
+        transaction_timeout_ms=7000,
         retry_backoff_ms=70,
         retry_backoff_max_ms=80,
         ignore_keys=True,
@@ -201,7 +219,7 @@ KAFKAS_PRODUCER_CONFIGS = """
     partitioner.availability.timeout.ms partitioner.class partitioner.ignore.keys receive.buffer.bytes
     reconnect.backoff.max.ms reconnect.backoff.ms request.timeout.ms retries retry.backoff.max.ms retry.backoff.ms
     security.protocol security.providers send.buffer.bytes socket.connection.setup.timeout.max.ms
-    socket.connection.setup.timeout.ms transaction.timeout.ms transaction.two.phase.commit.enable transactional.id
+    socket.connection.setup.timeout.ms transaction.two.phase.commit.enable transactional.id
     value.serializer
 """
 

@@ -11,6 +11,10 @@ Retriable errors are retried until ``delivery.timeout.ms``. Other errors end the
 that says that broker and producer disagree about the sequence: to go on could lose or duplicate records unnoticed.
 After an error a new producer has to be used. It gets a new id, so brokers cannot recognise batches of the old one.
 
+In a transaction (``begin_transaction``) readers of committed records see nothing until the transaction is committed, by
+whom ``TransactionClient`` serves: this producer never ends one. Each transaction has an epoch of its own, with
+sequences from 0.
+
 With any ``acks`` but all, a broker may lose records that it has acknowledged, and sequences could not prevent that.
 Batches then carry no producer id, and a batch that may have been appended is not sent again.
 
@@ -47,6 +51,7 @@ from trio_broker.client.errors import (
     ClientError,
     ConnectFailed,
     RecordTooLarge,
+    Refused,
     VersionNotServed,
     WriteFailed,
     error_name,
@@ -62,10 +67,14 @@ from trio_broker.client.producer.error_codes import (
 from trio_broker.client.producer.producer_batch import ProducerBatch, UnsequencedBatch, encode_batch, halves
 from trio_broker.client.producer.producer_metadata import NO_LEADER, ProducerMetadata
 from trio_broker.client.producer.settings import ACKS_ALL, ACKS_NONE, ProducerSettings
+from trio_broker.client.producer.transactions import Transaction, TransactionClient
 from trio_broker.topic_partition import TopicPartition
 
 BY_ID_FROM: Final = 13
 """The version of Produce from which on requests have topic ids in place of names (KIP-516)."""
+
+FIRST_PROTOCOL_UP_TO: Final = 11
+"""The last version of Produce that belongs to the first transaction protocol, as which ``transactions`` tells why."""
 
 MOST_LEADERS_AT_ONCE: Final = 16
 """The number of threads that wait for brokers. With more leaders, the remaining requests wait for a free thread."""
@@ -133,6 +142,9 @@ class BatchProducer:
         self._sequences: dict[tuple[bytes, TopicPartition], int] = {}
         self._topic_ids: dict[str, bytes] = {}
         self._threads: ThreadPoolExecutor | None = None
+        self._transactions: TransactionClient | None = None
+        self._transaction: Transaction | None = None
+        self._added: set[TopicPartition] = set()
 
     def __enter__(self) -> BatchProducer:
         return self
@@ -152,6 +164,8 @@ class BatchProducer:
             connection.close()
         self._connections.clear()
         self._metadata.close()
+        if self._transactions is not None:
+            self._transactions.close()
 
     def begin(self) -> None:
         """Start a job: since the last one, topics may have been created again or got more partitions."""
@@ -168,6 +182,75 @@ class BatchProducer:
         # The first id in a job is kept, so that ``_look_again`` notices when the name stands for another topic.
         self._topic_ids.setdefault(topic, known.topic_id)
         return len(known.leaders)
+
+    # --- Transactions ---
+
+    @property
+    def transaction_client(self) -> TransactionClient:
+        """The client of this producer's transactions, which closes with it."""
+        if self._transactions is None:
+            self._transactions = TransactionClient(
+                self.settings.bootstrap_servers,
+                self._identity,
+                request_seconds=self.settings.request_timeout_ms / 1000,
+                block_seconds=self.settings.max_block_ms / 1000,
+                deadline_after=self._timer.deadline,
+            )
+        return self._transactions
+
+    @property
+    def transaction_partitions(self) -> frozenset[TopicPartition]:
+        """The partitions of the transaction; without any it has not begun for the coordinator, and cannot be ended."""
+        return frozenset(self._added)
+
+    def begin_transaction(self, transactional_id: str) -> Transaction:
+        """Write what follows in a new transaction of ``transactional_id``; one that it has open is aborted.
+
+        Raises:
+            WriteFailed: no coordinator answered in time, or it refuses.
+        """
+        assert self.is_usable, "the producer was used after an error"
+        assert self.settings.acks == ACKS_ALL, "a transaction needs acks=all"
+        try:
+            transaction = self.transaction_client.begin(transactional_id, self.settings.transaction_timeout_ms)
+        except ClientError as error:
+            raise WriteFailed(self._begin_failed(error)) from None
+        self.leave_transaction()
+        self._transaction = transaction
+        self._producer_id, self._producer_epoch = transaction.producer_id, transaction.producer_epoch
+        return transaction
+
+    def leave_transaction(self) -> None:
+        """Write what follows outside of the transaction, which stays open; without one nothing changes."""
+        if self._transaction is None:
+            return
+        self._transaction, self._producer_id = None, None
+        self._sequences.clear()
+        self._added.clear()
+
+    def continue_with_next_transaction(self) -> None:
+        """Write what follows in a new transaction with the same epoch, after the one before was ended."""
+        self._added.clear()
+
+    def _begin_failed(self, error: ClientError) -> str:
+        if isinstance(error, Refused) and error.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+            given, key = self.settings.transaction_timeout_ms, self.settings.option_name("transaction.timeout.ms")
+            return f"no transaction was begun: {key} is {given}, and transaction.max.timeout.ms of the brokers is less"
+        return f"no transaction was begun: {error}"
+
+    def _add_to_transaction(self, partitions: Iterable[TopicPartition]) -> None:
+        """Add partitions to the transaction, if there is one, before anything is written to them.
+
+        Raises:
+            WriteFailed: the coordinator did not do so in time, or the transaction is not open any more.
+        """
+        if self._transaction is None or not (missing := set(partitions) - self._added):
+            return
+        try:
+            self.transaction_client.add_partitions(self._transaction, missing)
+        except ClientError as error:
+            raise WriteFailed(f"nothing was written to {min(missing)}: {error}") from None
+        self._added |= missing
 
     # --- Delivery ---
 
@@ -207,6 +290,7 @@ class BatchProducer:
             if not heads:
                 self._timer.sleep(min(queue[0].not_before for queue in queues.values()) - now)
                 continue
+            self._add_to_transaction(heads)
             stale: set[str] = set()
             for partition, outcome in self._attempt(heads).items():
                 sending = heads[partition]
@@ -331,12 +415,16 @@ class BatchProducer:
         deadline = self._timer.deadline(self.settings.request_timeout_ms / 1000)
         connection = self._connected(leader, deadline)
         ids = {batch.partition.topic: self._topic_ids[batch.partition.topic] for batch in batches}
-        version = connection.version_for(ProduceRequest, at_most=BY_ID_FROM - 1 if NO_UUID in ids.values() else NEWEST)
+        at_most = BY_ID_FROM - 1 if NO_UUID in ids.values() else NEWEST
+        if self._transaction is not None:
+            at_most = FIRST_PROTOCOL_UP_TO
+        version = connection.version_for(ProduceRequest, at_most=at_most)
         by_topic: dict[str, list[PartitionProduceData]] = defaultdict(list)
         for batch in batches:
             data = PartitionProduceData(index=batch.partition.partition, records=memoryview(batch.data))
             by_topic[batch.partition.topic].append(data)
         request = ProduceRequest(
+            transactional_id=None if self._transaction is None else self._transaction.transactional_id,
             acks=self.settings.acks,
             timeout_ms=self.settings.request_timeout_ms,
             topic_data=[
@@ -434,7 +522,8 @@ class BatchProducer:
         sequence = self._sequences.get(place, 0)
         # Counted when the batch is encoded, not when it is acknowledged: every batch of one delivery needs its own.
         self._sequences[place] = (sequence + batch.record_count) & MAX_SEQUENCE
-        return encode_batch(batch, self._producer_id, self._producer_epoch, sequence)
+        is_transactional = self._transaction is not None
+        return encode_batch(batch, self._producer_id, self._producer_epoch, sequence, is_transactional=is_transactional)
 
     def _init_producer_id(self, deadline: Deadline) -> str | None:
         broker = self._metadata.any_broker(deadline)

@@ -20,6 +20,7 @@ from kafka_wire.records.batch import (
     MAX_SEQUENCE,
     NO_PARTITION_LEADER_EPOCH,
     NO_SEQUENCE,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     assemble_batch,
     build_batch,
@@ -68,7 +69,14 @@ class ProducerBatch:
         return len(self.data)
 
 
-def encode_batch(batch: UnsequencedBatch, producer_id: int, producer_epoch: int, base_sequence: int) -> ProducerBatch:
+def encode_batch(
+    batch: UnsequencedBatch,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    *,
+    is_transactional: bool = False,
+) -> ProducerBatch:
     """Return the bytes of ``batch`` with its header."""
     header = BatchHeader(
         base_offset=0,
@@ -76,7 +84,7 @@ def encode_batch(batch: UnsequencedBatch, producer_id: int, producer_epoch: int,
         partition_leader_epoch=NO_PARTITION_LEADER_EPOCH,
         magic=MAGIC,
         crc=0,
-        attributes=int(batch.codec),
+        attributes=batch.codec | (TRANSACTIONAL_BIT if is_transactional else 0),
         last_offset_delta=batch.record_count - 1,
         base_timestamp=batch.base_timestamp,
         max_timestamp=batch.max_timestamp,
@@ -102,6 +110,7 @@ def halves(batch: ProducerBatch) -> tuple[ProducerBatch, ProducerBatch]:
             producer_id=header.producer_id,
             producer_epoch=header.producer_epoch,
             base_sequence=base_sequence,
+            transactional=header.is_transactional,
         )
         return ProducerBatch(batch.partition, len(records), base_sequence, data)
 

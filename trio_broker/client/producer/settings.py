@@ -39,6 +39,9 @@ DEFAULT_BUFFER_BYTES: Final = 32 * 1024 * 1024
 DEFAULT_REQUEST_TIMEOUT_MS: Final = 30_000
 DEFAULT_DELIVERY_TIMEOUT_MS: Final = 120_000
 DEFAULT_MAX_BLOCK_MS: Final = 60_000
+DEFAULT_TRANSACTION_TIMEOUT_MS: Final = 900_000
+"""Fifteen times Kafka's default, and the most that brokers allow by default (``transaction.max.timeout.ms``). Who ends
+a transaction may be another process than the one that wrote it, and may have to be started again before."""
 DEFAULT_RETRY_BACKOFF_MS: Final = 100
 DEFAULT_RETRY_BACKOFF_MAX_MS: Final = 1000
 
@@ -64,6 +67,7 @@ class ProducerSettings:
     max_block_ms: int = DEFAULT_MAX_BLOCK_MS
     retry_backoff_ms: int = DEFAULT_RETRY_BACKOFF_MS
     retry_backoff_max_ms: int = DEFAULT_RETRY_BACKOFF_MAX_MS
+    transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS
     ignore_keys: bool = False
     acks: int = ACKS_ALL
     allow_auto_topic_creation: bool = True

@@ -24,6 +24,7 @@ from trio_broker.client.producer.settings import (
     DEFAULT_REQUEST_TIMEOUT_MS,
     DEFAULT_RETRY_BACKOFF_MAX_MS,
     DEFAULT_RETRY_BACKOFF_MS,
+    DEFAULT_TRANSACTION_TIMEOUT_MS,
     MOST_BATCH_BYTES,
     MOST_REQUEST_BYTES,
 )
@@ -219,6 +220,13 @@ MAX_BLOCK_MS: Final = Option(
     "How long brokers are tried for topics and a producer id, in milliseconds.",
     difference="A topic that does not exist is waited for 10 s.",
 )
+TRANSACTION_TIMEOUT_MS: Final = Option(
+    "kafka.transaction.timeout.ms",
+    integer(1, INT_MAX),
+    DEFAULT_TRANSACTION_TIMEOUT_MS,
+    "With `exactly-once`: after how long brokers abort what is not committed, in milliseconds.",
+    difference="There 60,000, and without effect.",
+)
 IGNORE_KEYS: Final = Option(
     "kafka.partitioner.ignore.keys",
     BOOLEAN,
@@ -237,7 +245,7 @@ READ_OPTIONS: Final[tuple[Option[Any], ...]] = (
 WRITE_OPTIONS: Final[tuple[Option[Any], ...]] = (
     *_OF_BOTH,
     *(ACKS, ENABLE_IDEMPOTENCE, COMPRESSION_TYPE, GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL, BATCH_SIZE, MAX_REQUEST_SIZE),
-    *(BUFFER_MEMORY, DELIVERY_TIMEOUT_MS, MAX_BLOCK_MS, IGNORE_KEYS),
+    *(BUFFER_MEMORY, DELIVERY_TIMEOUT_MS, MAX_BLOCK_MS, TRANSACTION_TIMEOUT_MS, IGNORE_KEYS),
 )
 
 # --- What is not used ---
@@ -256,8 +264,7 @@ REFUSED_IN_WRITING: Final = {
     "kafka.key.serializer": "is not supported: keys are written as the bytes, or the UTF-8 text, that the column has",
     "kafka.value.serializer": "is not supported: values are written as the bytes, or the UTF-8 text, that the column"
     " has",
-    "kafka.transactional.id": "is not supported: there are no transactions yet; 'deduplicationHeader' lets consumers"
-    " drop what comes twice",
+    "kafka.transactional.id": "is not supported: with 'deliveryGuarantee' exactly-once each task has an id of its own",
     "kafka.partitioner.class": "is not supported: no Java class chooses the partition; the column 'partition' does, or"
     " else the key, as Kafka's default partitioner has it",
     "kafka.interceptor.classes": "is not supported: no Java class sees the records",

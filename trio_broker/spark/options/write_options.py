@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any, Final
 
 import attrs
@@ -20,7 +21,7 @@ from kafka_wire.records.compression import Codec
 from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options import kafka_options as kafka
-from trio_broker.spark.options.option import BOOLEAN, TEXT, GivenOptions, Mode, Option, hint
+from trio_broker.spark.options.option import BOOLEAN, TEXT, GivenOptions, Mode, Option, hint, one_of
 from trio_broker.spark.options.read_option_table import OPTIONS
 from trio_broker.spark.producer.row_ids import HEADER
 
@@ -39,11 +40,45 @@ DEDUPLICATION_HEADER: Final = Option(
     BOOLEAN,
     None,
     f"Whether each record gets the header `{HEADER}`, by which consumers drop what a repeated task wrote again.",
-    default_text="`true` in streams, `false` in batches",
+    default_text="`true` in streams that are `at-least-once`, otherwise `false`",
     difference="Not known there.",
 )
 
-OWN_OPTIONS: Final[tuple[Option[Any], ...]] = (TOPIC, INCLUDE_HEADERS, DEDUPLICATION_HEADER)
+
+class DeliveryGuarantee(Enum):
+    """How often readers of committed records see a row."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"
+
+
+DELIVERY_GUARANTEE: Final = Option(
+    "deliveryGuarantee",
+    one_of(DeliveryGuarantee),
+    DeliveryGuarantee.AT_LEAST_ONCE,
+    "`exactly-once` writes in transactions, which readers with `read_committed` see once each.",
+    difference="Not known there.",
+)
+WRITE_ID: Final = Option(
+    "writeId",
+    TEXT,
+    None,
+    "With `exactly-once`, the name of a batch: what was written under a name is not written again.",
+    modes=frozenset({Mode.BATCH}),
+    difference="Not known there.",
+)
+COMMIT_TOPIC: Final = Option(
+    "commitTopic",
+    TEXT,
+    "trio-broker-spark-commits",
+    "With `exactly-once`, the compacted topic of what drivers decide; it is created if it is missing.",
+    difference="Not known there.",
+)
+
+OWN_OPTIONS: Final[tuple[Option[Any], ...]] = (
+    *(TOPIC, INCLUDE_HEADERS, DEDUPLICATION_HEADER),
+    *(DELIVERY_GUARANTEE, WRITE_ID, COMMIT_TOPIC),
+)
 
 COMPRESSION_LEVELS: Final = {Codec.GZIP: kafka.GZIP_LEVEL, Codec.LZ4: kafka.LZ4_LEVEL, Codec.ZSTD: kafka.ZSTD_LEVEL}
 
@@ -53,12 +88,15 @@ OF_SPARK: Final = ("checkpointLocation", "queryName", "path")
 
 @attrs.frozen
 class WriteOptions:
-    """A writing job. ``topic`` is None where the rows name their topics."""
+    """A writing job. ``topic`` is None where the rows name their topics, ``write_id`` where a batch has no name."""
 
     topic: str | None
     include_headers: bool
     deduplication_header: bool
     producer: ProducerSettings
+    is_exactly_once: bool
+    write_id: str | None
+    commit_topic: str
 
 
 def write_options(options: Mapping[str, str], mode: Mode) -> WriteOptions:
@@ -72,11 +110,20 @@ def write_options(options: Mapping[str, str], mode: Mode) -> WriteOptions:
     given.read(kafka.SECURITY_PROTOCOL)
     _warn_of_stronger_guarantees(given)
     deduplicate = given.read(DEDUPLICATION_HEADER)
+    is_exactly_once = given.read_required(DELIVERY_GUARANTEE) is DeliveryGuarantee.EXACTLY_ONCE
+    write_id = given.read(WRITE_ID)
+    if write_id is not None and mode is Mode.STREAM:
+        raise given.error(WRITE_ID, "is for batches: a stream is known by its checkpoint")
+    if write_id is not None and not is_exactly_once:
+        raise given.error(WRITE_ID, f"means nothing unless {DELIVERY_GUARANTEE.name!r} is exactly-once")
     return WriteOptions(
         topic=given.read(TOPIC),
         include_headers=given.read_required(INCLUDE_HEADERS),
-        deduplication_header=mode is Mode.STREAM if deduplicate is None else deduplicate,
+        deduplication_header=(mode is Mode.STREAM and not is_exactly_once if deduplicate is None else deduplicate),
         producer=_producer_settings(given),
+        is_exactly_once=is_exactly_once,
+        write_id=write_id,
+        commit_topic=given.read_required(COMMIT_TOPIC),
     )
 
 

@@ -1,0 +1,214 @@
+"""Transactions of producers, as requests to their coordinator; every request is repeated until it is answered.
+
+A transaction is one transactional id with one producer id and epoch. It is begun by InitProducerId, which raises the
+epoch, so each transaction has an epoch of its own, and every process that knows the three values can end it: one may
+begin a transaction and another one end it. That is the first transaction protocol (KIP-98), which every broker from
+0.11 on serves, beside the second one; in the second the epoch is raised by the end, which only one process would learn.
+
+EndTxn may be repeated: a coordinator that has carried it out says so again for as long as the epoch is the same.
+
+Source: Kafka's TransactionManager; KIP-98, KIP-360, KIP-664.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, TypeVar
+
+import attrs
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from kafka_wire.messages.end_txn import EndTxnRequest
+from kafka_wire.messages.init_producer_id import InitProducerIdRequest
+from kafka_wire.messages.list_transactions import ListTransactionsRequest
+from trio_broker.client.address import Address
+from trio_broker.client.connection import Identity
+from trio_broker.client.deadline import Deadline, RetryDeadline
+from trio_broker.client.errors import ClientError, Refused, VersionNotServed, check
+from trio_broker.client.kafka_client import NOT_NOW, PERHAPS_DONE, KafkaClient
+from trio_broker.topic_partition import TopicPartition
+
+T = TypeVar("T")
+
+ONE_TRANSACTION_UP_TO: Final = 3
+"""The last version of AddPartitionsToTxn that is meant for clients."""
+
+FIRST_PROTOCOL_UP_TO: Final = 4
+"""The last version of EndTxn that leaves the epoch as it is."""
+
+ONGOING: Final = "Ongoing"
+"""The state of an open transaction, as ListTransactions names it."""
+
+ASKED_AGAIN: Final = (
+    NOT_NOW
+    | PERHAPS_DONE
+    | {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.BROKER_NOT_AVAILABLE}
+)
+"""Codes after which the request is repeated. CONCURRENT_TRANSACTIONS: the end of the transaction before is under way.
+UNKNOWN_TOPIC_OR_PARTITION: a broker that has just started has not learnt of the topic yet."""
+
+ENDED: Final = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    }
+)
+"""Codes that say that the transaction is not open any more: it timed out, its id was taken over, or it was ended."""
+
+
+@attrs.frozen(order=True)
+class Transaction:
+    """A transaction: its transactional id, and the producer that has it."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+class TransactionClient:
+    """Asks the coordinators of transactions. Use it as a context manager, or call ``close``.
+
+    An answer is waited for ``request_seconds``; a request is repeated for ``block_seconds``. ``deadline_after`` starts
+    a deadline by the clock of its user.
+    """
+
+    def __init__(
+        self,
+        bootstrap: Sequence[Address],
+        identity: Identity,
+        *,
+        request_seconds: float,
+        block_seconds: float,
+        deadline_after: Callable[[float], Deadline] = Deadline,
+    ) -> None:
+        self._request_seconds = request_seconds
+        self._block_seconds = block_seconds
+        self._deadline_after = deadline_after
+        self.client = KafkaClient(bootstrap, identity, deadline_after(request_seconds))
+
+    def __enter__(self) -> TransactionClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection; transactions that are open stay open."""
+        self.client.close()
+
+    def begin(self, transactional_id: str, timeout_ms: int) -> Transaction:
+        """Return a new transaction, once the one that ``transactional_id`` had before is ended: aborted if it was open.
+
+        Raises:
+            ClientError: no coordinator answered in time, or it refuses.
+        """
+
+        def ask() -> Transaction:
+            request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+            response = self.client.ask(self.client.transaction_coordinator(transactional_id), request)
+            check(f"transactional id {transactional_id!r}", response.error_code)
+            return Transaction(transactional_id, response.producer_id, response.producer_epoch)
+
+        return self.retry(ask)
+
+    def add_partitions(self, transaction: Transaction, partitions: Collection[TopicPartition]) -> None:
+        """Make partitions part of an open transaction; nothing changes for those that are part of it already.
+
+        Raises:
+            Refused: the transaction is not open any more (``ENDED``), or a partition does not exist or is not allowed.
+            ClientError: no coordinator answered in time.
+        """
+        topics: dict[str, list[int]] = defaultdict(list)
+        for each in sorted(partitions):
+            topics[each.topic].append(each.partition)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=transaction.transactional_id,
+            v3_and_below_producer_id=transaction.producer_id,
+            v3_and_below_producer_epoch=transaction.producer_epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=topics[name]) for name in topics],
+        )
+
+        def ask() -> None:
+            coordinator = self.client.transaction_coordinator(transaction.transactional_id)
+            response = self.client.ask(coordinator, request, at_most=ONE_TRANSACTION_UP_TO)
+            refusals = [
+                (each.partition_error_code, TopicPartition(topic.name, each.partition_index))
+                for topic in response.results_by_topic_v3_and_below
+                for each in topic.results_by_partition
+                # The partitions that were not looked at because another one was refused.
+                if each.partition_error_code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)
+            ]
+            for code, partition in refusals:
+                check(f"{partition} in the transaction of {transaction.transactional_id!r}", code)
+
+        self.retry(ask)
+
+    def end(self, transaction: Transaction, *, commit: bool) -> None:
+        """Commit or abort; the decision is durable when this returns. A transaction that has ended so may be ended
+        again.
+
+        Raises:
+            Refused: it has ended otherwise, or its id has begun another one (``ENDED``).
+            ClientError: no coordinator answered in time.
+        """
+        request = EndTxnRequest(
+            transactional_id=transaction.transactional_id,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            committed=commit,
+        )
+
+        def ask() -> None:
+            coordinator = self.client.transaction_coordinator(transaction.transactional_id)
+            response = self.client.ask(coordinator, request, at_most=FIRST_PROTOCOL_UP_TO)
+            check(f"transaction of {transaction.transactional_id!r}", response.error_code)
+
+        self.retry(ask)
+
+    def open_ids(self, prefix: str) -> list[str]:
+        """Return the transactional ids that begin with ``prefix`` and have an open transaction, in order.
+
+        Raises:
+            VersionNotServed: a broker is too old to list them, before Kafka 3.0.
+            ClientError: a broker did not answer in time.
+        """
+
+        def ask() -> list[str]:
+            found: set[str] = set()
+            request = ListTransactionsRequest(state_filters=[ONGOING], producer_id_filters=[])
+            for node in self.client.brokers().nodes:
+                response = self.client.ask(self.client.node(node.node_id), request)
+                check(f"transactions of broker {node.node_id}", response.error_code)
+                found.update(each.transactional_id for each in response.transaction_states)
+            return sorted(each for each in found if each.startswith(prefix))
+
+        return self.retry(ask)
+
+    def retry(self, ask: Callable[[], T]) -> T:
+        """Return what ``ask`` returns, and call it again until then while another attempt may help.
+
+        Raises:
+            ClientError: its last error.
+        """
+        attempts = RetryDeadline(self._block_seconds, now=self._clock.now, sleep=self._clock.sleep)
+        while True:
+            self.client.deadline = attempts.left_for(self._request_seconds)
+            try:
+                return ask()
+            except VersionNotServed:
+                raise
+            except ClientError as error:
+                if isinstance(error, Refused) and error.code not in ASKED_AGAIN:
+                    raise
+                self.client.forget()
+                if not attempts.pause():
+                    raise
+
+    @property
+    def _clock(self) -> Deadline:
+        return self._deadline_after(0.0)

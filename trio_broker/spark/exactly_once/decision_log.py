@@ -1,0 +1,178 @@
+"""The newest decision of each job, in a compacted topic: read and written by one driver at a time.
+
+``take_over`` begins a transaction under the job's own transactional id, which fences every other driver of the job.
+What is then read is what will be replaced: once another driver takes over, ``write`` fails. So the pair is a
+compare-and-swap.
+
+Source: docs/decisions/0052.
+"""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Final
+
+import attrs
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.records.compression import Codec
+from kafka_wire.records.record import NewRecord
+from trio_broker.client.errors import Refused
+from trio_broker.client.fetcher import Fetcher
+from trio_broker.client.offsets import EARLIEST, LATEST, find_offsets
+from trio_broker.client.producer.batch_producer import BatchProducer
+from trio_broker.client.producer.record_producer import OpenBatch
+from trio_broker.client.producer.settings import ProducerSettings
+from trio_broker.client.topics import BROKER_DEFAULT, create_topic, find_topics
+from trio_broker.murmur2 import partition_of
+from trio_broker.spark.errors import SparkJobError
+from trio_broker.spark.exactly_once.decision import Decision
+from trio_broker.topic_partition import TopicPartition
+
+PARTITIONS: Final = 8
+"""Of a topic that is created: a driver that dies in the middle of a write holds up the jobs of one partition only."""
+
+SEGMENT_BYTES: Final = 4 * 1024 * 1024
+"""Small, since only what lies in older segments is compacted."""
+
+WRITE_TIMEOUT_MS: Final = 30_000
+"""The timeout of the transaction that writes a decision: for so long a driver that dies can hold up others."""
+
+FIRST_OFFSETS: Final = 256
+"""How many of the newest offsets are read first; a job that commits often has its decision there."""
+
+POLL_SECONDS: Final = 0.05
+"""How often the last stable offset is asked for while another job's transaction holds it back."""
+
+
+class DecisionLog:
+    """The decisions of one job. Use it as a context manager, or call ``close``."""
+
+    def __init__(self, settings: ProducerSettings, topic: str, transactional_id: str) -> None:
+        self._settings = settings
+        self._topic = topic
+        self._id = transactional_id
+        self._key = transactional_id.encode()
+        # Decisions are written with short timeouts; those of the tasks' transactions are the user's.
+        self._producer = BatchProducer(_own_settings(settings))
+        self.transactions = self._producer.transaction_client
+
+    def __enter__(self) -> DecisionLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._producer.close()
+
+    def take_over(self) -> Decision | None:
+        """Fence the other drivers of the job and return its newest decision; None if it has none.
+
+        Raises:
+            ClientError: the cluster does not answer in time, or refuses.
+            SparkJobError: the decision cannot be read.
+        """
+        self._partition = TopicPartition(self._topic, partition_of(self._key, self._partition_count()))
+        self._transaction = self._producer.begin_transaction(self._id)
+        value = self._read_newest()
+        return None if value is None else Decision.from_bytes(value)
+
+    def write(self, decision: Decision | None) -> None:
+        """Replace the decision; None forgets the job. Durable when this returns.
+
+        Raises:
+            ClientError: another driver has taken over, or whether it was written is not known.
+        """
+        batch = OpenBatch(now := time.time_ns() // 1_000_000, now)
+        batch.append(NewRecord(now, self._key, None if decision is None else decision.to_bytes(), ()))
+        self._producer.deliver([batch.closed(self._partition, Codec.GZIP, None)])
+        self.transactions.end(self._transaction, commit=True)
+        # The same epoch goes on: the next write of this driver fails if another one has taken over in between.
+        self._producer.continue_with_next_transaction()
+
+    def _partition_count(self) -> int:
+        client = self.transactions.client
+        found = self.transactions.retry(lambda: find_topics(client, [self._topic])[self._topic])
+        if isinstance(found, Refused):
+            if found.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise found
+            self._create_topic()
+        return self._producer.partition_count(self._topic)
+
+    def _create_topic(self) -> None:
+        configs = {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES)}
+        try:
+            create_topic(
+                self.transactions.client,
+                self._topic,
+                partitions=PARTITIONS,
+                replication_factor=BROKER_DEFAULT,
+                configs=configs,
+                validate_only=False,
+            )
+        except Refused as error:
+            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+
+    def _read_newest(self) -> bytes | None:
+        """Return the newest value of the job's key, read backwards from the end; None if there is none."""
+        start, end = self._readable_range()
+        count = FIRST_OFFSETS
+        while start < end:
+            begin = max(start, end - count)
+            found, value = self._newest_between(begin, end)
+            if found:
+                return value
+            end, count = begin, count * 8
+        return None
+
+    def _readable_range(self) -> tuple[int, int]:
+        """Return the first offset and the end, once no open transaction hides anything before the end."""
+        client = self.transactions.client
+        deadline = time.monotonic() + self._settings.max_block_ms / 1000
+
+        def ask(timestamp: int, *, read_committed: bool) -> int:
+            def one() -> int:
+                found = find_offsets(client, [self._partition], timestamp, read_committed=read_committed)
+                offset = found[self._partition]
+                if isinstance(offset, Refused):
+                    raise offset
+                return offset
+
+            return self.transactions.retry(one)
+
+        end = ask(LATEST, read_committed=False)
+        while ask(LATEST, read_committed=True) < end:
+            if time.monotonic() > deadline:
+                raise SparkJobError(f"{self._partition}: an open transaction hides the newest decisions")
+            time.sleep(POLL_SECONDS)
+        return ask(EARLIEST, read_committed=False), end
+
+    def _newest_between(self, begin: int, end: int) -> tuple[bool, bytes | None]:
+        """Return whether the job's key is between the offsets, and its newest value there."""
+        client, found, value = self.transactions.client, False, None
+        deadline = time.monotonic() + self._settings.max_block_ms / 1000
+        position = begin
+        lost: list[str] = []
+        fetcher = Fetcher(client, {self._partition: begin}, read_committed=True, on_lost=lost.append)
+        while position < end:
+            # Nothing but the end itself ends the reading: a decision that was overlooked would be taken twice.
+            if time.monotonic() > deadline:
+                raise SparkJobError(f"{self._partition}: offsets {position} to {end} could not be read")
+            for fetched in fetcher.fetch():
+                for batch in fetched.batches():
+                    for record in batch.records:
+                        if record.key == self._key and record.offset < end:
+                            found, value = True, record.value
+                    position = batch.next_offset
+            fetcher.positions[self._partition] = position = max(position, fetcher.positions[self._partition])
+        return found, value
+
+
+def _own_settings(settings: ProducerSettings) -> ProducerSettings:
+    return attrs.evolve(settings, transaction_timeout_ms=min(WRITE_TIMEOUT_MS, settings.transaction_timeout_ms))
