@@ -7,6 +7,7 @@ second or two, so each program goes through many steps in one, tells what it saw
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import shutil
@@ -20,6 +21,7 @@ from tests.oracles import absent
 
 SOURCES = Path(__file__).parent / "compat" / "java"
 JARS = SOURCES / "target" / "jars"
+OLDER_JARS = SOURCES.parent / "java_older" / "target" / "jars"
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 """These programs are over before an optimising compiler or a second collector thread would pay."""
 
@@ -33,6 +35,14 @@ class Java:
     def __init__(self, classes: Path) -> None:
         # The sources' folder has simplelogger.properties, which keeps Kafka's loggers silent.
         self.class_path = f"{classes}:{SOURCES}:{JARS}/*"
+
+    def with_older_client(self) -> Java:
+        """The same programs with the client of ``tests/compat/java_older``, whose classes come first."""
+        if not list(OLDER_JARS.glob("kafka-clients-*.jar")):
+            absent("java", "the jar of the older Java client was not fetched")
+        older = copy.copy(self)
+        older.class_path = f"{OLDER_JARS}/*:{self.class_path}"
+        return older
 
     def run(self, program: str, *arguments: str, given: Any = None) -> list[dict[str, Any]]:
         """Run ``program`` and return the objects it printed, one a line."""

@@ -1,4 +1,5 @@
-"""Transactions of the Java client, of the second protocol (KIP-890), and what its Admin says of them.
+"""Transactions of Java clients, and what their Admin says of them: of Kafka 4.3's client, which has the second protocol
+(KIP-890), and of 3.7's, which has the first only.
 
 The program is ``TransactionSteps`` of ``tests/compat/java``; each test judges one thing it saw.
 """
@@ -11,9 +12,15 @@ from tests.java_programs import Java, Steps
 from trio_broker.testing.process import BrokerProcess
 
 
-@pytest.fixture(scope="module")
-def steps(java: Java, broker: BrokerProcess) -> Steps:
-    return Steps(java.run("TransactionSteps", broker.bootstrap_servers))
+@pytest.fixture(scope="module", params=["4.3", "3.7"])
+def steps(java: Java, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Steps:
+    client = java if request.param == "4.3" else java.with_older_client()
+    # A broker for each client: both use the same topics and transactional ids.
+    directory = tmp_path_factory.mktemp("transactions")
+    with BrokerProcess(directory, overrides={"log.durability": "page-cache"}) as broker:
+        steps = Steps(client.run("TransactionSteps", broker.bootstrap_servers))
+    assert steps.result("version").startswith(request.param)
+    return steps
 
 
 def test_readers_of_what_is_committed_see_no_aborted_record(steps: Steps) -> None:

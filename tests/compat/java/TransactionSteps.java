@@ -12,6 +12,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
+import org.apache.kafka.common.utils.AppInfoParser;
 
 import java.time.Duration;
 import java.util.ArrayList;
@@ -37,6 +38,7 @@ public final class TransactionSteps {
         admin = Admin.create(Map.of("bootstrap.servers", servers));
         admin.createTopics(List.of(new NewTopic("java-in", 1, (short) 1), new NewTopic("java-out", 2, (short) 1)))
                 .all().get();
+        Steps.step("version", AppInfoParser::getVersion);
         Steps.step("committed and aborted", TransactionSteps::committedAndAborted);
         Steps.step("fenced", TransactionSteps::fenced);
         Steps.step("offsets", TransactionSteps::offsets);
