@@ -74,8 +74,7 @@ BURST: Final = 200
 """Requests between two looks."""
 
 CALM_BURSTS: Final = 25
-"""Before the first request that is as large as can be: what the broker holds then it needs for common ones, the code of
-every version and the history of the groups included."""
+"""Before the first request that is as large as can be: what the broker holds then it needs for common ones."""
 
 MAX_WAITING: Final = 3
 """Requests that a client sends without an answer."""
@@ -90,7 +89,7 @@ LARGEST_FRAME_BYTES: Final = 41 << 20
 """Of what ``monsters`` makes."""
 
 STATE_BYTES: Final = 32 << 20
-"""What the groups may hold: some members with 3 MB of metadata each, and their history."""
+"""What the groups may hold: some members with 3 MB of metadata each."""
 
 MAX_GROWTH_BYTES: Final = MAX_BACKLOG_BYTES + 2 * LARGEST_FRAME_BYTES + MAX_HEAP_BYTES + STATE_BYTES
 """The large requests that wait for their turn, one that was begun to be read when there still was room, the one that is

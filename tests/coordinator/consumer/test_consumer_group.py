@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tracemalloc
 import uuid
 from types import MappingProxyType
@@ -264,6 +265,27 @@ def test_a_member_takes_no_more_than_10_kb():
     tracemalloc.stop()
     assert len(group.members) == 200
     assert taken / 200 < 10_000
+
+
+def test_the_names_of_a_subscription_leave_memory_with_its_last_member():
+    runner = GroupRunner()
+    small = sys.getsizeof(StoredConsumerGroup(GROUP).subscribed_names)
+    runner.heartbeat(joining("a", topics=[f"topic-{number}" for number in range(20_000)]))
+    group = runner.consumer_group
+    assert group._topic_ids._known
+    runner.heartbeat(ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id="a", member_epoch=-1))
+    assert group.is_deserted
+    assert not group._topic_ids._known
+    assert sys.getsizeof(group.stored.subscribed_names) == small
+
+
+def test_the_names_of_a_subscription_that_is_refused_leave_memory():
+    runner = GroupRunner()
+    runner.heartbeat(joining("a"))
+    group = runner.consumer_group
+    runner.next_write_fails_with = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    runner.heartbeat(joining("b", topics=[f"topic-{number}" for number in range(20_000)]))
+    assert not group._topic_ids._known
 
 
 def records_of_member(number: int) -> list[GroupRecord]:

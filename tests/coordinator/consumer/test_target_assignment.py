@@ -106,3 +106,6 @@ def test_the_ids_of_a_subscription_are_looked_up_once():
     for number in range(MAX_KNOWN_SUBSCRIPTIONS):
         ids.of(frozenset({"foo", str(number)}))
     assert ids.of(frozenset({"foo"})) is not topics, "those of few subscriptions are kept"
+    topics = ids.of(frozenset({"foo"}))
+    ids.forget_subscriptions()
+    assert ids.of(frozenset({"foo"})) is not topics

@@ -188,6 +188,7 @@ class ConsumerGroup:
         """Nothing has changed: a heartbeat looks at the topics again, and ``late`` members are late again soon."""
         self.knows_topics = False
         self.patterns.drop_resolution()
+        self._topic_ids.forget_subscriptions()
         for each in late:
             self.timers.start(each.timer, each.member_id, self._seconds + EVICTION_RETRY_SECONDS)
         return GroupResult(completions=refused_completions(completions, code))
@@ -336,11 +337,16 @@ class ConsumerGroup:
         Raises:
             ContradictoryRecords: it cannot be true together with those before it.
         """
-        self.stored.apply(record)
         key = record.key
         if isinstance(key, ConsumerGroupMemberMetadataKey):
+            before = self.stored.members.get(key.member_id)
+            self.stored.apply(record)
+            if before is not None and before.subscribed_topic_names not in self.stored.subscriptions:
+                self._topic_ids.forget_subscriptions()
             self._time_session(key.member_id)
-        elif isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
+            return
+        self.stored.apply(record)
+        if isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
             self._time_revocation(key.member_id)
 
     def _time_session(self, member_id: str) -> None:

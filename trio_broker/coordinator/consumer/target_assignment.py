@@ -28,7 +28,7 @@ NO_TOPICS_HASH = 0
 """The hash of no topics, which is also that of records from Kafka before 4.1."""
 
 MAX_KNOWN_SUBSCRIPTIONS = 8
-"""Whose ids are kept: most groups have one. Those of 20,000 topics take a megabyte."""
+"""Whose ids are kept: most groups have one. One of 20,000 topics takes two to three megabytes with its names."""
 
 
 def metadata_hash(topic_names: Set[str], image: MetadataImage) -> int:
@@ -63,6 +63,10 @@ class TopicIds:
                 self._known.clear()
             self._known[topic_names] = topic_ids
         return topic_ids
+
+    def forget_subscriptions(self) -> None:
+        """Keep no subscription any more: the names of one that has ended would stay in memory as long as the group."""
+        self._known.clear()
 
 
 def preferred_assignor(votes: Counter[str], configured: Sequence[str]) -> str:
