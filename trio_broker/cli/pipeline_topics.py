@@ -54,6 +54,11 @@ class TopicOptions:
         show_default=True,
         help="Add a header by which consumers recognise a record that was written twice after a crash.",
     )
+    exactly_once: bool = option(
+        "--exactly-once",
+        is_flag=True,
+        help="Write in transactions: readers of committed records see each record once. No row ids are added then.",
+    )
     max_records_per_second: float | None = option(
         "--max-records-per-second", type=RATE, metavar="COUNT", help="The limit for all tasks together."
     )
@@ -86,5 +91,6 @@ class TopicOptions:
             "topic": self.to_topic,
             "partitions": Partitions(self.partitions),
             "limit": self.limit,
-            "with_row_ids": self.row_ids,
+            "with_row_ids": self.row_ids and not self.exactly_once,
+            "is_exactly_once": self.exactly_once,
         }

@@ -12,6 +12,7 @@ import pytest
 
 from tests.spark.pipelines.broker_records import TIME_MS, Kept, kept, numbered, send
 from tests.spark.pipelines.local_commands import run_here
+from tests.spark.producer.consumed_records import headers_of, read_back
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.errors import OptionError
@@ -206,6 +207,34 @@ def test_after_an_interruption_each_record_is_there_and_repeated_ones_can_be_tol
         new = [each for each in records if deduplicator.is_new(place, row_id_of(each))]
         assert [without_row_id(each) for each in new] == expected
     assert len(target_of(job)) + len(target_of(job, 1)) == 92 + 3
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 4])
+def test_after_an_interruption_each_record_is_there_once_with_transactions(
+    job: Job, monkeypatch: pytest.MonkeyPatch, rounds: int
+):
+    monkeypatch.setattr("trio_broker.spark.pipelines.slice_schedule.DEFAULT_SLICE_RECORDS", 10)
+    job = job.with_settings(is_exactly_once=True)
+    with pytest.raises(Interrupted):
+        attrs.evolve(job, runner=Interrupting(rounds)).run()
+    job.run()
+    assert committed(job) == [FIRST, SECOND]
+
+
+def committed(job: Job) -> list[list[Kept]]:
+    """What a reader of committed records sees, by partition."""
+    assert job.settings.topic is not None
+    found = read_back(job.broker.bootstrap_servers, job.settings.topic, 2)
+    return [
+        [Kept(each.key(), each.value(), tuple(headers_of(each)), each.timestamp()[1]) for each in found[number]]
+        for number in range(2)
+    ]
+
+
+def test_a_job_in_transactions_is_not_continued_without(job: Job):
+    job.with_settings(is_exactly_once=True).run()
+    with pytest.raises(CommitLogError, match="its exactly_once is True, not None"):
+        job.run()
 
 
 def row_id_of(record: Kept) -> Any:

@@ -72,6 +72,7 @@ class MemoryWriter:
         topic: str,
         task_id: TaskId | None,
         first_partition: int,
+        producer: object,
     ) -> None:
         self.cluster, self.topic, self.task_id, self.first_partition = cluster, topic, task_id, first_partition
         self.written = DeliveryReport()

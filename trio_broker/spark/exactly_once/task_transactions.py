@@ -9,11 +9,17 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import attrs
 
+from trio_broker.client.errors import ClientError
+from trio_broker.client.producer.batch_producer import BatchProducer
+from trio_broker.client.producer.transactions import Transaction
 from trio_broker.spark.exactly_once.committer import ID_PREFIX
+from trio_broker.spark.exactly_once.decision import TaskTransaction
 
 MOST_JOBS: Final = 100
 """Jobs of which ids are kept; those of the oldest are forgotten, and their next tasks use new ones."""
@@ -38,3 +44,23 @@ class TransactionalIds:
 
 IDS: Final = TransactionalIds()
 """Those of this process; empty in every worker when it starts, since the process that forks workers never writes."""
+
+
+@contextmanager
+def in_transaction(producer: BatchProducer, job: str, batch: int) -> Iterator[Transaction]:
+    """Have the block write in a transaction, which stays open behind it, and is aborted after an error."""
+    begun = producer.begin_transaction(IDS.take(job, batch))
+    try:
+        yield begun
+    except Exception:
+        # Readers need not wait for the timeout. What this does not reach, the next commit of the job aborts.
+        if producer.transaction_partitions:
+            with suppress(ClientError):
+                producer.transaction_client.end(begun, commit=False)
+        raise
+
+
+def written_in(producer: BatchProducer, begun: Transaction, task: int, record_count: int) -> TaskTransaction | None:
+    """Return what a task has written in its transaction, for the driver; None if that is nothing."""
+    partitions = producer.transaction_partitions
+    return TaskTransaction(begun, task, record_count, min(partitions)) if partitions else None

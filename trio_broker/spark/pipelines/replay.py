@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,8 @@ import attrs
 
 from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.errors import OptionError
+from trio_broker.spark.exactly_once.committer import Committer
+from trio_broker.spark.options.write_options import COMMIT_TOPIC
 from trio_broker.spark.pipelines.commit_log import CommitLog, offsets_document, read_offsets_document
 from trio_broker.spark.pipelines.job_source import JobSource
 from trio_broker.spark.pipelines.progress import Progress
@@ -52,6 +55,7 @@ class ReplaySettings:
     partitions: Partitions = Partitions.KEEP
     limit: RateLimit = attrs.field(factory=RateLimit)
     with_row_ids: bool = True
+    is_exactly_once: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -70,6 +74,8 @@ class ReplaySettings:
             "target": ",".join(map(str, self.target.bootstrap_servers)),
             "topic": self.topic,
             "partitions": self.partitions.value,
+            # None and not False, as in the checkpoints of jobs that are older than the setting.
+            "exactly_once": self.is_exactly_once or None,
         }
 
 
@@ -236,6 +242,7 @@ class _ReplayRun:
             settings=self.settings,
             job_id=job_id,
             batch=self.log.last.batch,
+            job=f"{KIND}-{self.log.job_id}",
             numbers=tuple(whole.task_number(each.partition) for each in slices),
             limits=tuple(self.settings.limit.share(each.offset_count, offsets) for each in slices),
         )
@@ -244,6 +251,9 @@ class _ReplayRun:
             self.progress.set_running(offsets * tasks // len(slices))
 
         results = runner.run(self._tasks(whole, slices), function, on_done)
+        if self.settings.is_exactly_once:
+            written = [result["transaction"] for [result] in results if result["transaction"] is not None]
+            Committer(self.settings.target, COMMIT_TOPIC.required_default, function.job).commit(function.batch, written)
         return sum(int(result["records"]) for [result] in results)
 
     def _tasks(self, whole: ReplayRange, slices: tuple[OffsetRange, ...]) -> list[ReadTask]:
@@ -301,22 +311,32 @@ class CopySlice:
     settings: ReplaySettings
     job_id: uuid.UUID | None
     batch: int
+    job: str
     numbers: tuple[int, ...]
     limits: tuple[RateLimit, ...]
 
     def __call__(self, number: int, task: ReadTask) -> list[Result]:
+        from trio_broker.client.producer.batch_producer import BatchProducer
+        from trio_broker.spark.exactly_once.task_transactions import in_transaction, written_in
         from trio_broker.spark.producer.record_writer import RecordWriter
         from trio_broker.spark.producer.row_ids import TaskId
 
         task_id = None if self.job_id is None else TaskId(self.job_id, self.batch, self.numbers[number])
         throttle = Throttle(self.limits[number])
-        with RecordWriter(
-            self.settings.target,
-            topic=self.settings.topic,
-            task_id=task_id,
-            first_partition=self.numbers[number],
-        ) as writer:
-            for batch in read_task(task):
-                for piece in throttle.pieces(batch):
-                    writer.write(piece)
-        return [{"records": writer.written.record_count}]
+        with BatchProducer(self.settings.target) as producer, ExitStack() as stack:
+            begun = None
+            if self.settings.is_exactly_once:
+                begun = stack.enter_context(in_transaction(producer, self.job, self.batch))
+            with RecordWriter(
+                self.settings.target,
+                topic=self.settings.topic,
+                task_id=task_id,
+                first_partition=self.numbers[number],
+                producer=producer,
+            ) as writer:
+                for batch in read_task(task):
+                    for piece in throttle.pieces(batch):
+                        writer.write(piece)
+            count = writer.written.record_count
+            written = None if begun is None else written_in(producer, begun, self.numbers[number], count)
+        return [{"records": writer.written.record_count, "transaction": written}]

@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -23,6 +24,8 @@ import attrs
 
 from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.errors import OptionError
+from trio_broker.spark.exactly_once.committer import Committer
+from trio_broker.spark.options.write_options import COMMIT_TOPIC
 from trio_broker.spark.pipelines.commit_log import CommitLog, read_last_commit
 from trio_broker.spark.pipelines.parquet_parts import RowGroupPart, find_files, group_parts, parts_of
 from trio_broker.spark.pipelines.parquet_rows import rows_in_order, written_columns
@@ -59,6 +62,7 @@ class RestoreSettings:
     new: NewTopics | None = None
     limit: RateLimit = attrs.field(factory=RateLimit)
     with_row_ids: bool = True
+    is_exactly_once: bool = False
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that must not change between two runs of one job; nor must the files."""
@@ -66,6 +70,8 @@ class RestoreSettings:
             "target": ",".join(map(str, self.target.bootstrap_servers)),
             "topic": self.topic,
             "partitions": self.partitions.value,
+            # None and not False, as in the checkpoints of jobs that are older than the setting.
+            "exactly_once": self.is_exactly_once or None,
         }
 
 
@@ -246,6 +252,7 @@ class _RestoreRun:
             settings=self.settings,
             job_id=uuid.uuid5(NAMESPACE, self.log.job_id) if self.settings.with_row_ids else None,
             batch=self.log.last.batch,
+            job=f"{KIND}-{self.log.job_id}",
             limits=tuple(self.settings.limit.share(each.expected_rows, rows) for each in slices),
         )
 
@@ -254,6 +261,9 @@ class _RestoreRun:
 
         # A runner passes its tasks to the function and reads nothing of them, so that they need not be ReadTasks.
         results = runner.run(cast(Sequence[ReadTask], slices), cast(Any, function), on_done)
+        if self.settings.is_exactly_once:
+            written = [result["transaction"] for [result] in results if result["transaction"] is not None]
+            Committer(self.settings.target, COMMIT_TOPIC.required_default, function.job).commit(function.batch, written)
         return sum(int(result["records"]) for [result] in results)
 
 
@@ -267,23 +277,33 @@ class WriteSlice:
     settings: RestoreSettings
     job_id: uuid.UUID | None
     batch: int
+    job: str
     limits: tuple[RateLimit, ...]
 
     def __call__(self, number: int, slice_: RestoreSlice) -> list[Result]:
+        from trio_broker.client.producer.batch_producer import BatchProducer
+        from trio_broker.spark.exactly_once.task_transactions import in_transaction, written_in
         from trio_broker.spark.producer.record_writer import RecordWriter
         from trio_broker.spark.producer.row_ids import TaskId
 
         task_id = None if self.job_id is None else TaskId(self.job_id, self.batch, slice_.group)
         throttle = Throttle(self.limits[number])
         keeps_partitions = self.settings.partitions is Partitions.KEEP
-        with RecordWriter(
-            self.settings.target,
-            topic=self.settings.topic or slice_.parts[0].origin.topic,
-            task_id=task_id,
-            first_partition=slice_.group,
-        ) as writer:
-            for table in rows_in_order(slice_.parts, slice_.start, slice_.end):
-                for batch in written_columns(table, keeps_partitions).to_batches(WRITTEN_ROWS):
-                    for piece in throttle.pieces(batch):
-                        writer.write(piece)
-        return [{"records": writer.written.record_count}]
+        with BatchProducer(self.settings.target) as producer, ExitStack() as stack:
+            begun = None
+            if self.settings.is_exactly_once:
+                begun = stack.enter_context(in_transaction(producer, self.job, self.batch))
+            with RecordWriter(
+                self.settings.target,
+                topic=self.settings.topic or slice_.parts[0].origin.topic,
+                task_id=task_id,
+                first_partition=slice_.group,
+                producer=producer,
+            ) as writer:
+                for table in rows_in_order(slice_.parts, slice_.start, slice_.end):
+                    for batch in written_columns(table, keeps_partitions).to_batches(WRITTEN_ROWS):
+                        for piece in throttle.pieces(batch):
+                            writer.write(piece)
+            count = writer.written.record_count
+            written = None if begun is None else written_in(producer, begun, slice_.group, count)
+        return [{"records": writer.written.record_count, "transaction": written}]
