@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from tests.spark.pipelines.broker_records import TIME_MS, Kept, kept, numbered, send
 from tests.spark.pipelines.local_commands import run_here
+from tests.spark.producer.consumed_records import read_back, values_of
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.errors import OptionError
@@ -282,6 +283,20 @@ def test_what_an_interrupted_run_wrote_can_be_told_by_its_row_ids(
         if seen.is_new(place, row_id):
             once.append(attrs.evolve(record, headers=record.headers[:-1]))
     assert once == RECORDS
+
+
+def test_what_an_interrupted_run_wrote_in_transactions_is_there_once(
+    tmp_path: Path, settings: RestoreSettings, broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("trio_broker.spark.pipelines.slice_schedule.DEFAULT_SLICE_RECORDS", 10)
+    shuffled(tmp_path, row_group_rows=5, files=3)
+    settings = attrs.evolve(settings, is_exactly_once=True)
+    with pytest.raises(Interrupted):
+        restore([tmp_path], settings, lambda: Interrupting(rounds=3))
+    run(tmp_path, settings)
+
+    [found] = read_back(broker.bootstrap_servers, settings.topic or "", 1).values()
+    assert values_of(found) == [record.value for record in RECORDS]
 
 
 # --- The command, and Spark ---
