@@ -28,7 +28,7 @@ NO_TOPICS_HASH = 0
 """The hash of no topics, which is also that of records from Kafka before 4.1."""
 
 MAX_KNOWN_SUBSCRIPTIONS = 8
-"""Whose ids are kept: most groups have one. One of 20,000 topics takes two to three megabytes with its names."""
+"""Whose ids are kept: most groups have one. One of 20,000 topics takes two megabytes, and its names."""
 
 
 def metadata_hash(topic_names: Set[str], image: MetadataImage) -> int:
