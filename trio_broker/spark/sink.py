@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from uuid import UUID, uuid4
 
@@ -213,34 +212,24 @@ def _task_context() -> TaskContext:
 def _write(
     batches: Iterator[pa.RecordBatch], options: WriteOptions, task_id: TaskId, job: str, *, first_partition: int
 ) -> TaskReport:
-    from trio_broker.spark.exactly_once.task_transactions import IDS
+    from trio_broker.spark.exactly_once.task_transactions import in_transaction, written_in
     from trio_broker.spark.producer.producer_pool import PRODUCERS
     from trio_broker.spark.producer.record_writer import RecordWriter
 
     producer = PRODUCERS.acquire(options.producer)
-    begun = None
     try:
-        if options.is_exactly_once:
-            begun = producer.begin_transaction(IDS.take(job, task_id.batch_id))
-        with RecordWriter(
-            options.producer,
-            topic=options.topic,
-            include_headers=options.include_headers,
-            task_id=task_id if options.deduplication_header else None,
-            first_partition=first_partition,
-            producer=producer,
-        ) as writer:
-            for batch in batches:
-                writer.write(batch)
-        written = None
-        if begun is not None and (partitions := producer.transaction_partitions):
-            written = TaskTransaction(begun, task_id.task, writer.written.record_count, min(partitions))
-    except Exception:
-        # Readers need not wait for the timeout. What this does not reach, the next commit of the job aborts.
-        if begun is not None and producer.transaction_partitions:
-            with suppress(ClientError):
-                producer.transaction_client.end(begun, commit=False)
-        raise
+        with in_transaction(producer, job if options.is_exactly_once else None, task_id.batch_id) as begun:
+            with RecordWriter(
+                options.producer,
+                topic=options.topic,
+                include_headers=options.include_headers,
+                task_id=task_id if options.deduplication_header else None,
+                first_partition=first_partition,
+                producer=producer,
+            ) as writer:
+                for batch in batches:
+                    writer.write(batch)
+            written = written_in(producer, begun, task_id.task, writer.written.record_count)
     finally:
         producer.leave_transaction()
         PRODUCERS.release(producer)

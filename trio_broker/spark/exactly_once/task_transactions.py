@@ -47,8 +47,14 @@ IDS: Final = TransactionalIds()
 
 
 @contextmanager
-def in_transaction(producer: BatchProducer, job: str, batch: int) -> Iterator[Transaction]:
-    """Have the block write in a transaction, which stays open behind it, and is aborted after an error."""
+def in_transaction(producer: BatchProducer, job: str | None, batch: int) -> Iterator[Transaction | None]:
+    """Have the block write in a transaction of ``job``, which stays open behind it, and is aborted after an error.
+
+    Without a job the block writes outside of transactions.
+    """
+    if job is None:
+        yield None
+        return
     begun = producer.begin_transaction(IDS.take(job, batch))
     try:
         yield begun
@@ -60,7 +66,9 @@ def in_transaction(producer: BatchProducer, job: str, batch: int) -> Iterator[Tr
         raise
 
 
-def written_in(producer: BatchProducer, begun: Transaction, task: int, record_count: int) -> TaskTransaction | None:
-    """Return what a task has written in its transaction, for the driver; None if that is nothing."""
+def written_in(
+    producer: BatchProducer, begun: Transaction | None, task: int, record_count: int
+) -> TaskTransaction | None:
+    """Return what a task has written in its transaction, for the driver; None if that is nothing, or without one."""
     partitions = producer.transaction_partitions
-    return TaskTransaction(begun, task, record_count, min(partitions)) if partitions else None
+    return TaskTransaction(begun, task, record_count, min(partitions)) if begun and partitions else None

@@ -16,7 +16,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,11 +23,10 @@ import attrs
 
 from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.errors import OptionError
-from trio_broker.spark.exactly_once.committer import Committer
-from trio_broker.spark.options.write_options import COMMIT_TOPIC
 from trio_broker.spark.pipelines.commit_log import CommitLog, offsets_document, read_offsets_document
 from trio_broker.spark.pipelines.job_source import JobSource
 from trio_broker.spark.pipelines.progress import Progress
+from trio_broker.spark.pipelines.round_end import end_round
 from trio_broker.spark.pipelines.slice_schedule import next_slices, slice_records_at
 from trio_broker.spark.pipelines.target_topics import Partitions, prepare_topics
 from trio_broker.spark.pipelines.task_runner import Result, TaskRunner
@@ -242,7 +240,7 @@ class _ReplayRun:
             settings=self.settings,
             job_id=job_id,
             batch=self.log.last.batch,
-            job=f"{KIND}-{self.log.job_id}",
+            job=f"{KIND}-{self.log.job_id}" if self.settings.is_exactly_once else None,
             numbers=tuple(whole.task_number(each.partition) for each in slices),
             limits=tuple(self.settings.limit.share(each.offset_count, offsets) for each in slices),
         )
@@ -251,10 +249,7 @@ class _ReplayRun:
             self.progress.set_running(offsets * tasks // len(slices))
 
         results = runner.run(self._tasks(whole, slices), function, on_done)
-        if self.settings.is_exactly_once:
-            written = [result["transaction"] for [result] in results if result["transaction"] is not None]
-            Committer(self.settings.target, COMMIT_TOPIC.required_default, function.job).commit(function.batch, written)
-        return sum(int(result["records"]) for [result] in results)
+        return end_round(self.settings.target, function.job, function.batch, results)
 
     def _tasks(self, whole: ReplayRange, slices: tuple[OffsetRange, ...]) -> list[ReadTask]:
         """Return one task for each slice."""
@@ -305,13 +300,13 @@ class CopySlice:
     """The function of a replay's tasks: writes the records of a slice at its share of the rate.
 
     ``numbers`` and ``limits`` have an item for each slice of the round: the number of its partition in row ids, and its
-    share. ``job_id`` is None where records get no row ids.
+    share. ``job_id`` is None where records get no row ids, ``job`` where they are written without transactions.
     """
 
     settings: ReplaySettings
     job_id: uuid.UUID | None
     batch: int
-    job: str
+    job: str | None
     numbers: tuple[int, ...]
     limits: tuple[RateLimit, ...]
 
@@ -323,10 +318,7 @@ class CopySlice:
 
         task_id = None if self.job_id is None else TaskId(self.job_id, self.batch, self.numbers[number])
         throttle = Throttle(self.limits[number])
-        with BatchProducer(self.settings.target) as producer, ExitStack() as stack:
-            begun = None
-            if self.settings.is_exactly_once:
-                begun = stack.enter_context(in_transaction(producer, self.job, self.batch))
+        with BatchProducer(self.settings.target) as producer, in_transaction(producer, self.job, self.batch) as begun:
             with RecordWriter(
                 self.settings.target,
                 topic=self.settings.topic,
@@ -337,6 +329,5 @@ class CopySlice:
                 for batch in read_task(task):
                     for piece in throttle.pieces(batch):
                         writer.write(piece)
-            count = writer.written.record_count
-            written = None if begun is None else written_in(producer, begun, self.numbers[number], count)
+            written = written_in(producer, begun, self.numbers[number], writer.written.record_count)
         return [{"records": writer.written.record_count, "transaction": written}]

@@ -16,7 +16,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -24,14 +23,13 @@ import attrs
 
 from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.errors import OptionError
-from trio_broker.spark.exactly_once.committer import Committer
-from trio_broker.spark.options.write_options import COMMIT_TOPIC
 from trio_broker.spark.pipelines.commit_log import CommitLog, read_last_commit
 from trio_broker.spark.pipelines.parquet_parts import RowGroupPart, find_files, group_parts, parts_of
 from trio_broker.spark.pipelines.parquet_rows import rows_in_order, written_columns
 from trio_broker.spark.pipelines.progress import Progress
 from trio_broker.spark.pipelines.restore_inputs import Inputs, digest_of, sizes_of
 from trio_broker.spark.pipelines.restore_slices import GroupPositions, RestoreSlice, next_slices, read_slice
+from trio_broker.spark.pipelines.round_end import end_round
 from trio_broker.spark.pipelines.slice_schedule import slice_records_at
 from trio_broker.spark.pipelines.target_topics import NewTopics, Partitions, prepare_topics
 from trio_broker.spark.pipelines.task_runner import Result, TaskRunner
@@ -252,7 +250,7 @@ class _RestoreRun:
             settings=self.settings,
             job_id=uuid.uuid5(NAMESPACE, self.log.job_id) if self.settings.with_row_ids else None,
             batch=self.log.last.batch,
-            job=f"{KIND}-{self.log.job_id}",
+            job=f"{KIND}-{self.log.job_id}" if self.settings.is_exactly_once else None,
             limits=tuple(self.settings.limit.share(each.expected_rows, rows) for each in slices),
         )
 
@@ -261,23 +259,21 @@ class _RestoreRun:
 
         # A runner passes its tasks to the function and reads nothing of them, so that they need not be ReadTasks.
         results = runner.run(cast(Sequence[ReadTask], slices), cast(Any, function), on_done)
-        if self.settings.is_exactly_once:
-            written = [result["transaction"] for [result] in results if result["transaction"] is not None]
-            Committer(self.settings.target, COMMIT_TOPIC.required_default, function.job).commit(function.batch, written)
-        return sum(int(result["records"]) for [result] in results)
+        return end_round(self.settings.target, function.job, function.batch, results)
 
 
 @attrs.frozen
 class WriteSlice:
     """The function of a restore's tasks: writes the rows of a slice, in their order, at its share of the rate.
 
-    ``limits`` has an item for each slice of the round. ``job_id`` is None where records get no row ids.
+    ``limits`` has an item for each slice of the round. ``job_id`` is None where records get no row ids, ``job`` where
+    they are written without transactions.
     """
 
     settings: RestoreSettings
     job_id: uuid.UUID | None
     batch: int
-    job: str
+    job: str | None
     limits: tuple[RateLimit, ...]
 
     def __call__(self, number: int, slice_: RestoreSlice) -> list[Result]:
@@ -289,10 +285,7 @@ class WriteSlice:
         task_id = None if self.job_id is None else TaskId(self.job_id, self.batch, slice_.group)
         throttle = Throttle(self.limits[number])
         keeps_partitions = self.settings.partitions is Partitions.KEEP
-        with BatchProducer(self.settings.target) as producer, ExitStack() as stack:
-            begun = None
-            if self.settings.is_exactly_once:
-                begun = stack.enter_context(in_transaction(producer, self.job, self.batch))
+        with BatchProducer(self.settings.target) as producer, in_transaction(producer, self.job, self.batch) as begun:
             with RecordWriter(
                 self.settings.target,
                 topic=self.settings.topic or slice_.parts[0].origin.topic,
@@ -304,6 +297,5 @@ class WriteSlice:
                     for batch in written_columns(table, keeps_partitions).to_batches(WRITTEN_ROWS):
                         for piece in throttle.pieces(batch):
                             writer.write(piece)
-            count = writer.written.record_count
-            written = None if begun is None else written_in(producer, begun, slice_.group, count)
+            written = written_in(producer, begun, slice_.group, writer.written.record_count)
         return [{"records": writer.written.record_count, "transaction": written}]
