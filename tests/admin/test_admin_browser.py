@@ -26,6 +26,8 @@ CLOCK_THAT_CAN_BE_PUT_FORWARD = """
 
 BANNER = "[data-banner]"
 LINK = "[data-link-text]"
+FETCHES_THAT_ARE_NOT_ANSWERED = "window.fetch = () => new Promise(() => {});"
+
 WIDTHS = (420, 640, 700, 768, 1000, 1020, 1280)
 
 
@@ -101,6 +103,17 @@ async def test_a_page_of_a_broker_that_serves_no_clients_says_why(browser: Brows
     async with served(fake) as address:
         page = await browser.open_page(address.url)
         await page.until(f"!document.querySelector('{BANNER}').hidden")
+        assert await page.text(f"{BANNER} p") == "Clients are not served: loading logs."
+
+
+async def test_the_reason_that_a_page_came_with_stands_until_readiness_is_read(
+    browser: Browser, fake: FakeBroker
+) -> None:
+    fake.ready = False
+    async with served(fake) as address:
+        page = await browser.open_page(address.url, script=FETCHES_THAT_ARE_NOT_ANSWERED)
+        uptime = await page.text("[data-uptime]")
+        await page.until(f"document.querySelector('[data-uptime]').textContent !== '{uptime}'")
         assert await page.text(f"{BANNER} p") == "Clients are not served: loading logs."
 
 

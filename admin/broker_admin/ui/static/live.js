@@ -26,7 +26,7 @@ let lastReadingAt = performance.now(); // when the broker last answered or sent 
 let startedAtMs = Number(document.body.dataset.startedAtMs);
 /** @type {{seconds: number, at: number}} the uptime that the broker reported, and when */
 let uptime = { seconds: Number(find("[data-uptime]")?.dataset.uptime ?? 0), at: 0 };
-let reasonNotReady = ""; // as /readyz reports it
+let reasonNotReady = document.body.dataset.reasonNotReady ?? ""; // as /readyz reports it, at first as the page did
 /** @type {string} what stays in the banner until it is closed or there is worse */
 let notice = "";
 
