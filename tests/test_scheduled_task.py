@@ -6,7 +6,7 @@ import logging
 
 import trio
 
-from trio_broker.scheduled_task import NEVER_MS, ScheduledTask, run_scheduled
+from trio_broker.scheduled_task import NEVER_MS, ScheduledTask, start_scheduled
 
 
 async def test_a_round_that_fails_is_logged_and_the_next_one_comes(nursery, autojump_clock, caplog):
@@ -16,7 +16,7 @@ async def test_a_round_that_fails_is_logged_and_the_next_one_comes(nursery, auto
         rounds.append(trio.current_time())
         raise RuntimeError("broken")
 
-    nursery.start_soon(run_scheduled, ScheduledTask("sweeping", lambda: 1000, fail))
+    start_scheduled(nursery, ScheduledTask("sweeping", lambda: 1000, fail))
     with caplog.at_level(logging.ERROR):
         await trio.sleep(3.5)
     assert len(rounds) == 3
@@ -32,6 +32,6 @@ async def test_a_changed_interval_counts_from_the_next_round_on(nursery, autojum
         intervals.pop(0)
 
     begin = trio.current_time()
-    nursery.start_soon(run_scheduled, ScheduledTask("sweeping", lambda: intervals[0] if intervals else NEVER_MS, note))
+    start_scheduled(nursery, ScheduledTask("sweeping", lambda: intervals[0] if intervals else NEVER_MS, note))
     await trio.sleep(80_000)
     assert [round(moment - begin) for moment in rounds] == [1, 6]

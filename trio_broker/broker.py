@@ -54,7 +54,7 @@ from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.memory import release_free_memory
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.runtime import Runtime
-from trio_broker.scheduled_task import ScheduledTask, run_scheduled
+from trio_broker.scheduled_task import ScheduledTask, start_scheduled
 from trio_broker.storage import file_names
 from trio_broker.storage.errors import DataDirectoryError, is_shortage
 
@@ -320,8 +320,8 @@ async def serve_until_signalled(broker: Broker, announce: Callable[[str], object
             collect_in_small_steps()
             await nursery.start(broker.run)
             nursery.start_soon(stop_without_storage, broker)
-            nursery.start_soon(run_scheduled, FULL_COLLECTION)
-            nursery.start_soon(run_scheduled, tidying_after_backlogs(broker.server.memory_pool))
+            start_scheduled(nursery, FULL_COLLECTION)
+            start_scheduled(nursery, tidying_after_backlogs(broker.server.memory_pool))
             for line in announcement(broker):
                 announce(line)
             await broker.stopped.wait()

@@ -33,6 +33,11 @@ class ScheduledTask:
     run: Callable[[], Awaitable[object]]
 
 
+def start_scheduled(nursery: trio.Nursery, task: ScheduledTask, initial_delay_ms: int = 0) -> None:
+    """Run ``task`` at its interval until ``nursery`` is cancelled, in a task of Trio by its name."""
+    nursery.start_soon(run_scheduled, task, initial_delay_ms, name=task.name)
+
+
 async def run_scheduled(task: ScheduledTask, initial_delay_ms: int = 0) -> None:
     """Run ``task`` at its interval until cancelled, whatever it raises."""
     await trio.sleep(initial_delay_ms / 1000)

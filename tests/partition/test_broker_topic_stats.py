@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.handlers.loop_rounds import counted_rounds
 from tests.partition.real_logs import NOW_MS, add_topic, batch, make_replicas
+from trio_broker import yield_budget
 from trio_broker.partition import broker_topic_stats
 from trio_broker.partition.broker_topic_stats import BrokerTopicStats, TrafficPoint, TrafficRates
 from trio_broker.partition.fetch_operation import FetchLimits, FetchTarget
@@ -129,3 +131,13 @@ async def test_a_deleted_topic_is_forgotten(replicas, clock, stats):
     await replicas.delete_topics(["orders"])
     await snapshot(replicas, clock)
     assert stats.history(partition.topic_id) == ()
+
+
+async def test_other_tasks_run_while_the_partitions_of_one_topic_are_counted(replicas, clock, stats, monkeypatch):
+    monkeypatch.setattr(yield_budget, "YIELD_BUDGET_SECONDS", -1.0)
+    partitions = await add_topic(replicas, partitions=20)
+    for partition in partitions:
+        await append(replicas, partition, b"a")
+    async with counted_rounds() as rounds:
+        await snapshot(replicas, clock)
+    assert rounds.count >= len(partitions)

@@ -57,7 +57,7 @@ from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.transaction_end import TransactionEnd
 from trio_broker.request_phase import ReleaseHandler
 from trio_broker.runtime.runtime import Runtime
-from trio_broker.scheduled_task import ScheduledTask, run_scheduled
+from trio_broker.scheduled_task import ScheduledTask, start_scheduled
 from trio_broker.steps import Steps, finish
 from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.topic_partition import TopicPartition
@@ -118,8 +118,8 @@ class GroupCoordinator:
         lag_history = ScheduledTask("lag history", self._lag_sample_interval_ms, self.sample_lag)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.runtime.timer.run)
-            nursery.start_soon(run_scheduled, expiry)
-            nursery.start_soon(run_scheduled, lag_history)
+            start_scheduled(nursery, expiry)
+            start_scheduled(nursery, lag_history)
             task_status.started()
             await self.runtime.load_new_partitions()
 

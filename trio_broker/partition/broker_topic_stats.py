@@ -17,7 +17,7 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
-from operator import sub
+from operator import add, sub
 from typing import NamedTuple
 
 import attrs
@@ -55,6 +55,13 @@ class PartitionTraffic(NamedTuple):
 
     def since(self, earlier: PartitionTraffic) -> PartitionTraffic:
         return PartitionTraffic(*map(sub, self, earlier))
+
+    def plus(self, other: PartitionTraffic) -> PartitionTraffic:
+        return PartitionTraffic(*map(add, self, other))
+
+    def rates(self, seconds: float) -> TrafficRates:
+        """What was counted in so many seconds, per second; zeros where no time has passed."""
+        return TrafficRates(*(each / seconds for each in self)) if seconds > 0 else TrafficRates()
 
 
 NO_TRAFFIC = PartitionTraffic(0, 0, 0, 0)
@@ -125,12 +132,6 @@ def traffic_of(partition: Partition) -> PartitionTraffic:
     )
 
 
-def rates_over(traffic: Iterable[PartitionTraffic], seconds: float) -> TrafficRates:
-    """The sum of ``traffic``, which was counted in so many seconds, per second."""
-    columns = zip(*traffic, strict=True)
-    return TrafficRates(*(sum(column) / seconds for column in columns)) if seconds > 0 else TrafficRates()
-
-
 class BrokerTopicStats:
     """The snapshots of the last minute, and the history of the topics that carry most."""
 
@@ -155,7 +156,7 @@ class BrokerTopicStats:
         if not appended_bytes and not fetched_bytes:
             return TrafficRates()
         carried = PartitionTraffic(appended_records, appended_bytes, fetched_records, fetched_bytes)
-        return rates_over([carried], self._clock.monotonic() - oldest.taken_at)
+        return carried.rates(self._clock.monotonic() - oldest.taken_at)
 
     def history(self, topic_id: bytes) -> Sequence[TrafficPoint]:
         """The points of a topic, oldest first; empty where none are kept."""
@@ -173,17 +174,17 @@ class BrokerTopicStats:
         counters: dict[Partition, PartitionTraffic] = {}
         histories: dict[bytes, TopicHistory] = {}
         async for topic in InTurns(list(topics)):
-            carried = []
-            for partition in topic.partitions.values():
-                now = traffic_of(partition)
-                if now != NO_TRAFFIC:
-                    counters[partition] = now
-                    carried.append(now.since(before.counters.get(partition, NO_TRAFFIC)))
+            carried = NO_TRAFFIC
+            async for partition in InTurns(list(topic.partitions.values())):
+                # Nothing is made for those that never carried anything, of which there may be ten thousand.
+                if partition.appended_bytes or partition.fetched_bytes:
+                    counters[partition] = now = traffic_of(partition)
+                    carried = carried.plus(now.since(before.counters.get(partition, NO_TRAFFIC)))
             history = self._histories.get(topic.topic_id)
-            if history is None and any(map(any, carried)):
+            if history is None and any(carried):
                 history = TopicHistory()
             if history is not None:
-                history.add(at_ms, rates_over(carried, taken_at - before.taken_at))
+                history.add(at_ms, carried.rates(taken_at - before.taken_at))
                 histories[topic.topic_id] = history
         self._snapshots.append(TrafficSnapshot(taken_at, counters))
         kept = nlargest(MAX_TOPICS_WITH_HISTORY, histories, key=lambda topic_id: histories[topic_id].weight)

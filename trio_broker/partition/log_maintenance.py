@@ -24,7 +24,7 @@ from trio_broker.partition.log_cleaner import LogCleaner, PartitionOwner
 from trio_broker.partition.log_scrubber import LogScrubber
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.runtime import Runtime
-from trio_broker.scheduled_task import NEVER_MS, ScheduledTask, run_scheduled
+from trio_broker.scheduled_task import NEVER_MS, ScheduledTask, start_scheduled
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.topic_partition import TopicPartition
 from trio_broker.yield_budget import InTurns
@@ -108,7 +108,7 @@ class LogMaintenance:
             nursery.start_soon(self.log_cleaner.run)
             nursery.start_soon(self.log_scrubber.run)
             for task in self.tasks():
-                nursery.start_soon(run_scheduled, task, self.config.log_manager.log_initial_task_delay_ms)
+                start_scheduled(nursery, task, self.config.log_manager.log_initial_task_delay_ms)
 
     def tasks(self) -> list[ScheduledTask]:
         """Everything to be done again and again, each at its own interval."""

@@ -47,7 +47,7 @@ from trio_broker.partition.transaction_end import TransactionEnd
 from trio_broker.partition.writer import PartitionWriter
 from trio_broker.request_phase import ReleaseHandler, RequestPhase, ignore_release
 from trio_broker.runtime.runtime import Runtime
-from trio_broker.scheduled_task import ScheduledTask, run_scheduled
+from trio_broker.scheduled_task import ScheduledTask, start_scheduled
 from trio_broker.steps import Steps, finish
 from trio_broker.storage import validation
 from trio_broker.storage.append import AppendInfo, AppendOrigin
@@ -563,8 +563,8 @@ class ReplicaManager:
             await nursery.start(self.flusher.run)
             nursery.start_soon(self.log_maintenance.run)
             nursery.start_soon(self._reaper.run, name="expiration reaper")
-            nursery.start_soon(run_scheduled, self._traffic_task())
-            nursery.start_soon(run_scheduled, self._shortage_task())
+            start_scheduled(nursery, self._traffic_task())
+            start_scheduled(nursery, self._shortage_task())
             task_status.started()
 
     def _traffic_task(self) -> ScheduledTask:
