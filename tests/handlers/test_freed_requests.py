@@ -16,6 +16,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from bench.largest_requests import array_paths, request_with
 from kafka_wire.codec import encode_bytes
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
@@ -45,6 +46,9 @@ LARGE_FIELD = (
     3,
 )
 """With more metadata than a member may have: refused."""
+
+ELEMENTS = 300
+"""Of an array: more than are handled at once."""
 
 REFUSALS = [
     KafkaError("no", code=ErrorCode.POLICY_VIOLATION),
@@ -93,6 +97,23 @@ async def is_freed(nursery: trio.Nursery, wire: WireClient, api_key: int, versio
 @pytest.mark.parametrize(("request_", "version"), [SMALL, LARGE, LARGE_FIELD])
 async def test_a_request_that_is_answered_is_freed(nursery, wire, request_, version):
     assert await is_freed(nursery, wire, request_.API_KEY, version, encode_bytes(request_, version))
+    nursery.cancel_scope.cancel()
+
+
+LARGE_ARRAYS = [
+    pytest.param(api, path, id=f"{api.api_key.name}-{'.'.join(path)}")
+    for api in served_apis().values()
+    for path in array_paths(api.request, api.versions.high)
+]
+
+
+@pytest.mark.parametrize(("api", "path"), LARGE_ARRAYS)
+async def test_a_request_of_many_elements_is_freed(nursery, wire, api, path):
+    """Most elements are refused, in each API in its own way."""
+    version = api.versions.high
+    body = request_with(api.request, version, path, ELEMENTS)
+    with trio.move_on_after(5):
+        assert await is_freed(nursery, wire, api.api_key, version, body)
     nursery.cancel_scope.cancel()
 
 

@@ -167,7 +167,8 @@ class ProduceOperation:
                 hosted = self.replicas.topic(topic.name)
             require_may_write(hosted, self.header.client_id)
         except KafkaError as error:
-            return error
+            # Without its traceback, whose frames hold the request, and would be in a cycle with what the caller keeps.
+            return error.with_traceback(None)
         return hosted
 
     def append(

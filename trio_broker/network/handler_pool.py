@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine
+from contextvars import copy_context
 from functools import partial
 from types import CoroutineType
 from typing import Any, TypeAlias
@@ -124,6 +125,7 @@ class HandlerPool:
         # Used from its end: the slot that became idle last. So the utilization per slot shows how many the load needs.
         self._idle = self.slots[::-1]
         self._nursery: trio.Nursery | None = None
+        self._context = copy_context()  # no request's
         self._resting: list[Worker] = []
         self._delayed: dict[QueuedRequest, DelayedAnswer] = {}
         self._parked = 0
@@ -321,7 +323,9 @@ class HandlerPool:
             reschedule(worker.task)
         else:
             worker = Worker(self, request, pending, slot)
-            self._nursery.start_soon(self._work, worker, name="request handler")
+            # Not in the current context: it may be a request's, which gives its slot up, and whose bytes the new task
+            # would keep for as long as it rests.
+            self._context.run(partial(self._nursery.start_soon, self._work, worker, name="request handler"))
 
     async def _work(self, worker: Worker) -> None:
         worker.task = current_task()

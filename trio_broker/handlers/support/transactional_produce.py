@@ -99,7 +99,7 @@ class TransactionalProduce:
         try:
             yield from self._ask(new, producer)
         except KafkaError as error:
-            self.refusal = error
+            self.refusal = error.with_traceback(None)  # whose frames hold the request
 
     def _new_partitions(self, request: ProduceRequest) -> Steps[list[TopicPartition]]:
         """The partitions that exist and have no records of the transaction yet. Notes the producers."""
