@@ -102,6 +102,7 @@ class Broker:
             clock=self.runtime.clock,
             network=self.runtime.network,
             workers=self.runtime.workers,
+            before_accept=self.runtime.disk.open_files.hold_spares,
         )
         self.loader = LogLoader()
         self.admin_url: str | None = None
@@ -255,6 +256,7 @@ class Broker:
         serve = partial(
             serve_admin, admin, host, port, allowed_hosts=allowed_hosts,
             token_file=PurePath(token_file) if token_file else None, stopping=self._drained,
+            before_accept=self.runtime.disk.open_files.hold_spares,
         )  # fmt: skip
 
         async def serve_and_tell(*, task_status: trio.TaskStatus[AdminAddress]) -> None:

@@ -19,6 +19,7 @@ import errno
 import logging
 import math
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -172,9 +173,13 @@ def has_body(scope: Scope) -> bool:
 
 @attrs.define
 class ConnectionGuard:
-    """Serves connections so that nothing but cancellation comes out of one."""
+    """Serves connections so that nothing but cancellation comes out of one.
+
+    ``before_accept`` raises OSError while accepting has to pause.
+    """
 
     app: ASGIApp
+    before_accept: Callable[[], object] = lambda: None
     config: Config = attrs.field(factory=hypercorn_config)
     context: WorkerContext = attrs.field(factory=lambda: WorkerContext(None))
     streams: set[trio.SocketStream] = attrs.field(factory=set)
@@ -215,10 +220,15 @@ class ConnectionGuard:
             stream.socket.close()
 
 
-async def serve_connections(app: ASGIApp, listening: socket.socket, stop: trio.Event) -> None:
+async def serve_connections(
+    app: ASGIApp,
+    listening: socket.socket,
+    stop: trio.Event,
+    before_accept: Callable[[], object] = lambda: None,
+) -> None:
     """Accept from ``listening``, which is closed in the end, until ``stop`` is set or the task is cancelled."""
     listening.setblocking(False)
-    guard = ConnectionGuard(app)
+    guard = ConnectionGuard(app, before_accept)
     with trio.socket.from_stdlib_socket(listening) as trio_socket:
         await serve_until(stop, guard, trio.SocketListener(trio_socket))
 
@@ -244,6 +254,8 @@ async def serve_listener(guard: ConnectionGuard, listener: trio.SocketListener, 
     next_line_at = -math.inf
     while True:
         try:
+            await trio.lowlevel.wait_readable(listener.socket)
+            guard.before_accept()
             stream = await listener.accept()
         except OSError as error:
             if error.errno not in EXHAUSTED:

@@ -61,13 +61,15 @@ async def serve_admin(
     allowed_hosts: Iterable[str] = (),
     token_file: PurePath | None = None,
     stopping: trio.Event | None = None,
+    before_accept: Callable[[], object] = lambda: None,
     task_status: trio.TaskStatus[AdminAddress] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve ``broker`` over HTTP until ``stopping`` is set or the task is cancelled; reports the ``AdminAddress``.
 
     ``allowed_hosts`` are further names by which browsers may call the server (behind a proxy, say). With a
     ``token_file``, which is made if there is none, callers have to log in (``tokens.py``). On ``stopping`` streams end
-    and requests under way have one second; a cancellation ends everything at once.
+    and requests under way have one second; a cancellation ends everything at once. ``before_accept`` raises
+    OSError while accepting has to pause.
 
     Raises:
         AdminListenerError: the address cannot be bound, or is not loopback and there is no
@@ -86,7 +88,7 @@ async def serve_admin(
         app = create_app(broker, allowed_hosts=(host, bound_host, *allowed_hosts), stopping=stop, tokens=tokens)
         task_status.started(AdminAddress(bound_host, bound_port))
         # A duplicate for each attempt: the server closes the one it gets, and the port stays open through a restart.
-        await supervise(lambda: serve_connections(app, listening.dup(), stop), stop)
+        await supervise(lambda: serve_connections(app, listening.dup(), stop, before_accept), stop)
 
 
 def tokens_of(path: Path) -> AdminTokens:

@@ -10,6 +10,7 @@ import pytest
 
 from trio_broker.runtime import descriptors
 from trio_broker.runtime.clock import ManualClock
+from trio_broker.runtime.descriptors import OpenFiles
 from trio_broker.runtime.disk import OpenMode
 from trio_broker.runtime.simulated_disk import SimulatedDisk
 from trio_broker.storage.log_file import LogFile
@@ -133,6 +134,23 @@ def test_without_any_idle_file_the_error_is_the_systems(disk: SimulatedDisk):
     assert caught.value.errno == errno.EMFILE
     del held
     disk.open(ROOT / "another", OpenMode.CREATE)
+
+
+def test_a_spare_descriptor_is_given_up_before_a_file_in_use_is_closed(disk: SimulatedDisk):
+    """Otherwise the next append might find no descriptor to open it again."""
+    spare = PurePath("/spare")
+    disk.open(spare, OpenMode.CREATE)
+    disk.open_files = OpenFiles(open_spare=lambda: disk._open(spare, OpenMode.READ))
+    [file] = log_files(disk, 1)
+    disk.faults.max_descriptors = 1 + descriptors.SPARE_DESCRIPTORS
+    disk.open_files.hold_spares()
+    checkpoint = disk.open(ROOT / "checkpoint", OpenMode.CREATE)
+    assert file.is_open
+    with pytest.raises(OSError, match="Too many open files"):
+        disk.open_files.hold_spares()
+    del checkpoint
+    disk.open_files.hold_spares()
+    assert file.is_open
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,8 @@ class Listener:
 class Acceptor:
     """Accepts on ``sock``. ``make_connection`` and ``processors`` come from the server; ``accept`` is for tests.
 
+    ``before_accept`` raises OSError while accepting has to pause.
+
     ``bound_address`` is the host and port that are listened on, the port as the system gave it.
     """
 
@@ -77,6 +79,7 @@ class Acceptor:
     next_connection_id: Callable[[], int]
     throttled_log: LogThrottle
     accept: Accept = accept_from
+    before_accept: Callable[[], object] = lambda: None
     bound_address: tuple[str, int] = attrs.field(init=False)
     accepted: int = 0
     _turn: int = 0
@@ -108,6 +111,7 @@ class Acceptor:
         # Accepting is tried before waiting: in a burst the next connection is there already, and each wait costs a turn
         # of the loop.
         try:
+            self.before_accept()
             sock, address = self.accept(self.sock)
         except BlockingIOError:
             await wait_readable(self.sock)

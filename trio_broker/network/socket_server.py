@@ -67,6 +67,7 @@ class SocketServer:
     """Serves ``handle`` on ``listeners``.
 
     ``is_served(api_key, version)`` says which requests ``handle`` may be asked; any other ends its connection.
+    ``before_accept`` raises OSError while accepting has to pause.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class SocketServer:
         network: Network | None = None,
         workers: Workers | None = None,
         accept: Accept = accept_from,
+        before_accept: Callable[[], object] = lambda: None,
     ) -> None:
         self.listeners = tuple(listeners)
         self.config = attrs.evolve(config or SocketServerConfig())  # ours: ``reconfigure`` changes it in place
@@ -104,6 +106,7 @@ class SocketServer:
             self._connection_closed,
         )
         self._accept = accept
+        self._before_accept = before_accept
         self._acceptors: list[Acceptor] = []
         self._active: list[Processor] = []
         self._retiring: dict[Processor, None] = {}
@@ -313,6 +316,7 @@ class SocketServer:
             next_connection_id=lambda: next(self._connection_ids),
             throttled_log=LogThrottle(log, self.clock),
             accept=self._accept,
+            before_accept=self._before_accept,
         )
 
     def _make_connection(self, sock: socket.socket, info: ConnectionInfo) -> Connection:

@@ -8,7 +8,8 @@ Closing means that the owner gives its reference up. A descriptor is closed, and
 when the last reference is gone: a sync in a thread, or a region that is being sent, keeps the one it has.
 
 Whatever else needs a descriptor for a moment, such as a directory's sync, asks ``with_descriptor``: where the system
-has none left, files that are kept open make room first.
+has none left, a spare one is given up for it, else files that are kept open make room. Whatever accepts connections
+calls ``hold_spares`` first, so that no connection takes what was freed for a file.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ RESERVED_DESCRIPTORS = 64
 """Descriptors that connections leave free, beside those of kept files: for files and directories that are opened for a
 moment by the worker threads, for the admin server, and for what the process had open at its start."""
 
+SPARE_DESCRIPTORS = 8
+"""Descriptors that are held for files once connections are accepted: each file that is written and renamed all the
+time, such as a checkpoint, takes one for a moment."""
+
 LOOKS_PER_OPENING = 64
 """Files looked at for one to close when another is opened: a bound on what opening costs. The next opening goes on."""
 
@@ -50,11 +55,20 @@ class KeptFile(Protocol):
         ...
 
 
-class OpenFiles:
-    """The files of one disk that stay open between two uses, about ``limit`` of them. Safe in any thread."""
+def open_nothing() -> None:
+    """What makes the spares of a disk that has no descriptors."""
 
-    def __init__(self, limit: int = MAX_KEPT_FILES) -> None:
+
+class OpenFiles:
+    """The files of one disk that stay open between two uses, about ``limit`` of them. Safe in any thread.
+
+    ``open_spare`` opens something that is closed when it is not referred to any more.
+    """
+
+    def __init__(self, limit: int = MAX_KEPT_FILES, open_spare: Callable[[], object] = open_nothing) -> None:
         self.limit = limit
+        self._open_spare = open_spare
+        self._spares: list[object] = []
         # Weak: a segment that was deleted must not stay open because it is counted here.
         self._ring: deque[weakref.ref[KeptFile]] = deque()
 
@@ -86,6 +100,23 @@ class OpenFiles:
         looks = min(LOOKS_PER_OPENING, len(self._ring))
         return sum(self._look(urgent=True) for _ in range(looks)) > 0
 
+    def hold_spares(self) -> None:
+        """Hold all spare descriptors again.
+
+        Raises:
+            OSError: there are none left for them.
+        """
+        while len(self._spares) < SPARE_DESCRIPTORS:
+            self._spares.append(self._open_spare())
+
+    def _give_one_up(self) -> bool:
+        """Close a spare descriptor; return whether there was one."""
+        try:
+            self._spares.pop()
+        except IndexError:
+            return False
+        return True
+
     def with_descriptor(self, work: Callable[[], T]) -> T:
         """Do ``work``, which opens something; once more if it finds no descriptor left and some can be freed.
 
@@ -95,7 +126,7 @@ class OpenFiles:
         try:
             return work()
         except OSError as error:
-            if error.errno not in NO_DESCRIPTORS or not self.close_some():
+            if error.errno not in NO_DESCRIPTORS or not (self._give_one_up() or self.close_some()):
                 raise
         return work()
 

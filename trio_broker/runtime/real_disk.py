@@ -140,11 +140,16 @@ class RealFileRegion:
         return self.send(socket_number, position, size)
 
 
+def open_null() -> RealFile:
+    """A descriptor of nothing."""
+    return RealFile(PurePath(os.devnull), FLAGS[OpenMode.READ], 0)
+
+
 class RealDisk:
     """See ``Disk``."""
 
     def __init__(self) -> None:
-        self.open_files = OpenFiles(max_kept_files())
+        self.open_files = OpenFiles(max_kept_files(), open_null)
 
     def open(self, path: PurePath, mode: OpenMode, *, permissions: int = 0o644) -> RealFile:
         opened = partial(RealFile, path, FLAGS[mode], permissions)
