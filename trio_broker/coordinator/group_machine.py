@@ -14,7 +14,7 @@ Source: Kafka's GroupCoordinatorShard and GroupMetadataManager; docs/formats/con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka_wire.error_codes import ErrorCode
@@ -203,7 +203,7 @@ class GroupMachine(Machine[Any]):
         before, self.groups[key] = self.groups.get(key), state
         return () if before is None else before.abandon(ErrorCode.REBALANCE_IN_PROGRESS)
 
-    def timed_keys(self) -> Iterable[str]:
+    def timed_keys(self) -> Collection[str]:
         return self.groups
 
     def abandon(self, code: ErrorCode) -> Sequence[Completion]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -111,7 +111,7 @@ class LeaseMachine(Machine[Lease]):
     def observe(self, key: str, result: CoordinatorResult[Lease]) -> None:
         self.observed += result.records
 
-    def timed_keys(self) -> Iterable[str]:
+    def timed_keys(self) -> Collection[str]:
         return self.leases
 
     def abandon(self, code: ErrorCode) -> Sequence[Completion]:

@@ -18,6 +18,7 @@ from kafka_wire.records.record import NewRecord
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
 from tests.coordinator.runtime.lease_machine import Acquire, Lease, LeaseMachine, ReleaseAll
 from trio_broker.cluster.replication_control import NewTopic
+from trio_broker.coordinator.runtime import coordinator_runtime
 from trio_broker.coordinator.runtime import shard as shard_module
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from trio_broker.coordinator.runtime.result import RequestContext
@@ -107,6 +108,21 @@ async def test_an_event_without_a_result_is_answered_without_a_record(leases):
     await leases.acquire("n", "a")
     assert await leases.acquire("n", "b") == "a"
     assert leases.shard.log.partition.log_end_offset == 1
+
+
+async def test_only_keys_that_have_a_state_stay_in_memory(leases):
+    await leases.acquire("n", "a")
+    for number in range(100):
+        leases.runtime.shard_for(f"unknown-{number}")
+        assert await leases.call(f"nobody-{number}", ReleaseAll("nobody")) == 0
+    assert leases.runtime._known_partitions == {"n": 0}
+
+
+async def test_no_more_than_the_latest_keys_stay_in_memory(leases, monkeypatch):
+    monkeypatch.setattr(coordinator_runtime, "MAX_KNOWN_KEYS", 2)
+    for name in ("a", "b", "n" * 300, "c"):
+        await leases.acquire(name, "holder")
+    assert list(leases.runtime._known_partitions) == ["b", "c"]
 
 
 async def test_after_a_restart_the_state_is_what_it_was(tmp_path, clock):

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import attrs
@@ -50,10 +50,10 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 MachineT = TypeVar("MachineT", bound=Machine[Any])
 
-MAX_CACHED_KEYS = 4096
-"""Keys whose partition is cached, since the hash takes a step for each letter."""
+MAX_KNOWN_KEYS = 4096
+"""Keys whose partition is kept, since the hash takes a step for each letter."""
 
-MAX_CACHED_KEY_CHARACTERS = 255
+MAX_KNOWN_KEY_CHARACTERS = 255
 """Longer keys are hashed each time, so that clients cannot fill the memory with them."""
 
 LOADING_TASKS = 4
@@ -62,12 +62,6 @@ LOADING_TASKS = 4
 
 def partition_for(key: str, partition_count: int) -> int:
     """The partition of the internal topic that ``key`` lives on: the absolute value of Java's hash of the string."""
-    if len(key) <= MAX_CACHED_KEY_CHARACTERS:
-        return _cached_partition(key, partition_count)
-    return _partition(key, partition_count)
-
-
-def _partition(key: str, partition_count: int) -> int:
     java_hash = 0
     units = key.encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -76,9 +70,6 @@ def _partition(key: str, partition_count: int) -> int:
         # The absolute value, but for the smallest int, which has none in Java and counts as 0.
         java_hash = (0x1_0000_0000 - java_hash) & 0x7FFF_FFFF
     return java_hash % partition_count
-
-
-_cached_partition = lru_cache(MAX_CACHED_KEYS)(_partition)
 
 
 @attrs.define(eq=False)
@@ -98,6 +89,8 @@ class CoordinatorRuntime(Generic[MachineT]):
     throttled_log: LogThrottle = attrs.field(init=False)
     """For what clients can cause at any rate."""
     _partition_count: int = attrs.field(default=1, init=False)
+    _known_partitions: dict[str, int] = attrs.field(factory=dict, init=False)
+    """Of keys that are coordinated here, and only those: a request may ask about 20,000 others, once."""
     _creating: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -122,6 +115,7 @@ class CoordinatorRuntime(Generic[MachineT]):
         if not self.shards:
             # Kafka, too, goes by the number at the start: keys would change their partition if it grew.
             self._partition_count = len(self.image.topics[self.topic].partitions)
+            self._known_partitions.clear()
         limiter = trio.CapacityLimiter(LOADING_TASKS)
         async with trio.open_nursery() as nursery:
             for index, partition in topic.partitions.items():
@@ -164,7 +158,16 @@ class CoordinatorRuntime(Generic[MachineT]):
             shard.on_timeout(key)
 
     def _shard_of(self, key: str) -> Shard[MachineT] | None:
-        return self.shards.get(partition_for(key, self._partition_count))
+        index = self._known_partitions.get(key)
+        return self.shards.get(partition_for(key, self._partition_count) if index is None else index)
+
+    def _remember(self, key: str) -> None:
+        """Keep the partition of ``key``, which is coordinated here, in the place of the one that is known longest."""
+        if len(key) > MAX_KNOWN_KEY_CHARACTERS:
+            return
+        if len(self._known_partitions) >= MAX_KNOWN_KEYS:
+            del self._known_partitions[next(iter(self._known_partitions))]
+        self._known_partitions[key] = partition_for(key, self._partition_count)
 
     def shard_for(self, key: str) -> Shard[MachineT]:
         """The shard of ``key``, which is active.
@@ -172,7 +175,7 @@ class CoordinatorRuntime(Generic[MachineT]):
         Raises:
             KafkaError: ``NOT_COORDINATOR``, ``COORDINATOR_LOAD_IN_PROGRESS``.
         """
-        shard = self.shards.get(partition_for(key, self._partition_count))
+        shard = self._shard_of(key)
         if shard is None:
             raise KafkaError(f"{key!r} is not coordinated here", code=ErrorCode.NOT_COORDINATOR)
         shard.require_active()
@@ -220,6 +223,8 @@ class CoordinatorRuntime(Generic[MachineT]):
                 shows whether they are in the log.
         """
         future = shard.handle(key, request, context)
+        if key not in self._known_partitions and key in shard.machine.timed_keys():
+            self._remember(key)
         # Most requests, heartbeats above all, are answered by their own event and wait for nothing.
         if not future.is_done or shard.log.partition.high_watermark < future.required_offset:
             yield partial(self._until_answered, shard, future, release_handler)

@@ -17,7 +17,7 @@ Source: Kafka's CoordinatorShard and CoordinatorPlayback.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from kafka_wire.error_codes import ErrorCode
@@ -120,8 +120,8 @@ class Machine(Protocol[RecordT]):
 
     # ---- the end --------------------------------------------------------------------------------------------------
 
-    def timed_keys(self) -> Iterable[str]:
-        """The keys that may have a deadline."""
+    def timed_keys(self) -> Collection[str]:
+        """The keys that have a state, and may have a deadline."""
         ...
 
     def abandon(self, code: ErrorCode) -> Sequence[Completion]:

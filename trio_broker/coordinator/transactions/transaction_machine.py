@@ -16,7 +16,7 @@ Source: Kafka's TransactionCoordinator and TransactionStateManager.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -120,7 +120,7 @@ class TransactionMachine(Machine[TransactionRecord]):
         if result.records and metadata is not None and metadata.is_prepared:
             self._on_prepared(key)
 
-    def timed_keys(self) -> Iterable[str]:
+    def timed_keys(self) -> Collection[str]:
         return self.transactions
 
     def abandon(self, code: ErrorCode) -> Sequence[Completion]:
