@@ -66,7 +66,7 @@ log = logging.getLogger(__name__)
 
 
 TIDY_INTERVAL_MS = 10_000
-"""Between two looks whether a backlog of large requests has passed."""
+"""Between two looks whether a backlog of large requests has passed, or no large message comes any more."""
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """SIGHUP too, which a terminal sends when it is closed: its default would end the process without a clean stop."""
@@ -331,8 +331,9 @@ async def serve_until_signalled(broker: Broker, announce: Callable[[str], object
 
 
 def tidying_after_backlogs(memory_pool: RequestMemoryPool) -> ScheduledTask:
-    """Gives the kernel what a backlog of large requests has left free: for a process that is a broker and nothing else,
-    since its heaps are the process's.
+    """Gives the kernel what a backlog of large requests, or the last large messages, have left free.
+
+    For a process that is a broker and nothing else, since its heaps are the process's.
     """
 
     async def tidy() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from types import CoroutineType
 from typing import Any
 
@@ -135,6 +136,28 @@ async def test_the_bytes_of_those_that_wait_for_their_turn_are_counted(wire):
             nursery.start_soon(wire.ask, LARGE, VERSION)
     size = len(encode_bytes(LARGE, VERSION))
     assert backlogs == [2 * size, size, 0]
+
+
+def elements_in_memory() -> int:
+    return sum(type(each) is MetadataRequestTopic for each in gc.get_objects())
+
+
+async def test_one_that_waits_for_its_turn_keeps_nothing_but_its_bytes(wire):
+    """Elements that it had read already would not be counted for it."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in NAMES])
+    before = elements_in_memory()
+    found = []
+
+    async def handler(request, context):
+        await trio.testing.wait_all_tasks_blocked()
+        found.append(elements_in_memory() - before)
+        raise KafkaError("seen", code=ErrorCode.INVALID_REQUEST)
+
+    replace_handler(wire, ApiKey.METADATA, handler)
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(wire.ask, request, 9)
+    assert found == [len(NAMES)] * 3, "those of the one that is handled"
 
 
 async def test_one_that_is_cancelled_while_it_waits_counts_no_more(wire):

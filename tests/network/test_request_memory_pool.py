@@ -92,3 +92,26 @@ def test_there_is_something_to_tidy_once_after_each_backlog_worth_it():
     pool.leave_backlog(1)
     assert pool.is_to_tidy()
     assert not pool.is_to_tidy()
+
+
+def test_there_is_something_to_tidy_once_when_large_messages_have_come_to_an_end():
+    """However little had to wait: nothing comes after them that would give back what they have left free."""
+    pool = RequestMemoryPool(SocketServerConfig())
+    assert not pool.is_to_tidy()
+    for _ in range(2):
+        pool.acquire(Waiter(), 100_000)
+        pool.release(100_000)
+        assert not pool.is_to_tidy(), "there may be more of them"
+        assert pool.is_to_tidy()
+        assert not pool.is_to_tidy()
+    pool.enter_backlog(1)
+    assert [pool.is_to_tidy() for _ in range(3)] == [False] * 3
+    pool.leave_backlog(1)
+    assert pool.is_to_tidy()
+
+
+def test_what_a_tidied_backlog_has_counted_needs_no_second_tidying():
+    pool = RequestMemoryPool(SocketServerConfig())
+    pool.enter_backlog(BACKLOG_TO_TIDY_BYTES)
+    pool.leave_backlog(BACKLOG_TO_TIDY_BYTES)
+    assert [pool.is_to_tidy() for _ in range(3)] == [True, False, False]

@@ -26,7 +26,8 @@ MAX_BACKLOG_BYTES = 128 * 1024 * 1024
 handled no sooner. Room for the largest request, and a few dozen that name all that a node can hold."""
 
 BACKLOG_TO_TIDY_BYTES = 16 * 1024 * 1024
-"""After so many bytes that have waited, what they and their objects leave free among others is worth giving back."""
+"""After so many bytes that have waited, what they and their objects leave free among others is worth giving back while
+more large messages come."""
 
 
 class MemoryWaiter(Protocol):
@@ -40,15 +41,18 @@ class MemoryWaiter(Protocol):
 class RequestMemoryPool:
     """Counts the bytes held; who asks while they exceed the limit waits. First come, first served.
 
-    ``backlog`` is how many bytes of requests wait for their turn, ``tidied_after`` how many have waited since
-    ``is_to_tidy`` was last true.
+    ``backlog`` is how many bytes of requests wait for their turn, ``waited`` how many have waited since ``is_to_tidy``
+    was last true. ``large_messages`` counts large frames, and requests and responses of many elements.
     """
 
     def __init__(self, config: SocketServerConfig) -> None:
         self.config = config
         self.held = 0
         self.backlog = 0
-        self.tidied_after = 0
+        self.waited = 0
+        self.large_messages = 0
+        self._seen_messages = 0
+        self._tidied_messages = 0
         self._waiting: dict[MemoryWaiter, int] = {}
 
     @property
@@ -58,6 +62,7 @@ class RequestMemoryPool:
 
     def acquire(self, waiter: MemoryWaiter, count: int) -> bool:
         """Count ``count`` bytes, or let ``waiter`` wait for them; whether they are its already."""
+        self.large_messages += 1
         # Waits behind others even when there is room, or a large frame could be overtaken for ever.
         if self.is_exhausted or self._waiting:
             self._waiting[waiter] = count
@@ -78,7 +83,8 @@ class RequestMemoryPool:
     def enter_backlog(self, count: int) -> None:
         """A request of ``count`` bytes begins to wait for its turn."""
         self.backlog += count
-        self.tidied_after += count
+        self.waited += count
+        self.large_messages += 1
 
     def leave_backlog(self, count: int) -> None:
         """It has its turn, or waits no longer."""
@@ -86,10 +92,17 @@ class RequestMemoryPool:
         self.wake()
 
     def is_to_tidy(self) -> bool:
-        """Whether a backlog has passed whose free memory is to be given back; true once for each."""
-        if self.backlog or self.tidied_after < BACKLOG_TO_TIDY_BYTES:
+        """Whether free memory is to be given back, asked at intervals; true once for each backlog that has passed, and
+        once when there was no large message for an interval.
+
+        The end counts however little has waited: the next large message may come in a day, and until then what the last
+        ones have left free would stay with the process.
+        """
+        is_quiet, self._seen_messages = self.large_messages == self._seen_messages, self.large_messages
+        has_ended = is_quiet and self.large_messages != self._tidied_messages
+        if self.backlog or (self.waited < BACKLOG_TO_TIDY_BYTES and not has_ended):
             return False
-        self.tidied_after = 0
+        self.waited, self._tidied_messages = 0, self.large_messages
         return True
 
     def wake(self) -> None:

@@ -20,7 +20,7 @@ with many elements. Both are recognized by their elements: a megabyte of records
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import partial
 from types import CoroutineType, GeneratorType
 from typing import Any
@@ -99,7 +99,9 @@ class Dispatcher:
                 except StopIteration as end:
                     message, _ = end.value
                 else:
-                    return self.answer_large(api, request, reading)
+                    # Read anew in its turn: until then it would keep what it has read, and lists for all the rest.
+                    reading.close()
+                    return self.answer_large(api, request)
         except WireError as error:
             raise malformed(api, header, error) from error
         context = Context(request, self.services)
@@ -122,10 +124,8 @@ class Dispatcher:
             # Or the task, which goes on to other requests, would keep this one's bytes.
             CALLER.reset(token)
 
-    async def answer_large(
-        self, api: ServedApi, request: QueuedRequest, reading: Generator[None, None, tuple[Any, int]]
-    ) -> Answer:
-        """The response to a request of many elements, of which ``reading`` has read the first."""
+    async def answer_large(self, api: ServedApi, request: QueuedRequest) -> Answer:
+        """The response to a request of many elements; while it waits for its turn its bytes are all that it keeps."""
         request.release_handler(RequestPhase.PURGATORY)
         context = Context(request, self.services)
         waiting_bytes = len(request.body)
@@ -139,7 +139,7 @@ class Dispatcher:
         token = CALLER.set(context)
         try:
             try:
-                message, _ = await in_turns(reading)
+                message, _ = await in_turns(decode_in_turns(api.request, request.header.api_version, request.body))
             except WireError as error:
                 raise malformed(api, request.header, error) from error
             # A turn before and one after: a group may decide about a large request for longer than a turn.
@@ -250,6 +250,7 @@ class Dispatcher:
 
     async def encoded_in_turns(self, api: ServedApi, response: Any, context: Context) -> Answer:
         """As ``encoded``, for a response of many elements, to which the caller shall hold no reference."""
+        self.memory_pool.large_messages += 1
         header = context.request.header
         if (codes := await in_turns(ERROR_WALKS_IN_TURNS[type(response)](response))) is not None:
             self.count_errors(api, context, codes)
