@@ -35,7 +35,7 @@ import attrs
 
 from fuzz.decoders import until
 from fuzz.good_group import GoodGroup, beside
-from fuzz.group_requests import MONSTROUS, TOPIC, Memory, Sent, StormMaker
+from fuzz.group_requests import GROUPS, MONSTROUS, TOPIC, Memory, Sent, StormMaker
 from fuzz.live_socket import BUG_MARKS, Finding, report
 from fuzz.raw_client import (
     PATIENCE_SECONDS,
@@ -46,7 +46,9 @@ from fuzz.raw_client import (
     response_of,
 )
 from kafka_wire.emit_reader import MAX_HEAP_BYTES
+from kafka_wire.emit_source import TURN_ELEMENTS
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.describe_groups import DescribeGroupsRequest
 from kafka_wire.messages.list_groups import ListGroupsRequest
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafka_wire.messages.offset_fetch import (
@@ -98,8 +100,16 @@ handled, with its objects, and what the groups hold."""
 MAX_KEPT_RATIO: Final = 1.3
 """How much more the process may hold when no member is left than after the calm bursts."""
 
-TIDY_SECONDS: Final = 2 * TIDY_INTERVAL_MS / 1000
-"""In which it gives back what the storm has left free."""
+TIDY_SECONDS: Final = 3 * TIDY_INTERVAL_MS / 1000
+"""In which it gives back what the storm has left free: an interval without large requests, and what is left of the two
+beside it."""
+
+LAST_REQUEST_ELEMENTS: Final = 10 * TURN_ELEMENTS
+"""Of a request that is certain to be read in turns, and so to wait for those before it."""
+
+BACKLOG_SECONDS: Final = 120.0
+"""For what clients that have vanished have left to be answered: at most ``MAX_BACKLOG_BYTES``, a quarter as long where
+nothing else runs."""
 
 SETTLE_SECONDS: Final = 60.0
 """For all members to be evicted after the storm; some five seconds are the rule."""
@@ -345,7 +355,22 @@ def storm(
                 break
         for client in clients:
             yield from client.answer_all()
+        if broker.process.poll() is None:
+            wait_for_backlog(broker.port)
     yield from watch.problems()
+
+
+def wait_for_backlog(port: int) -> None:
+    """Return when every large request is answered, those of clients that have vanished too: the broker takes them one
+    after the other, and this one is the last.
+
+    Raises:
+        WrongAnswer: the connection was closed instead.
+        TimeoutError: that takes longer than ``BACKLOG_SECONDS``.
+    """
+    with RawConnection.open(port) as connection:
+        connection.sock.settimeout(BACKLOG_SECONDS)
+        connection.ask(DescribeGroupsRequest(groups=[GROUPS[0]] * LAST_REQUEST_ELEMENTS), 5)
 
 
 def survival(broker: BrokerProcess, good: GoodGroup, statistics: Statistics) -> Iterator[str]:
