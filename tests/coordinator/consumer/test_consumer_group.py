@@ -12,6 +12,7 @@ import attrs
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.consumer_group_describe import TopicPartitions
 from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from kafka_wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -32,6 +33,7 @@ from tests.coordinator import conversations
 from tests.coordinator.consumer.consumer_driver import ConsumerDriver
 from tests.coordinator.group_runner import GROUP, GroupRunner, contents
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
+from trio_broker.coordinator.consumer import descriptions
 from trio_broker.coordinator.consumer.group import ConsumerGroup
 from trio_broker.coordinator.consumer.member import ConsumerMember
 from trio_broker.coordinator.consumer.records import (
@@ -265,6 +267,37 @@ def test_a_member_takes_no_more_than_10_kb():
     tracemalloc.stop()
     assert len(group.members) == 200
     assert taken / 200 < 10_000
+
+
+def test_a_member_of_many_topics_is_described_a_few_of_them_at_a_time(monkeypatch):
+    runner, names = GroupRunner(), [f"topic-{number:03}" for number in range(200)]
+    for name in names:
+        runner.add_topic(name, 1)
+    runner.heartbeat(joining("a", topics=names))
+    monkeypatch.setattr(descriptions, "SORTED_AT_ONCE", 10)
+    monkeypatch.setattr(descriptions, "TOPICS_AT_ONCE", 10)
+    made, most = 0, 0
+
+    def counted(**fields: Any) -> TopicPartitions:
+        nonlocal made
+        made += 1
+        return TopicPartitions(**fields)
+
+    monkeypatch.setattr(descriptions, "TopicPartitions", counted)
+    description = runner.consumer_group.describe(runner.image)
+    while True:
+        before = made
+        try:
+            next(description)
+        except StopIteration as end:
+            [member] = end.value.members
+            break
+        finally:
+            most = max(most, made - before)
+    assert most == 10
+    assert member.subscribed_topic_names == names
+    for assignment in (member.assignment, member.target_assignment):
+        assert sorted(topic.topic_name for topic in assignment.topic_partitions) == names
 
 
 def test_the_names_of_a_subscription_leave_memory_with_its_last_member():
