@@ -156,7 +156,7 @@ async def test_a_log_that_is_not_dirty_enough_waits(replicas, cleaner):
 async def test_what_is_not_known_to_be_on_the_disk_is_synced_and_then_compacted(replicas, cleaner, nursery):
     [partition] = await add_topic(replicas, configs=COMPACT)
     await fill(replicas, partition)
-    partition.log.recovery_point = 0
+    partition.log.lower_recovery_point(0)
     partition.writer.state.durable_offset = 0
     assert await cleaner.choose() is None
     await nursery.start(replicas.flusher.run)

@@ -13,7 +13,7 @@ from kafka_wire.records.batch import build_batch
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.errors import CorruptRecordBatch
 from kafka_wire.records.record import NewRecord
-from tests.storage.compaction_harness import Round, compact
+from tests.storage.compaction_harness import Round, compact, planned
 from tests.storage.conftest import NOW_MS
 from trio_broker.config.log_config import CleanupPolicy
 from trio_broker.runtime.real_disk import RealDisk
@@ -266,6 +266,31 @@ def test_an_open_transaction_keeps_compaction_before_it(bench: Any) -> None:
     bench.end_transaction(7, committed=True)
     compact(sealed(bench).log, NOW_MS)
     assert left(bench) == [(2, b"a", b"3")]
+
+
+def test_a_transaction_whose_marker_a_power_cut_could_take_keeps_compaction_before_it(bench: Any) -> None:
+    """Its records are on the disk, and readers of committed records have passed them."""
+    put(bench, (b"a", b"1"))
+    put(sealed(bench), (b"a", b"2"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    put(sealed(bench), (b"b", b"1"))
+    bench.log.sync()
+    bench.end_transaction(7, committed=True)
+    assert planned(bench.log, NOW_MS, sync=False).end_offset == 1
+    bench.log.sync()
+    assert planned(bench.log, NOW_MS, sync=False).end_offset == 2
+
+
+def test_what_is_decided_during_a_sync_is_compacted_after_the_next(bench: Any) -> None:
+    for value in (b"1", b"2"):
+        put(bench, (b"a", value), producer_id=7, producer_epoch=0, base_sequence=int(value) - 1, transactional=True)
+        sealed(bench)
+    synced = bench.log.sync_files()
+    bench.end_transaction(7, committed=False)
+    sealed(bench)
+    bench.log.note_synced(synced)
+    assert planned(bench.log, NOW_MS, sync=False).end_offset == 0
+    bench.log.sync()
+    assert planned(bench.log, NOW_MS, sync=False).end_offset == 3
 
 
 def test_a_transaction_across_segments_is_known_to_the_end(make_log: MakeLog) -> None:

@@ -179,10 +179,6 @@ class CompactedLogMachine(RuleBasedStateMachine):
     def compact(self, rolls: bool, map_bytes: int, sync: bool) -> None:
         if rolls:
             self.log.roll(NOW_MS)
-        if any(each.transaction and self.ended_unsynced(each.transaction) for each in self.written):
-            # What a transaction wrote may be compacted once it has ended, though a power cut could open it again: in
-            # page-cache mode its end counts at once. That matters to nobody before transactions are served.
-            self.log.sync()
         self.older_checkpoint = self.log.first_dirty_offset
         this_round = Round(self.log, self.now_ms, map_bytes=map_bytes, sync=sync)
         end_offset = self.log.log_end_offset
@@ -196,9 +192,6 @@ class CompactedLogMachine(RuleBasedStateMachine):
         for written in self.written:
             if written.value is None and written.offset < rewritten:
                 written.horizon_ms = min(written.horizon_ms, self.now_ms + DELETE_RETENTION_MS)
-
-    def ended_unsynced(self, transaction: Transaction) -> bool:
-        return transaction.marker_offset is not None and transaction.marker_offset >= self.log.recovery_point
 
     @rule(step_ms=st.sampled_from([1, DELETE_RETENTION_MS - 1, DELETE_RETENTION_MS]))
     def time_passes(self, step_ms: int) -> None:

@@ -56,7 +56,7 @@ def test_only_whole_segments_below_the_last_stable_offset_are_compacted(bench: A
 
 
 def test_what_a_power_cut_could_take_is_not_compacted(bench: Any) -> None:
-    bench.log.recovery_point = 5
+    bench.log.durable_stable_offset = 5
     assert planned(bench).end_offset == 4
 
 

@@ -193,7 +193,8 @@ class LogCleaner:
     def _may_be_compacted(self, partition: Partition) -> bool:
         if not partition.log.config.cleanup_policy.compact or partition.failure is not None:
             return False
-        if partition.log.recovery_point < partition.log.active_segment.base_offset:
+        sealed_end = partition.log.active_segment.base_offset
+        if partition.log.durable_stable_offset < min(partition.last_stable_offset, sealed_end):
             # What is not known to be on the disk is not compacted, and without appends nobody would find out.
             partition.writer.flush_soon()
         return partition not in self._rounds and partition not in self._uncleanable

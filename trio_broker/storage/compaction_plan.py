@@ -4,8 +4,9 @@ A log is a clean part, which earlier rounds went over, a dirty one, and behind t
 
 * the active segment;
 * whatever is not decided and replicated, from the last stable offset on;
-* whatever is not on the disk, from the recovery point on: the old record of a key goes because of the new one, and a
-  power cut must not take that one too (Kafka goes on without this);
+* whatever is not on the disk, or decided by a marker that is not, from the log's ``durable_stable_offset`` on: the old
+  record of a key goes because of the new one, and a power cut must neither take that one too nor what committed it
+  (Kafka goes on without this);
 * segments with a record younger than ``min.compaction.lag.ms``, and all behind the first of them.
 
 Only whole segments are compacted, so the last three are rounded down to where a segment begins.
@@ -77,7 +78,7 @@ def compaction_range(log: ReadableLog, *, stable_offset: int, now_ms: int) -> Co
     first_dirty = first_dirty_offset(log)
     dirty = [segment for segment in sealed_from(row, first_dirty) if segment is not row[-1]]
     # Never past an open transaction, what a power cut can take back, or the active segment.
-    bounds = [stable_offset, log.recovery_point, row[-1].base_offset]
+    bounds = [stable_offset, log.durable_stable_offset, row[-1].base_offset]
     if config.min_compaction_lag_ms > 0:
         youngest = now_ms - config.min_compaction_lag_ms
         bounds.append(_first_young(log, dirty, youngest))

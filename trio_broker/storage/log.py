@@ -69,6 +69,14 @@ class SyncedFiles:
     truncations: int
 
 
+@attrs.frozen
+class NotedStableOffset:
+    """Everything before ``offset`` is decided by markers before ``end_offset``, where the log ended then."""
+
+    offset: int
+    end_offset: int
+
+
 class Log(ReadableLog):
     """See the head of the file. Made by ``recovery.open_log``."""
 
@@ -127,6 +135,9 @@ class Log(ReadableLog):
         self._directory_synced = 0
         # Lets ``note_synced`` notice that the log was cut while the files were synced.
         self._truncations = 0
+        # Becomes the ``durable_stable_offset`` when a sync has reached its end.
+        self._noted_stable: NotedStableOffset | None = None
+        self._note_stable_offset()
 
     def __repr__(self) -> str:
         return f"<Log {self.topic_partition}: {self.log_start_offset} to {self.log_end_offset}>"
@@ -465,11 +476,30 @@ class Log(ReadableLog):
         # After a truncation ``end_offset`` may lie beyond new records that no sync has covered.
         if synced.truncations == self._truncations:
             self.recovery_point = max(self.recovery_point, synced.end_offset)
+            self._note_stable_offset()
         for segment in synced.sealed:
             segment.file.note_synced()
         if self.recovery_point == self.log_end_offset:
             self._segments[-1].file.note_synced()
         return min(synced.end_offset, self.recovery_point)
+
+    def _note_stable_offset(self) -> None:
+        """Count as durably decided what was decided when the log ended where it is durable by now, and note what is
+        decided now for a sync to come.
+
+        Not for the one that has just ended: markers may have been appended while the files were synced.
+        """
+        noted, recovery_point = self._noted_stable, self.recovery_point
+        if noted is not None and recovery_point >= noted.end_offset:
+            self.durable_stable_offset = max(self.durable_stable_offset, noted.offset)
+            noted = None
+        if noted is None:
+            end_offset = self.log_end_offset
+            undecided = self.producers.transactions.first_undecided_offset
+            noted = NotedStableOffset(end_offset if undecided is None else undecided, end_offset)
+            if recovery_point >= end_offset:
+                self.durable_stable_offset = max(self.durable_stable_offset, noted.offset)
+        self._noted_stable = noted
 
     @property
     def has_unsynced_names(self) -> bool:
@@ -712,6 +742,9 @@ class Log(ReadableLog):
         """Count nothing behind ``offset`` as durable any longer: it is about to be cut."""
         self.assert_owner()
         self.recovery_point = min(self.recovery_point, offset)
+        # The cut may take a marker of what lies before it.
+        self.durable_stable_offset = self.log_start_offset
+        self._noted_stable = None
 
     def restart_at(self, offset: int, now_ms: int) -> bool:
         """Drop everything and begin, empty, at ``offset``; otherwise as ``truncate_to``."""
@@ -720,6 +753,7 @@ class Log(ReadableLog):
         self._remove_durably(self._segments, now_ms)
         self._segments = (Segment.create(self.disk, self.directory, offset, self._config, now_ms),)
         self.log_start_offset = self.log_end_offset = self.recovery_point = offset
+        self.durable_stable_offset, self._noted_stable = offset, None
         self.first_dirty_offset = None
         self._or_fail(partial(self.disk.sync_directory, self.directory))
         self.epochs.clear()

@@ -54,6 +54,9 @@ class ReadableLog(ABC):
         self.log_end_offset = log_end_offset
         # Everything before it is on the disk: a start after a crash reads the log from here on.
         self.recovery_point = recovery_point
+        # Everything before it is decided, by markers that are on the disk. It follows the recovery point, sometimes
+        # later, and never holds for more than the log knows.
+        self.durable_stable_offset = log_start_offset
         self.producers = producers
         self.is_closed = False
         # Where the part begins that compaction has not gone over; None for a log never compacted. From the cleaner's
@@ -228,6 +231,7 @@ class LogReader(ReadableLog):
             producers=log.producers,
         )
         self.is_closed = log.is_closed
+        self.durable_stable_offset = log.durable_stable_offset
         self.first_dirty_offset = log.first_dirty_offset
         # The sealed ones that records were read from: the owner keeps these open.
         self.segments_read: list[Segment] = []
