@@ -20,6 +20,7 @@ from kafka_wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from kafka_wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from kafka_wire.records.batch import RecordBatch, build_batch, read_batches
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.transactions import TransactionStatus
@@ -173,6 +174,21 @@ class TransactionClient:
         )
         response: EndTxnResponse = await self.wire.ask(request, version)
         return response
+
+    async def write_marker(
+        self, producer: ProducerIdAndEpoch, partition: int = 0, *, topic: str = "t", coordinator_epoch: int = 0
+    ) -> int:
+        """Abort the transaction of ``producer`` in one partition, as an administrator may; its code."""
+        marker = WritableTxnMarker(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            transaction_result=False,
+            topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[partition])],
+            coordinator_epoch=coordinator_epoch,
+        )
+        response = await self.wire.ask(WriteTxnMarkersRequest(markers=[marker]), 1)
+        code: int = response.markers[0].topics[0].partitions[0].error_code
+        return code
 
     # ---- what has come of it --------------------------------------------------------------------------------------
 

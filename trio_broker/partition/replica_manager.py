@@ -431,8 +431,10 @@ class ReplicaManager:
 
     def append_end(self, partition: Partition, end: TransactionEnd) -> None:
         """As ``append_internal``, for the end of a transaction."""
+        producers = partition.log.producers
         if end.has_raised_epoch:
-            partition.log.producers.check_end(end.producer_id, end.producer_epoch)
+            producers.check_end(end.producer_id, end.producer_epoch)
+        end = end.where_known(producers.coordinator_epoch(end.producer_id))
         self.append_internal(partition, end.batch(self.clock.now_ms()))
 
     async def ready_to_append(self, partition: Partition) -> None:

@@ -14,18 +14,29 @@ EPOCH_BUMP_VERSION: Final = 2
 
 @attrs.frozen
 class TransactionEnd:
-    """Who ends it, and how. ``coordinator_epoch`` is the leader epoch of the coordinator's partition."""
+    """Who ends it, and how. ``coordinator_epoch`` is the leader epoch of the coordinator's partition.
+
+    With ``is_unfenced`` the coordinator is the only one there can be: a partition that knows a higher epoch has it from
+    a request that named one, or from the log of another broker.
+    """
 
     producer_id: int
     producer_epoch: int
     committed: bool
     coordinator_epoch: int
     transaction_version: int = 0
+    is_unfenced: bool = False
 
     @property
     def has_raised_epoch(self) -> bool:
         """Whether the epoch is one that only this end has, and the producer goes on with (KIP-890)."""
         return self.transaction_version >= EPOCH_BUMP_VERSION
+
+    def where_known(self, coordinator_epoch: int) -> TransactionEnd:
+        """The same for a partition that knows ``coordinator_epoch``."""
+        if not self.is_unfenced or coordinator_epoch <= self.coordinator_epoch:
+            return self
+        return attrs.evolve(self, coordinator_epoch=coordinator_epoch)
 
     def batch(self, now_ms: int) -> memoryview:
         """The control batch that says so, whose offset is still to be stamped."""

@@ -203,6 +203,11 @@ class ProducerStates:
                 f"marker from coordinator epoch {marker.coordinator_epoch}, known is {entry.coordinator_epoch}"
             )
 
+    def coordinator_epoch(self, producer_id: int) -> int:
+        """That of the producer's last marker, -1 without one."""
+        entry = self.producers.get(producer_id)
+        return NO_COORDINATOR_EPOCH if entry is None else entry.coordinator_epoch
+
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """Whether the producer has a transaction open here in this epoch."""
         entry = self.producers.get(producer_id)

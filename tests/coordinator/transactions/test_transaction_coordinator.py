@@ -13,9 +13,15 @@ import pytest
 import trio
 
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup
 from kafka_wire.stored.transactions import TransactionStatus
 from tests.handlers.transaction_client import (
+    ADD_BATCHED,
     PRODUCE_FIRST_PROTOCOL,
     PRODUCE_SECOND_PROTOCOL,
     TransactionClient,
@@ -265,6 +271,50 @@ async def test_a_topic_that_is_deleted_while_its_marker_is_missing_does_not_hold
     await trio.testing.wait_all_tasks_blocked()
     assert client.status() is TransactionStatus.PREPARE_COMMIT
     await client.wire.services.controller.delete_topics([TopicTarget(name="t")])
+    await client.completed()
+
+
+async def test_markers_of_a_coordinator_that_never_was_do_not_hold_up_the_end(client):
+    """An administrator's request may name any coordinator epoch, as may a log that was another broker's."""
+    producer = await client.begin()
+    await client.add(producer, 0)
+    await client.add_group(producer)
+    assert await client.write_marker(producer, coordinator_epoch=2**31 - 1) == 0
+    assert await client.write_marker(producer, topic=CONSUMER_OFFSETS_TOPIC, coordinator_epoch=9) == 0
+    assert await client.write_marker(producer, coordinator_epoch=9) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert await client.produce(producer) == 0
+    assert await client.commit_offset(producer, 5) == 0
+    await client.end(producer)
+    await client.completed()
+    assert client.contents(0)[-1] == (producer.producer_id, producer.epoch, True)
+    assert client.partition(0).last_stable_offset == client.partition(0).log_end_offset
+    known = client.partition(0).log.producers.producers[producer.producer_id]
+    assert known.coordinator_epoch == 2**31 - 1
+
+
+async def test_no_marker_comes_into_the_log_of_the_coordinator_itself(client):
+    """It has no transactional records, and a start would meet the marker there."""
+    producer = await client.begin()
+    assert set((await client.add(producer, 0, topic="t")).values()) == {0}
+    state_end = client.partition(0, TRANSACTION_STATE_TOPIC).log_end_offset
+    code = await client.write_marker(producer, topic=TRANSACTION_STATE_TOPIC)
+    assert code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert client.partition(0, TRANSACTION_STATE_TOPIC).log_end_offset == state_end
+
+
+async def test_a_transaction_with_the_log_of_the_coordinator_in_it_is_ended(client):
+    """A broker's request may add it, as in Kafka."""
+    producer = await client.begin()
+    state = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id="id",
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        topics=[AddPartitionsToTxnTopic(name=state.topic, partitions=[state.partition])],
+    )
+    await client.wire.ask(AddPartitionsToTxnRequest(transactions=[transaction]), ADD_BATCHED)
+    assert client.partitions_of() == {state}
+    await client.end(producer)
     await client.completed()
 
 

@@ -20,7 +20,7 @@ from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager, RequiredOffset
 from trio_broker.partition.transaction_end import TransactionEnd
 from trio_broker.request_phase import ReleaseHandler
-from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC
+from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from trio_broker.topic_partition import TopicPartition
 from trio_broker.yield_budget import YieldBudget
 
@@ -65,6 +65,10 @@ class MarkerWriter:
         Raises:
             KafkaError: nothing was appended.
         """
-        if partition.topic_partition.topic == CONSUMER_OFFSETS_TOPIC:
+        topic = partition.topic_partition.topic
+        if topic == TRANSACTION_STATE_TOPIC:
+            # No producer writes there, and each start would meet a marker that is none of its records.
+            raise KafkaError(f"{topic} has no transactions", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
+        if topic == CONSUMER_OFFSETS_TOPIC:
             return self.groups.end_transaction(partition.topic_partition.partition, end)
         return await self.replicas.append_marker(partition, end)

@@ -76,6 +76,8 @@ ENDED: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         # A later marker stands there, which an administrator has written: nothing is open any more.
         ErrorCode.INVALID_PRODUCER_EPOCH,
+        # The log of a coordinator itself, which has no records of transactions.
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
     }
 )
 """What says of a partition that the transaction needs no marker there any more."""
@@ -322,6 +324,7 @@ class TransactionCoordinator:
             committed=metadata.status is TransactionStatus.PREPARE_COMMIT,
             coordinator_epoch=shard.log.partition.leader_epoch,
             transaction_version=metadata.client_transaction_version,
+            is_unfenced=True,
         )
         topics = by_topic(self._unmarked.get(transactional_id, metadata.partitions))
         unmarked = [TopicPartition(topic, index) for topic, indexes in topics.items() for index in indexes]
