@@ -236,7 +236,7 @@ class TransactionClient:
         return set(self.coordinator.describe(transactional_id).partitions)
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], object]) -> None:
     """Wait until others have made ``condition`` true."""
     with trio.fail_after(PATIENCE_SECONDS):
         while not condition():

@@ -562,6 +562,72 @@ async def until_added(client: TransactionClient, producer: ProducerIdAndEpoch, t
             await trio.lowlevel.checkpoint()
 
 
+# ---- after a power cut -----------------------------------------------------------------------------------------------
+
+
+def lose(client: TransactionClient, end_offset: int, *, topic: str = "t", index: int = 0) -> None:
+    """Cut a log, as a power cut does in page-cache mode."""
+    manager, partition = client.wire.services.replicas.log_manager, TopicPartition(topic, index)
+    manager.truncate_log(partition, end_offset, client.wire.clock.now_ms())
+
+
+@pytest.mark.parametrize("commits", [True, False])
+async def test_a_marker_that_was_lost_is_written_again_before_the_producer_goes_on(memory_path, commits):
+    async with running_transactions(memory_path) as client:
+        producer = await client.begin()
+        for partition in (0, 1):
+            assert await client.produce(producer, partition, version=PRODUCE_SECOND_PROTOCOL) == 0
+        response = await client.end(producer, commits=commits, version=SECOND_PROTOCOL)
+        await client.completed()
+        lose(client, 1)
+    async with running_transactions(memory_path) as client:
+        await client.completed()
+        raised = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+        marker = (raised.producer_id, raised.epoch, commits)
+        assert [client.contents(index) for index in (0, 1)] == [[1, marker], [1, marker]]
+        assert await client.produce(raised, version=PRODUCE_SECOND_PROTOCOL) == 0
+
+
+async def test_a_transaction_that_hangs_in_the_first_protocol_is_aborted_and_its_producer_fenced(memory_path):
+    async with running_transactions(memory_path) as client:
+        producer = await begun(client, 0, 1)
+        await client.end(producer)
+        await client.completed()
+        lose(client, 1)
+    async with running_transactions(memory_path) as client:
+        await client.completed()
+        assert [commits for _, _, commits in client.markers(0)] == [False]
+        assert client.partition(0).last_stable_offset == client.partition(0).log_end_offset
+        assert await client.add(producer, 0) == {0: ErrorCode.PRODUCER_FENCED}
+
+
+async def test_a_transaction_whose_id_was_lost_is_aborted(memory_path):
+    async with running_transactions(memory_path) as client:
+        producer = await begun(client, 0)
+        await client.add_group(producer)
+        assert await client.commit_offset(producer, 42) == 0
+        state = client.state_partition().topic_partition
+        lose(client, 0, topic=state.topic, index=state.partition)
+    async with running_transactions(memory_path) as client:
+        for topic in ("t", CONSUMER_OFFSETS_TOPIC):
+            await until(partial(client.markers, 0, topic))
+            assert client.markers(0, topic) == [(producer.producer_id, producer.epoch, False)]
+        assert await committed(client) == {}
+        assert await client.add(producer, 0) == {0: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+
+
+async def test_a_restart_aborts_no_transaction_that_goes_on(memory_path):
+    for turn in range(3):
+        async with running_transactions(memory_path) as client:
+            if not turn:
+                producer = await begun(client, 0)
+                await client.add_group(producer)
+            assert await client.produce(producer, sequence=turn + 1) == 0
+            assert await client.commit_offset(producer, 42) == 0
+            assert client.status() is TransactionStatus.ONGOING
+            assert (client.markers(), client.markers(0, CONSUMER_OFFSETS_TOPIC)) == ([], [])
+
+
 # ---- offsets and records ---------------------------------------------------------------------------------------------
 
 

@@ -30,6 +30,7 @@ from tests.coordinator.transactions.transaction_driver import (
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.transactions.requests import CompleteTransaction, EndTransaction, InitProducerId
 from trio_broker.coordinator.transactions.transaction_metadata import MAX_EPOCH, TransactionMetadata
+from trio_broker.topic_partition import TopicPartition
 
 EMPTY, ONGOING = TransactionStatus.EMPTY, TransactionStatus.ONGOING
 PREPARE_COMMIT, PREPARE_ABORT = TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT
@@ -672,6 +673,108 @@ def test_a_restart_goes_on_in_every_state_and_asks_for_the_markers_that_may_be_m
     driver.restart()
     assert driver.state() == without_last_epoch(previous)
     assert driver.prepared == (["id"] if status in (PREPARE_COMMIT, PREPARE_ABORT) else [])
+
+
+# ---- transactions that hang ------------------------------------------------------------------------------------------
+
+
+def left_open(producer: ProducerIdAndEpoch, *partitions: TopicPartition) -> dict[int, dict[TopicPartition, int]]:
+    return {producer.producer_id: dict.fromkeys(partitions, producer.epoch)}
+
+
+@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("status", [ONGOING, PREPARE_COMMIT, PREPARE_ABORT])
+def test_what_is_open_in_the_partitions_of_a_transaction_does_not_hang(driver, status, version):
+    producer = driver.begin()
+    driver.add(producer, T0, U0, version=version)
+    if status is not ONGOING:
+        driver.end(producer, commits=status is PREPARE_COMMIT, version=version)
+    previous = driver.state()
+    driver.restart(left_open(producer, T0))
+    assert driver.state() == without_last_epoch(previous)
+    assert driver.prepared == ([] if status is ONGOING else ["id"])
+
+
+@pytest.mark.parametrize("status", [COMPLETE_COMMIT, COMPLETE_ABORT])
+def test_a_complete_transaction_of_the_second_protocol_gets_the_marker_that_was_lost(driver, status):
+    producer = driver.begin()
+    driver.add(producer, T0, U0, version=2)
+    raised = producer_of(driver.end(producer, commits=status is COMPLETE_COMMIT, version=2))
+    driver.complete()
+    driver.restart(left_open(producer, U0))
+    state = driver.state()
+    prepared = PREPARE_COMMIT if status is COMPLETE_COMMIT else PREPARE_ABORT
+    assert (state.status, state.partitions, state.producer) == (prepared, {U0}, raised)
+    assert driver.prepared == ["id"]
+    with refused(CONCURRENT):
+        driver.add(raised, U0, version=2)
+    driver.complete()
+    assert (driver.state().status, driver.state().producer) == (status, raised)
+    driver.add(raised, U0, version=2)
+
+
+@pytest.mark.parametrize("status", [COMPLETE_COMMIT, COMPLETE_ABORT])
+def test_a_complete_transaction_of_the_first_protocol_is_aborted_where_its_marker_was_lost(driver, status):
+    """It may as well be an earlier one, which was aborted: all have the same epoch."""
+    producer = in_state(driver, status)
+    driver.restart(left_open(producer, U0))
+    state = driver.state()
+    assert (state.status, state.partitions) == (PREPARE_ABORT, {U0})
+    assert state.producer_epoch > producer.epoch, "what is lost of it was acknowledged"
+    assert driver.prepared == ["id"]
+    driver.complete()
+    with refused(FENCED):
+        driver.add(producer, U0)
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_transaction_of_which_the_log_knows_nothing_is_aborted(driver, version):
+    producer = driver.begin()
+    driver.restart(left_open(producer, T0))
+    assert (driver.state().status, driver.state().partitions) == (PREPARE_ABORT, {T0})
+    assert driver.state().producer_epoch > producer.epoch
+    assert driver.prepared == ["id"]
+
+
+@pytest.mark.parametrize("found", [{T1: 0}, {T0: -1}])
+def test_an_ongoing_transaction_is_aborted_with_what_hangs_of_the_one_before(driver, found):
+    """Where the partition is not part of it, or what is open there has another epoch."""
+    producer = at_epoch(driver, 7)
+    driver.add(producer, T0, version=2)
+    driver.restart({producer.producer_id: {each: producer.epoch + difference for each, difference in found.items()}})
+    assert (driver.state().status, driver.state().partitions) == (PREPARE_ABORT, {T0, *found})
+    with refused(FENCED):
+        driver.add(producer, T0, version=2)
+
+
+def test_an_abort_that_is_decided_ends_what_hangs_as_well(driver):
+    producer = driver.begin()
+    driver.add(producer, T0)
+    driver.end(producer, commits=False)
+    driver.restart(left_open(producer, T0, U0))
+    assert (driver.state().status, driver.state().partitions) == (PREPARE_ABORT, {T0, U0})
+    assert driver.prepared == ["id"]
+
+
+@pytest.mark.parametrize(("epoch", "found", "committed"), [(0, U0, {T0, T1}), (-1, T1, {T0})])
+def test_a_commit_that_is_decided_commits_nothing_that_hangs_of_an_earlier_transaction(driver, epoch, found, committed):
+    producer = at_epoch(driver, 7)
+    driver.add(producer, T0, T1, version=2)
+    raised = producer_of(driver.end(producer, version=2))
+    driver.restart({producer.producer_id: {found: producer.epoch + epoch}})
+    assert (driver.state().status, driver.state().partitions) == (PREPARE_COMMIT, committed)
+    assert driver.prepared == ["id"]
+    driver.complete()
+    assert (driver.state().status, driver.state().partitions) == (PREPARE_ABORT, {found})
+    assert driver.state().producer_epoch > raised.epoch
+    assert driver.prepared == ["id", "id"]
+    driver.complete()
+    assert driver.state().status is COMPLETE_ABORT
+    driver.begin()
+    driver.add(driver.state().producer, T0, version=2)
+    driver.end(driver.state().producer, version=2)
+    driver.complete()
+    assert driver.state().status is COMPLETE_COMMIT, "what hung is ended once"
 
 
 def without_last_epoch(metadata: TransactionMetadata) -> TransactionMetadata:

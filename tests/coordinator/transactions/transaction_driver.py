@@ -20,7 +20,12 @@ from trio_broker.coordinator.transactions.requests import (
     InitProducerId,
     VerifyTransaction,
 )
-from trio_broker.coordinator.transactions.transaction_machine import TransactionMachine, TransactionResult
+from trio_broker.coordinator.transactions.transaction_machine import (
+    NOTHING_OPEN,
+    LeftOpen,
+    TransactionMachine,
+    TransactionResult,
+)
 from trio_broker.coordinator.transactions.transaction_metadata import TransactionMetadata
 from trio_broker.topic_partition import TopicPartition
 
@@ -83,11 +88,12 @@ class TransactionDriver:
         self._commit(key, result)
         return True
 
-    def restart(self) -> None:
+    def restart(self, left_open: LeftOpen = NOTHING_OPEN) -> None:
         """Load another machine from the records."""
         self.prepared.clear()
-        self.machine = replayed(self.log, self.prepared)
-        self.machine.loaded(self.now, self.image)
+        self.machine = replayed(self.log, self.prepared, left_open)
+        for key, result in self.machine.loaded(self.now, self.image).items():
+            self._commit(key, result)
 
     # ---- what clients ask -----------------------------------------------------------------------------------------
 
@@ -130,9 +136,9 @@ class TransactionDriver:
         return self._next_id - 1
 
 
-def replayed(log: list[EncodedRecord], prepared: list[str]) -> TransactionMachine:
+def replayed(log: list[EncodedRecord], prepared: list[str], left_open: LeftOpen = NOTHING_OPEN) -> TransactionMachine:
     """The machine that a restart makes of the records."""
-    machine = TransactionMachine(SETTINGS, prepared.append)
+    machine = TransactionMachine(SETTINGS, prepared.append, left_open)
     for record in log:
         machine.replay(record)
     return machine

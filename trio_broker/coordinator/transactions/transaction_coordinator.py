@@ -107,12 +107,15 @@ class TransactionCoordinator:
     ) -> None:
         self.settings = config.transaction_coordinator
         self.markers = MarkerWriter(replicas, groups)
+        self._replicas = replicas
+        # By producer id: where a transaction was open when the broker was started, and the producer's epoch there.
+        self._left_open: dict[int, dict[TopicPartition, int]] = {}
         self._producer_ids = producer_ids
         self._metadata_cache = metadata_cache
         self.runtime: CoordinatorRuntime[TransactionMachine] = CoordinatorRuntime(
             topic=TRANSACTION_STATE_TOPIC,
             new_topic=self._state_topic,
-            new_machine=lambda: TransactionMachine(self.settings, self._on_prepared),
+            new_machine=lambda: TransactionMachine(self.settings, self._on_prepared, self._left_open),
             commit_timeout_seconds=COMMIT_TIMEOUT_SECONDS,
             replicas=replicas,
             controller=controller,
@@ -131,8 +134,11 @@ class TransactionCoordinator:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.runtime.timer.run)
             nursery.start_soon(self._run_markers, nursery)
+            # Before any shard can be asked: what is begun from now on does not hang.
+            self._find_left_open()
             task_status.started()
             await self.runtime.load_new_partitions()
+            await self._abort_unowned()
 
     def _state_topic(self) -> NewTopic:
         return NewTopic(
@@ -341,6 +347,46 @@ class TransactionCoordinator:
     def _log_delay(self, transactional_id: str, reason: object) -> None:
         text = f"the transaction of {transactional_id!r:.200} is decided, but not ended everywhere: {reason}"
         self.runtime.throttled_log.warning("markers", text)
+
+    # ---- hanging transactions -------------------------------------------------------------------------------------
+
+    def _find_left_open(self) -> None:
+        for partition in self._replicas.partitions():
+            producers = partition.log.producers
+            for producer_id in producers.transactions.undecided.values():
+                epochs = self._left_open.setdefault(producer_id, {})
+                epochs[partition.topic_partition] = producers.producers[producer_id].producer_epoch
+
+    async def _abort_unowned(self) -> None:
+        """Abort the transactions of producers that no transactional id has: nobody else ever would."""
+        if not self._left_open:
+            return
+        shards = list(self.runtime.shards.values())
+        if not all(shard.is_active for shard in shards):
+            log.error("transactions that hang are not looked for: not all of %s is loaded", self.runtime.topic)
+            return
+        owned = {metadata.producer_id for shard in shards for metadata in shard.machine.transactions.values()}
+        unowned = {producer_id: epochs for producer_id, epochs in self._left_open.items() if producer_id not in owned}
+        while unowned:
+            for producer_id, epochs in list(unowned.items()):
+                unowned[producer_id] = await self._abort(producer_id, epochs)
+                if not unowned[producer_id]:
+                    del unowned[producer_id]
+            if unowned:
+                await trio.sleep(MARKER_RETRY_SECONDS)
+
+    async def _abort(self, producer_id: int, epochs: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Abort the producer's transaction in some partitions; return those where that must be tried again."""
+        missing = {}
+        for partition, epoch in epochs.items():
+            log.warning(
+                "%s: aborts the transaction of producer %d, which no transactional id has", partition, producer_id
+            )
+            end = TransactionEnd(producer_id, epoch, committed=False, coordinator_epoch=0, is_unfenced=True)
+            codes = await self.markers.write(end, [partition], _no_handler)
+            if codes[partition] not in ENDED:
+                missing[partition] = epoch
+        return missing
 
     # ---- reporting ------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,10 @@ durable (``TransactionCoordinator.verify_steps``).
 A transaction that has been open for longer than its timeout is aborted, and its producer fenced. A transactional id
 that nobody has used for ``transactional.id.expiration.ms`` is forgotten.
 
+A *hanging* transaction is open in a partition, and not for this machine: a power cut has taken its marker, or the
+record that named the partition (docs/decisions/0053). It is ended when the records are loaded, before its producer can
+write on in it.
+
 Source: Kafka's TransactionCoordinator and TransactionStateManager.
 """
 
@@ -72,16 +76,29 @@ class TransactionRecord:
 
 TransactionResult = CoordinatorResult[TransactionRecord]
 
+LeftOpen = Mapping[int, Mapping[TopicPartition, int]]
+"""Transactions that are open in the logs: by producer id the partitions, each with the producer's epoch there."""
+
+NOTHING_OPEN: Final[LeftOpen] = {}
+
 
 class TransactionMachine(Machine[TransactionRecord]):
     """The transactions of one partition. ``on_prepared`` is called with each transactional id whose transaction needs
-    its markers.
+    its markers. ``left_open`` is what the logs hold before the first request.
     """
 
-    def __init__(self, settings: TransactionCoordinatorConfig, on_prepared: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        settings: TransactionCoordinatorConfig,
+        on_prepared: Callable[[str], None],
+        left_open: LeftOpen = NOTHING_OPEN,
+    ) -> None:
         self.transactions: dict[str, TransactionMetadata] = {}
         self._settings = settings
         self._on_prepared = on_prepared
+        self._left_open = left_open
+        # Of ids whose transaction is being committed: where an earlier one hangs, which is to be aborted afterwards.
+        self._hanging: dict[str, frozenset[TopicPartition]] = {}
         # The time of the latest event: by it the wall clock's times in records become deadlines.
         self._now = NOT_STARTED
 
@@ -110,14 +127,49 @@ class TransactionMachine(Machine[TransactionRecord]):
 
     def loaded(self, now: Now, image: MetadataImage) -> Mapping[str, TransactionResult]:
         self._now = now
+        results: dict[str, TransactionResult] = {}
         for transactional_id, metadata in self.transactions.items():
-            if metadata.is_prepared:
+            after = self._without_hanging(transactional_id, metadata, image)
+            if after != metadata:
+                # Its markers are asked for when this has been written.
+                results[transactional_id] = TransactionResult([TransactionRecord(transactional_id, after)])
+            elif metadata.is_prepared:
                 self._on_prepared(transactional_id)
-        return {}
+        return results
+
+    def _without_hanging(
+        self, transactional_id: str, metadata: TransactionMetadata, image: MetadataImage
+    ) -> TransactionMetadata:
+        """The state that ends what hangs of the producer's transactions.
+
+        The marker of a complete transaction that can be no other is written again. All else is aborted, and its
+        producer fenced: of what it wrote, more may be lost.
+        """
+        found = self._left_open.get(metadata.producer_id)
+        if not found or not (hanging := hanging_partitions(metadata, found)):
+            return metadata
+        if metadata.status is TransactionStatus.PREPARE_COMMIT:
+            self._hanging[transactional_id] = hanging
+            return attrs.evolve(metadata, partitions=metadata.partitions - hanging)
+        if metadata.status is TransactionStatus.PREPARE_ABORT:
+            return attrs.evolve(metadata, partitions=metadata.partitions | hanging)
+        if is_of_complete_transaction(metadata, found):
+            return metadata.prepared_again(hanging, self._now.wall_ms)
+        return self._aborted_where(metadata, hanging, self._now, image)
+
+    def _aborted_where(
+        self, metadata: TransactionMetadata, hanging: frozenset[TopicPartition], now: Now, image: MetadataImage
+    ) -> TransactionMetadata:
+        aborted = self._aborted_by_fencing(metadata, now, image)
+        return attrs.evolve(aborted, partitions=metadata.partitions | hanging)
 
     def observe(self, key: str, result: TransactionResult) -> None:
         metadata = self.transactions.get(key)
-        if result.records and metadata is not None and metadata.is_prepared:
+        if not result.records:
+            return
+        if metadata is None or metadata.status is not TransactionStatus.PREPARE_COMMIT:
+            self._hanging.pop(key, None)
+        if metadata is not None and metadata.is_prepared:
             self._on_prepared(key)
 
     def timed_keys(self) -> Collection[str]:
@@ -274,7 +326,10 @@ class TransactionMachine(Machine[TransactionRecord]):
         if metadata is None or not metadata.is_prepared or metadata.producer != request.producer:
             event.future.set_result(DONE)
             return None
-        return _transition(event, metadata.completed(event.now.wall_ms), DONE)
+        completed = metadata.completed(event.now.wall_ms)
+        if hanging := self._hanging.get(request.transactional_id):
+            completed = self._aborted_where(completed, hanging, event.now, event.image)
+        return _transition(event, completed, DONE)
 
 
 _HANDLERS: dict[type, Callable[[TransactionMachine, Any], TransactionResult | None]] = {
@@ -360,6 +415,31 @@ def status_after_end(
         return prepare
     text = f"the transaction of {request.transactional_id!r:.200} is in the state {metadata.status.name}"
     raise KafkaError(text, code=ErrorCode.INVALID_TXN_STATE)
+
+
+def hanging_partitions(metadata: TransactionMetadata, found: Mapping[TopicPartition, int]) -> frozenset[TopicPartition]:
+    """The partitions where a transaction of the producer is ``found`` open that is not the one of ``metadata``."""
+    if metadata.is_idle:
+        return frozenset(found)
+    epoch = metadata.producer_epoch
+    if metadata.status is TransactionStatus.PREPARE_COMMIT and supports_epoch_bump(metadata.client_transaction_version):
+        epoch -= 1
+    # An abort may end whatever is open where it goes.
+    has_any_epoch = metadata.status is TransactionStatus.PREPARE_ABORT
+    return frozenset(
+        partition
+        for partition, its_epoch in found.items()
+        if partition not in metadata.partitions or not (has_any_epoch or its_epoch == epoch)
+    )
+
+
+def is_of_complete_transaction(metadata: TransactionMetadata, found: Mapping[TopicPartition, int]) -> bool:
+    """Whether all that is ``found`` open is the transaction that ``metadata`` has completed. Only in the second
+    protocol has each transaction an epoch of its own, by which that is known.
+    """
+    if metadata.status not in COMPLETED or not supports_epoch_bump(metadata.client_transaction_version):
+        return False
+    return all(epoch + 1 == metadata.producer_epoch for epoch in found.values())
 
 
 def _ended(metadata: TransactionMetadata, bumps_epoch: bool) -> EndTxnResponse:

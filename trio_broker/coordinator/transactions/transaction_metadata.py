@@ -176,6 +176,16 @@ class TransactionMetadata:
         epoch = min(self.producer_epoch + 1, MAX_EPOCH)
         return attrs.evolve(aborted, producer_epoch=epoch, last_producer_epoch=NO_PRODUCER_EPOCH)
 
+    def prepared_again(self, partitions: Iterable[TopicPartition], now_ms: int) -> TransactionMetadata:
+        """The complete transaction lacks its marker in ``partitions``; everything else of it stays as it is."""
+        is_commit = self.status is TransactionStatus.COMPLETE_COMMIT
+        return attrs.evolve(
+            self,
+            status=TransactionStatus.PREPARE_COMMIT if is_commit else TransactionStatus.PREPARE_ABORT,
+            partitions=frozenset(partitions),
+            last_update_ms=now_ms,
+        )
+
     def completed(self, now_ms: int) -> TransactionMetadata:
         """All markers are written."""
         producer_id, epoch = self.producer_id, self.producer_epoch
