@@ -6,7 +6,6 @@ import attrs
 
 from kafka_wire.records.batch import read_batches
 from kafka_wire.records.record import Record
-from trio_broker.runtime.real_disk import RealFileRegion
 from trio_broker.storage.log import Log
 
 
@@ -32,12 +31,12 @@ def committed_view(log: Log, max_bytes: int = 700) -> CommittedView:
         fetched = log.read(position, max_bytes, end_offset=stable_offset)
         if not fetched.size:
             break
-        assert isinstance(fetched.records, RealFileRegion)
+        data = fetched.records if isinstance(fetched.records, bytes) else fetched.records.read()
         ahead = sorted(
             log.aborted_transactions(position, fetched.next_offset, fetched.row), key=lambda each: each.first_offset
         )
         aborting: set[int] = set()
-        for batch in read_batches(fetched.records.read()):
+        for batch in read_batches(data):
             header = batch.header
             while ahead and ahead[0].first_offset <= header.last_offset:
                 aborting.add(ahead.pop(0).producer_id)

@@ -131,6 +131,7 @@ class LogBench:
         recovery_point: int | None = None,
         log_start_offset: int | None = None,
         leader_epoch: int | None = None,
+        gaps_end: int | None = None,
     ) -> OpenedLog:
         """Open a log again that was let go or closed, with what the checkpoints say, or something else."""
         opened = open_log(
@@ -144,6 +145,7 @@ class LogBench:
             clean=clean,
             now_ms=self.now_ms,
             leader_epoch=leader_epoch,
+            gaps_end=gaps_end,
         )
         self.log = opened.log
         return opened

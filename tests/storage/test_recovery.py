@@ -370,6 +370,22 @@ def test_a_snapshot_of_batches_that_a_power_cut_took_is_not_believed_later(make_
     assert bench.log.producers.producers == {}
 
 
+@pytest.mark.parametrize(("gaps_end", "newest"), [(0, 4), (5, 4), (6, 6), (None, 6)])
+def test_a_compacted_log_ends_where_its_batches_were_lost_unless_compaction_may_have_taken_them(
+    make_log: MakeLog, gaps_end: int | None, newest: int
+):
+    """A marker behind the hole would commit what is left of a transaction that had batches in it."""
+    bench = make_log(segment_bytes=200, cleanup_policy=CleanupPolicy(delete=False, compact=True))
+    for _ in range(7):
+        bench.append()
+    assert [segment.base_offset for segment in bench.log.segments] == [0, 2, 4, 6]
+    bench.log.release()
+    path = bench.file(f"{4:020d}.log")
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    bench.reopen(clean=False, recovery_point=0, gaps_end=gaps_end)
+    assert bench.offsets()[-1] == newest
+
+
 def test_a_log_begins_behind_the_hole_that_a_deletion_has_left(make_log: MakeLog):
     bench = make_log(segment_bytes=150)
     for _ in range(10):

@@ -109,12 +109,14 @@ class LogDirectory:
         self.properties: MetaProperties | None = None
         self.was_clean = False
         self.recovery_points: dict[TopicPartition, int] = {}
+        # Whether nothing is compacted of a partition without one; otherwise the file was lost or damaged.
+        self.has_recovery_points = True
         # None where the file is lost: then nothing is known of any.
         self.log_start_offsets: dict[TopicPartition, int] | None = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         self.failure: OSError | None = None
-        self._written_cleaner_offsets: dict[TopicPartition, int] = {}
+        self._written_cleaner_offsets: dict[TopicPartition, int] | None = None
         self._lock: DirectoryLock | None = None
 
     @property
@@ -214,11 +216,15 @@ class LogDirectory:
         self.disk.sync_directory(self.path)
         # The three that are written together: where one is there, so were the others.
         has_checkpoints = self.disk.exists(self.path / file_names.RECOVERY_POINT_CHECKPOINT)
-        self.recovery_points = self._read_offsets(file_names.RECOVERY_POINT_CHECKPOINT) or {}
+        points = self._read_offsets(file_names.RECOVERY_POINT_CHECKPOINT)
+        # The cleaner's is written after it, and before the first record is compacted.
+        may_be_compacted = self.disk.exists(self.path / file_names.CLEANER_CHECKPOINT)
+        self.has_recovery_points = points is not None and (has_checkpoints or not may_be_compacted)
+        self.recovery_points = points or {}
         self.log_start_offsets = self._read_offsets(file_names.LOG_START_OFFSET_CHECKPOINT, must_exist=has_checkpoints)
         self.high_watermarks = self._read_offsets(file_names.HIGH_WATERMARK_CHECKPOINT) or {}
         self.cleaner_offsets = self._read_offsets(file_names.CLEANER_CHECKPOINT) or {}
-        self._written_cleaner_offsets = dict(self.cleaner_offsets)
+        self._written_cleaner_offsets = dict(self.cleaner_offsets) if may_be_compacted else None
 
     def _read_offsets(self, name: str, *, must_exist: bool = False) -> dict[TopicPartition, int] | None:
         """Return what a checkpoint says; None where it is damaged, and then kept aside, or lost."""

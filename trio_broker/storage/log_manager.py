@@ -307,18 +307,21 @@ class LogManager:
         note_recovered: Callable[[int], None] | None = None,
     ) -> OpenedLog:
         starts = directory.log_start_offsets
+        recovery_point = directory.recovery_points.get(partition, 0)
         opened = open_log(
             self.disk,
             directory.path / str(partition),
             partition,
             topic_id,
             config,
-            recovery_point=directory.recovery_points.get(partition, 0),
+            recovery_point=recovery_point,
             log_start_offset=None if starts is None else starts.get(partition, 0),
             high_watermark=directory.high_watermarks.get(partition),
             clean=directory.was_clean,
             now_ms=self.clock.now_ms(),
             leader_epoch=leader_epoch,
+            # A round of compaction writes the recovery point down before it removes anything.
+            gaps_end=recovery_point if directory.has_recovery_points else None,
             note_recovered=note_recovered,
         )
         if self._sync_recovered and opened.log.recovery_point < opened.log.log_end_offset:

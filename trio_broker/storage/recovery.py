@@ -72,6 +72,7 @@ def open_log(
     high_watermark: int | None = None,
     start_is_certain: bool = False,
     compacted_before: int | None = None,
+    gaps_end: int | None = None,
     note_recovered: Callable[[int], None] | None = None,
 ) -> OpenedLog:
     """Open the log in ``directory``, creating it when it is not there.
@@ -81,8 +82,9 @@ def open_log(
     one, None where there is none; ``clean`` says whether the data directory had a clean-shutdown marker. ``topic_id``
     None takes the one in the directory. ``leader_epoch`` is the metadata's for the partition, beyond which no epoch in
     the log can be; None where nothing says so. With ``start_is_certain`` the start is not from a checkpoint.
-    ``compacted_before`` is how far compaction has come at the most, None for ``recovery_point``. ``note_recovered``
-    gets the size of each segment that was read whole.
+    ``compacted_before`` is how far compaction has come at the most, None for ``recovery_point``. ``gaps_end`` is where
+    the last gap may end that compaction has left, None where that is unknown. ``note_recovered`` gets the size of each
+    segment that was read whole.
 
     Raises:
         OSError: the disk refused.
@@ -95,6 +97,7 @@ def open_log(
     opening = _Opening(disk, directory, topic_partition, config, clean, now_ms, leader_epoch)
     opening.note_recovered = note_recovered
     opening.compacted_before = recovery_point if compacted_before is None else compacted_before
+    opening.gaps_end = gaps_end
     # Before the listing: a swap under way may still give segments other names.
     opening.orphans = interrupted_swaps.finish(disk, directory)
     topic_id = _resolve_topic_id(disk, directory, topic_id)
@@ -212,6 +215,7 @@ class _Opening:
         self.everything = False
         self.recovery_point = 0
         self.compacted_before = 0
+        self.gaps_end: int | None = None
         # The log has reached so far: two files of it say so.
         self.proven_end = 0
         # Segments before it are deleted, or on their way out, perhaps in another order than from the oldest on.
@@ -333,6 +337,7 @@ class _Opening:
             epochs=LeaderEpochs(self.disk, self.directory, epochs.entries),
             may_have_gaps=self.config.cleanup_policy.compact,
             compacted_before=self.compacted_before,
+            gaps_end=self.gaps_end,
         )
         # Noted again as their batches are read.
         epochs.truncate_from_end(segments[first].base_offset)

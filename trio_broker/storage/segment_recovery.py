@@ -43,7 +43,8 @@ class ProvenFacts:
     Everything before ``recovery_point`` has been on the disk; the log has reached ``proven_end``, by two files.
     Segments before ``retained_from`` are deleted, or on their way out, perhaps not from the oldest on.
     ``leader_epoch`` is the metadata's, None where nothing says so; ``epochs`` are as their file says. ``may_have_gaps``
-    where compaction takes whole batches, which it has done before ``compacted_before`` only.
+    where compaction takes whole batches, which it has done before ``compacted_before`` only; ``gaps_end`` is the same
+    where that is certain.
     """
 
     recovery_point: int
@@ -53,6 +54,7 @@ class ProvenFacts:
     epochs: LeaderEpochs
     may_have_gaps: bool
     compacted_before: int
+    gaps_end: int | None
 
     def rules_out(self, epoch: int | None) -> bool:
         """Whether the metadata has not reached a leader epoch."""
@@ -123,10 +125,14 @@ class SegmentRecovery:
         """Whether batches are missing between the last one of ``segment`` and ``limit``, where the next one begins.
 
         A roll does not wait for the disk: a power cut may take the end of the old segment and leave the new one. Only
-        compaction leaves such gaps too, and never behind the recovery point.
+        compaction leaves such gaps too, and never behind the recovery point that it has written down before.
         """
         facts, gap = self.facts, segment.next_offset
-        return facts.recovery_point <= gap < limit and limit > facts.retained_from and not facts.may_have_gaps
+        if not gap < limit or limit <= facts.retained_from:
+            return False
+        if facts.may_have_gaps:
+            return facts.gaps_end is not None and facts.gaps_end <= gap
+        return facts.recovery_point <= gap
 
     # --- Good batches ---
 
