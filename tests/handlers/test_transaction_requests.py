@@ -30,9 +30,13 @@ from tests.handlers.transaction_client import (
     TransactionClient,
     running_transactions,
 )
+from trio_broker.coordinator import request_parts
+from trio_broker.coordinator.group_coordinator import GroupCoordinator
+from trio_broker.coordinator.runtime.log import CoordinatorLog
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.transactions import transaction_coordinator
 from trio_broker.handlers.support import transactional_produce
+from trio_broker.steps import Steps
 from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from trio_broker.topic_partition import TopicPartition
 
@@ -372,6 +376,43 @@ async def test_no_offset_is_committed_in_a_transaction_that_is_ending(client, mo
     await client.end(producer)
     assert await client.commit_offset(producer, 5, version=version) == ErrorCode.CONCURRENT_TRANSACTIONS
     assert not client.wire.services.groups.machine("g").offsets.has_pending("g", "t", 0)
+
+
+async def test_a_large_commit_in_a_transaction_is_written_in_parts_as_one_outside_of_it_is(client):
+    producer = await client.begin()
+    assert await client.commit_offsets(producer, [0, 1, 2] * 400) == [0] * 1200
+    assert client.contents(0, CONSUMER_OFFSETS_TOPIC) == [500, 500, 200]
+
+
+async def test_no_part_of_a_large_commit_comes_behind_the_end_of_its_transaction(client, monkeypatch):
+    monkeypatch.setattr(request_parts, "MAX_ITEMS_PER_PART", 2)
+    producer, call = await client.begin(), GroupCoordinator.call_steps
+    calls = iter(range(100))
+
+    async def end_it() -> None:
+        await client.end(producer, version=5)
+        await client.completed()
+
+    def call_and_end(self: GroupCoordinator, *arguments: Any) -> Steps[Any]:
+        response = yield from call(self, *arguments)
+        if next(calls) == 1:
+            yield end_it
+        return response
+
+    monkeypatch.setattr(GroupCoordinator, "call_steps", call_and_end)
+    codes = await client.commit_offsets(producer, [0] * 8)
+    assert codes == [ErrorCode.INVALID_PRODUCER_EPOCH] * 8
+    assert client.partition(0, CONSUMER_OFFSETS_TOPIC).log.producers.transactions.undecided == {}
+    assert client.contents(0, CONSUMER_OFFSETS_TOPIC) == [2, 2, (producer.producer_id, producer.epoch + 1, True)]
+
+
+async def test_a_commit_in_a_transaction_that_no_batch_can_hold_is_refused_before_it_begins(client, monkeypatch):
+    producer = await client.begin()
+    codes = await client.commit_offsets(producer, [0] * 10, "g" * 32_000, version=5)
+    assert codes == [0] * 10
+    monkeypatch.setattr(CoordinatorLog, "max_batch_bytes", 100_000)
+    codes = await client.commit_offsets(producer, [0] * 10, "g" * 32_000, version=5)
+    assert codes == [ErrorCode.INVALID_COMMIT_OFFSET_SIZE] * 10
 
 
 # ---- DescribeTransactions --------------------------------------------------------------------------------------------

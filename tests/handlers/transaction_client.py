@@ -118,16 +118,42 @@ class TransactionClient:
     ) -> int:
         """Commit an offset in partition 0 of ``t``; its code."""
         partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata=None)
+        [code] = await self._commit([partition], producer, group_id, transactional_id, version)
+        return code
+
+    async def commit_offsets(
+        self,
+        producer: ProducerIdAndEpoch,
+        partitions: list[int],
+        group_id: str = "g",
+        *,
+        transactional_id: str = "id",
+        version: int = LAST_OF_THE_FIRST_PROTOCOL + 1,
+    ) -> list[int]:
+        """Commit an offset in each of these partitions of ``t``, which may be named more than once; their codes."""
+        commits = [
+            TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=7, committed_metadata=None)
+            for index in partitions
+        ]
+        return await self._commit(commits, producer, group_id, transactional_id, version)
+
+    async def _commit(
+        self,
+        commits: list[TxnOffsetCommitRequestPartition],
+        producer: ProducerIdAndEpoch,
+        group_id: str,
+        transactional_id: str,
+        version: int,
+    ) -> list[int]:
         request = TxnOffsetCommitRequest(
             transactional_id=transactional_id,
             group_id=group_id,
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
-            topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[partition])],
+            topics=[TxnOffsetCommitRequestTopic(name="t", partitions=commits)],
         )
         response = await self.wire.ask(request, version)
-        code: int = response.topics[0].partitions[0].error_code
-        return code
+        return [each.error_code for each in response.topics[0].partitions]
 
     async def produce(
         self,

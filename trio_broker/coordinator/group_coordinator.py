@@ -48,7 +48,7 @@ from trio_broker.coordinator.reporting.lag_collector import LagCollector
 from trio_broker.coordinator.reporting.lag_history import SAMPLE_INTERVAL_MS
 from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupLagHistory, GroupLagReading, GroupLagReport
 from trio_broker.coordinator.reporting.statistics import GroupStatistics, statistics_of
-from trio_broker.coordinator.request_parts import add_answer, parts_of
+from trio_broker.coordinator.request_parts import answered_in_turn, parts_of
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from trio_broker.coordinator.runtime.log import EncodedRecord
 from trio_broker.coordinator.runtime.result import CoordinatorResult, RequestContext
@@ -268,20 +268,11 @@ class GroupCoordinator:
             heartbeat = yield from self._heartbeat_steps(group_id, request, context, release_handler)
             return cast(R, heartbeat)
         if isinstance(request, OffsetCommitRequest):
-            self._require_room(self.shard(group_id, allow_empty=True), request)
+            self.require_room(request)
         if (parts := parts_of(request)) is None:
             return (yield from self._call_steps(group_id, request, context, release_handler))
-        whole: R | None = None
-        for part in parts:
-            response: R = yield from self._call_steps(group_id, part, context, release_handler)
-            if getattr(response, "error_code", ErrorCode.NONE):
-                return response
-            if whole is None:
-                whole = response
-            else:
-                add_answer(whole, response)
-            yield trio.lowlevel.checkpoint
-        assert whole is not None, f"{type(request).__name__} without parts"
+        answer = partial(self._call_steps, group_id, context=context, release_handler=release_handler)
+        whole: R = yield from answered_in_turn(parts, answer)
         return whole
 
     def _heartbeat_steps(
@@ -322,10 +313,14 @@ class GroupCoordinator:
             self.changes.record(made)
         return response
 
-    def _require_room(self, shard: Shard[GroupMachine], request: OffsetCommitRequest) -> None:
+    def require_room(self, request: OffsetCommitRequest) -> None:
         """Refuse a commit that no batch can hold, before the work is done: a hundred thousand partitions fit into a
         request.
+
+        Raises:
+            KafkaError: ``INVALID_COMMIT_OFFSET_SIZE``, or those of ``shard``.
         """
+        shard = self.shard(request.group_id, allow_empty=True)
         if (size := least_batch_bytes(request)) > shard.log.max_batch_bytes:
             text = f"group {request.group_id!r:.200}: a commit of {size} bytes or more"
             raise KafkaError(text, code=ErrorCode.INVALID_COMMIT_OFFSET_SIZE)

@@ -8,14 +8,20 @@ an error of a whole part ends the request.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
 
 import attrs
+import trio
 
+from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.leave_group import LeaveGroupRequest
 from kafka_wire.messages.offset_commit import OffsetCommitRequest
 from kafka_wire.messages.offset_delete import OffsetDeleteRequest
+from trio_broker.steps import Steps
+
+P = TypeVar("P")
+R = TypeVar("R")
 
 MAX_ITEMS_PER_PART: Final = 500
 """Partitions or members, each of which takes some ten microseconds."""
@@ -54,6 +60,26 @@ def parts_of_topics(topics: list[Any]) -> Iterator[list[Any]]:
             part, room = [], MAX_ITEMS_PER_PART
     if part:
         yield part
+
+
+def answered_in_turn(parts: Iterator[P], answer: Callable[[P], Steps[R]]) -> Steps[R]:
+    """The response to all ``parts``, each of which ``answer`` answers; the first error ends it.
+
+    Raises:
+        KafkaError: that of a part. What the parts before it have changed stays.
+    """
+    whole: R | None = None
+    for part in parts:
+        response = yield from answer(part)
+        if getattr(response, "error_code", ErrorCode.NONE):
+            return response
+        if whole is None:
+            whole = response
+        else:
+            add_answer(whole, response)
+        yield trio.lowlevel.checkpoint
+    assert whole is not None, "a request without parts"
+    return whole
 
 
 def add_answer(whole: Any, part: Any) -> None:

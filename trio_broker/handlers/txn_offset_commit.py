@@ -28,6 +28,7 @@ from kafka_wire.messages.txn_offset_commit import (
 )
 from kafka_wire.schema import Request
 from trio_broker.coordinator.offsets.requests import TransactionalCommit
+from trio_broker.coordinator.request_parts import answered_in_turn, parts_of
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.handlers.offset_commit import commit_existing
 from trio_broker.handlers.support.context import Context
@@ -78,15 +79,22 @@ class TransactionalCaller:
             KafkaError: those of ``GroupCoordinator.call``, or the group is not part of the transaction.
         """
         assert isinstance(request, OffsetCommitRequest), f"not a commit: {request}"
-        partition = self.services.groups.partition_of(group_id)
+        self.services.groups.require_room(request)
+        if (parts := parts_of(request)) is None:
+            response = yield from self._commit(request)
+        else:
+            # Each asks anew whether it may be written: the transaction may end between two of them.
+            response = yield from answered_in_turn(parts, self._commit)
+        return response  # type: ignore[return-value]  # that of a commit, which is what is asked
+
+    def _commit(self, commit: OffsetCommitRequest) -> Steps[OffsetCommitResponse]:
+        partition = self.services.groups.partition_of(commit.group_id)
         if not self._has_commits_in(partition):
             yield from self._add(partition)
             # Once more, as nothing comes between this and the append: the transaction may have ended meanwhile, and no
             # marker would ever follow.
             self.services.transactions.require_added(self.transactional_id, self.producer, partition)
-        commit = TransactionalCommit(request, self.producer)
-        response = yield from self.context.call_group(group_id, commit)
-        return response  # type: ignore[return-value]  # that of a commit, which is what is asked
+        return (yield from self.context.call_group(commit.group_id, TransactionalCommit(commit, self.producer)))
 
     def _has_commits_in(self, partition: TopicPartition) -> bool:
         """Whether the log has commits of the transaction already."""
