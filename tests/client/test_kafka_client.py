@@ -152,7 +152,7 @@ def test_what_is_refused_for_now_is_asked_again():
 def test_attempts_end_before_the_deadline_with_the_last_refusal():
     pauses = Pauses()
     asking = Asking(*[Refused("g", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)] * 100)
-    with pytest.raises(Refused, match="COORDINATOR_LOAD_IN_PROGRESS: the group's coordinator is still loading it"):
+    with pytest.raises(Refused, match="COORDINATOR_LOAD_IN_PROGRESS: its coordinator is still loading it"):
         idle_client(pauses).attempt(asking)
     assert PATIENCE_SECONDS - 1 <= sum(pauses.made) < PATIENCE_SECONDS
 

@@ -19,9 +19,9 @@ T = TypeVar("T")
 EXPLANATIONS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
     ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no leader now",
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the group's coordinator is still loading it",
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: "no broker coordinates the group now",
-    ErrorCode.NOT_COORDINATOR: "the broker that was asked does not coordinate the group",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "its coordinator is still loading it",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "no broker coordinates it now",
+    ErrorCode.NOT_COORDINATOR: "the broker that was asked does not coordinate it",
     ErrorCode.UNKNOWN_MEMBER_ID: "the group has members, so only they may commit",
     ErrorCode.ILLEGAL_GENERATION: "the group has members, so only they may commit",
     ErrorCode.REBALANCE_IN_PROGRESS: "the group has members, and they rebalance",
@@ -30,7 +30,8 @@ EXPLANATIONS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group's members are subscribed to the topic",
 }
-"""The explanation of a code that the broker sends without a message, as it does for groups and offsets."""
+"""The explanation of a code that the broker sends without a message, as it does for groups, offsets and transactional
+ids. What "it" is says the subject of the error."""
 
 
 class ClientError(Exception):
