@@ -24,10 +24,12 @@ from bench import (
     node,
     partitions,
     peers,
+    read_committed,
     small,
     spark,
     spark_decoder,
     storm,
+    transactions,
 )
 from bench.figures import rendered
 from bench.machine import description
@@ -41,6 +43,9 @@ BENCHMARKS: Mapping[str, Callable[[Options], Outcome]] = {
     "kafka": kafka.kafka,
     "kafka-bulk": kafka.kafka_bulk,
     "kafka-compressed": kafka.kafka_compressed,
+    "transactions": transactions.transactions,
+    "read-committed": read_committed.read_committed,
+    "transactions-start": transactions.transactions_start,
     "partitions": partitions.partitions,
     "memory": node.memory,
     "storm": storm.storm,

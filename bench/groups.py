@@ -6,7 +6,6 @@ import socket
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 
 import attrs
 
@@ -33,8 +32,10 @@ from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import partition_metadata
 from trio_broker.storage.append import AppendOrigin
+from trio_broker.storage.log import Log
 from trio_broker.storage.recovery import open_log
 from trio_broker.testing.process import BrokerProcess
+from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.topic_partition import TopicPartition
 
 TOPIC = "events"
@@ -226,10 +227,7 @@ def store_commits(process: BrokerProcess, count: int) -> int:
     """Append commits to the logs of the broker, which does not run; return how many bytes they took."""
     from trio_broker.coordinator.runtime.coordinator_runtime import partition_for
 
-    logs = {}
-    for index in range(len(list(process.data_directory.glob("__consumer_offsets-*")))):
-        directory = partition_directory(process, "__consumer_offsets", index)
-        logs[index] = open_offsets_log(directory, index)
+    logs = stored_logs(process, CONSUMER_OFFSETS_TOPIC)
     for number in range(count):
         group_id = f"stored-{number % STORED_GROUPS}"
         key = encode_commit_key(group_id, TOPIC, number // STORED_GROUPS)
@@ -238,25 +236,31 @@ def store_commits(process: BrokerProcess, count: int) -> int:
         logs[partition_for(group_id, len(logs))].append(
             batch, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR
         )
-    size = sum(log.size_bytes for log in logs.values())
-    for log in logs.values():
+    size = sum(log.size_bytes for log in logs)
+    for log in logs:
         log.close()
     return size
 
 
-def open_offsets_log(directory: Path, index: int):
+def stored_logs(process: BrokerProcess, topic: str) -> list[Log]:
+    """The logs of all partitions of a topic of the broker, which does not run and whose clock stands still."""
     disk = RealDisk()
-    return open_log(
-        disk,
-        directory,
-        TopicPartition("__consumer_offsets", index),
-        partition_metadata.read(disk, directory),
-        LogConfig(),
-        recovery_point=0,
-        log_start_offset=0,
-        clean=True,
-        now_ms=NOW_MS,
-    ).log
+    logs = []
+    for index in range(len(list(process.data_directory.glob(f"{topic}-*")))):
+        directory = partition_directory(process, topic, index)
+        recovered = open_log(
+            disk,
+            directory,
+            TopicPartition(topic, index),
+            partition_metadata.read(disk, directory),
+            LogConfig(),
+            recovery_point=0,
+            log_start_offset=0,
+            clean=True,
+            now_ms=NOW_MS,
+        )
+        logs.append(recovered.log)
+    return logs
 
 
 def wait_until_loaded(process: BrokerProcess, count: int) -> None:

@@ -39,6 +39,17 @@ GOALS: Mapping[str, Goal] = {
     ),
     "kafka-bulk-librdkafka-cpu": Goal("the same, the dearest one: CPU ÷ Kafka's", Better.LESS, 0.74),
     "kafka-bulk-librdkafka-produce-1000-cpu": Goal("bulk produce by librdkafka, 1 KB: CPU ÷ Kafka's", Better.LESS, 0.6),
+    "transactions-16-rate": Goal(
+        "transactions of ten records, 16 producers: transactions/s ÷ Kafka's", Better.MORE, 0.5
+    ),
+    "transactions-1-rate": Goal("the same; one producer", Better.MORE, 0.5),
+    "transactions-16-cpu": Goal("the same, 16 producers: CPU per transaction ÷ Kafka's", Better.LESS, 2),
+    "transactions-1-cpu": Goal("the same; one producer", Better.LESS, 2),
+    "read-committed-1024-rate": Goal(
+        "fetch of 1 MiB, a tenth of transactions aborted: read_committed ÷ all, rate", Better.MORE, 0.95
+    ),
+    "read-committed-16-rate": Goal("the same; fetches of 16 KiB", Better.MORE, 0.95),
+    "transactions-start": Goal("start until 10,000 transactional ids are there again", Better.LESS, 3, "s"),
     "fsync-cost-64-16": Goal(
         "fsync, 64 producers, 16 partitions: CPU per acknowledgement ÷ page cache", Better.LESS, 1.6
     ),

@@ -79,9 +79,9 @@ class Side(Protocol):
     def take(self, scale: float) -> None: ...
 
 
-def take_in_turns(pairs: Iterable[tuple[Side, Side]], options: Options) -> None:
-    """Warm up both sides of every pair, then measure them in turns, all pairs again and again."""
-    sides = [side for pair in pairs for side in pair]
+def take_in_turns(loads: Iterable[tuple[Side, ...]], options: Options) -> None:
+    """Warm up all sides of every load, then measure them in turns, all loads again and again."""
+    sides = [side for load in loads for side in load]
     for side in sides:
         side.warm_up(options.scale)
     for _ in range(options.repeats):

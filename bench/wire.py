@@ -33,6 +33,7 @@ from kafka_wire.messages.produce import (
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
 from kafka_wire.schema import Request
+from trio_broker.partition.partition import IsolationLevel
 
 T = TypeVar("T")
 
@@ -253,7 +254,13 @@ class FetchFrame:
 
 
 def fetch_frame(
-    topic: str, partition: int, max_bytes: int, *, max_wait_ms: int = 500, min_bytes: int = 1
+    topic: str,
+    partition: int,
+    max_bytes: int,
+    *,
+    max_wait_ms: int = 500,
+    min_bytes: int = 1,
+    isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> FetchFrame:
     """A Fetch without a session, of up to ``max_bytes``."""
 
@@ -263,6 +270,7 @@ def fetch_frame(
             max_wait_ms=max_wait_ms,
             min_bytes=min_bytes,
             max_bytes=max_bytes,
+            isolation_level=isolation_level,
             topics=[FetchTopic(topic=topic, partitions=[wanted])],
         )
         return request_frame(request, FETCH_VERSION)

@@ -38,13 +38,21 @@ def test_kafka_is_measured_beside_the_broker(java: Java, tmp_path: Path, name: s
 
 
 @pytest.mark.soak
+def test_transactions_are_measured_beside_kafka(java: Java, tmp_path: Path):
+    outcome = BENCHMARKS["transactions"](Options(tmp_path, repeats=1, scale=0.001))
+    for table in outcome.tables:
+        assert [row[:2] for row in table.rows] == [("second", 1), ("second", 16), ("first", 1), ("first", 16)]
+    assert {goal for goal in GOALS if goal.startswith("transactions-1")} <= set(outcome.measures)
+
+
+@pytest.mark.soak
 def test_every_codec_is_measured_beside_kafka(java: Java, tmp_path: Path):
     measures = BENCHMARKS["kafka-compressed"](Options(tmp_path, repeats=1, scale=0.001)).measures
     assert {key.split("-")[2] for key in measures} == {"gzip", "snappy", "lz4", "zstd"}
     assert all(value > 0 for value in measures.values())
 
 
-@pytest.mark.parametrize("name", ["kafka", "kafka-bulk", "kafka-compressed", "peers"])
+@pytest.mark.parametrize("name", ["kafka", "kafka-bulk", "kafka-compressed", "peers", "transactions"])
 def test_what_needs_kafka_is_one_line_where_there_is_no_java(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -64,6 +72,13 @@ def test_both_durability_modes_are_asked_the_same(tmp_path: Path):
     (table,) = outcome.tables
     assert [row[:2] for row in table.rows] == [(1, 1), (64, 1), (64, 16)]
     assert {goal for goal in GOALS if goal.startswith("fsync-cost")} == set(outcome.measures)
+
+
+@pytest.mark.parametrize("name", ["read-committed", "transactions-start"])
+def test_transactions_are_read_and_loaded(tmp_path: Path, name: str):
+    measures = BENCHMARKS[name](Options(tmp_path, repeats=1, scale=0.005)).measures
+    assert {goal for goal in GOALS if goal.startswith(name)} <= set(measures)
+    assert all(value > 0 for value in measures.values())
 
 
 def test_an_idle_broker_is_measured_with_its_partitions(tmp_path: Path):
