@@ -30,6 +30,7 @@ from bench import (
     spark_decoder,
     storm,
     transactions,
+    versions,
 )
 from bench.figures import rendered
 from bench.machine import description
@@ -46,6 +47,7 @@ BENCHMARKS: Mapping[str, Callable[[Options], Outcome]] = {
     "transactions": transactions.transactions,
     "read-committed": read_committed.read_committed,
     "transactions-start": transactions.transactions_start,
+    "versions": versions.versions,
     "partitions": partitions.partitions,
     "memory": node.memory,
     "storm": storm.storm,
@@ -89,9 +91,10 @@ def options_of(arguments: Sequence[str] | None) -> tuple[list[str], Options]:
         default=Path(tempfile.gettempdir()),
         help="where data directories are made; must be on a disk, not in memory",
     )
+    parser.add_argument("--before", type=Path, help="another checkout, which versions compares with this one")
     parsed = parser.parse_args(arguments)
     names = list(BENCHMARKS) if "all" in parsed.names else parsed.names
-    return names, Options(parsed.directory, parsed.repeats, parsed.scale)
+    return names, Options(parsed.directory, parsed.repeats, parsed.scale, parsed.before)
 
 
 def show(outcome: Outcome) -> None:

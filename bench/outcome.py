@@ -39,6 +39,18 @@ GOALS: Mapping[str, Goal] = {
     ),
     "kafka-bulk-librdkafka-cpu": Goal("the same, the dearest one: CPU ÷ Kafka's", Better.LESS, 0.74),
     "kafka-bulk-librdkafka-produce-1000-cpu": Goal("bulk produce by librdkafka, 1 KB: CPU ÷ Kafka's", Better.LESS, 0.6),
+    **{
+        f"versions-{connections}-1": Goal(
+            f"one-record produce, {connections} connections: CPU ÷ the version before", Better.LESS, 1.02
+        )
+        for connections in (16, 64)
+    },
+    **{
+        f"versions-{connections}-16": Goal(
+            f"the same, 16 sent at once over each of {connections} connections", Better.LESS, 1.02
+        )
+        for connections in (4, 16)
+    },
     "transactions-16-rate": Goal(
         "transactions of ten records, 16 producers: transactions/s ÷ Kafka's", Better.MORE, 0.5
     ),
@@ -121,6 +133,8 @@ class Options:
     directory: Path
     repeats: int = 5
     scale: float = 1.0
+    before: Path | None = None
+    """Another checkout of the broker, to compare with."""
 
     def volume(self, count: int) -> int:
         return max(1, round(count * self.scale))
