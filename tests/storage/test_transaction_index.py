@@ -45,6 +45,28 @@ def test_a_search_is_complete_once_a_marker_decided_the_whole_range(index: Trans
     assert not index.overlapping(100, 112).complete
 
 
+class CountingList(list[AbortedTransaction]):
+    """Counts how often an entry is looked at."""
+
+    looks = 0
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def, override]
+        self.looks += 1
+        return super().__getitem__(index)
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        for index in range(len(self)):
+            yield self[index]
+
+
+def test_few_of_many_entries_are_looked_at(index: TransactionIndex):
+    many = [AbortedTransaction(7, 10 * number, 10 * number + 5, 10 * number + 6) for number in range(4096)]
+    index._transactions = entries = CountingList(many)
+    found = index.overlapping(30_000, 30_014)
+    assert (found.transactions, found.complete) == (tuple(many[3000:3002]), True)
+    assert entries.looks < 20
+
+
 def test_truncation_goes_by_the_marker(index: TransactionIndex):
     index.truncate_to(110)
     assert index.transactions == [FIRST]

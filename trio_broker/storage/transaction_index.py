@@ -11,6 +11,8 @@ Source: Kafka's TransactionIndex and AbortedTxn; docs/formats/indexes.md.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
+from operator import attrgetter
 from pathlib import PurePath
 
 import attrs
@@ -23,6 +25,7 @@ from trio_broker.storage.index_file import read_index_file
 ENTRY_BYTES = 34
 ENTRY_VERSION = 0
 _ENTRY = struct.Struct(">hqqqq")
+_LAST_OFFSET = attrgetter("last_offset")
 
 
 @attrs.frozen
@@ -119,9 +122,13 @@ class TransactionIndex:
 
     def overlapping(self, start_offset: int, end_offset: int) -> AbortedTransactionsFound:
         """Return the aborted transactions with records in ``start_offset`` up to ``end_offset`` (exclusive)."""
+        transactions = self.transactions
         found: list[AbortedTransaction] = []
-        for transaction in self.transactions:
-            if transaction.last_offset >= start_offset and transaction.first_offset < end_offset:
+        # Every fetch of committed records asks, and a segment may have a million entries.
+        first = bisect_left(transactions, start_offset, key=_LAST_OFFSET)
+        for index in range(first, len(transactions)):
+            transaction = transactions[index]
+            if transaction.first_offset < end_offset:
                 found.append(transaction)
             if transaction.last_stable_offset >= end_offset:
                 # Everything before the end was decided when this marker was written; later ones lie behind it.
