@@ -31,11 +31,11 @@ from kafka_wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from kafka_wire.records.batch import CODEC_MASK
+from kafka_wire.records.batch import CODEC_MASK, TRANSACTIONAL_BIT
 from kafka_wire.records.errors import InvalidRecord
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.handlers.support.transactional_produce import NotInTransaction, TransactionalProduce, is_transactional
+from trio_broker.handlers.support.transactional_produce import NotInTransaction, TransactionalProduce
 from trio_broker.network.client_activity import NOT_IDEMPOTENT, ProducerActivity
 from trio_broker.network.errors import CloseConnection
 from trio_broker.partition.hosted_topics import HostedTopic
@@ -182,7 +182,10 @@ class ProduceOperation:
             return failed(data.index, error)
         try:
             is_acks_all = self.request.acks == ACKS_ALL
-            guard = self._guard(partition, records) if is_transactional(records) else None
+            guard = None
+            # As ``is_transactional``, without a call: every batch of every client is asked.
+            if len(records) > ATTRIBUTES_LOW_BYTE and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
+                guard = self._guard(partition, records)
             info = yield from append_batch(
                 self.replicas,
                 partition,
