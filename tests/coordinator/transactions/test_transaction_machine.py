@@ -312,6 +312,22 @@ def test_nothing_is_added_to_a_transaction_whose_end_is_decided(driver, ask, sta
         ask(driver, before(producer))
 
 
+@pytest.mark.parametrize("ask", ADDING)
+def test_a_producer_whose_id_the_end_replaces_waits_for_the_markers_too(driver, ask):
+    producer = at_epoch(driver, LAST_EPOCH)
+    driver.add(producer, version=2)
+    response = driver.end(producer, version=2)
+    renewed = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+    assert renewed.producer_id != producer.producer_id
+    with refused(CONCURRENT):
+        ask(driver, renewed)
+    for stranger in (ProducerIdAndEpoch(-1, 0), after(renewed)):
+        with refused(MAPPING):
+            ask(driver, stranger)
+    driver.complete()
+    driver.add(renewed, T0)
+
+
 @pytest.mark.parametrize("status", [EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT])
 def test_the_first_partition_begins_a_transaction(driver, status):
     producer = in_state(driver, status)

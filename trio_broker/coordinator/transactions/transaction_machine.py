@@ -248,6 +248,11 @@ class TransactionMachine(Machine[TransactionRecord]):
         response = InitProducerIdResponse(producer_id=after.producer_id, producer_epoch=after.producer_epoch)
         return _transition(event, after, response)
 
+    def is_ending(self, transactional_id: str, producer: ProducerIdAndEpoch) -> bool:
+        """Whether the producer must wait until its transaction has got its markers."""
+        metadata = self.transactions.get(transactional_id)
+        return metadata is not None and metadata.is_ending_for(producer)
+
     def add_partitions(self, event: CoordinatorEvent[AddPartitions]) -> TransactionResult | None:
         """Partitions become part of the transaction.
 
@@ -283,12 +288,12 @@ class TransactionMachine(Machine[TransactionRecord]):
             KafkaError: as ``add_partitions``.
         """
         metadata = self.transactions.get(transactional_id)
+        if metadata is not None and metadata.is_ending_for(producer):
+            raise _concurrent(transactional_id)
         if metadata is None or metadata.producer_id != producer.producer_id:
             raise _not_mapped(transactional_id, producer)
         if metadata.producer_epoch != producer.epoch:
             raise _fenced(transactional_id, producer, metadata)
-        if metadata.is_prepared:
-            raise _concurrent(transactional_id)
         return metadata
 
     def end(self, event: CoordinatorEvent[EndTransaction]) -> TransactionResult:

@@ -84,6 +84,15 @@ class TransactionMetadata:
         """Whether the end of the transaction is decided and its markers are not all written yet."""
         return self.status in PREPARED
 
+    def is_ending_for(self, producer: ProducerIdAndEpoch) -> bool:
+        """Whether ``producer`` goes on with the transactional id once the markers are written."""
+        if not self.is_prepared:
+            return False
+        if producer.producer_id == self.producer_id:
+            return producer.epoch == self.producer_epoch
+        # Known to the client from the end of the transaction on (KIP-890).
+        return producer.producer_id == self.next_producer_id != NO_PRODUCER_ID and producer.epoch == 0
+
     @property
     def is_idle(self) -> bool:
         """Whether no transaction is open, so that the transactional id may expire."""
