@@ -133,7 +133,7 @@ def add_table(outcome: Outcome, pairs: Sequence[tuple[Side, Side]]) -> None:
 
 
 @contextmanager
-def earlier_broker(parent: Path, checkout: Path) -> Iterator[EarlierBroker]:
+def earlier_broker(parent: Path, checkout: Path) -> Iterator[BrokerProcess]:
     """The broker of ``checkout``, running in a new directory under ``parent``."""
     with (
         scratch(parent) as directory,

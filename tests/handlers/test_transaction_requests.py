@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.add_partitions_to_txn import (
@@ -35,7 +37,6 @@ from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.coordinator.runtime.log import CoordinatorLog
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.transactions import transaction_coordinator
-from trio_broker.handlers.support import transactional_produce
 from trio_broker.steps import Steps
 from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from trio_broker.topic_partition import TopicPartition
@@ -64,10 +65,11 @@ async def fenced(client: TransactionClient) -> ProducerIdAndEpoch:
 def hold_markers(client: TransactionClient, monkeypatch) -> None:
     """Let no transaction get its markers."""
 
-    async def nothing(end: Any, partitions: Any, release_handler: Any) -> dict[TopicPartition, ErrorCode]:
+    def nothing(self: Any, end: Any, partitions: Any, release_handler: Any) -> Steps[dict[TopicPartition, ErrorCode]]:
+        yield trio.lowlevel.checkpoint
         return dict.fromkeys(partitions, ErrorCode.KAFKA_STORAGE_ERROR)
 
-    monkeypatch.setattr(type(client.coordinator.markers), "write", lambda self, *arguments: nothing(*arguments))
+    monkeypatch.setattr(type(client.coordinator.markers), "write_steps", nothing)
 
 
 # ---- FindCoordinator -------------------------------------------------------------------------------------------------
@@ -334,7 +336,7 @@ async def test_a_batch_for_the_next_transaction_waits_until_the_one_before_is_co
 async def test_a_batch_for_the_next_transaction_is_tried_again_by_the_client_if_that_takes_long(
     client, monkeypatch, version, code
 ):
-    monkeypatch.setattr(transactional_produce, "CONCURRENT_RETRY_SECONDS", 0)
+    monkeypatch.setattr(transaction_coordinator, "ENDING_SECONDS", 0)
     producer = await client.begin()
     await client.add(producer, 0)
     with monkeypatch.context() as held:
@@ -345,6 +347,27 @@ async def test_a_batch_for_the_next_transaction_is_tried_again_by_the_client_if_
     await client.completed()
     await client.add(following, 0)
     assert await client.produce(following, version=version) == 0
+
+
+async def test_a_partition_is_added_as_soon_as_the_transaction_before_has_its_markers(client, monkeypatch):
+    monkeypatch.setattr(transaction_coordinator, "ENDING_SECONDS", 60.0)
+    monkeypatch.setattr(transaction_coordinator, "MARKER_RETRY_SECONDS", 0.001)
+    producer = await client.begin()
+    await client.add(producer, 0)
+    codes: list[int] = []
+
+    async def add() -> None:
+        codes.extend((await client.add(producer, 1)).values())
+
+    async with trio.open_nursery() as nursery:
+        with monkeypatch.context() as held:
+            hold_markers(client, held)
+            await client.end(producer)
+            nursery.start_soon(add)
+            await trio.testing.wait_all_tasks_blocked(0.0005)
+            assert codes == []
+    assert codes == [0]
+    assert client.partitions_of() == {TopicPartition("t", 1)}
 
 
 # ---- TxnOffsetCommit -------------------------------------------------------------------------------------------------

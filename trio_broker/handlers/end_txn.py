@@ -17,6 +17,7 @@ from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.transactions import in_version
 from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
+from trio_broker.steps import Steps
 
 FENCED_SINCE_VERSION: Final = 2
 EPOCH_BUMP_SINCE_VERSION: Final = 5
@@ -27,16 +28,18 @@ def error_response(request: EndTxnRequest, error: KafkaError) -> EndTxnResponse:
 
 
 @handles(EndTxnRequest, error_response=error_response)
-async def end_txn(request: EndTxnRequest, context: Context) -> EndTxnResponse:
+def end_txn(request: EndTxnRequest, context: Context) -> Steps[EndTxnResponse]:
     """Decide how the transaction ends."""
     try:
-        return await context.services.transactions.end_transaction(
-            request.transactional_id,
-            ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
-            commits=request.committed,
-            client_transaction_version=EPOCH_BUMP_VERSION if context.version >= EPOCH_BUMP_SINCE_VERSION else 0,
-            context=context.request_context,
-            release_handler=context.release_handler,
+        return (
+            yield from context.services.transactions.end_transaction_steps(
+                request.transactional_id,
+                ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+                commits=request.committed,
+                client_transaction_version=EPOCH_BUMP_VERSION if context.version >= EPOCH_BUMP_SINCE_VERSION else 0,
+                context=context.request_context,
+                release_handler=context.release_handler,
+            )
         )
     except KafkaError as error:
         raise in_version(error, context.version, fenced_since=FENCED_SINCE_VERSION) from error

@@ -415,13 +415,17 @@ class ReplicaManager:
             raise self.storage_failed(partition, error) from error
         self._count(info)
 
-    async def append_marker(self, partition: Partition, end: TransactionEnd) -> int:
+    def append_marker_steps(self, partition: Partition, end: TransactionEnd) -> Steps[int]:
         """Append the end of a transaction, behind all that came before it. Returns the offset after it.
 
         Raises:
             KafkaError: nothing was appended.
         """
-        await partition.writer.execute(partial(self._append_marker, partition, end))
+        writer = partition.writer
+        if writer.is_busy or writer.needs_epoch_entry:
+            yield partial(writer.execute, partial(self._append_marker, partition, end))
+        else:
+            self.append_end(partition, end)
         return partition.log_end_offset
 
     async def _append_marker(self, partition: Partition, end: TransactionEnd) -> None:

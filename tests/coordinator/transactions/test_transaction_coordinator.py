@@ -35,6 +35,7 @@ from trio_broker.coordinator.transactions.marker_writer import MarkerWriter
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.transaction_end import TransactionEnd
 from trio_broker.request_phase import ReleaseHandler
+from trio_broker.steps import Steps
 from trio_broker.storage.log import Log
 from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from trio_broker.topic_partition import TopicPartition
@@ -106,11 +107,11 @@ class RefusingMarkers:
     writer: MarkerWriter
     refused: Collection[TopicPartition]
 
-    async def write(
+    def write_steps(
         self, end: TransactionEnd, partitions: Collection[TopicPartition], release_handler: ReleaseHandler
-    ) -> dict[TopicPartition, ErrorCode]:
+    ) -> Steps[dict[TopicPartition, ErrorCode]]:
         others = [each for each in partitions if each not in self.refused]
-        codes = await self.writer.write(end, others, release_handler)
+        codes = yield from self.writer.write_steps(end, others, release_handler)
         return codes | {each: ErrorCode.KAFKA_STORAGE_ERROR for each in partitions if each in self.refused}
 
 

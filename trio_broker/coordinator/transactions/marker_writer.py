@@ -20,6 +20,7 @@ from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager, RequiredOffset
 from trio_broker.partition.transaction_end import TransactionEnd
 from trio_broker.request_phase import ReleaseHandler
+from trio_broker.steps import Steps, finish
 from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from trio_broker.topic_partition import TopicPartition
 from trio_broker.yield_budget import YieldBudget
@@ -38,6 +39,12 @@ class MarkerWriter:
     async def write(
         self, end: TransactionEnd, partitions: Collection[TopicPartition], release_handler: ReleaseHandler
     ) -> dict[TopicPartition, ErrorCode]:
+        """``write_steps`` in the calling task."""
+        return await finish(self.write_steps(end, partitions, release_handler))
+
+    def write_steps(
+        self, end: TransactionEnd, partitions: Collection[TopicPartition], release_handler: ReleaseHandler
+    ) -> Steps[dict[TopicPartition, ErrorCode]]:
         """End the transaction in ``partitions``, in their order, each of which comes once; the code of each, NONE where
         the marker is durable.
         """
@@ -47,11 +54,12 @@ class MarkerWriter:
         for topic_partition in partitions:
             try:
                 partition = self._partition(topic_partition)
-                awaited[topic_partition] = RequiredOffset(partition, await self._append(partition, end))
+                awaited[topic_partition] = RequiredOffset(partition, (yield from self._append(partition, end)))
             except KafkaError as error:
                 codes[topic_partition] = error.code
-            await budget.maybe_yield()
-        durable = await self.replicas.wait_until_replicated(
+            if budget.is_spent:
+                yield budget.renewed
+        durable = yield from self.replicas.replication_steps(
             list(awaited.values()), timeout_seconds=MARKER_TIMEOUT_SECONDS, release_handler=release_handler
         )
         return codes | dict(zip(awaited, durable, strict=True))
@@ -59,7 +67,7 @@ class MarkerWriter:
     def _partition(self, topic_partition: TopicPartition) -> Partition:
         return self.replicas.topic(topic_partition.topic).partition(topic_partition.partition)
 
-    async def _append(self, partition: Partition, end: TransactionEnd) -> int:
+    def _append(self, partition: Partition, end: TransactionEnd) -> Steps[int]:
         """Append the marker, and return the offset after it.
 
         Raises:
@@ -71,4 +79,4 @@ class MarkerWriter:
             raise KafkaError(f"{topic} has no transactions", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
         if topic == CONSUMER_OFFSETS_TOPIC:
             return self.groups.end_transaction(partition.topic_partition.partition, end)
-        return await self.replicas.append_marker(partition, end)
+        return (yield from self.replicas.append_marker_steps(partition, end))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator
+from functools import partial
 from typing import Final
 
 import attrs
@@ -36,6 +37,7 @@ from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
+from trio_broker.coordinator.runtime.response_future import NO_REQUIRED_OFFSET
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.coordinator.runtime.shard import Shard
 from trio_broker.coordinator.transactions.marker_writer import MarkerWriter
@@ -65,6 +67,10 @@ COMMIT_TIMEOUT_SECONDS: Final = 5.0
 MARKER_RETRY_SECONDS: Final = 0.5
 """After which markers that could not be written are tried again: short against a client that waits for its next
 transaction, long against a disk that is full for minutes."""
+
+ENDING_SECONDS: Final = 0.1
+"""How long a producer's next transaction waits for the markers of the one before, which spares the client its own wait;
+as long as Kafka's broker tries, by ``add.partitions.to.txn.retry.backoff.max.ms``."""
 
 THE_BROKER: Final = RequestContext(client_id="", client_host="", version=0)
 """Who asks what no client has asked."""
@@ -126,6 +132,8 @@ class TransactionCoordinator:
         self._prepared_send, self._prepared_receive = trio.open_memory_channel[str](float("inf"))
         # By transactional id: where a marker is still missing.
         self._unmarked: dict[str, frozenset[TopicPartition]] = {}
+        # By transactional id whose transaction is ending: set once it has ended, if somebody waits for it.
+        self._awaited_ends: dict[str, trio.Event] = {}
 
     # ---- running --------------------------------------------------------------------------------------------------
 
@@ -197,12 +205,12 @@ class TransactionCoordinator:
         if not 0 < timeout_ms <= self.settings.transaction_max_timeout_ms:
             text = f"{timeout_ms} ms; transaction.max.timeout.ms is {self.settings.transaction_max_timeout_ms}"
             raise KafkaError(text, code=ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-        new_id = await self._new_producer_id(transactional_id)
+        new_id = await finish(self._new_producer_id(transactional_id))
         request = InitProducerId(transactional_id, timeout_ms, expected, new_id)
         shard = self._shard(transactional_id)
         return await finish(self.runtime.call(shard, transactional_id, request, context, release_handler))
 
-    async def _new_producer_id(self, transactional_id: str) -> int | None:
+    def _new_producer_id(self, transactional_id: str) -> Steps[int | None]:
         """A new producer id if ``transactional_id`` may need one; ids that are not used are lost, and there are 2^63.
 
         Raises:
@@ -211,10 +219,11 @@ class TransactionCoordinator:
         if not self._shard(transactional_id).machine.needs_producer_id(transactional_id):
             return None
         try:
-            return await self._producer_ids.next()
+            new_id: int = yield self._producer_ids.next
         except OSError as error:
             text = f"no producer id can be allocated: {error}"
             raise KafkaError(text, code=ErrorCode.COORDINATOR_NOT_AVAILABLE) from error
+        return new_id
 
     def add_partitions_steps(
         self,
@@ -225,13 +234,17 @@ class TransactionCoordinator:
         context: RequestContext,
         release_handler: ReleaseHandler,
     ) -> Steps[None]:
-        """Make ``partitions`` part of the producer's transaction, durably.
+        """Make ``partitions`` part of the producer's transaction, durably, once the one before has ended.
 
         Raises:
             KafkaError: nothing was added; see ``TransactionMachine.add_partitions``.
         """
         request = AddPartitions(transactional_id, producer, partitions, client_transaction_version)
         shard = self._shard(transactional_id)
+        if shard.machine.is_ending(transactional_id, producer):
+            release_handler(RequestPhase.PURGATORY)
+            yield partial(self._until_ended, transactional_id)
+            shard = self._shard(transactional_id)
         yield from self.runtime.call(shard, transactional_id, request, context, release_handler)
 
     def verify_steps(
@@ -264,7 +277,7 @@ class TransactionCoordinator:
         """
         self._shard(transactional_id).machine.require_added(transactional_id, producer, partition)
 
-    async def end_transaction(
+    def end_transaction_steps(
         self,
         transactional_id: str,
         producer: ProducerIdAndEpoch,
@@ -273,16 +286,16 @@ class TransactionCoordinator:
         client_transaction_version: int,
         context: RequestContext,
         release_handler: ReleaseHandler,
-    ) -> EndTxnResponse:
+    ) -> Steps[EndTxnResponse]:
         """Commit or abort. The decision is durable when this returns; the markers follow.
 
         Raises:
             KafkaError: nothing was decided; see ``TransactionMachine.end``.
         """
-        new_id = await self._new_producer_id(transactional_id)
+        new_id = yield from self._new_producer_id(transactional_id)
         request = EndTransaction(transactional_id, producer, commits, client_transaction_version, new_id)
         shard = self._shard(transactional_id)
-        return await finish(self.runtime.call(shard, transactional_id, request, context, release_handler))
+        return (yield from self.runtime.call(shard, transactional_id, request, context, release_handler))
 
     # ---- markers --------------------------------------------------------------------------------------------------
 
@@ -291,20 +304,36 @@ class TransactionCoordinator:
 
     async def _run_markers(self, nursery: trio.Nursery) -> None:
         async for transactional_id in self._prepared_receive:
-            nursery.start_soon(self._write_markers, transactional_id)
+            steps = self._marker_steps(transactional_id)
+            try:
+                wait = next(steps)
+            except StopIteration:
+                # In the page cache all is durable at once, and most transactions need no task.
+                continue
+            nursery.start_soon(finish, steps, wait)
 
-    async def _write_markers(self, transactional_id: str) -> None:
+    def _marker_steps(self, transactional_id: str) -> Steps[None]:
         """End the transaction in all its partitions, however often it must be tried."""
         try:
             while (shard := self._prepared_shard(transactional_id)) is not None:
                 try:
-                    if await self._try_markers(shard, transactional_id):
+                    if (yield from self._try_markers(shard, transactional_id)):
                         return
                 except KafkaError as error:
                     self._log_delay(transactional_id, error)
-                await trio.sleep(MARKER_RETRY_SECONDS)
+                yield partial(trio.sleep, MARKER_RETRY_SECONDS)
         finally:
             self._unmarked.pop(transactional_id, None)
+            if (ended := self._awaited_ends.pop(transactional_id, None)) is not None:
+                ended.set()
+
+    async def _until_ended(self, transactional_id: str) -> None:
+        """Wait for the markers of the transaction that is ending, at most ``ENDING_SECONDS``."""
+        if self._prepared_shard(transactional_id) is None:
+            return  # while this request was given to a task
+        ended = self._awaited_ends.setdefault(transactional_id, trio.Event())
+        with trio.move_on_after(ENDING_SECONDS):
+            await ended.wait()
 
     def _prepared_shard(self, transactional_id: str) -> Shard[TransactionMachine] | None:
         """The shard if it still has the transaction to be ended; otherwise the next one that is loaded will end it."""
@@ -315,7 +344,7 @@ class TransactionCoordinator:
         metadata = shard.machine.transactions.get(transactional_id)
         return shard if metadata is not None and metadata.is_prepared else None
 
-    async def _try_markers(self, shard: Shard[TransactionMachine], transactional_id: str) -> bool:
+    def _try_markers(self, shard: Shard[TransactionMachine], transactional_id: str) -> Steps[bool]:
         """Write the markers that are missing; return whether none is missing any more.
 
         Raises:
@@ -323,7 +352,8 @@ class TransactionCoordinator:
         """
         metadata = shard.machine.transactions[transactional_id]
         # A marker is seen by readers at once, so nothing may take back the decision.
-        await self.runtime.until_durable(shard, shard.log.required_offset, _no_handler)
+        if (required_offset := shard.log.required_offset) != NO_REQUIRED_OFFSET:
+            yield partial(self.runtime.until_durable, shard, required_offset, _no_handler)
         end = TransactionEnd(
             producer_id=metadata.producer_id,
             producer_epoch=metadata.producer_epoch,
@@ -334,7 +364,7 @@ class TransactionCoordinator:
         )
         topics = by_topic(self._unmarked.get(transactional_id, metadata.partitions))
         unmarked = [TopicPartition(topic, index) for topic, indexes in topics.items() for index in indexes]
-        codes = await self.markers.write(end, unmarked, _no_handler)
+        codes = yield from self.markers.write_steps(end, unmarked, _no_handler)
         missing = [each for each, code in codes.items() if code not in ENDED]
         self._unmarked[transactional_id] = frozenset(missing)
         if missing:

@@ -21,7 +21,6 @@ from functools import partial
 from typing import Final
 
 import attrs
-import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
@@ -32,7 +31,6 @@ from trio_broker.partition.hosted_topics import HostedTopic
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import AppendGuard
 from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
-from trio_broker.request_phase import RequestPhase
 from trio_broker.steps import Steps
 from trio_broker.topic_partition import TopicPartition
 from trio_broker.yield_budget import YieldBudget
@@ -47,11 +45,6 @@ TRANSACTIONAL_BIT: Final = 0x10
 PRODUCER: Final = struct.Struct(">qh")
 PRODUCER_AT: Final = 43
 """Where a batch has its producer id and epoch."""
-
-CONCURRENT_RETRY_SECONDS: Final = 0.02
-CONCURRENT_RETRIES: Final = 5
-"""The transaction before may still be getting its markers. Waiting for them here spares the client its own wait, which
-is longer; Kafka's ``add.partitions.to.txn.retry.backoff.ms`` and ``….max.ms``."""
 
 NOT_NOW: Final = frozenset(
     {
@@ -136,18 +129,9 @@ class TransactionalProduce:
         if context.version < ADDS_PARTITIONS_SINCE_VERSION:
             yield from transactions.verify_steps(transactional_id, producer, *caller)
             return
-        for attempt in range(CONCURRENT_RETRIES + 1):
-            try:
-                yield from transactions.add_partitions_steps(
-                    transactional_id, producer, partitions, EPOCH_BUMP_VERSION, *caller
-                )
-            except KafkaError as error:
-                if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS or attempt == CONCURRENT_RETRIES:
-                    raise
-                context.release_handler(RequestPhase.PURGATORY)
-                yield partial(trio.sleep, CONCURRENT_RETRY_SECONDS)
-            else:
-                return
+        yield from transactions.add_partitions_steps(
+            transactional_id, producer, partitions, EPOCH_BUMP_VERSION, *caller
+        )
 
     def guard(self, partition: Partition, records: memoryview) -> AppendGuard:
         """What is asked immediately before the append of a transactional batch."""
