@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,11 +52,11 @@ class CountingList(list[AbortedTransaction]):
 
     looks = 0
 
-    def __getitem__(self, index):  # type: ignore[no-untyped-def, override]
+    def __getitem__(self, index: Any) -> Any:
         self.looks += 1
         return super().__getitem__(index)
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[AbortedTransaction]:
         for index in range(len(self)):
             yield self[index]
 

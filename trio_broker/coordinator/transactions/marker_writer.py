@@ -52,13 +52,14 @@ class MarkerWriter:
         awaited: dict[TopicPartition, RequiredOffset] = {}
         budget = YieldBudget()
         for topic_partition in partitions:
+            # Not after the last one: what ends here needs no task.
+            if budget.is_spent:
+                yield budget.renewed
             try:
                 partition = self._partition(topic_partition)
                 awaited[topic_partition] = RequiredOffset(partition, (yield from self._append(partition, end)))
             except KafkaError as error:
                 codes[topic_partition] = error.code
-            if budget.is_spent:
-                yield budget.renewed
         durable = yield from self.replicas.replication_steps(
             list(awaited.values()), timeout_seconds=MARKER_TIMEOUT_SECONDS, release_handler=release_handler
         )
