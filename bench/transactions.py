@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 
 import attrs
 
@@ -13,9 +12,10 @@ from bench.figures import ratio
 from bench.groups import NOW_MS, stored_logs
 from bench.kafka import both, why_no_kafka
 from bench.machine import process_cpu_seconds, spent_by
+from bench.node import bytecode_in
 from bench.outcome import Options, Outcome
 from bench.small import PAGE_CACHE, Runs
-from bench.subject import Peer, broker
+from bench.subject import Peer, broker, scratch
 from bench.transaction_load import (
     FIRST,
     RECORDS,
@@ -179,7 +179,11 @@ def transactions_start(options: Options) -> Outcome:
         f"A start with {count:,} transactional ids, each with one committed transaction",
         *("after", "s until it serves", "s until all ids are there", "CPU s"),
     )
-    with broker(options.directory, PAGE_CACHE) as process:
+    with (
+        scratch(options.directory) as bytecode,
+        bytecode_in(bytecode),
+        broker(options.directory, PAGE_CACHE) as process,
+    ):
         create_topic(process.port, TOPIC, PARTITIONS)
         with connect(process.port) as sock:
             take_transactional_id(sock, "first")
@@ -204,7 +208,10 @@ def store_transactions(process: BrokerProcess, count: int) -> None:
     from trio_broker.coordinator.runtime.coordinator_runtime import partition_for
 
     states, data = stored_logs(process, TRANSACTION_STATE_TOPIC), stored_logs(process, TOPIC)
-    append = partial(Log.append, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+
+    def append(log: Log, batch: bytes | memoryview) -> None:
+        log.append(batch, leader_epoch=log.latest_epoch or 0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+
     for number in range(count):
         transactional_id, producer_id, partition = f"stored-{number}", FIRST_STORED_ID + number, number % len(data)
         state = states[partition_for(transactional_id, len(states))]
