@@ -34,7 +34,7 @@ NO_GENERATION = -1
 
 
 class Op(enum.StrEnum):
-    """What happened. The first nine are told by the processes, the others by whoever torments them."""
+    """What happened. The first twelve are told by the processes, the others by whoever torments them."""
 
     JOIN = "join"
     ASSIGN = "assign"
@@ -46,6 +46,9 @@ class Op(enum.StrEnum):
     STALL = "stall"
     FETCH_OFFSETS = "fetch-offsets"
     SEND = "send"
+    INIT_PRODUCER_ID = "init-producer-id"
+    TRANSACTION = "transaction"
+    READ_COMMITTED = "read-committed"
     KILL = "kill"
     LEAVE = "leave"
     PAUSE = "pause"
@@ -76,7 +79,9 @@ class Event:
 
     ``generation`` is the member epoch where KIP-848 is spoken, and None where it was not the same before and after: the
     event was of one or the other.
-    ``offsets`` are committed or found per partition, None where nothing is committed.
+    ``offsets`` are committed or found per partition, None where nothing is committed; of a reading of committed records
+    they are the last stable offsets. ``inputs`` are the records that those of a transaction were made from, and
+    ``ending`` is when its end was first asked for.
     """
 
     process: str
@@ -91,6 +96,9 @@ class Event:
     offsets: Mapping[int, int | None] = attrs.field(factory=dict)
     records: tuple[Record, ...] = ()
     error: str = ""
+    transactional_id: str = ""
+    inputs: tuple[Record, ...] = ()
+    ending: float = math.inf
 
     @property
     def is_ok(self) -> bool:
@@ -101,6 +109,7 @@ class Event:
         generation = "" if self.generation is None else f" generation {self.generation}"
         what = f" {list(self.partitions)}" if self.partitions else ""
         what += f" {dict(self.offsets)}" if self.offsets else ""
+        what += f" {self.transactional_id}" if self.transactional_id else ""
         return (
             f"{self.invoked:.3f}-{self.completed:.3f} {self.process}{where}{generation} {self.op}{what} {self.outcome}"
         )
@@ -179,6 +188,7 @@ def _read(process: str, lines: Iterable[str]) -> Iterator[Event]:
             partitions=tuple(fields.pop("partitions", ())),
             offsets={int(partition): offset for partition, offset in fields.pop("offsets", {}).items()},
             records=tuple(Record(*record) for record in fields.pop("records", ())),
+            inputs=tuple(Record(*record) for record in fields.pop("inputs", ())),
             **fields,
         )
 

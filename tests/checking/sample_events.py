@@ -51,6 +51,31 @@ def send(at: float, partition: int, *offsets: int, **fields: Any) -> Event:
     return event(Op.SEND, "sender", at, records=tuple(placed(partition, offset) for offset in offsets), **fields)
 
 
+def transaction(process: str, at: float, until: float, *records: Record, **fields: Any) -> Event:
+    """One that was committed; its end is asked for shortly before ``until``."""
+    told: dict[str, Any] = {"group": "", "transactional_id": "t", "ending": until - 0.1} | fields
+    return event(Op.TRANSACTION, process, at, until, records=records, **told)
+
+
+def aborted(process: str, at: float, until: float, *records: Record, **fields: Any) -> Event:
+    return transaction(process, at, until, *records, outcome=Outcome.FAIL, **fields)
+
+
+def doubtful(process: str, at: float, until: float, *records: Record, **fields: Any) -> Event:
+    """A transaction whose commit was asked for, and nobody knows what became of it."""
+    return transaction(process, at, math.inf, *records, outcome=Outcome.INFO, **{"ending": until} | fields)
+
+
+def init_producer_id(process: str, at: float, until: float | None = None, **fields: Any) -> Event:
+    return event(Op.INIT_PRODUCER_ID, process, at, until, **{"transactional_id": "t", "group": ""} | fields)
+
+
+def read_committed(at: float, *records: Record, stable: dict[int, int] | None = None, **fields: Any) -> Event:
+    """``stable`` has the last stable offsets; without, they are behind the records."""
+    ends = {record.partition: record.offset + 1 for record in records}
+    return event(Op.READ_COMMITTED, "reader", at, records=records, offsets=ends if stable is None else stable, **fields)
+
+
 def placed(partition: int, offset: int) -> Record:
     return Record(partition, offset, 1000 * partition + offset)
 
