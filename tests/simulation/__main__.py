@@ -1,7 +1,7 @@
-"""Run simulations: ``python -m tests.simulation FIRST END [PROCESSES]``.
+"""Run simulations: ``python -m tests.simulation [--transactions] FIRST END [PROCESSES]``.
 
-Prints each seed that breaks a promise, with what it broke, and at the end what happened in all of them. Exits with 1 if
-there was one.
+With ``--transactions`` they are of transactions alone. Prints each seed that breaks a promise, with what it broke, and
+at the end what happened in all of them. Exits with 1 if there was one.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ import multiprocessing
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 
-from tests.simulation.simulation import Result, simulate
+from tests.simulation.simulation import Result, simulate, simulate_transactions
+
+TRANSACTIONS = "--transactions"
 
 
-def main(first: int, end: int, processes: int = 1) -> int:
+def main(simulate: Callable[[int], Result], first: int, end: int, processes: int = 1) -> int:
     # The broker logs what its faulty machine does to it.
     logging.disable(logging.CRITICAL)
     began, broken, total = time.monotonic(), [], Counter[str]()
@@ -37,4 +40,6 @@ def describe(result: Result) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:])))
+    arguments = [argument for argument in sys.argv[1:] if argument != TRANSACTIONS]
+    chosen = simulate_transactions if TRANSACTIONS in sys.argv else simulate
+    sys.exit(main(chosen, *map(int, arguments)))

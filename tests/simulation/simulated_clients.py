@@ -14,7 +14,7 @@ from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, To
 from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.record import NewRecord
 from tests.checking.history import Op, Outcome, Record
-from tests.simulation.simulated_world import ConnectionLost, FaultyConnection, World
+from tests.simulation.simulated_world import Connection, ConnectionLost, World
 
 TOPIC = "orders"
 
@@ -35,18 +35,18 @@ RETRIABLE = frozenset(
 """Codes after which a client asks again; what was asked may have happened all the same."""
 
 
-async def create_topic(world: World, partitions: int) -> bytes:
-    """Create the topic of the simulation, however often that must be tried; return its id."""
-    connection = FaultyConnection(world, "admin")
+async def create_topic(world: World, name: str, partitions: int) -> bytes:
+    """Create a topic, however often that must be tried; return its id."""
+    connection = world.connection("admin")
     # Small segments, so that they roll.
     small = CreatableTopicConfig(name="internal.segment.bytes", value="4096")
-    topic = CreatableTopic(name=TOPIC, num_partitions=partitions, replication_factor=1, assignments=[], configs=[small])
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[small])
     while True:
         try:
             created = await connection.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
             code = created.topics[0].error_code
             if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                found = await connection.ask(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 12)
+                found = await connection.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 12)
                 if not found.topics[0].error_code:
                     connection.close()
                     topic_id: bytes = found.topics[0].topic_id
@@ -73,10 +73,10 @@ class Producer:
     producer_id: int = -1
     producer_epoch: int = -1
     _sequences: dict[int, int] = attrs.field(factory=dict)
-    _connection: FaultyConnection = attrs.field(init=False)
+    _connection: Connection = attrs.field(init=False)
 
     async def run(self) -> None:
-        self._connection = FaultyConnection(self.world, self.name)
+        self._connection = self.world.connection(self.name)
         chance = self.world.random
         while trio.current_time() < self.until:
             await trio.sleep(chance.expovariate(4))
@@ -144,7 +144,7 @@ class Reader:
     """Fetches from partitions, each from its position on."""
 
     world: World
-    connection: FaultyConnection
+    connection: Connection
     positions: dict[int, int] = attrs.field(factory=dict)
 
     async def poll(self, max_wait_ms: int) -> list[Record]:
@@ -168,13 +168,17 @@ class Reader:
         )
         response = await self.connection.ask(request, 11)
         assert not response.error_code, ErrorCode(response.error_code).name
-        found = []
+        found, has_failed = [], False
         for topic in response.responses:
             for each in topic.partitions:
                 code = ErrorCode(each.error_code)
                 assert code is ErrorCode.NONE or code in RETRIABLE, f"{each.partition_index}: {code.name}"
+                has_failed = has_failed or bool(code)
                 if code is ErrorCode.NONE and each.partition_index in self.positions:
                     found += self._records(each.partition_index, each.records or b"")
+        if has_failed and not found:
+            # A partition that cannot be read is answered at once.
+            await trio.sleep(RETRY_SECONDS)
         return found
 
     def _records(self, partition: int, data: bytes | memoryview) -> list[Record]:
@@ -207,9 +211,10 @@ class Observer:
             await self.read_all(patient=False)
             await trio.sleep(self.world.random.expovariate(0.3))
 
-    async def read_all(self, *, patient: bool) -> None:
+    async def read_all(self, *, patient: bool) -> list[Record]:
         """Read from the beginning to the end; with ``patient`` through all errors, else until the first."""
-        reader = Reader(self.world, FaultyConnection(self.world, self.name))
+        found: list[Record] = []
+        reader = Reader(self.world, self.world.connection(self.name))
         reader.positions = dict.fromkeys(range(self.partitions), 0)
         # A reading is an assignment of its own: it begins anew.
         self.world.tell(self.name, Op.LOST, self.name, partitions=tuple(range(self.partitions)))
@@ -223,6 +228,8 @@ class Observer:
                 await trio.sleep(RETRY_SECONDS)
                 continue
             empty = 0 if records else empty + 1
+            found += records
             if records:
                 self.world.tell(self.name, Op.POLL, self.name, records=tuple(records))
         reader.connection.close()
+        return found

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import PurePath
+from typing import Any, TypeVar
 
 import attrs
 import trio
 
 from trio_broker.broker import Broker
 from trio_broker.config.broker_config import BrokerConfig, load_broker_config
+from trio_broker.network.errors import CloseConnection
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.simulated_clock import SimulatedClock
 from trio_broker.runtime.simulated_disk import SimulatedDisk
 from trio_broker.runtime.simulated_network import SimulatedNetwork
 from trio_broker.runtime.simulated_volume import ProcessEnded
 from trio_broker.runtime.simulated_workers import SimulatedWorkers
+
+T = TypeVar("T")
 
 RESTART_SECONDS = 0.5
 """Between two attempts to start a broker whose disk does not let it."""
@@ -36,6 +40,8 @@ class Life:
     ended: trio.Event = attrs.field(factory=trio.Event)
     failure: Exception | None = None
     killed: bool = False
+    nursery: trio.Nursery | None = None
+    """What serves requests that come over no network, while the broker serves."""
 
 
 @attrs.define(eq=False)
@@ -85,7 +91,11 @@ class Machine:
             with life.scope:
                 async with trio.open_nursery() as nursery:
                     await nursery.start(life.broker.run)
-                    life.serves.set()
+                    async with trio.open_nursery() as life.nursery:
+                        life.serves.set()
+                        await life.broker.stopped.wait()
+                        life.nursery.cancel_scope.cancel()
+                        life.nursery = None
         except (Exception, BaseExceptionGroup) as error:
             if not life.killed:
                 life.failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
@@ -102,6 +112,7 @@ class Machine:
             "log.dirs": "/data",
             "log.durability": self.durability,
             "offsets.topic.num.partitions": "2",
+            "transaction.state.log.num.partitions": "2",
             "group.initial.rebalance.delay.ms": "100",
         }
         return load_broker_config(None, settings, {})
@@ -114,6 +125,33 @@ class Machine:
             workers=SimulatedWorkers(random.Random(self.random.randrange(1 << 64)), self.disk.seconds_taken),
             network=self.network,
         )
+
+    # ---- its tasks
+
+    def start_soon(self, function: Callable[..., Awaitable[object]], *arguments: Any) -> None:
+        """Run something that may outlive the process."""
+        assert self._nursery is not None, "the machine runs"
+        self._nursery.start_soon(function, *arguments)
+
+    async def in_broker(self, work: Callable[[Broker], Awaitable[T]]) -> T | None:
+        """Run ``work`` in a task of the broker; None if there is none, or it ends before."""
+        life = self.life
+        if life is None or life.nursery is None or life.killed:
+            return None
+        done: list[T] = []
+        ended = trio.Event()
+
+        async def run() -> None:
+            try:
+                done.append(await work(life.broker))
+            except CloseConnection:
+                pass
+            finally:
+                ended.set()
+
+        life.nursery.start_soon(run)
+        await ended.wait()
+        return done[0] if done and not life.killed else None
 
     # ---- its end
 

@@ -34,9 +34,9 @@ from kafka_wire.messages.offset_commit import (
 )
 from kafka_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.checking.history import Op, Outcome
+from tests.checking.history import Op, Outcome, Record
 from tests.simulation.simulated_clients import RETRIABLE, RETRY_SECONDS, TOPIC, Reader
-from tests.simulation.simulated_world import ConnectionLost, FaultyConnection, World
+from tests.simulation.simulated_world import Connection, ConnectionLost, World
 
 SESSION_SECONDS = 10.0
 HEARTBEAT_SECONDS = 1.0
@@ -77,7 +77,7 @@ class Member(ABC):
     has_generations = False
     member_id: str = ""
     epoch: int = -1
-    connection: FaultyConnection = attrs.field(init=False)
+    connection: Connection = attrs.field(init=False)
     reader: Reader = attrs.field(init=False)
     is_leaving: bool = False
     owned: set[int] = attrs.field(factory=set)
@@ -85,9 +85,9 @@ class Member(ABC):
     _heartbeat_at: float = 0.0
 
     def __attrs_post_init__(self) -> None:
-        self.connection = FaultyConnection(self.world, self.name)
+        self.connection = self.world.connection(self.name)
         # Fetches wait on a connection of their own, as in every client.
-        self.reader = Reader(self.world, FaultyConnection(self.world, f"{self.name} reader"))
+        self.reader = Reader(self.world, self.world.connection(f"{self.name} reader"))
 
     async def run(self) -> None:
         """Be a member until cancelled, or until it was asked to leave."""
@@ -241,6 +241,10 @@ class Member(ABC):
 
     # ---- reading
 
+    def received(self, records: Sequence[Record]) -> None:
+        """Process ``records``."""
+        self.world.tell(self.name, Op.POLL, self.group_id, records=tuple(records))
+
     async def consume(self) -> None:
         """Read, commit and send heartbeats until the group asks for something else, or this member leaves.
 
@@ -259,7 +263,7 @@ class Member(ABC):
                     records = []
                     await trio.sleep(RETRY_SECONDS)
                 if records:
-                    self.world.tell(self.name, Op.POLL, self.group_id, records=tuple(records))
+                    self.received(records)
             else:
                 await trio.sleep(RETRY_SECONDS)
             if chance.random() < 0.3:

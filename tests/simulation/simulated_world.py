@@ -9,18 +9,20 @@ from __future__ import annotations
 import random
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 import trio
 
 from kafka_wire.codec import decode, encode
-from kafka_wire.headers import RequestHeader, read_response_header, request_header
+from kafka_wire.headers import RequestHeader, read_request_header, read_response_header, request_header
 from tests.checking.history import Event, Op, Outcome
 from tests.handlers.handler_client import joined
-from trio_broker.runtime.simulated_network import SimulatedNetwork
+from tests.simulation.simulated_machine import Machine
+from trio_broker.network.handler_pool import DelayedAnswer
+from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest
 
 REQUEST_SECONDS = 40.0
 """Virtual time after which a client gives a request up, longer than any wait that it asks the broker for."""
@@ -29,8 +31,28 @@ TICK_SECONDS = 1e-9
 """Added to each reading of the clock, so that two events are never at the same time."""
 
 
+LATE_SECONDS = 2.0
+"""How much later than the end of its connection a late request comes, on the average."""
+
+
 class ConnectionLost(Exception):
     """The connection ended, and what became of the request is unknown."""
+
+
+class Connection(Protocol):
+    """A client's way to the broker, one request at a time. With faults, some requests or their responses are lost."""
+
+    async def ask(self, request: Any, version: int, *, may_be_late: bool = False) -> Any:
+        """Return the broker's response. With ``may_be_late`` the request may come long after its connection has ended.
+
+        Raises:
+            ConnectionLost: it may have been carried out or not.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the connection, if there is one; the next request opens another."""
+        ...
 
 
 @attrs.define
@@ -47,11 +69,11 @@ class Draft:
 
 @attrs.define(eq=False)
 class World:
-    """``faults`` says whether connections break now."""
+    """``faults`` says whether connections break now; ``new_connection`` makes one for the client of a name."""
 
-    network: SimulatedNetwork
+    machine: Machine
     random: random.Random
-    port: int
+    new_connection: Callable[[World, str], Connection]
     faults: bool = True
     history: list[Event] = attrs.field(factory=list)
     latest: dict[str, tuple[float, Any]] = attrs.field(factory=dict)
@@ -61,6 +83,10 @@ class World:
     _values: int = 0
     _ticks: int = 0
 
+    def connection(self, name: str) -> Connection:
+        """A connection for the client that is called ``name``."""
+        return self.new_connection(self, name)
+
     def now(self) -> float:
         """The virtual time, a little later than at the last call."""
         self._ticks += 1
@@ -69,6 +95,14 @@ class World:
     def note(self, *facts: object) -> None:
         """Add ``facts`` to the trace."""
         self.trace = zlib.crc32(repr(facts).encode(), self.trace)
+
+    def response(self, name: str, request: Any, version: int, answer: bytes) -> Any:
+        """What the client called ``name`` reads in ``answer``."""
+        self.note(name, round(trio.current_time(), 6), zlib.crc32(answer))
+        _, position = read_response_header(request.API_KEY, version, answer)
+        response, end = decode(type(request).RESPONSE, version, answer, position)
+        assert end == len(answer), f"{len(answer) - end} bytes are left over"
+        return response
 
     def new_value(self) -> int:
         """A value for a record, which no other has."""
@@ -97,19 +131,14 @@ class World:
 
 @attrs.define(eq=False)
 class FaultyConnection:
-    """A client's way to the broker, one request at a time. Frames come late, in pieces, or not at all."""
+    """A connection through the network. Frames come late, in pieces, or not at all."""
 
     world: World
     name: str
     _stream: trio.SocketStream | None = None
     _in_frame: bool = False
 
-    async def ask(self, request: Any, version: int) -> Any:
-        """Return the broker's response.
-
-        Raises:
-            ConnectionLost: it may have been carried out or not.
-        """
+    async def ask(self, request: Any, version: int, *, may_be_late: bool = False) -> Any:
         self.world.requests += 1
         try:
             with trio.move_on_after(REQUEST_SECONDS):
@@ -125,14 +154,13 @@ class FaultyConnection:
                 self.close()
 
     async def _exchange(self, request: Any, version: int) -> Any:
-        chance = self.world.random
+        chance, machine = self.world.random, self.world.machine
         await trio.sleep(chance.expovariate(1000))
         if self._stream is None:
-            sock = self.world.network.connect(self.world.port)
+            sock = machine.network.connect(machine.port)
             self._stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
         stream = self._stream
-        header = request_header(RequestHeader(request.API_KEY, version, 7, self.name))
-        body = header + joined(encode(request, version))
+        body = request_bytes(request, version, self.name)
         frame = struct.pack(">i", len(body)) + body
         self._in_frame = True
         fate = chance.random() if self.world.faults else 1.0
@@ -153,11 +181,7 @@ class FaultyConnection:
         (size,) = struct.unpack(">i", await self._exactly(stream, 4))
         answer = await self._exactly(stream, size)
         self._in_frame = False
-        self.world.note(self.name, round(trio.current_time(), 6), zlib.crc32(answer))
-        _, position = read_response_header(request.API_KEY, version, answer)
-        response, end = decode(type(request).RESPONSE, version, answer, position)
-        assert end == len(answer), f"{len(answer) - end} bytes are left over"
-        return response
+        return self.world.response(self.name, request, version, answer)
 
     async def _exactly(self, stream: trio.SocketStream, count: int) -> bytes:
         data = b""
@@ -174,3 +198,73 @@ class FaultyConnection:
             self._stream.socket.close()
             self._stream = None
         self._in_frame = False
+
+
+def request_bytes(request: Any, version: int, client_id: str) -> bytes:
+    """The request with its header, as it stands in a frame."""
+    header = request_header(RequestHeader(request.API_KEY, version, 7, client_id))
+    return header + joined(encode(request, version))
+
+
+@attrs.define(eq=False)
+class DirectConnection:
+    """A connection without a network: the bytes of a request go to the broker's handlers, in a task of the broker.
+
+    What a network may do to a request is done to it all the same: it or its response is lost, or it comes late.
+    """
+
+    world: World
+    name: str
+
+    async def ask(self, request: Any, version: int, *, may_be_late: bool = False) -> Any:
+        chance, machine = self.world.random, self.world.machine
+        self.world.requests += 1
+        await trio.sleep(chance.expovariate(1000))
+        wire = request_bytes(request, version, self.name)
+        fate = chance.random() if self.world.faults else 1.0
+        if may_be_late and fate < 0.06:
+            machine.start_soon(self._deliver, wire, chance.expovariate(1 / LATE_SECONDS))
+            raise ConnectionLost(f"{type(request).__name__}: late")
+        if fate < 0.07:
+            raise ConnectionLost(f"{type(request).__name__}: cut while sending")
+        if fate < 0.08:
+            machine.start_soon(self._deliver, wire, 0.0)
+            raise ConnectionLost(f"{type(request).__name__}: cut after sending")
+        with trio.move_on_after(REQUEST_SECONDS):
+            answer = await self._deliver(wire)
+            if answer is None:
+                raise ConnectionLost(f"{type(request).__name__}: no broker")
+            response = self.world.response(self.name, request, version, answer)
+            self.world.latest[self.name] = round(trio.current_time(), 6), response
+            return response
+        raise ConnectionLost(f"{type(request).__name__}: no response")
+
+    async def _deliver(self, wire: bytes, seconds: float = 0.0) -> bytes | None:
+        """Hand a request over after ``seconds``; return the answer, None without a broker that lives long enough."""
+        await trio.sleep(seconds)
+        header, position = read_request_header(wire)
+        request = QueuedRequest(header, memoryview(wire)[position:], CONNECTION)
+        return await self.world.machine.in_broker(lambda broker: answered(broker.dispatcher.answer(request)))
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+CONNECTION = ConnectionInfo(1, "PLAINTEXT", "10.0.0.2", 50_000, "127.0.0.1", 9092)
+
+
+async def answered(answer: Any) -> bytes:
+    """The bytes of an answer, once it is there.
+
+    Raises:
+        CloseConnection: there is none.
+    """
+    while not isinstance(answer, list):
+        if isinstance(answer, DelayedAnswer):
+            complete = trio.Event()
+            answer.when_complete(complete.set)
+            await complete.wait()
+            answer = answer.resume()
+        else:
+            answer = await answer
+    return joined(answer)

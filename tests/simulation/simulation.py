@@ -1,10 +1,15 @@
 """One whole broker in virtual time, with everything that happens to it drawn from a seed.
 
 The broker is the one that users run, on a simulated machine: its disk, its threads, its network, its chance and its
-clock. Producers, readers and groups use it while its process is killed, its power fails, its disk is slow, connections
-break and thread pools are resized. At the end the machine heals, everybody finishes, and the history is checked.
+clock. Producers, readers, groups and transactions use it while its process is killed, its power fails, its disk is
+slow, connections break and thread pools are resized. At the end the machine heals, everybody finishes, and the history
+is checked.
 
-``python -m tests.simulation 0 1000`` runs seeds and prints those that break a promise.
+A simulation of transactions alone is the same with less load and without sockets: its requests go to the handlers. It
+takes a tenth of the time.
+
+``python -m tests.simulation 0 1000`` runs seeds and prints those that break a promise, and
+``python -m tests.simulation --transactions 0 1000`` those of transactions alone.
 """
 
 from __future__ import annotations
@@ -12,8 +17,8 @@ from __future__ import annotations
 import random
 import traceback
 import zlib
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,40 +31,60 @@ from tests.checking.delivery import EVERYTHING_IS_PROCESSED as EVERYTHING
 from tests.checking.delivery import check_delivery
 from tests.checking.history import Event, Op, Record, Violation
 from tests.checking.ownership import check_ownership
-from tests.simulation.simulated_clients import Observer, Producer, create_topic
+from tests.checking.transactions import FinalState, check_transactions
+from tests.compat.transaction_requests import PROTOCOLS
+from tests.simulation.simulated_clients import TOPIC, Observer, Producer, create_topic
 from tests.simulation.simulated_machine import Machine
 from tests.simulation.simulated_members import ClassicMember, ConsumerMember, Member
-from tests.simulation.simulated_world import World
+from tests.simulation.simulated_transactions import (
+    OUTPUT_TOPIC,
+    ClassicMover,
+    CommittedReader,
+    ConsumerMover,
+    Mover,
+    TransactionalProducer,
+    committed_by,
+)
+from tests.simulation.simulated_world import DirectConnection, FaultyConnection, World
 from trio_broker import yield_budget
 from trio_broker.runtime.simulated_clock import SimulatedClock
 from trio_broker.runtime.simulated_network import SimulatedNetwork
 
 PORT = 9092
 
-LOAD_SECONDS = 8.0
-"""Virtual time of load and faults."""
-
 HEAL_SECONDS = 300.0
 """Virtual time in which everything must be read once nothing fails any more: many sessions and rebalances."""
 
-LIMIT_SECONDS = 2 * (LOAD_SECONDS + HEAL_SECONDS)
+LIMIT_SECONDS = 3 * HEAL_SECONDS
 """Virtual time after which somebody is stuck."""
+
+OBSERVER = "observer"
+LAST_READER = "last reader"
+"""Reads everything once nothing is produced any more."""
 
 EACH_VALUE_ONCE = "each value once"
 EVERYBODY_FINISHES = "everybody finishes"
 BROKER_LIVES = "the broker lives"
+TRANSACTIONS_END = "every transaction ends"
+EVERYTHING_IS_MOVED = "every record is moved"
 
 
 @attrs.frozen
 class Plan:
-    """What happens in a simulation."""
+    """What happens in a simulation. ``has_network`` says whether requests come through it."""
 
+    has_network: bool
     durability: str
+    load_seconds: float
+    """Virtual time of load and faults."""
     partitions: int
     idempotent_producers: int
     plain_producers: int
     classic_members: int
     consumer_members: int
+    transactional_producers: int
+    classic_movers: int
+    consumer_movers: int
     faults: float
     """Per second of virtual time."""
     yields_always: bool
@@ -67,16 +92,45 @@ class Plan:
 
     @classmethod
     def drawn(cls, chance: random.Random) -> Plan:
+        """Everything that the broker serves."""
         return cls(
-            durability=chance.choice(("fsync", "fsync", "fsync", "page-cache")),
+            has_network=True,
+            durability=chance.choice(DURABILITIES),
+            load_seconds=8.0,
             partitions=chance.randint(1, 4),
             idempotent_producers=chance.randint(0, 2),
             plain_producers=chance.randint(1, 2),
             classic_members=chance.randint(0, 3),
             consumer_members=chance.randint(0, 3),
+            transactional_producers=chance.randint(0, 2),
+            classic_movers=chance.randint(0, 2),
+            consumer_movers=chance.randint(0, 2),
             faults=chance.choice((0.0, 0.4, 1.0, 2.0)),
             yields_always=chance.random() < 0.3,
         )
+
+    @classmethod
+    def of_transactions(cls, chance: random.Random) -> Plan:
+        """Transactions, and as little else as they need."""
+        classic_movers, consumer_movers = chance.choice(((0, 0), (0, 0), (0, 1), (1, 0), (0, 2), (2, 0)))
+        return cls(
+            has_network=False,
+            durability=chance.choice(DURABILITIES),
+            load_seconds=chance.uniform(0.5, 3.0),
+            partitions=chance.randint(1, 3),
+            idempotent_producers=0,
+            plain_producers=1 if classic_movers or consumer_movers else 0,
+            classic_members=0,
+            consumer_members=0,
+            transactional_producers=chance.randint(1, 3),
+            classic_movers=classic_movers,
+            consumer_movers=consumer_movers,
+            faults=chance.choice((0.0, 0.5, 1.0, 2.0)),
+            yields_always=chance.random() < 0.3,
+        )
+
+
+DURABILITIES = ("fsync", "fsync", "fsync", "page-cache")
 
 
 @attrs.frozen
@@ -99,6 +153,8 @@ class Simulation:
     machine: Machine
     world: World
     members: list[Member] = attrs.field(factory=list)
+    producers: list[TransactionalProducer] = attrs.field(factory=list)
+    final: FinalState | None = None
     violations: list[Violation] = attrs.field(factory=list)
     counts: Counter[str] = attrs.field(factory=Counter)
     topic_id: bytes = b""
@@ -115,24 +171,43 @@ class Simulation:
         async with trio.open_nursery() as nursery:
             await nursery.start(self.machine.run)
             await self.machine.start()
-            self.topic_id = await create_topic(self.world, self.plan.partitions)
-            observer = Observer(self.world, "observer", self.plan.partitions)
+            self.topic_id = await create_topic(self.world, TOPIC, self.plan.partitions)
+            await create_topic(self.world, OUTPUT_TOPIC, self.plan.partitions)
+            observer = Observer(self.world, OBSERVER, self.plan.partitions)
+            last_reader = Observer(self.world, LAST_READER, self.plan.partitions)
+            committed_reader = CommittedReader(self.world, "committed reader", self.plan.partitions)
             async with trio.open_nursery() as clients:
-                clients.start_soon(observer.run)
-                for kind in [ClassicMember] * self.plan.classic_members + [ConsumerMember] * self.plan.consumer_members:
-                    self._start_member(clients, kind)
+                if self.plan.has_network:
+                    clients.start_soon(observer.run)
+                clients.start_soon(committed_reader.run)
+                for kind, count in self._members_wanted():
+                    for _ in range(count):
+                        self._start_member(clients, kind)
                 async with trio.open_nursery() as producing:
-                    self._start_producers(producing)
-                    await self._cause_faults(clients)
+                    until = trio.current_time() + self.plan.load_seconds
+                    self._start_producers(producing, until)
+                    await self._cause_faults(clients, until)
                     self.world.faults = False
+                    committed_reader.done.set()
                     await self.machine.heal()
-                await self._until_all_is_processed()
+                source = by_partition(await last_reader.read_all(patient=True))
+                await self._until_all_is_processed(source)
                 for member in self.members:
                     member.is_leaving = True
                 observer.done.set()
-            await observer.read_all(patient=True)
+            await last_reader.read_all(patient=True)
+            await self._read_output(committed_reader, source)
             await self.machine.stop()
             nursery.cancel_scope.cancel()
+
+    def _members_wanted(self) -> list[tuple[type[Member], int]]:
+        plan = self.plan
+        return [
+            (ClassicMember, plan.classic_members),
+            (ConsumerMember, plan.consumer_members),
+            (ClassicMover, plan.classic_movers),
+            (ConsumerMover, plan.consumer_movers),
+        ]
 
     def _start_member(self, nursery: trio.Nursery, kind: type[Member]) -> None:
         name = f"{kind.__name__}-{len(self.members)}"
@@ -140,17 +215,24 @@ class Simulation:
         self.members.append(member)
         nursery.start_soon(member.run, name=name)
 
-    def _start_producers(self, nursery: trio.Nursery) -> None:
-        until = trio.current_time() + LOAD_SECONDS
+    def _start_producers(self, nursery: trio.Nursery, until: float) -> None:
         for index in range(self.plan.idempotent_producers + self.plan.plain_producers):
             idempotent = index < self.plan.idempotent_producers
             producer = Producer(self.world, f"producer-{index}", self.plan.partitions, idempotent, until)
             nursery.start_soon(producer.run, name=producer.name)
+        for index in range(self.plan.transactional_producers):
+            self._start_transactional_producer(nursery, f"transactional-{index}", until)
+
+    def _start_transactional_producer(self, nursery: trio.Nursery, transactional_id: str, until: float) -> None:
+        """Start one more of ``transactional_id``."""
+        name, protocol = f"{transactional_id}-{len(self.producers)}", self.chance.choice(PROTOCOLS)
+        producer = TransactionalProducer(self.world, name, transactional_id, protocol, self.plan.partitions)
+        self.producers.append(producer)
+        nursery.start_soon(producer.run, until, name=name)
 
     # ---- faults
 
-    async def _cause_faults(self, nursery: trio.Nursery) -> None:
-        until = trio.current_time() + LOAD_SECONDS
+    async def _cause_faults(self, nursery: trio.Nursery, until: float) -> None:
         with trio.move_on_at(until):
             while self.plan.faults:
                 await trio.sleep(self.chance.expovariate(self.plan.faults))
@@ -201,34 +283,63 @@ class Simulation:
             leaving.is_leaving = True
             self._start_member(nursery, type(leaving))
 
+    async def replace_producer(self, nursery: trio.Nursery) -> None:
+        """Another producer takes a transactional id, while the one that has it goes on."""
+        if self.producers:
+            until = trio.current_time() + self.plan.load_seconds / 2
+            self._start_transactional_producer(nursery, self.chance.choice(self.producers).transactional_id, until)
+
     async def _restart(self) -> None:
         await trio.sleep(self.chance.expovariate(1))
         await self.machine.start()
 
     # ---- the end
 
-    async def _until_all_is_processed(self) -> None:
+    async def _until_all_is_processed(self, source: Mapping[int, Sequence[Record]]) -> None:
+        """Wait until everything in ``source`` is processed by every group, and moved by those that move it."""
+        ends = {partition: records[-1].offset + 1 for partition, records in source.items()}
         with trio.move_on_after(HEAL_SECONDS):
             # To look again costs nothing in virtual time.
             while self._unprocessed():  # noqa: ASYNC110
                 await trio.sleep(3)
+            for group in self.moving_groups:
+                while await committed_by(self.world, group) != ends:  # noqa: ASYNC110
+                    await trio.sleep(3)
+            return
+        text = f"{self._unprocessed()}; the topic ends at {ends}"
+        self.violations.append(Violation(EVERYTHING_IS_MOVED, text))
 
     def _unprocessed(self) -> list[Violation]:
         return [each for each in check_delivery(self.world.history, self.groups) if each.promise == EVERYTHING]
 
+    async def _read_output(self, reader: CommittedReader, source: Mapping[int, Sequence[Record]]) -> None:
+        with trio.move_on_after(HEAL_SECONDS):
+            output = await reader.read_to_the_end()
+            committed = {group: await committed_by(self.world, group) for group in self.moving_groups}
+            self.final = FinalState(output, source, committed)
+            return
+        self.violations.append(Violation(TRANSACTIONS_END, "the last stable offset does not reach the end"))
+
+    @property
+    def moving_groups(self) -> list[str]:
+        return sorted({member.group_id for member in self.members if isinstance(member, Mover)})
+
     @property
     def groups(self) -> frozenset[str]:
-        return frozenset(member.group_id for member in self.members) | {"observer"}
+        """Those that process every record."""
+        readers = frozenset({OBSERVER, LAST_READER}) if self.plan.has_network else frozenset({LAST_READER})
+        return readers | {each.group_id for each in self.members if not isinstance(each, Mover)}
 
     def check(self) -> list[Violation]:
         """Every promise that was broken."""
         history = sorted(self.world.history, key=lambda event: event.invoked)
         return [
             *self.violations,
-            *check_ownership(history, generations_of=frozenset({ClassicMember.__name__})),
+            *check_ownership(history, generations_of=frozenset({ClassicMember.__name__, ClassicMover.__name__})),
             *check_commits(history),
             *check_delivery(history, self.groups),
             *check_values(history),
+            *(check_transactions(history, self.final) if self.final is not None else ()),
         ]
 
 
@@ -242,7 +353,16 @@ FAULTS = (
     Simulation.fill_disk,
     Simulation.resize_pools,
     Simulation.replace_member,
+    Simulation.replace_producer,
 )
+
+
+def by_partition(records: Sequence[Record]) -> Mapping[int, Sequence[Record]]:
+    """The records of each partition that has any."""
+    found: dict[int, list[Record]] = defaultdict(list)
+    for record in records:
+        found[record.partition].append(record)
+    return found
 
 
 def check_values(history: Sequence[Event]) -> Iterator[Violation]:
@@ -262,12 +382,21 @@ def check_values(history: Sequence[Event]) -> Iterator[Violation]:
 
 
 def simulate(seed: int) -> Result:
-    """Run one simulation."""
+    """Run one simulation of everything."""
+    return _simulate(seed, Plan.drawn)
+
+
+def simulate_transactions(seed: int) -> Result:
+    """Run one simulation of transactions alone."""
+    return _simulate(seed, Plan.of_transactions)
+
+
+def _simulate(seed: int, draw_plan: Callable[[random.Random], Plan]) -> Result:
     chance = random.Random(seed)
-    plan = Plan.drawn(chance)
+    plan = draw_plan(chance)
     network, clock = SimulatedNetwork(), trio.testing.MockClock(autojump_threshold=0)
-    world = World(network, chance, PORT)
     machine = Machine(network, chance, PORT, plan.durability, SimulatedClock(clock))
+    world = World(machine, chance, FaultyConnection if plan.has_network else DirectConnection)
     simulation = Simulation(chance, plan, machine, world)
     with deterministic_scheduling(seed), yields(plan):
         try:
@@ -277,6 +406,9 @@ def simulate(seed: int) -> Result:
         finally:
             network.close()
     simulation.counts.update(requests=world.requests, events=len(world.history))
+    simulation.counts.update(
+        f"{event.op} {event.outcome}" for event in world.history if event.op in (Op.TRANSACTION, Op.INIT_PRODUCER_ID)
+    )
     trace = zlib.crc32(machine.disk.trace.digest().encode(), world.trace)
     return Result(seed, plan, tuple(simulation.check()), trace, simulation.counts)
 

@@ -1,6 +1,6 @@
 """A whole broker in virtual time keeps its promises, whatever a seed does to it.
 
-A few seeds run here; ``python -m tests.simulation FIRST END`` runs as many as there is time for.
+A few seeds run here; ``python -m tests.simulation [--transactions] FIRST END`` runs as many as there is time for.
 """
 
 from __future__ import annotations
@@ -8,12 +8,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
-from tests.simulation.simulation import simulate
+from tests.simulation.simulation import simulate, simulate_transactions
 
 SEEDS = range(10)
+
+SEEDS_OF_TRANSACTIONS = range(40)
+"""Some six seconds."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -23,9 +27,18 @@ def test_no_promise_is_broken(seed: int):
     assert result.counts["requests"] > 50, "somebody used the broker"
 
 
-def test_one_seed_is_one_run():
+def test_no_promise_to_transactions_is_broken():
+    results = [simulate_transactions(seed) for seed in SEEDS_OF_TRANSACTIONS]
+    broken = [text for result in results for text in (result.seed, *result.violations) if result.violations]
+    assert not broken, "\n".join(map(str, broken))
+    counts = sum((result.counts for result in results), Counter[str]())
+    assert counts["transaction ok"] > 100, "somebody used transactions"
+
+
+@pytest.mark.parametrize("simulation", ["simulate", "simulate_transactions"])
+def test_one_seed_is_one_run(simulation: str):
     """In two processes, since ids of objects and hashes of strings differ between them."""
-    program = "from tests.simulation.simulation import simulate; print(simulate(5).trace)"
+    program = f"from tests.simulation.simulation import {simulation}; print({simulation}(5).trace)"
     traces = [
         subprocess.run(
             [sys.executable, "-c", program],
