@@ -61,6 +61,9 @@ TRANSACTION_SECONDS = 5.0
 CONNECTIONS_LOST = 4
 """Losses of the connection after which a producer gives its transaction up rather than send a batch again."""
 
+KILLED_AT_THE_END = 0.2
+"""How likely it is that a producer that does not hear of the end of its transaction begins anew."""
+
 AGAIN = RETRIABLE | {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS}
 
 FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
@@ -326,6 +329,11 @@ class TransactionalProducer:
                 response = await self._connection.ask(request, self.protocol.end, may_be_late=is_second)
             except ConnectionLost:
                 code = ErrorCode.REQUEST_TIMED_OUT
+                if self.world.random.random() < KILLED_AT_THE_END:
+                    # It is killed, and its successor does not know what it had asked for.
+                    self.producer = None
+                    draft.failed("killed at the end", Outcome.INFO if commits else Outcome.FAIL)
+                    return
             else:
                 code = ErrorCode(response.error_code)
             if not code:

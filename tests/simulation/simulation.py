@@ -62,6 +62,8 @@ OBSERVER = "observer"
 LAST_READER = "last reader"
 """Reads everything once nothing is produced any more."""
 
+SLOW_SYNC_SECONDS = 0.5
+
 EACH_VALUE_ONCE = "each value once"
 EVERYBODY_FINISHES = "everybody finishes"
 BROKER_LIVES = "the broker lives"
@@ -87,6 +89,8 @@ class Plan:
     consumer_movers: int
     faults: float
     """Per second of virtual time."""
+    slow_syncs: float
+    """The share of syncs that take ``SLOW_SYNC_SECONDS`` once the broker has started."""
     yields_always: bool
     """Whether every loop that may yield does so after each item."""
 
@@ -106,6 +110,7 @@ class Plan:
             classic_movers=chance.randint(0, 2),
             consumer_movers=chance.randint(0, 2),
             faults=chance.choice((0.0, 0.4, 1.0, 2.0)),
+            slow_syncs=0.0,
             yields_always=chance.random() < 0.3,
         )
 
@@ -126,6 +131,7 @@ class Plan:
             classic_movers=classic_movers,
             consumer_movers=consumer_movers,
             faults=chance.choice((0.0, 0.5, 1.0, 2.0)),
+            slow_syncs=chance.choice((0.0, 0.0, 0.3)),
             yields_always=chance.random() < 0.3,
         )
 
@@ -170,7 +176,7 @@ class Simulation:
     async def _run(self) -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(self.machine.run)
-            await self.machine.start()
+            await self._start_broker()
             self.topic_id = await create_topic(self.world, TOPIC, self.plan.partitions)
             await create_topic(self.world, OUTPUT_TOPIC, self.plan.partitions)
             observer = Observer(self.world, OBSERVER, self.plan.partitions)
@@ -291,7 +297,13 @@ class Simulation:
 
     async def _restart(self) -> None:
         await trio.sleep(self.chance.expovariate(1))
+        await self._start_broker()
+
+    async def _start_broker(self) -> None:
+        # A start that takes long shows nothing, and leaves no time for more.
+        self.machine.slow_syncs(0.0, 0.0)
         await self.machine.start()
+        self.machine.slow_syncs(self.plan.slow_syncs, SLOW_SYNC_SECONDS)
 
     # ---- the end
 
@@ -383,15 +395,16 @@ def check_values(history: Sequence[Event]) -> Iterator[Violation]:
 
 def simulate(seed: int) -> Result:
     """Run one simulation of everything."""
-    return _simulate(seed, Plan.drawn)
+    return run_simulation(seed, Plan.drawn)
 
 
 def simulate_transactions(seed: int) -> Result:
     """Run one simulation of transactions alone."""
-    return _simulate(seed, Plan.of_transactions)
+    return run_simulation(seed, Plan.of_transactions)
 
 
-def _simulate(seed: int, draw_plan: Callable[[random.Random], Plan]) -> Result:
+def run_simulation(seed: int, draw_plan: Callable[[random.Random], Plan]) -> Result:
+    """Run one simulation of what ``draw_plan`` draws."""
     chance = random.Random(seed)
     plan = draw_plan(chance)
     network, clock = SimulatedNetwork(), trio.testing.MockClock(autojump_threshold=0)
