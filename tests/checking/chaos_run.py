@@ -25,6 +25,7 @@ from tests.checking.history import Event, Op, Recorder, Violation, read_history
 from tests.checking.member_forker import MemberForker
 from tests.checking.recorded_members import HEARTBEAT_MS, SESSION_MS, RecordedMember
 from tests.checking.sender import Sender, SenderKind
+from tests.checking.transactional_loops import TransactionalLoop
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.connection import Identity
 from trio_broker.client.deadline import Deadline
@@ -148,7 +149,7 @@ class ChaosRun:
     def __init__(
         self,
         directory: Path,
-        kinds: Sequence[type[RecordedMember]],
+        kinds: Sequence[type[RecordedMember] | type[TransactionalLoop]],
         broker: Callable[..., BrokerProcess] = BrokerProcess,
         *,
         settings: Mapping[str, str] = BROKER_SETTINGS,

@@ -17,11 +17,17 @@ import subprocess
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 from tests.checking.history import Recorder
-from tests.checking.recorded_members import live
+from tests.checking.recorded_members import KINDS, Client, live
+from tests.checking.transactional_loops import LOOPS
+
+NewClient = Callable[[Recorder, str, str], Client]
+
+CLIENTS: dict[str, NewClient] = {kind.name: kind for kind in KINDS} | {loop.name: loop for loop in LOOPS}
 
 LOG_SUFFIX = ".log"
 
@@ -157,7 +163,7 @@ def _be_a_member(directory: Path, process: str, command: dict[str, Any]) -> NoRe
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         threading.Thread(target=_end_with, args=(nursery, ends), daemon=True).start()
         recorder = Recorder(directory, process, command["group"])
-        live(command["kind"], recorder, command["servers"], command["topic"], ends)
+        live(CLIENTS[command["kind"]], recorder, command["servers"], command["topic"], ends)
         code = 0
     except BaseException:
         traceback.print_exc()

@@ -33,9 +33,9 @@ import struct
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import aiokafka
 import aiokafka.errors
@@ -83,6 +83,8 @@ class RecordedMember(ABC):
     name: ClassVar[str]
     has_generations: ClassVar[bool] = True
     """False where the broker counts an epoch for each member instead."""
+    is_fenced = False
+    """Members have no rivals."""
 
     def __init__(self, recorder: Recorder, servers: str, topic: str) -> None:
         self.recorder, self.servers, self.topic = recorder, servers, topic
@@ -400,8 +402,6 @@ KINDS: tuple[type[RecordedMember], ...] = (
 )
 """One group of each lives through a run."""
 
-KINDS_BY_NAME = {kind.name: kind for kind in KINDS}
-
 
 def watch_for_stalls(recorder: Recorder) -> None:
     """Tell whenever this process did not get to run for longer than ``STALL_SECONDS``; for a thread of its own."""
@@ -414,13 +414,28 @@ def watch_for_stalls(recorder: Recorder) -> None:
         before = now
 
 
-def live(kind: str, recorder: Recorder, servers: str, topic: str, ends: threading.Event) -> None:
-    """Be a member until ``ends``, then leave."""
+class Client(Protocol):
+    """What a process does over and over until it ends."""
+
+    is_fenced: bool
+
+    def turn(self) -> None: ...
+    def close(self) -> None: ...
+
+
+def live(
+    new_client: Callable[[Recorder, str, str], Client],
+    recorder: Recorder,
+    servers: str,
+    topic: str,
+    ends: threading.Event,
+) -> None:
+    """Be a client until ``ends``, or until another one has taken its place; then leave."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     threading.Thread(target=watch_for_stalls, args=(recorder,), daemon=True).start()
     with recorder.doing(Op.JOIN):
-        member = KINDS_BY_NAME[kind](recorder, servers, topic)
-    while not ends.is_set():
-        member.turn()
+        client = new_client(recorder, servers, topic)
+    while not ends.is_set() and not client.is_fenced:
+        client.turn()
     with recorder.doing(Op.CLOSE):
-        member.close()
+        client.close()

@@ -1,0 +1,43 @@
+"""Loops that read, process and write in transactions move each record once, through kills of them and of the broker.
+
+``CHAOS_SEED=…`` repeats a run: the same events at the same times, though not the same schedule of its processes.
+``CHAOS_KILLS=…`` is another number of kills.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+import pytest
+
+from tests.checking.test_group_chaos import SEED
+from tests.checking.transaction_chaos import run_transactions, transaction_plan
+
+pytestmark = pytest.mark.compat
+
+KILLS = "CHAOS_KILLS"
+
+DURABILITIES = ("fsync", "page-cache")
+
+
+def live_through(directory: Path, seed: int, kills: int, durability: str) -> None:
+    print(f"\n{SEED}={seed}", flush=True)
+    report = run_transactions(directory, transaction_plan(seed, kills), {"log.durability": durability})
+    print(report)
+    if report.violations:
+        violations = "\n".join(str(violation) for violation in report.violations)
+        pytest.fail(f"{SEED}={seed}, history in {directory}:\n{violations}", pytrace=False)
+    assert sum(event.is_ok for event in report.history) > kills, "somebody did something"
+
+
+def test_transactions_keep_their_promises_through_five_kills(tmp_path: Path) -> None:
+    live_through(tmp_path, 1, 5, "fsync")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("durability", DURABILITIES)
+def test_transactions_keep_their_promises_through_a_hundred_and_fifty_kills(durability: str, tmp_path: Path) -> None:
+    seed = int(os.environ.get(SEED) or secrets.randbelow(1_000_000))
+    live_through(tmp_path, seed, int(os.environ.get(KILLS, "150")), durability)
