@@ -99,6 +99,34 @@ def test_a_full_disk_changes_nothing_and_passes(bench: LogBench, monkeypatch: py
     assert bench.offsets() == [0, 1]
 
 
+@pytest.mark.parametrize("full_file", [".txnindex", ".log"])
+def test_a_disk_that_is_full_when_a_transaction_is_aborted_changes_nothing_and_passes(
+    bench: LogBench, full_file: str, monkeypatch: pytest.MonkeyPatch
+):
+    """The marker and its entry in the index of aborted transactions go into two files, of which either may be full."""
+    bench.append(producer_id=5, producer_epoch=0, sequence=0, transactional=True)
+    real = os.pwrite
+    name = f"00000000000000000000{full_file}"
+
+    def full(fd: int, data: bytes, position: int) -> int:
+        if os.path.realpath(f"/proc/self/fd/{fd}") != str(bench.file(name)):
+            return real(fd, data, position)
+        if len(data) > 10:
+            return real(fd, bytes(data)[:10], position)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.pwrite", full)
+        with pytest.raises(OSError, match="No space"):
+            bench.end_transaction(5, committed=False)
+    assert bench.log.producers.has_open_transaction(5, 0)
+    assert bench.log.aborted_transactions(0, 1) == []
+    bench.end_transaction(5, committed=False)
+    assert bench.log.aborted_transactions(0, 2) == [AbortedTransaction(5, 0, 1, 2)]
+    bench.restart()
+    assert bench.log.aborted_transactions(0, 2) == [AbortedTransaction(5, 0, 1, 2)]
+
+
 # --- Rolling ---
 
 

@@ -40,6 +40,7 @@ from trio_broker.storage.producer_state import ProducerStates
 from trio_broker.storage.retention import ExpiredSegment, expired_segments
 from trio_broker.storage.segment import Segment
 from trio_broker.storage.time_index import NO_TIMESTAMP
+from trio_broker.storage.transaction_index import AbortedTransaction
 from trio_broker.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -249,7 +250,8 @@ class Log(ReadableLog):
         for batch in batches:
             batch.stamp(base_offset=offset, partition_leader_epoch=leader_epoch)
             offset = batch.header.next_offset
-        info = self._write_batches([batch.header for batch in batches], records, now_ms)
+        aborted = producer_replay.aborted_by(self.producers, batches)
+        info = self._write_batches([batch.header for batch in batches], records, now_ms, aborted)
         self._note_producers(batches)
         return info
 
@@ -275,7 +277,7 @@ class Log(ReadableLog):
             size = sum(batch.header.size_bytes for batch in group)
             data = records[position : position + size]
             infos.append(self._write_batches([batch.header for batch in group], data, now_ms))
-            self._note_producers(group)
+            self._index_aborted(self._note_producers(group))
             position += size
         return attrs.evolve(
             infos[-1],
@@ -284,20 +286,30 @@ class Log(ReadableLog):
             appended_bytes=position,
         )
 
-    def _note_producers(self, batches: Sequence[RecordBatch]) -> None:
-        for batch in batches:
-            if batch.header.producer_id < 0:
-                continue
-            if aborted := producer_replay.apply(self.producers, batch):
-                try:
-                    self.active_segment.transaction_index.append(aborted)
-                except OSError as error:
-                    # The marker is in the log and has its offset; without this entry a committed reader would take the
-                    # aborted records for committed ones.
-                    raise self.fail(error) from error
+    def _note_producers(self, batches: Sequence[RecordBatch]) -> list[AbortedTransaction]:
+        """Take note of the batches of producers, and return the transactions that are aborted by them."""
+        applied = (producer_replay.apply(self.producers, batch) for batch in batches if batch.header.producer_id >= 0)
+        return [aborted for aborted in applied if aborted is not None]
 
-    def _write_batches(self, headers: Sequence[BatchHeader], data: memoryview, now_ms: int) -> AppendInfo:
-        """Put checked batches that have their offsets into the file; nothing has changed if this raises."""
+    def _index_aborted(self, transactions: Sequence[AbortedTransaction]) -> None:
+        """Index what markers have aborted that are in the log and have their offsets already."""
+        try:
+            for aborted in transactions:
+                self.active_segment.transaction_index.append(aborted)
+        except OSError as error:
+            # Without its entry a committed reader would take the aborted records for committed ones.
+            raise self.fail(error) from error
+
+    def _write_batches(
+        self,
+        headers: Sequence[BatchHeader],
+        data: memoryview,
+        now_ms: int,
+        aborted: Sequence[AbortedTransaction] = (),
+    ) -> AppendInfo:
+        """Put checked batches that have their offsets into the file, and before them the index entries of the
+        transactions that they abort; nothing has changed if this raises.
+        """
         first, last = headers[0], headers[-1]
         size = len(data)
         largest = first.max_timestamp if first is last else max(header.max_timestamp for header in headers)
@@ -306,6 +318,9 @@ class Log(ReadableLog):
         if reason := segment.reason_to_roll(size, last_offset, largest, now_ms):
             segment = self._start_segment(max(first.base_offset, self.log_end_offset), now_ms, reason)
         try:
+            for transaction in aborted:
+                # Before its marker: an entry that came to nothing is taken back, and a marker could not be.
+                segment.transaction_index.append(transaction)
             segment.append(headers, data)
         except StorageFailed as error:
             self.fail(error)
@@ -313,6 +328,8 @@ class Log(ReadableLog):
         except OSError:
             # A full disk, say: the file was cut back and the log stays online, but no sync has covered the cut.
             self._was_settled = False
+            if aborted:
+                self._or_fail(partial(segment.transaction_index.truncate_to, first.base_offset))
             raise
         next_offset = self.log_end_offset = segment.next_offset
         self.producers.end_offset = next_offset

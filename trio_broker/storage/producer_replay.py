@@ -135,6 +135,13 @@ def apply(states: ProducerStates, batch: RecordBatch) -> AbortedTransaction | No
     return None if marker is None else states.complete(marker)
 
 
+def aborted_by(states: ProducerStates, batches: Sequence[RecordBatch]) -> list[AbortedTransaction]:
+    """The transactions that ``batches`` will abort, which are about to be appended and have their offsets."""
+    markers = [read_transaction_marker(batch) for batch in batches if batch.header.is_control]
+    aborted = (states.aborted_by(marker) for marker in markers if marker is not None)
+    return [transaction for transaction in aborted if transaction is not None]
+
+
 def _headers_before(segments: Sequence[Segment], offset: int) -> list[BatchHeader]:
     """Return the headers of some producers' batches just before ``offset``, newest first."""
     for segment in reversed(segments):

@@ -241,22 +241,30 @@ class ProducerStates:
 
         The transaction keeps holding the first unstable offset until the high watermark passes its marker.
         """
+        aborted = self.aborted_by(marker)
         entry = self.producers.get(marker.producer_id)
         if entry is None:
             entry = self.producers[marker.producer_id] = ProducerEntry(marker.producer_id)
         entry.enter_epoch(marker.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp_ms = marker.timestamp_ms
-        first_offset = entry.transaction_first_offset
-        if first_offset is None:
-            return None
-        entry.transaction_first_offset = None
-        self.transactions.decide(first_offset, marker.offset)
-        if not marker.aborted:
+        if (first_offset := entry.transaction_first_offset) is not None:
+            entry.transaction_first_offset = None
+            self.transactions.decide(first_offset, marker.offset)
+        return aborted
+
+    def aborted_by(self, marker: TransactionMarker) -> AbortedTransaction | None:
+        """The transaction that ``marker`` aborts, which comes next in the log; None if it commits, or if the transaction
+        has no records here.
+        """
+        entry = self.producers.get(marker.producer_id)
+        if not marker.aborted or entry is None or (first_offset := entry.transaction_first_offset) is None:
             return None
         # The next open transaction holds the last stable offset, or nothing does up to the marker.
-        last_stable_offset = min(self.transactions.undecided, default=marker.offset + 1)
-        return AbortedTransaction(marker.producer_id, first_offset, marker.offset, last_stable_offset)
+        others = (offset for offset in self.transactions.undecided if offset != first_offset)
+        return AbortedTransaction(
+            marker.producer_id, first_offset, marker.offset, min(others, default=marker.offset + 1)
+        )
 
     # --- Time and truncation ---
 

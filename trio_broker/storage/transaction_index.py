@@ -112,12 +112,16 @@ class TransactionIndex:
         return transactions
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Add a transaction whose marker was just written to the log."""
+        """Add a transaction whose marker is written to the log in the same step; nothing has changed if this raises."""
         known = self.transactions
         assert not known or transaction.last_offset > known[-1].last_offset, f"{transaction} after {known[-1]}"
         file = self.disk.open(self.path, OpenMode.CREATE)
-        write_all(file, encode(transaction), len(known) * ENTRY_BYTES)
-        # File before memory: after a failed write the next entry overwrites what was written of this one.
+        try:
+            write_all(file, encode(transaction), len(known) * ENTRY_BYTES)
+        except OSError:
+            # A part of an entry makes the file unreadable.
+            file.truncate(len(known) * ENTRY_BYTES)
+            raise
         known.append(transaction)
 
     def overlapping(self, start_offset: int, end_offset: int) -> AbortedTransactionsFound:
