@@ -254,8 +254,8 @@ class ProducerStates:
         return aborted
 
     def aborted_by(self, marker: TransactionMarker) -> AbortedTransaction | None:
-        """The transaction that ``marker`` aborts, which comes next in the log; None if it commits, or if the transaction
-        has no records here.
+        """The transaction that ``marker`` aborts, which comes next in the log; None if it commits, or if there are no
+        records of the transaction here.
         """
         entry = self.producers.get(marker.producer_id)
         if not marker.aborted or entry is None or (first_offset := entry.transaction_first_offset) is None:
