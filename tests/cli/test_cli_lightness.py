@@ -37,6 +37,7 @@ def imported_by(*arguments: str) -> set[str]:
     [
         ("topics", "list"),
         ("groups", "describe"),
+        ("transactions", "abort"),
         ("configs", "alter"),
         ("cluster", "info"),
         ("produce",),

@@ -1,4 +1,5 @@
-"""The examples of docs/commands.md, run one after the other against a new broker, print what the page shows.
+"""The examples of docs/commands.md and docs/transactions.md, run one after the other against a new broker, print what
+the pages show.
 
 ``…`` on the page stands for one word, or at the end of a line for its rest. Widths of columns follow their content, so
 only words are compared. What the examples do with kcat is done with confluent-kafka here, which is librdkafka as well.
@@ -19,7 +20,8 @@ from confluent_kafka import Consumer
 
 from trio_broker.testing.process import BrokerProcess
 
-PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = (DOCS / "commands.md", DOCS / "transactions.md")
 SECONDS = 60
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -36,7 +38,8 @@ class Example:
 
 def examples() -> list[Example]:
     found: list[Example] = []
-    for block in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    for block in BLOCK.findall(text):
         for line in block.splitlines():
             if line.startswith("$ "):
                 found.append(Example(line.removeprefix("$ "), []))
@@ -110,7 +113,7 @@ def agrees(printed: str, shown: str) -> bool:
     return re.fullmatch(pattern, printed.strip()) is not None
 
 
-def test_the_page_shows_what_the_commands_print(shell: Shell) -> None:
+def test_the_pages_show_what_the_commands_print(shell: Shell) -> None:
     for example in examples():
         printed = shell.run(example.command)
         told = f"$ {example.command}\n" + "\n".join(printed)
@@ -119,9 +122,9 @@ def test_the_page_shows_what_the_commands_print(shell: Shell) -> None:
             assert agrees(line, shown), f"{told}\nthe page shows: {shown}"
 
 
-def test_the_page_shows_every_command() -> None:
+def test_the_pages_show_every_command() -> None:
     shown = {" ".join(each.split()[1:3]) for example in examples() for each in example.command.split(" | ")}
     assert {"produce greetings", "consume greetings"} <= shown
-    lists = re.findall(r"^trio-broker (\w+) +([a-z].+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(lists) == 4
+    lists = re.findall(r"^trio-broker (\w+) +([a-z].+)$", PAGES[0].read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(lists) == 5
     assert {f"{group} {name}" for group, names in lists for name in names.split(" | ")} - shown == {"configs describe"}

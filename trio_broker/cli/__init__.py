@@ -21,6 +21,7 @@ COMMANDS = {
     "consume": "trio_broker.cli.consume:consume_command",
     "topics": "trio_broker.cli.topics:topics",
     "groups": "trio_broker.cli.groups:groups",
+    "transactions": "trio_broker.cli.transactions:transactions",
     "configs": "trio_broker.cli.configs:configs",
     "cluster": "trio_broker.cli.cluster:cluster",
     "dump-log": "trio_broker.cli.dump_log:dump_log",
@@ -32,7 +33,7 @@ COMMANDS = {
 }
 
 
-ALIASES = {"topic": "topics", "group": "groups", "config": "configs"}
+ALIASES = {"topic": "topics", "group": "groups", "transaction": "transactions", "config": "configs"}
 """The singular forms, which rpk uses."""
 
 

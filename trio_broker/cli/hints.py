@@ -3,8 +3,8 @@
 Kafka's scripts have actions and names as options (``--list``, ``--topic x``), and rpk has other verbs. The error about
 such a word has the equivalent in the same line.
 
-Source: the options of Kafka's TopicCommand, ConsumerGroupCommand, ConfigCommand, ConsoleProducer and ConsoleConsumer;
-rpk's reference; ``kcat -h``.
+Source: the options of Kafka's TopicCommand, ConsumerGroupCommand, TransactionsCommand, ConfigCommand, ConsoleProducer
+and ConsoleConsumer; rpk's reference; ``kcat -h``.
 """
 
 from __future__ import annotations
@@ -53,6 +53,15 @@ GROUPS: Final[dict[str, str]] = {
     "--timeout": "--command-timeout, in seconds",
     "seek": "trio-broker groups reset-offsets GROUP",
     "offset-delete": "trio-broker groups delete-offsets GROUP",
+}
+
+TRANSACTIONS: Final[dict[str, str]] = {
+    "--transactional-id": "an id is named without an option: trio-broker transactions describe TRANSACTIONAL_ID",
+    "--topic": "partitions are named without an option, TOPIC:0,1; for abort, --partition TOPIC:0",
+    "--partition": "partitions stand behind their topic: TOPIC:0,1",
+    "--broker-id": "--broker ID",
+    "force-terminate": "trio-broker transactions abort TRANSACTIONAL_ID",
+    "describe-producer": "trio-broker transactions describe-producers TOPIC:0",
 }
 
 CONFIGS: Final[dict[str, str]] = {
@@ -135,6 +144,7 @@ HINTS: Final[Mapping[str, Mapping[str, str]]] = {
     "consume": FOR_ALL | CONSUME,
     "topics": FOR_ALL | TOPICS,
     "groups": FOR_ALL | GROUPS,
+    "transactions": FOR_ALL | TRANSACTIONS,
     "configs": FOR_ALL | CONFIGS,
     "cluster": FOR_ALL | CLUSTER,
 }

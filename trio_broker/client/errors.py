@@ -29,6 +29,10 @@ EXPLANATIONS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.NON_EMPTY_GROUP: "the group has members",
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group's members are subscribed to the topic",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "its coordinator does not know it, or has forgotten it",
+    ErrorCode.PRODUCER_FENCED: "another producer has it by now",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "the producer has another epoch by now",
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: "a newer coordinator has written there by now",
 }
 """The explanation of a code that the broker sends without a message, as it does for groups, offsets and transactional
 ids. What "it" is says the subject of the error."""

@@ -199,7 +199,13 @@ class KafkaClient:
         Raises:
             Refused: no broker coordinates it at the moment, or the id is not allowed.
         """
-        return self._learnt(self._find_coordinator(TRANSACTION_KEY_TYPE, transactional_id))
+        return self._learnt(self.transaction_coordinator_node(transactional_id))
+
+    def transaction_coordinator_node(self, transactional_id: str) -> Node:
+        """Return the broker that coordinates a transactional id, which is requested once and cached; errors as
+        ``transaction_coordinator``.
+        """
+        return self._find_coordinator(TRANSACTION_KEY_TYPE, transactional_id)
 
     def _find_coordinator(self, key_type: int, key: str) -> Node:
         if (key_type, key) not in self._coordinators:

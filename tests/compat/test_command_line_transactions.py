@@ -1,0 +1,137 @@
+"""``trio-broker transactions`` as a user meets it, against our broker and against Kafka itself.
+
+One transaction is left open by librdkafka, one hangs in a log. The tests of a cluster run in the order of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from tests.compat.hanging_transaction import PRODUCER_EPOCH, PRODUCER_ID, append_hanging_transaction
+from tests.compat.kafka_process import KafkaProcess
+from tests.compat.test_command_line_groups import CommandLine
+from trio_broker.testing.process import BrokerProcess
+
+SECONDS = 30
+OPEN_ID = "billing 'till"
+"""A transactional id that a shell has to quote."""
+
+
+@pytest.fixture(scope="module", params=["ours", pytest.param("kafka", marks=pytest.mark.soak)])
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerProcess | KafkaProcess]:
+    """A cluster that was killed once, with a hanging transaction in the log of ``hung``."""
+    directory = tmp_path_factory.mktemp("cluster")
+    process: BrokerProcess | KafkaProcess
+    if request.param == "ours":
+        process = BrokerProcess(directory, overrides={"log.durability": "page-cache"})
+        data_directory = directory
+    else:
+        process = KafkaProcess(directory)
+        data_directory = process.data_directory
+    with process:
+        CommandLine(process.bootstrap_servers)("topics", "create", "hung", "t", "--partitions", "2")
+        writer = Producer({"bootstrap.servers": process.bootstrap_servers})
+        writer.produce("hung", b"before", partition=1)
+        assert writer.flush(SECONDS) == 0
+        if isinstance(process, BrokerProcess):
+            process.kill()
+        else:
+            process.stop()
+        append_hanging_transaction(data_directory / "hung-1", base_offset=1)
+        process.start()
+        yield process
+
+
+@pytest.fixture(scope="module")
+def command(cluster: BrokerProcess | KafkaProcess) -> CommandLine:
+    return CommandLine(cluster.bootstrap_servers)
+
+
+@pytest.fixture(scope="module")
+def producer(cluster: BrokerProcess | KafkaProcess) -> Producer:
+    """A producer with an open transaction, which has written one record into ``t-0``."""
+    made = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": OPEN_ID})
+    made.init_transactions(SECONDS)
+    made.begin_transaction()
+    made.produce("t", b"open", partition=0)
+    made.flush(SECONDS)
+    return made
+
+
+def committed_values(servers: str, topic: str, partition: int) -> list[bytes | None]:
+    """What a reader of what is committed gets up to the end of the partition."""
+    settings = {
+        "bootstrap.servers": servers,
+        "group.id": "reader",
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+    }
+    consumer = Consumer(settings)
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    values = []
+    while (message := consumer.poll(SECONDS)) is not None and message.error() is None:
+        values.append(message.value())
+    consumer.close()
+    return values
+
+
+def test_an_open_transaction_is_listed_and_described(command: CommandLine, producer: Producer):
+    [listed] = command.json("transactions", "list", "--state", "Ongoing", "--id-pattern", "billing.*")
+    assert (listed["transactional_id"], listed["state"]) == (OPEN_ID, "Ongoing")
+    assert command.json("transactions", "list", "--producer-id", str(listed["producer_id"])) == [listed]
+    assert command.json("transactions", "list", "--duration-filter", "3600000") == []
+    [document] = command.json("transactions", "describe", OPEN_ID)
+    assert document["partitions"] == [{"topic": "t", "partition": 0}]
+    assert (document["producer_id"], document["timeout_ms"]) == (listed["producer_id"], 60_000)
+    assert document["duration_ms"] >= 0
+
+
+def test_the_partition_names_its_producers(command: CommandLine, producer: Producer):
+    [row] = command.json("transactions", "describe-producers", "t:0,1")
+    [document] = command.json("transactions", "describe", OPEN_ID)
+    assert (row["partition"], row["start_offset"], row["producer_id"]) == (0, 0, document["producer_id"])
+    assert row["producer_epoch"] == document["producer_epoch"]
+
+
+def test_only_the_hanging_transaction_is_found(command: CommandLine, producer: Producer):
+    """With no age at all asked for, the open one is a candidate, too, whose coordinator knows it."""
+    for age in ("15", "0"):
+        [row] = command.json("transactions", "find-hanging", "--max-transaction-timeout", age)
+        assert (row["topic"], row["partition"], row["start_offset"]) == ("hung", 1, 1)
+        assert (row["producer_id"], row["producer_epoch"]) == (PRODUCER_ID, PRODUCER_EPOCH)
+    assert command.json("transactions", "find-hanging", "hung:0", "t") == []
+
+
+def test_a_transaction_that_its_coordinator_knows_gets_no_marker(command: CommandLine, producer: Producer):
+    place = ("--partition", "t:0", "--start-offset", "0", "--execute")
+    refusal = command.refusal("transactions", "abort", *place)
+    assert refusal.endswith("""trio-broker transactions abort 'billing '"'"'till' aborts it everywhere""")
+
+
+def test_the_hanging_transaction_is_aborted_and_its_readers_go_on(
+    command: CommandLine, cluster: BrokerProcess | KafkaProcess
+):
+    place = ("--partition", "hung:1", "--start-offset", "1")
+    assert command.refusal("transactions", "abort", *place).startswith("nothing was changed")
+    done = command.json("transactions", "abort", *place, "--execute")
+    assert (done["aborted"], done["producer_id"]) == (True, PRODUCER_ID)
+    assert command.json("transactions", "find-hanging") == []
+    assert committed_values(cluster.bootstrap_servers, "hung", 1) == [b"before"]
+    again = command.refusal("transactions", "abort", *place, "--execute")
+    assert again == "partition hung-1: no open transaction begins at offset 1"
+
+
+def test_the_open_transaction_is_aborted_and_its_producer_fenced(
+    command: CommandLine, cluster: BrokerProcess | KafkaProcess, producer: Producer
+):
+    done = command.json("transactions", "abort", OPEN_ID, "--execute")
+    assert (done["aborted"], done["state"]) == (True, "CompleteAbort")
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(SECONDS)
+    assert committed_values(cluster.bootstrap_servers, "t", 0) == []
+    assert command.refusal("transactions", "abort", OPEN_ID, "--execute").endswith("it is CompleteAbort")
