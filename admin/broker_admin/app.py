@@ -53,6 +53,7 @@ from broker_admin.routes import (
     topic_selection,
     topics,
     topics_pages,
+    transactions,
     tuning_pages,
 )
 from broker_admin.routes.login_pages import login_routes
@@ -83,6 +84,7 @@ ROUTES: Sequence[BaseRoute] = (
     *message_tail.ROUTES,
     *topics_pages.ROUTES,
     *groups.ROUTES,
+    *transactions.ROUTES,
     *clients.ROUTES,
     *client_pages.ROUTES,
     *doctor.ROUTES,

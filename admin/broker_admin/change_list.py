@@ -122,6 +122,7 @@ ACTION_TITLES = {
     ChangeAction.RECORDS_DELETED: "records deleted of",
     ChangeAction.OFFSETS_RESET: "offsets set of",
     ChangeAction.OFFSETS_DELETED: "offsets deleted of",
+    ChangeAction.ABORTED: "aborted",
 }
 
 CHANNEL_TITLES = {

@@ -34,6 +34,7 @@ from broker_admin.views.start import StartView
 from broker_admin.views.storage import StorageView
 from broker_admin.views.tasks import TasksView
 from broker_admin.views.topics import TopicChangesView, TopicSegmentsView, TopicsView
+from broker_admin.views.transactions import TransactionsView
 
 
 @attrs.frozen(kw_only=True)
@@ -51,6 +52,7 @@ class BrokerView:
     messages: MessagesView
     groups: GroupsView
     group_changes: GroupChangesView
+    transactions: TransactionsView
     readings: ReadingsView
     metrics: MetricsView
     latency: LatencyView

@@ -39,7 +39,9 @@ from broker_admin.views.segments import (
     TopicManifest,
 )
 from broker_admin.views.storage import TopicSize
+from broker_admin.views.transactions import TransactionDetail, TransactionPartition
 from tests.admin.fake_groups import FakeGroup, fake_groups
+from tests.admin.fake_transactions import fake_transactions
 from trio_broker.changes.change import Change
 from trio_broker.config.config_key import ConfigType, UpdateMode
 from trio_broker.config.entries import AllowedRange, ConfigEntry, ConfigScope, ConfigSource, ConfigSynonym
@@ -50,6 +52,7 @@ from trio_broker.coordinator.reporting.snapshot import (
     GroupSnapshot,
     Rebalance,
 )
+from trio_broker.coordinator.transactions.transaction_snapshot import TransactionReport
 from trio_broker.metrics.bottleneck import Bottleneck, bottleneck, readings_of
 from trio_broker.metrics.history import HistorySample
 from trio_broker.metrics.latency import NO_LATENCY, LatencyReport
@@ -300,6 +303,27 @@ class FakeGroups:
 
 
 @attrs.define
+class FakeTransactions(NotFaked):
+    broker: FakeBroker
+
+    async def report(self) -> TransactionReport:
+        await trio.lowlevel.checkpoint()
+        return self.broker.transactions
+
+    async def get(self, transactional_id: str) -> TransactionDetail | None:
+        await trio.lowlevel.checkpoint()
+        for each in self.broker.transactions.transactions:
+            if each.transactional_id == transactional_id:
+                held_back = [
+                    TransactionPartition(topic=held.topic, partition=held.partition, held_back=held)
+                    for held in self.broker.transactions.held_back
+                    if held.transactional_id == transactional_id
+                ]
+                return TransactionDetail(transaction=each, partitions=tuple(held_back))
+        return None
+
+
+@attrs.define
 class FakeReadings(NotFaked):
     broker: FakeBroker
 
@@ -380,6 +404,7 @@ class FakeBroker:
     listeners: list[Callable[[BrokerEvent], None]] = attrs.field(factory=list)
     metrics_text: bytes = b"trio_broker_requests_total 1.0\n"
     topic_list: tuple[TopicInfo, ...] = attrs.field(factory=fake_topics)
+    transactions: TransactionReport = attrs.field(factory=lambda: fake_transactions(START_MS))
     group_list: dict[str, FakeGroup] = attrs.field(factory=lambda: fake_groups(START_MS))
     view: BrokerView = attrs.field(init=False)
 
@@ -397,6 +422,7 @@ class FakeBroker:
             messages=NoMessages(),
             groups=FakeGroups(self),
             group_changes=NOT_FAKED,
+            transactions=FakeTransactions(self),
             readings=FakeReadings(self),
             metrics=FakeMetrics(self),
             latency=FakeLatency(self),

@@ -40,7 +40,13 @@ OPERATIONS = [
     if "text/event-stream" not in operation["responses"].get("200", {}).get("content", {})
 ]
 
-NAMES: Mapping[str, str] = {"topic": "orders", "group_id": "billing", "key": "num.io.threads", "partition": "0"}
+NAMES: Mapping[str, str] = {
+    "topic": "orders",
+    "group_id": "billing",
+    "transactional_id": "billing",
+    "key": "num.io.threads",
+    "partition": "0",
+}
 """What is there, by the name of the parameter that takes it."""
 
 

@@ -29,6 +29,7 @@ from trio_broker.broker_view.tasks import LiveTasksView
 from trio_broker.broker_view.topic_changes import LiveTopicChangesView
 from trio_broker.broker_view.topic_segments import LiveTopicSegmentsView
 from trio_broker.broker_view.topics import LiveTopicsView
+from trio_broker.broker_view.transactions import LiveTransactionsView
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.metrics.history import HistorySample
 from trio_broker.network.socket_server import SocketServer
@@ -44,6 +45,7 @@ class LiveBrokerView(BrokerView):
         events = LiveEventsView()
         node = LiveNodeView(services, is_stopping)
         groups = LiveGroupsView(services.groups, services.clock.now_ms)
+        transactions = LiveTransactionsView(services)
         topics = LiveTopicsView(services, groups.report)
         readings = LiveReadingsView(services, server)
         latency = LiveLatencyView(services, server.channel.metrics, readings.samples)
@@ -60,6 +62,7 @@ class LiveBrokerView(BrokerView):
             messages=LiveMessagesView(services),
             groups=groups,
             group_changes=LiveGroupChangesView(services),
+            transactions=transactions,
             readings=readings,
             metrics=LiveMetricsView(services, server, node, groups, latency),
             latency=latency,

@@ -36,6 +36,8 @@ class ChangeAction(enum.Enum):
     OFFSETS_RESET = "offsets-reset"
     """Offsets of a group were committed by a client that is no member of it."""
     OFFSETS_DELETED = "offsets-deleted"
+    ABORTED = "aborted"
+    """A transaction was aborted by the admin API: as a whole by its coordinator, or where it hung, in a partition."""
 
 
 class ChangedResource(enum.Enum):
@@ -48,6 +50,8 @@ class ChangedResource(enum.Enum):
     """The levels of a broker's loggers, until its next start."""
     TOPIC = "topic"
     GROUP = "group"
+    TRANSACTION = "transaction"
+    """Named by its transactional id, or by its producer if no coordinator knew it."""
 
 
 class ChangeChannel(enum.Enum):

@@ -5,8 +5,6 @@ Source: Kafka's TransactionCoordinator.handleDescribeTransactions; KIP-664.
 
 from __future__ import annotations
 
-from typing import Final
-
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -14,23 +12,10 @@ from kafka_wire.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
-from kafka_wire.stored.transactions import TransactionStatus
-from trio_broker.coordinator.transactions.transaction_metadata import by_topic
+from trio_broker.coordinator.transactions.transaction_metadata import STATE_NAMES, by_topic
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.yield_budget import InTurns
-
-STATE_NAMES: Final = {
-    TransactionStatus.EMPTY: "Empty",
-    TransactionStatus.ONGOING: "Ongoing",
-    TransactionStatus.PREPARE_COMMIT: "PrepareCommit",
-    TransactionStatus.PREPARE_ABORT: "PrepareAbort",
-    TransactionStatus.COMPLETE_COMMIT: "CompleteCommit",
-    TransactionStatus.COMPLETE_ABORT: "CompleteAbort",
-    TransactionStatus.DEAD: "Dead",
-    TransactionStatus.PREPARE_EPOCH_FENCE: "PrepareEpochFence",
-}
-"""Kafka's names, which its tools show and filter by."""
 
 
 def failed(transactional_id: str, error: KafkaError) -> TransactionState:

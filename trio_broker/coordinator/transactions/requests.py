@@ -63,6 +63,15 @@ class EndTransaction(Request[EndTxnResponse]):
 
 
 @attrs.frozen
+class AbortTransaction(Request[Done]):
+    """An administrator aborts the transaction that ``producer`` began at ``start_ms``, and fences the producer."""
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    start_ms: int
+
+
+@attrs.frozen
 class CompleteTransaction(Request[Done]):
     """All markers of the transaction that ended as ``producer`` are durable."""
 

@@ -42,6 +42,7 @@ from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.coordinator.runtime.shard import Shard
 from trio_broker.coordinator.transactions.marker_writer import MarkerWriter
 from trio_broker.coordinator.transactions.requests import (
+    AbortTransaction,
     AddPartitions,
     CompleteTransaction,
     EndTransaction,
@@ -91,11 +92,15 @@ ENDED: Final = frozenset(
 
 @attrs.frozen
 class KnownTransaction:
-    """A transactional id, its state, and the partitions where its transaction still needs a marker or goes on."""
+    """A transactional id, its state, and the partitions where its transaction still needs a marker or goes on.
+
+    ``client_id`` is that of its producer, None if none has been heard since the start.
+    """
 
     transactional_id: str
     metadata: TransactionMetadata
     partitions: Collection[TopicPartition]
+    client_id: str | None = None
 
 
 class TransactionCoordinator:
@@ -297,6 +302,19 @@ class TransactionCoordinator:
         shard = self._shard(transactional_id)
         return (yield from self.runtime.call(shard, transactional_id, request, context, release_handler))
 
+    async def abort_transaction(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, start_ms: int, release_handler: ReleaseHandler
+    ) -> None:
+        """Abort one ongoing transaction, and fence its producer. The decision is durable when this returns; the
+        markers follow.
+
+        Raises:
+            KafkaError: nothing was decided; see ``TransactionMachine.abort``.
+        """
+        request = AbortTransaction(transactional_id, producer, start_ms)
+        shard = self._shard(transactional_id)
+        await finish(self.runtime.call(shard, transactional_id, request, THE_BROKER, release_handler))
+
     # ---- markers --------------------------------------------------------------------------------------------------
 
     def _on_prepared(self, transactional_id: str) -> None:
@@ -426,15 +444,18 @@ class TransactionCoordinator:
         Raises:
             KafkaError: ``TRANSACTIONAL_ID_NOT_FOUND``, or those of ``_shard``.
         """
-        metadata = self._shard(transactional_id).machine.transactions.get(transactional_id)
+        machine = self._shard(transactional_id).machine
+        metadata = machine.transactions.get(transactional_id)
         if metadata is None:
             text = f"transactional id {transactional_id!r:.200} is not known"
             raise KafkaError(text, code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-        return self._known(transactional_id, metadata)
+        return self._known(machine, transactional_id, metadata)
 
-    def _known(self, transactional_id: str, metadata: TransactionMetadata) -> KnownTransaction:
+    def _known(
+        self, machine: TransactionMachine, transactional_id: str, metadata: TransactionMetadata
+    ) -> KnownTransaction:
         partitions = self._unmarked.get(transactional_id, metadata.partitions)
-        return KnownTransaction(transactional_id, metadata, partitions)
+        return KnownTransaction(transactional_id, metadata, partitions, machine.client_ids.get(transactional_id))
 
     def transactions(self) -> Iterator[KnownTransaction]:
         """All of them.
@@ -450,7 +471,7 @@ class TransactionCoordinator:
     def _transactions_of(self, shards: Iterable[Shard[TransactionMachine]]) -> Iterator[KnownTransaction]:
         for shard in shards:
             for transactional_id, metadata in list(shard.machine.transactions.items()):
-                yield self._known(transactional_id, metadata)
+                yield self._known(shard.machine, transactional_id, metadata)
 
 
 def _no_handler(phase: RequestPhase) -> None:

@@ -44,6 +44,7 @@ from trio_broker.coordinator.runtime.machine import Machine
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.runtime.result import Completion, CoordinatorEvent, CoordinatorResult, Now
 from trio_broker.coordinator.transactions.requests import (
+    AbortTransaction,
     AddPartitions,
     CompleteTransaction,
     Done,
@@ -65,13 +66,19 @@ NOT_STARTED: Final = Now(0.0, 0)
 
 DONE: Final = Done()
 
+SHOWN_CLIENT_ID_CHARACTERS: Final = 200
+"""As much of a client's id as is kept for display: there may be hundreds of thousands of transactional ids."""
+
 
 @attrs.frozen
 class TransactionRecord:
-    """The new state of a transactional id; None when it is forgotten."""
+    """The new state of a transactional id; None when it is forgotten. ``client_id`` is that of the client which has
+    made the transition, if one has; it is not in the log.
+    """
 
     transactional_id: str
     metadata: TransactionMetadata | None
+    client_id: str | None = None
 
 
 TransactionResult = CoordinatorResult[TransactionRecord]
@@ -94,6 +101,10 @@ class TransactionMachine(Machine[TransactionRecord]):
         left_open: LeftOpen = NOTHING_OPEN,
     ) -> None:
         self.transactions: dict[str, TransactionMetadata] = {}
+        # For display: the client of each transactional id, as far as one has asked since the start.
+        self.client_ids: dict[str, str] = {}
+        # Transactions whose end was decided since the start; those that timed out are among the aborted ones.
+        self.committed = self.aborted = self.timed_out = 0
         self._settings = settings
         self._on_prepared = on_prepared
         self._left_open = left_open
@@ -122,8 +133,11 @@ class TransactionMachine(Machine[TransactionRecord]):
     def apply(self, record: TransactionRecord) -> None:
         if record.metadata is None:
             self.transactions.pop(record.transactional_id, None)
+            self.client_ids.pop(record.transactional_id, None)
         else:
             self.transactions[record.transactional_id] = record.metadata
+            if record.client_id is not None:
+                self.client_ids[record.transactional_id] = record.client_id
 
     def loaded(self, now: Now, image: MetadataImage) -> Mapping[str, TransactionResult]:
         self._now = now
@@ -171,6 +185,12 @@ class TransactionMachine(Machine[TransactionRecord]):
             self._hanging.pop(key, None)
         if metadata is not None and metadata.is_prepared:
             self._on_prepared(key)
+            if metadata.status is TransactionStatus.PREPARE_COMMIT:
+                self.committed += 1
+            else:
+                self.aborted += 1
+                # Nobody waits for what the broker does by itself.
+                self.timed_out += not result.completions
 
     def timed_keys(self) -> Collection[str]:
         return self.transactions
@@ -178,6 +198,7 @@ class TransactionMachine(Machine[TransactionRecord]):
     def abandon(self, code: ErrorCode) -> Sequence[Completion]:
         """No request waits in a machine whose events each answer their own."""
         self.transactions = {}
+        self.client_ids = {}
         return ()
 
     # ---- time -----------------------------------------------------------------------------------------------------
@@ -324,6 +345,24 @@ class TransactionMachine(Machine[TransactionRecord]):
         after = metadata.prepared(status, request.client_transaction_version, event.now.wall_ms, next_producer_id)
         return _transition(event, after, _ended(after, bumps_epoch))
 
+    def abort(self, event: CoordinatorEvent[AbortTransaction]) -> TransactionResult:
+        """An administrator aborts one transaction, as a timeout would.
+
+        Raises:
+            KafkaError: ``INVALID_TXN_STATE``: it is not ongoing any more.
+        """
+        request = event.request
+        metadata = self.transactions.get(request.transactional_id)
+        is_same = (
+            metadata is not None
+            and metadata.status is TransactionStatus.ONGOING
+            and (metadata.producer, metadata.start_ms) == (request.producer, request.start_ms)
+        )
+        if metadata is None or not is_same:
+            text = f"the transaction of {request.transactional_id!r:.200} has ended, or is another one by now"
+            raise KafkaError(text, code=ErrorCode.INVALID_TXN_STATE)
+        return _transition(event, self._aborted_by_fencing(metadata, event.now, event.image), DONE)
+
     def complete(self, event: CoordinatorEvent[CompleteTransaction]) -> TransactionResult | None:
         """All markers are written. Nothing happens if the transaction is another by now."""
         request = event.request
@@ -342,6 +381,7 @@ _HANDLERS: dict[type, Callable[[TransactionMachine, Any], TransactionResult | No
     AddPartitions: TransactionMachine.add_partitions,
     VerifyTransaction: TransactionMachine.verify,
     EndTransaction: TransactionMachine.end,
+    AbortTransaction: TransactionMachine.abort,
     CompleteTransaction: TransactionMachine.complete,
 }
 
@@ -463,7 +503,8 @@ def _answer(event: CoordinatorEvent[Any], response: Any) -> TransactionResult:
 
 
 def _transition(event: CoordinatorEvent[Any], after: TransactionMetadata, response: Any) -> TransactionResult:
-    result = TransactionResult([TransactionRecord(event.request.transactional_id, after)])
+    client_id = event.context.client_id[:SHOWN_CLIENT_ID_CHARACTERS] or None
+    result = TransactionResult([TransactionRecord(event.request.transactional_id, after, client_id)])
     result.complete(event.future, response)
     return result
 
