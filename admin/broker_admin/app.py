@@ -53,6 +53,7 @@ from broker_admin.routes import (
     topic_selection,
     topics,
     topics_pages,
+    transaction_pages,
     transactions,
     tuning_pages,
 )
@@ -85,6 +86,7 @@ ROUTES: Sequence[BaseRoute] = (
     *topics_pages.ROUTES,
     *groups.ROUTES,
     *transactions.ROUTES,
+    *transaction_pages.ROUTES,
     *clients.ROUTES,
     *client_pages.ROUTES,
     *doctor.ROUTES,

@@ -22,6 +22,7 @@ from trio_broker.coordinator.reporting.snapshot import (
     Rebalance,
     max_known,
 )
+from trio_broker.coordinator.transactions.transaction_snapshot import HeldBackPartition
 
 KEEPS_UP_SECONDS = 10.0
 """A group that is not further behind keeps up: twice the interval in which clients commit by default."""
@@ -52,6 +53,7 @@ class LagCause(enum.Enum):
 
     KEEPS_UP = "keeps up"
     NO_MEMBERS = "no members"
+    OPEN_TRANSACTION = "open transaction"
     REBALANCING = "rebalancing too often"
     STOPPED_COMMITTING = "stopped committing"
     MISSING_COMMITS = "missing commits"
@@ -67,7 +69,8 @@ class LagCause(enum.Enum):
 class LagFinding:
     """One thing that was found: a sentence, the numbers it rests on, and what to do (empty if nothing).
 
-    ``member_id``, ``topic`` and ``partition`` say what it is about, where it is about one.
+    ``member_id``, ``topic`` and ``partition`` say what it is about, where it is about one, and ``transactional_id``
+    which transaction holds the partition back, where a coordinator knows it.
     """
 
     cause: LagCause
@@ -77,6 +80,7 @@ class LagFinding:
     member_id: str | None = None
     topic: str | None = None
     partition: int | None = None
+    transactional_id: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -92,8 +96,12 @@ def diagnosis(
     rates: GroupRates | None,
     rebalances: Sequence[Rebalance],
     now_ms: int,
+    held_back: Sequence[HeldBackPartition] = (),
 ) -> LagDiagnosis:
-    """What keeps a group from reading all there is, as it is at ``now_ms``."""
+    """What keeps a group from reading all there is, as it is at ``now_ms``.
+
+    ``held_back`` are the partitions whose last stable offset a transaction holds back.
+    """
     behind = [each for each in offsets.partitions if each.lag_records]
     findings = missing_commits(group, offsets.partitions)
     if keeps_up(offsets, behind, rates):
@@ -102,17 +110,72 @@ def diagnosis(
         return LagDiagnosis(findings=tuple(findings))
     if not group.member_count:
         return LagDiagnosis(findings=(no_members(offsets, behind, now_ms), *findings))
-    slow = slow_member_or_partition(group, offsets, behind, now_ms)
+    waiting = waiting_for_transactions(behind, held_back)
+    # What waits for a transaction says nothing of those that read it.
+    held = {(lag.topic, lag.partition) for lag, _ in waiting}
+    behind = [each for each in behind if (each.topic, each.partition) not in held]
+    slow = slow_member_or_partition(group, offsets, behind, now_ms) if behind else []
     # A member that hangs does not commit either: only what the others do says something of the group.
     stuck = [each for each in behind if not slow or each.member_id != slow[0].member_id]
     found = [
         *rebalancing(group, rebalances, now_ms),
+        *open_transaction(waiting),
         *stopped_committing(stuck, now_ms),
         *slow,
         *unowned(group, behind),
         *findings,
     ]
     return LagDiagnosis(findings=(*found, *pace(offsets, rates, is_explained=bool(found))))
+
+
+def waiting_for_transactions(
+    behind: Sequence[ConsumerLag], held_back: Sequence[HeldBackPartition]
+) -> list[tuple[ConsumerLag, HeldBackPartition]]:
+    """The partitions where all that is committed has been read, and the rest is held back."""
+    held = {(each.topic, each.partition): each for each in held_back}
+    return [
+        (each, found)
+        for each in behind
+        if (found := held.get((each.topic, each.partition))) is not None
+        and each.committed_offset == found.last_stable_offset
+    ]
+
+
+def open_transaction(waiting: Sequence[tuple[ConsumerLag, HeldBackPartition]]) -> list[LagFinding]:
+    """The transaction that holds the group back for the longest time."""
+    if not waiting:
+        return []
+    lag, held = max(waiting, key=lambda each: each[1].held_seconds or 0.0)
+    name = f"{held.topic}-{held.partition}"
+    since = "" if held.held_seconds is None else f", open for {short_duration_text(held.held_seconds)}"
+    if held.transactional_id is not None:
+        holder = f"the transaction of {shown_text(held.transactional_id, SHOWN_NAME_CHARACTERS)}"
+        advice = (
+            "The broker aborts it when its timeout is over; its page can abort it now. Look at why its producer does "
+            "not end it. Consumers with isolation.level=read_uncommitted do not wait."
+        )
+    else:
+        holder = f"a transaction of producer {held.producer_id}"
+        advice = "Look at it on the page of the partition."
+        if held.is_hanging:
+            holder += " that no coordinator will end"
+            advice = "Abort it on the page of the partition."
+    others = len(waiting) - 1
+    more = f", and {others} more partition{'' if others == 1 else 's'} for such a reason" if others else ""
+    return [
+        LagFinding(
+            cause=LagCause.OPEN_TRANSACTION,
+            summary=f"Partition {name} waits for the end of {holder}{since}{more}.",
+            evidence=(
+                f"all that is committed there has been read, up to offset {number_text(held.last_stable_offset)}",
+                f"{number_text(lag.lag_records or 0)} records behind it are held back",
+            ),
+            advice=advice,
+            topic=held.topic,
+            partition=held.partition,
+            transactional_id=held.transactional_id,
+        )
+    ]
 
 
 def keeps_up(offsets: GroupOffsets, behind: Sequence[ConsumerLag], rates: GroupRates | None) -> bool:

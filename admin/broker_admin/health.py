@@ -87,6 +87,7 @@ def health(
         *storage_findings(readings),
         *error_findings(readings),
         *group_findings(readings),
+        *transaction_findings(readings),
         *disk_findings(readings.directories),
         *loop_findings(samples),
         *limit_findings(limit),
@@ -134,6 +135,16 @@ def group_findings(readings: OverviewReadings) -> Iterator[HealthFinding]:
     elif count:
         text = f"{counted(count, 'group')} {'fall' if count > 1 else 'falls'} behind"
         yield HealthFinding(HealthState.ATTENTION, text, "/groups?order=-lag_seconds")
+
+
+def transaction_findings(readings: OverviewReadings) -> Iterator[HealthFinding]:
+    """Transactions that nothing ends, so that readers of what is committed wait behind them."""
+    if count := readings.hanging_transactions:
+        text = f"a transaction hangs in {counted(count, 'partition')}"
+        yield HealthFinding(HealthState.ATTENTION, text, "/transactions#held-title")
+    if count := readings.overdue_transactions:
+        text = f"{counted(count, 'transaction')} open beyond {'its' if count == 1 else 'their'} timeout"
+        yield HealthFinding(HealthState.ATTENTION, text, "/transactions")
 
 
 def page_of_group(group_id: str) -> str:

@@ -27,6 +27,7 @@ from broker_admin.getting_started import bootstrap_address
 from broker_admin.group_actions import group_address
 from broker_admin.parts import MAX_EVENT_STREAMS, parts_of, view_of
 from broker_admin.tokens import Role
+from broker_admin.transaction_texts import held_for_text, holder_text, transaction_address
 from broker_admin.views.start import StartView
 
 VIEWER_REFUSAL = "A viewer changes nothing: log out, and in again with the token of an admin"
@@ -73,6 +74,9 @@ def page_environment() -> jinja2.Environment:
         quoted=lambda text: quote(text, safe=""),
         reading_text=reading_text,
         difference_text=difference_text,
+        transaction_address=transaction_address,
+        held_for_text=held_for_text,
+        holder_text=holder_text,
     )
     environment.globals["zip"] = zip
     environment.globals["viewer_refusal"] = VIEWER_REFUSAL

@@ -23,6 +23,7 @@ RAIL = (
     RailEntry("overview", "Overview", "/", "o"),
     RailEntry("topics", "Topics", "/topics", "t"),
     RailEntry("groups", "Groups", "/groups", "g"),
+    RailEntry("transactions", "Transactions", "/transactions", "x"),
     RailEntry("clients", "Clients", "/clients", "l"),
     RailEntry("tuning", "Tuning", "/tuning", "u"),
     RailEntry("config", "Config", "/config", "c"),

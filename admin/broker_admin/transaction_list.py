@@ -144,3 +144,8 @@ def select_held_back(report: TransactionReport, query: HeldBackQuery) -> HeldBac
         collected_at_ms=report.collected_at_ms,
         is_complete=report.is_complete,
     )
+
+
+def held_back_of(report: TransactionReport, topic: str) -> Mapping[int, HeldBackPartition]:
+    """The partitions of ``topic`` that are held back, by number."""
+    return {each.partition: each for each in report.held_back if each.topic == topic}

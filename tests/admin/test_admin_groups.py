@@ -71,6 +71,7 @@ async def test_the_list_shows_state_members_and_lag_of_each_group(client: httpx.
         "protocol": "uniform",
         "generation": 12,
         "member_count": 2,
+        "pending_offsets": 0,
         "partition_count": 6,
         "partitions_without_lag": 0,
         "lag_records": 36_169,

@@ -10,8 +10,10 @@ import pytest
 
 from broker_admin.group_diagnosis import LagCause, LagDiagnosis, diagnosis
 from tests.admin.fake_groups import fake_group, fake_member, fake_partition, fake_rebalance
+from tests.admin.fake_transactions import held_back
 from trio_broker.coordinator.group_event import GroupEventKind
 from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupOffsets, GroupRates, LagTrend, Rebalance
+from trio_broker.coordinator.transactions.transaction_snapshot import HeldBackPartition
 
 NOW_MS = 1_700_000_000_000
 A = fake_member("till-a", 1, {"orders": (0, 1)})
@@ -43,9 +45,10 @@ def found(
     members: Sequence[Any] = (A, B),
     rebalances: Sequence[Rebalance] = (),
     pace: GroupRates | None = None,
+    held: Sequence[HeldBackPartition] = (),
 ) -> LagDiagnosis:
     group = fake_group("g", members).snapshot
-    return diagnosis(group, GroupOffsets.of("g", partitions), pace, rebalances, NOW_MS)
+    return diagnosis(group, GroupOffsets.of("g", partitions), pace, rebalances, NOW_MS, held)
 
 
 GROWING = rates(100.0, 40.0, LagTrend.GROWING)
@@ -131,3 +134,39 @@ def test_when_a_group_catches_up_is_told():
     assert finding.summary == "It catches up in 4 min 0 s if both rates stay as they are."
     [finding] = found(EVEN, pace=GROWING).findings
     assert finding.summary.endswith("at this rate it never catches up.")
+
+
+# --- transactions ---
+
+
+def test_a_group_that_waits_for_an_open_transaction_is_told_which():
+    waits = partition(1, A, 42, seconds=90.0, at_ms=OLD_MS)
+    held = held_back("orders", 1, NOW_MS, last_stable_offset=waits.committed_offset, held_seconds=90.0)
+    [finding] = found([partition(0, A, 0), waits], held=[held]).findings
+    assert finding.cause is LagCause.OPEN_TRANSACTION
+    assert finding.summary == "Partition orders-1 waits for the end of the transaction of billing, open for 1 min 30 s."
+    assert (finding.topic, finding.partition, finding.transactional_id) == ("orders", 1, "billing")
+    assert "42 records behind it are held back" in finding.evidence
+
+
+def test_a_hanging_transaction_is_to_be_aborted():
+    waits = partition(1, A, 42)
+    held = held_back(
+        "orders", 1, NOW_MS, last_stable_offset=waits.committed_offset, transactional_id=None, is_hanging=True
+    )
+    [finding] = found([waits], held=[held]).findings
+    assert "a transaction of producer 4000 that no coordinator will end" in finding.summary
+    assert finding.advice == "Abort it on the page of the partition."
+
+
+def test_a_group_that_could_read_on_before_the_transaction_does_not_wait_for_it():
+    late = partition(1, A, 42)
+    held = held_back("orders", 1, NOW_MS, last_stable_offset=(late.committed_offset or 0) + 1)
+    assert LagCause.OPEN_TRANSACTION not in {each.cause for each in found([late], held=[held]).findings}
+
+
+def test_a_slow_member_is_still_found_beside_a_partition_that_waits():
+    waits = partition(4, A, 5_000)
+    held = held_back("orders", 4, NOW_MS, last_stable_offset=waits.committed_offset)
+    causes = [each.cause for each in found([*SLOW_B, waits], held=[held]).findings]
+    assert causes[0] is LagCause.OPEN_TRANSACTION

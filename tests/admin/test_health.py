@@ -168,6 +168,13 @@ def test_damage_that_the_scrubber_found_is_failing():
     assert "2 segments damaged on disk" in verdict(damaged_segments=2).summary
 
 
+def test_a_transaction_that_nothing_ends_is_worth_a_look():
+    assert findings(verdict(hanging_transactions=2, overdue_transactions=1)) == [
+        (HealthState.ATTENTION, "a transaction hangs in 2 partitions", "/transactions#held-title"),
+        (HealthState.ATTENTION, "1 transaction open beyond its timeout", "/transactions"),
+    ]
+
+
 def test_partitions_that_cannot_be_read_or_compacted():
     assert findings(verdict(unreadable_partitions=1200, uncleanable_partitions=1)) == [
         (HealthState.FAILING, "1\u202f200 partitions cannot be read", "/topics"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from broker_admin.views.messages import BatchOutcome
 from broker_admin.views.transactions import TransactionRefused
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
@@ -15,6 +16,7 @@ from tests.handlers.loop_rounds import counted_rounds
 from tests.handlers.transaction_client import TransactionClient, running_transactions
 from tests.partition.real_logs import batch
 from trio_broker import yield_budget
+from trio_broker.broker_view.messages import LiveMessagesView
 from trio_broker.broker_view.transactions import LiveTransactionsView
 from trio_broker.changes.change import ChangeAction, ChangedResource
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
@@ -281,3 +283,28 @@ async def test_what_a_coordinator_will_end_gets_no_marker(client, view):
     assert refused.value.error == "UNKNOWN_TOPIC_OR_PARTITION"
     assert client.markers(0) == []
     assert TopicPartition("t", 0) in client.partitions_of()
+
+
+# --- records ---
+
+
+async def test_records_say_what_has_become_of_their_transaction(client, view):
+    committed = await begun(client, 0, transactional_id="committed")
+    await client.end(committed, transactional_id="committed")
+    await client.completed("committed")
+    aborted = await begun(client, 0, transactional_id="aborted")
+    await client.end(aborted, transactional_id="aborted", commits=False)
+    await client.completed("aborted")
+    await write_plain(client, 0)
+    await begun(client, 0, transactional_id="open")
+    messages = LiveMessagesView(client.wire.services)
+    [fetched] = await messages.fetch_batches("t", {0: 0}, max_bytes=1 << 20)
+    infos = [each.info for each in fetched.batches()]
+    assert [(info.base_offset, info.control, info.outcome) for info in infos] == [
+        (0, False, BatchOutcome.COMMITTED),
+        (1, True, None),
+        (2, False, BatchOutcome.ABORTED),
+        (3, True, None),
+        (4, False, None),
+        (5, False, BatchOutcome.OPEN),
+    ]

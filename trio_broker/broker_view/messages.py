@@ -16,6 +16,7 @@ import trio
 from broker_admin.views.messages import (
     AppendedMessage,
     BatchInfo,
+    BatchOutcome,
     FetchedLogBatch,
     NewMessage,
     PartitionBatches,
@@ -39,6 +40,7 @@ from trio_broker.partition.replica_manager import RequiredOffset
 from trio_broker.request_phase import RequestPhase
 from trio_broker.runtime.disk import FileRegion
 from trio_broker.steps import finish
+from trio_broker.storage.transaction_index import AbortedTransaction
 from trio_broker.topic_names import CLUSTER_METADATA_TOPIC, is_internal_topic
 from trio_broker.yield_budget import InTurns
 
@@ -106,7 +108,10 @@ class LiveMessagesView:
         ]
         limits = FetchLimits(max_wait_seconds, 1 if max_wait_seconds else 0, max_bytes)
         results = await replicas.fetch(targets, limits, release_handler=no_handler)
-        return [fetched_batches(topic, result) for result in results]
+        return [
+            fetched_batches(topic, result, outcomes_of(target, result))
+            for target, result in zip(targets, results, strict=True)
+        ]
 
     # ---- appending ----
 
@@ -179,13 +184,52 @@ def readable_partition(hosted: HostedTopic, index: int) -> ReadablePartition:
     return ReadablePartition(index, partition.log_start_offset, partition.high_watermark, partition.log.size_bytes)
 
 
-def fetched_batches(topic: str, result: FetchedPartition) -> PartitionBatches:
+@attrs.frozen
+class TransactionOutcomes:
+    """What has become of the transactions in a part of a log: which were aborted, by producer, and where those that are
+    open began.
+    """
+
+    aborted: Mapping[int, Sequence[AbortedTransaction]] = attrs.field(factory=dict)
+    open_since: Mapping[int, int] = attrs.field(factory=dict)
+
+    def of(self, header: BatchHeader) -> BatchOutcome | None:
+        if not header.is_transactional or header.is_control:
+            return None
+        if any(each.has(header) for each in self.aborted.get(header.producer_id, ())):
+            return BatchOutcome.ABORTED
+        first_offset = self.open_since.get(header.producer_id)
+        if first_offset is not None and header.base_offset >= first_offset:
+            return BatchOutcome.OPEN
+        return BatchOutcome.COMMITTED
+
+
+NO_TRANSACTIONS = TransactionOutcomes()
+
+
+def outcomes_of(target: FetchTarget, result: FetchedPartition) -> TransactionOutcomes:
+    """What is known of the transactions in the records that were fetched."""
+    if not result.size_bytes or isinstance(target.found, KafkaError):
+        return NO_TRANSACTIONS
+    log = target.found.log
+    aborted: dict[int, list[AbortedTransaction]] = defaultdict(list)
+    for each in log.aborted_transactions(target.fetch_offset, target.fetch_offset + result.record_count):
+        aborted[each.producer_id].append(each)
+    undecided = log.producers.transactions.undecided
+    return TransactionOutcomes(aborted, {producer_id: offset for offset, producer_id in undecided.items()})
+
+
+def fetched_batches(
+    topic: str, result: FetchedPartition, outcomes: TransactionOutcomes = NO_TRANSACTIONS
+) -> PartitionBatches:
     error = None if result.error_code is ErrorCode.NONE else result.error_code.name
-    walk = partial(batches_in, topic, result.records, result.high_watermark)
+    walk = partial(batches_in, topic, result.records, result.high_watermark, outcomes)
     return PartitionBatches(result.index, result.size_bytes, result.high_watermark, walk, error)
 
 
-def batches_in(topic: str, records: FileRegion | bytes, end_offset: int) -> Iterator[FetchedLogBatch]:
+def batches_in(
+    topic: str, records: FileRegion | bytes, end_offset: int, outcomes: TransactionOutcomes
+) -> Iterator[FetchedLogBatch]:
     """The batches of a region of a file. Blocks: runs in a worker thread."""
     data = records if isinstance(records, bytes) else records.read()
     try:
@@ -194,7 +238,8 @@ def batches_in(topic: str, records: FileRegion | bytes, end_offset: int) -> Iter
                 is_own = batch.header.is_control or topic in OWN_TOPICS
                 own_format = partial(read_own_format, topic, batch.header.is_control) if is_own else None
                 records_in = metadata_records_of if topic == CLUSTER_METADATA_TOPIC else records_of
-                yield FetchedLogBatch(batch_info(batch.header), partial(records_in, batch), own_format)
+                info = batch_info(batch.header, outcomes.of(batch.header))
+                yield FetchedLogBatch(info, partial(records_in, batch), own_format)
     except KafkaError as error:
         raise UnreadableBatch(str(error)) from None
 
@@ -210,7 +255,7 @@ def metadata_records_of(batch: RecordBatch) -> Iterator[Record]:
     return (without_secrets(record, is_secret) for record in records_of(batch))
 
 
-def batch_info(header: BatchHeader) -> BatchInfo:
+def batch_info(header: BatchHeader, outcome: BatchOutcome | None = None) -> BatchInfo:
     has_producer = header.producer_id != NO_PRODUCER_ID
     return BatchInfo(
         base_offset=header.base_offset,
@@ -225,6 +270,7 @@ def batch_info(header: BatchHeader) -> BatchInfo:
         base_sequence=header.base_sequence if has_producer else None,
         transactional=header.is_transactional,
         control=header.is_control,
+        outcome=outcome,
     )
 
 

@@ -14,6 +14,7 @@ from broker_admin.views.storage import TopicSize
 from kafka_wire.apis import ApiKey
 from kafka_wire.errors import KafkaError
 from trio_broker.broker_view.storage import LiveStorageView
+from trio_broker.broker_view.transactions import LiveTransactionsView
 from trio_broker.coordinator.reporting.snapshot import GroupLagReading, LagTrend
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.metrics.latency import latency_summary
@@ -29,14 +30,22 @@ BEHIND_SECONDS = 10.0
 class LiveOverviewView:
     """The part of the admin app's view that is about everything at once."""
 
-    def __init__(self, services: BrokerServices, metrics: RequestChannelMetrics, storage: LiveStorageView) -> None:
+    def __init__(
+        self,
+        services: BrokerServices,
+        metrics: RequestChannelMetrics,
+        storage: LiveStorageView,
+        transactions: LiveTransactionsView,
+    ) -> None:
         self.services = services
+        self.transactions = transactions
         self.metrics = metrics
         self.storage = storage
 
     async def readings(self) -> OverviewReadings:
         sizes = await self.storage.sizes()
         directories = await self.storage.directories()
+        statistics = await self.transactions.statistics()
         lags = sorted(self.services.groups.latest_lags(), key=by_growth)
         cleaner = self.services.replicas.log_maintenance.log_cleaner
         return OverviewReadings(
@@ -56,6 +65,8 @@ class LiveOverviewView:
             largest_topics=first_topics(sizes.largest_topics, lambda topic: topic.size_bytes),
             busiest_topics=first_topics(sizes.busiest_topics, bytes_per_second),
             errors=tuple(self.metrics.recent_errors.latest_first()),
+            overdue_transactions=statistics.overdue,
+            hanging_transactions=statistics.hanging_transactions,
         )
 
     def _p99_ms(self, api_key: ApiKey) -> float | None:

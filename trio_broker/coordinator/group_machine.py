@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
+import attrs
+
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
@@ -426,7 +428,9 @@ class GroupMachine(Machine[Any]):
 
     def snapshot(self, group_id: str, *, with_members: bool = True) -> GroupSnapshot:
         """A group of either protocol; errors as ``describe``."""
-        return self._known(group_id).snapshot(self._metadata_cache.image, with_members=with_members)
+        snapshot = self._known(group_id).snapshot(self._metadata_cache.image, with_members=with_members)
+        pending = self.offsets.pending_count(group_id)
+        return attrs.evolve(snapshot, pending_offsets=pending) if pending else snapshot
 
     def timeline(self, group_id: str) -> Sequence[Rebalance]:
         """The recent rebalances of a group; errors as ``describe``."""

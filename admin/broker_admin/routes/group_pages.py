@@ -6,6 +6,7 @@ are put together and rendered in a worker thread; a page of a large group takes 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -44,6 +45,7 @@ from trio_broker.coordinator.reporting.snapshot import (
     GroupType,
     Rebalance,
 )
+from trio_broker.coordinator.transactions.transaction_snapshot import HeldBackPartition
 
 STATES = ("Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Empty", "Dead")
 """The states of both kinds of groups, for the choice on the page."""
@@ -108,6 +110,7 @@ async def get_group_page(request: Request) -> Response:
     }
     span = RANGES[chosen]
     series = await parts.view.readings.group_series(group_id, at_ms - span.span_ms, at_ms + 1, span.step_ms)
+    held_back = (await parts.view.transactions.report()).held_back
     async with parts.reading_lag:
         offsets = await parts.view.groups.offsets(group_id)
     # Read after the wait above, without another between them: members and timeline then belong together.
@@ -118,7 +121,9 @@ async def get_group_page(request: Request) -> Response:
             **context, here="groups", script="groups.js", group_id=group_id
         )
         return HTMLResponse(page, 404)
-    render = partial(render_group, context, group, offsets, tuple(rebalances), history, series, now_ms_of(parts.view))
+    render = partial(
+        render_group, context, group, offsets, tuple(rebalances), history, series, now_ms_of(parts.view), held_back
+    )
     return await page_response(request, render)
 
 
@@ -130,6 +135,7 @@ def render_group(
     history: GroupLagHistory,
     series: SeriesReport,
     at_ms: int,
+    held_back: Sequence[HeldBackPartition],
 ) -> str:
     """The page of one group; runs in a worker thread."""
     detail = group_detail(group, offsets, rebalances, at_ms)
@@ -141,7 +147,7 @@ def render_group(
         script="group.js",
         api_address=f"/api/v1/groups/{quote(group.group_id, safe='')}",
         actions=actions,
-        findings=diagnosis(group, offsets, history.rates, rebalances, at_ms).findings,
+        findings=diagnosis(group, offsets, history.rates, rebalances, at_ms, held_back).findings,
         history=history,
         picture_of_lag=series_picture(series, GROUP_CHARTS, context["time_range"], at_ms, rebalance_marks(rebalances)),
     )

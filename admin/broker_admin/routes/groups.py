@@ -156,7 +156,8 @@ async def get_diagnosis(request: Request) -> Response:
     history = parts.view.groups.lag_history(group_id)
     if offsets is None or group is None or rebalances is None or history is None:
         raise no_such_group()
-    diagnose = partial(diagnosis, group, offsets, history.rates, rebalances, now_ms_of(parts.view))
+    held_back = (await parts.view.transactions.report()).held_back
+    diagnose = partial(diagnosis, group, offsets, history.rates, rebalances, now_ms_of(parts.view), held_back)
     return json_response(await trio.to_thread.run_sync(diagnose))
 
 

@@ -41,6 +41,7 @@ from broker_admin.topic_list import (
     select_topics,
 )
 from broker_admin.topic_tabs import tabs_of, topic_address
+from broker_admin.transaction_list import held_back_of
 from broker_admin.view import BrokerView
 from broker_admin.views.topics import TopicRefused
 from trio_broker.config.config_key import ConfigUnit
@@ -233,7 +234,8 @@ async def get_partitions_page(request: Request) -> Response:
         f"{context['address']}/partitions", PARTITION_TABLE, query, page, request.query_params,
         key_of=lambda each: str(each.partition),
     )  # fmt: skip
-    return await rendered(request, "topics/partitions.html", context | {"table": table})
+    held_back = await trio.to_thread.run_sync(held_back_of, await view_of(request).transactions.report(), name)
+    return await rendered(request, "topics/partitions.html", context | {"table": table, "held_back": held_back})
 
 
 async def get_segments_page(request: Request) -> Response:
@@ -251,7 +253,10 @@ async def get_segments_page(request: Request) -> Response:
         f"{context['address']}/partitions/{partition}", SEGMENT_TABLE, query, page, request.query_params,
         key_of=lambda each: str(each.base_offset),
     )  # fmt: skip
-    return await rendered(request, "topics/segments.html", context | {"table": table, "found": found})
+    report = await view_of(request).transactions.report()
+    held_back = await trio.to_thread.run_sync(held_back_of, report, name_of(request))
+    shown = {"table": table, "found": found, "held": held_back.get(partition)}
+    return await rendered(request, "topics/segments.html", context | shown)
 
 
 async def get_consumers_page(request: Request) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -22,12 +23,22 @@ class ReadablePartition:
     error: str | None = None
 
 
+class BatchOutcome(enum.Enum):
+    """What has become of a batch that was written in a transaction."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    """Readers of what is committed never see it."""
+    OPEN = "open"
+    """Its transaction is open, so readers of what is committed do not see it yet."""
+
+
 @attrs.frozen
 class BatchInfo:
     """What a batch says of itself. ``record_count`` counts those that compaction has left.
 
     ``producer_id`` is None without an idempotent producer, and then epoch and sequence are too. ``timestamp_type`` is
-    ``create_time`` or ``log_append_time``.
+    ``create_time`` or ``log_append_time``. ``outcome`` is None for a batch that is in no transaction, and for a marker.
     """
 
     base_offset: int
@@ -42,6 +53,7 @@ class BatchInfo:
     base_sequence: int | None
     transactional: bool
     control: bool
+    outcome: BatchOutcome | None = None
 
 
 class StoredRecord(Protocol):

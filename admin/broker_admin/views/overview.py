@@ -39,6 +39,9 @@ class OverviewReadings:
     The groups that fall behind fastest come first, after them the others by lag; ``groups_falling_behind`` counts the
     former. Internal topics are not among the ``largest_topics`` and ``busiest_topics``, of which each carries
     something. ``errors`` are all that are kept, the newest first.
+
+    ``overdue_transactions`` should have been ended by the broker, and were not; ``hanging_transactions`` counts
+    partitions in which no coordinator will end one.
     """
 
     read_at_ms: int
@@ -57,6 +60,8 @@ class OverviewReadings:
     busiest_topics: tuple[TopicSize, ...]
     errors: tuple[RecentError, ...]
     damaged_segments: int = 0
+    overdue_transactions: int = 0
+    hanging_transactions: int = 0
 
 
 class OverviewView(Protocol):

@@ -218,6 +218,10 @@ class CommittedOffsets:
         """Whether a transaction that has not ended has a commit of the group in one partition."""
         return not self._pending.is_empty and encode_commit_key(group_id, topic, partition) in self._pending
 
+    def pending_count(self, group_id: str) -> int:
+        """How many commits of ``group_id`` wait for the end of a transaction."""
+        return self._pending.count_of(group_id)
+
     def has_pending_in(self, group_id: str) -> bool:
         """Whether a transaction that has not ended has any commit of the group."""
         return self._pending.has_group(group_id)

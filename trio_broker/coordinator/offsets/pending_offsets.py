@@ -84,6 +84,10 @@ class PendingOffsets:
         """Whether a transaction that has not ended has a commit of ``group_id``."""
         return group_id in self._count_by_group
 
+    def count_of(self, group_id: str) -> int:
+        """How many commits of ``group_id`` are pending; two transactions may each have one for a partition."""
+        return self._count_by_group.get(group_id, 0)
+
     def groups(self) -> list[str]:
         """The groups with pending commits."""
         return list(self._count_by_group)

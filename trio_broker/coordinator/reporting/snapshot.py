@@ -40,7 +40,8 @@ class MemberSnapshot:
 class GroupSnapshot:
     """One group. ``generation`` is the generation id or the group epoch, ``protocol`` the assignor's name or empty.
 
-    ``members`` is empty where they were not asked for, ``member_count`` counts them in any case.
+    ``members`` is empty where they were not asked for, ``member_count`` counts them in any case. ``pending_offsets``
+    were committed in transactions that have not ended; a member that begins there waits for that (KIP-447).
     """
 
     group_id: str
@@ -52,6 +53,7 @@ class GroupSnapshot:
     leader: str | None
     member_count: int
     members: tuple[MemberSnapshot, ...] = ()
+    pending_offsets: int = 0
 
 
 @attrs.frozen(kw_only=True)

@@ -139,9 +139,10 @@ def held_back_partition(
 async def statistics_of(coordinator: TransactionCoordinator, report: TransactionReport) -> TransactionStatistics:
     """The numbers of ``report``, and what the machines of ``coordinator`` have counted."""
     states: Counter[str] = Counter()
-    oldest_seconds, markers_pending = 0.0, 0
+    oldest_seconds, markers_pending, overdue = 0.0, 0, 0
     async for each in InTurns(report.transactions):
         states[each.state] += 1
+        overdue += each.is_overdue
         if each.is_open:
             oldest_seconds = max(oldest_seconds, each.age_seconds or 0.0)
             markers_pending += each.partition_count if each.state != ONGOING else 0
@@ -150,6 +151,7 @@ async def statistics_of(coordinator: TransactionCoordinator, report: Transaction
         transactions=states,
         oldest_seconds=oldest_seconds,
         markers_pending=markers_pending,
+        overdue=overdue,
         partitions_held_back=len(report.held_back),
         hanging_transactions=sum([bool(each.is_hanging) async for each in InTurns(report.held_back)]),
         committed=sum(shard.machine.committed for shard in shards),

@@ -81,13 +81,15 @@ class TransactionStatistics:
     """The transactions coordinated here, for metrics. Levels are current, counters begin with the broker's start.
 
     ``transactions`` counts transactional ids by state. ``oldest_seconds`` is the age of the oldest open transaction, 0
-    without any. ``markers_pending`` counts partitions of decided transactions that have no marker yet. What timed out
-    is counted as aborted, too. ``loading`` counts partitions of ``__transaction_state`` that cannot answer yet.
+    without any. ``markers_pending`` counts partitions of decided transactions that have no marker yet,
+    ``hanging_transactions`` partitions in which no coordinator will write one. What timed out is counted as aborted,
+    too. ``loading`` counts partitions of ``__transaction_state`` that cannot answer yet.
     """
 
     transactions: Mapping[str, int] = attrs.field(factory=dict)
     oldest_seconds: float = 0.0
     markers_pending: int = 0
+    overdue: int = 0
     partitions_held_back: int = 0
     hanging_transactions: int = 0
     committed: int = 0

@@ -32,8 +32,8 @@ function bytesText(count) {
 
 /** What the page says of a record's batch. @param {any} batch @returns {Node[]} */
 function batchTags(batch) {
-  const { control, transactional, codec, producer_id: producerId, producer_epoch: epoch } = batch;
-  const texts = [control && "control", transactional && "transaction", codec !== "none" && codec, producerId !== null && `${producerId}/${epoch}`];
+  const { control, outcome, transactional, codec, producer_id: producerId, producer_epoch: epoch } = batch;
+  const texts = [control && "control", outcome !== "committed" && outcome, transactional && "transaction", codec !== "none" && codec, producerId !== null && `${producerId}/${epoch}`];
   return texts.filter(Boolean).flatMap((text) => {
     const tag = document.createElement("span");
     tag.className = "tag";
@@ -120,7 +120,7 @@ export class Tail {
   /** @param {Row} row */
   rowOf(row) {
     const line = document.createElement("tr");
-    line.className = row.batch.control ? "record fresh control" : "record fresh";
+    line.className = `record fresh${row.batch.control ? " marker" : ""}${row.batch.outcome === "aborted" ? " aborted" : ""}`;
     line.dataset.place = `${row.partition}/${row.offset}`;
     /** @param {string} text @param {string} kind */
     const cell = (text, kind) => {
