@@ -212,6 +212,14 @@ async def test_a_timeout_is_counted_as_an_abort_too(client, view):
     assert (statistics.committed, statistics.aborted, statistics.timed_out) == (0, 1, 1)
 
 
+async def test_a_partition_is_late_when_no_transaction_may_be_open_for_so_long(client, view):
+    await begin_hanging(client, 2)
+    client.wire.clock.advance(900 + 290)
+    assert (await view.statistics()).late_transactions == 0
+    client.wire.clock.advance(20)
+    assert (await LiveTransactionsView(client.wire.services).statistics()).late_transactions == 1
+
+
 # --- aborting ---
 
 

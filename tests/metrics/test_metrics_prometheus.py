@@ -21,6 +21,7 @@ from tests.metrics.statistics_fixtures import (
 from tests.network.test_request_metrics import MS, Timed
 from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupPartitionLag, GroupType
 from trio_broker.coordinator.reporting.statistics import GroupKind, GroupStatistics
+from trio_broker.coordinator.transactions.transaction_snapshot import TransactionStatistics
 from trio_broker.histogram import Histogram
 from trio_broker.metrics.history import sample_between
 from trio_broker.metrics.prometheus import render
@@ -48,6 +49,20 @@ SERVER = server_statistics(
     loop_busy_ns=500_000_000,
 )
 
+
+TRANSACTIONS = TransactionStatistics(
+    transactions={"Ongoing": 2, "CompleteCommit": 5},
+    oldest_seconds=12.5,
+    markers_pending=3,
+    overdue=1,
+    partitions_held_back=4,
+    hanging_transactions=1,
+    late_transactions=1,
+    committed=50,
+    aborted=6,
+    timed_out=2,
+    loading=7,
+)
 
 RECOVERED = RecoveryProgress((DirectoryRecovery("/data", False, 3, 3, 5, 5, 700, 700),), 1.5, is_over=True)
 
@@ -92,10 +107,12 @@ def partition_reading(**changes: Any) -> PartitionReading:
         "in_sync_replica_count": 1,
         "min_in_sync_replicas": 1,
         "log_start_offset": 10,
+        "last_stable_offset": 15,
         "high_watermark": 20,
         "log_end_offset": 30,
         "size_bytes": 4000,
         "segment_count": 2,
+        "producer_ids": 6,
         "appended_records": 5,
         "appended_bytes": 500,
         "fetched_bytes": 50,
@@ -105,7 +122,13 @@ def partition_reading(**changes: Any) -> PartitionReading:
 
 def per_partition(*lags: GroupPartitionLag) -> MetricsSnapshot:
     """A snapshot for all metrics of ours: with groups, a partition and ``lags``."""
-    return snapshot(groups=GROUPS, per_partition=True, partitions=[partition_reading()], lags=lags or [lag(0, 5, 0.5)])
+    return snapshot(
+        groups=GROUPS,
+        transactions=TRANSACTIONS,
+        per_partition=True,
+        partitions=[partition_reading()],
+        lags=lags or [lag(0, 5, 0.5)],
+    )
 
 
 def values_of(text: bytes) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -302,3 +325,21 @@ def test_group_ids_with_quotes_and_line_ends_stay_one_label() -> None:
     hostile = 'a"b\nc\\d} 1 <x> \u202e'
     values = values_of(render(per_partition(lag(0, 40, None, hostile))))
     assert values[("trio_broker_group_lag_records", (hostile, "0", "t"))] == 40.0
+
+
+def test_transactions_are_shown_by_state_with_what_they_hold_back() -> None:
+    values = values_of(render(snapshot(transactions=TRANSACTIONS)))
+    found = {key: value for key, value in values.items() if "transaction" in key[0] or "held_back" in key[0]}
+    assert found == {
+        ("trio_broker_transactional_ids", ("Ongoing",)): 2,
+        ("trio_broker_transactional_ids", ("CompleteCommit",)): 5,
+        ("trio_broker_transaction_oldest_seconds", ()): 12.5,
+        ("trio_broker_transaction_markers_pending", ()): 3,
+        ("trio_broker_transactions_overdue", ()): 1,
+        ("trio_broker_transaction_loading_partitions", ()): 7,
+        ("trio_broker_transactions_committed_total", ()): 50,
+        ("trio_broker_transactions_aborted_total", ()): 6,
+        ("trio_broker_transactions_timed_out_total", ()): 2,
+        ("trio_broker_partitions_held_back", ()): 4,
+        ("trio_broker_partitions_with_hanging_transactions", ()): 1,
+    }

@@ -64,7 +64,7 @@ class LiveBrokerView(BrokerView):
             group_changes=LiveGroupChangesView(services),
             transactions=transactions,
             readings=readings,
-            metrics=LiveMetricsView(services, server, node, groups, latency),
+            metrics=LiveMetricsView(services, server, node, groups, latency, transactions),
             latency=latency,
             segments=LiveSegmentsView(services.replicas, services.node.cluster_id, services.node.node_id),
             clients=LiveClientsView(services, server),

@@ -11,6 +11,7 @@ from trio_broker.broker_view.groups import LiveGroupsView
 from trio_broker.broker_view.latency import LiveLatencyView
 from trio_broker.broker_view.node import LiveNodeView
 from trio_broker.broker_view.partition_readings import partition_readings
+from trio_broker.broker_view.transactions import LiveTransactionsView
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.metrics.latency import api_label
 from trio_broker.network.socket_server import SocketServer
@@ -26,6 +27,7 @@ class LiveMetricsView:
     node: LiveNodeView
     groups: LiveGroupsView
     latency: LiveLatencyView
+    transactions: LiveTransactionsView
 
     async def prometheus_renderer(self) -> Callable[[], bytes]:
         # Imported here: prometheus_client is for those who are scraped.
@@ -41,6 +43,7 @@ class LiveMetricsView:
             async for api_key, metrics in InTurns(list(self.server.channel.metrics.by_api.items()))
             if "jmx-exporter" in names
         }
+        transactions = await self.transactions.statistics()
         node, replicas = self.node.description(), self.services.replicas
         snapshot = MetricsSnapshot(
             version=node.version,
@@ -56,6 +59,7 @@ class LiveMetricsView:
             cleaner=replicas.log_maintenance.log_cleaner.statistics(),
             scrubber=replicas.log_maintenance.log_scrubber.statistics(),
             groups=self.services.groups.statistics(),
+            transactions=transactions,
             recovery=replicas.log_manager.load_report.progress,
             names=names,
             per_partition=per_partition,

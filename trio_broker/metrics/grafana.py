@@ -254,6 +254,39 @@ ROWS = (
         ),
     ),
     PanelRow(
+        "Transactions",
+        (
+            Panel(
+                "Transactions",
+                "ops",
+                (
+                    rate("transactions_committed_total", "committed"),
+                    rate("transactions_aborted_total", "aborted"),
+                    rate("transactions_timed_out_total", "timed out"),
+                ),
+            ),
+            Panel(
+                "Transactional ids",
+                "short",
+                (
+                    value("transactional_ids", "{{state}}"),
+                    value("transactions_overdue", "overdue"),
+                    value("transaction_markers_pending", "markers pending"),
+                    value("transaction_loading_partitions", "partitions being loaded"),
+                ),
+            ),
+            Panel(
+                "What committed readers wait for",
+                "short",
+                (
+                    value("partitions_held_back", "partitions held back"),
+                    value("partitions_with_hanging_transactions", "of them by one that hangs"),
+                    value("transaction_oldest_seconds", "oldest open transaction, seconds"),
+                ),
+            ),
+        ),
+    ),
+    PanelRow(
         "Process",
         (
             Panel("Memory", "bytes", (Query("[process_resident_memory_bytes]", "resident"),)),
@@ -303,6 +336,10 @@ ROWS = (
                 "Records that consumers may not read yet",
                 "short",
                 (
+                    Query(
+                        "topk(10, sum by (topic) ([partition_high_watermark] - [partition_last_stable_offset]))",
+                        "{{topic}}, of what is committed",
+                    ),
                     Query(
                         "topk(10, sum by (topic) ([partition_log_end_offset] - [partition_high_watermark]))",
                         "{{topic}}",

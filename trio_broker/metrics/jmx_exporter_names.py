@@ -151,6 +151,16 @@ VALUES = (
         lambda snapshot: snapshot.replicas.offline_partitions,
     ),
     JmxValue(
+        "kafka_server_replicamanager_produceridcount",
+        "kafka.server:type=ReplicaManager,name=ProducerIdCount",
+        lambda snapshot: sum(each.producer_ids for each in snapshot.partitions),
+    ),
+    JmxValue(
+        "kafka_server_replicamanager_partitionswithlatetransactionscount",
+        "kafka.server:type=ReplicaManager,name=PartitionsWithLateTransactionsCount",
+        lambda snapshot: snapshot.transactions.late_transactions,
+    ),
+    JmxValue(
         "kafka_server_replicamanager_isrshrinks_total",
         "kafka.server:type=ReplicaManager,name=IsrShrinksPerSec",
         nothing,

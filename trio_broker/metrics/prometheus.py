@@ -24,6 +24,7 @@ from prometheus_client.registry import Collector
 
 from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupPartitionLag
 from trio_broker.coordinator.reporting.statistics import GroupStatistics
+from trio_broker.coordinator.transactions.transaction_snapshot import TransactionStatistics
 from trio_broker.metrics.jmx_exporter_names import jmx_exporter_metrics, jmx_start_metrics
 from trio_broker.metrics.kafka_exporter_names import kafka_exporter_metrics
 from trio_broker.metrics.prometheus_recovery import recovery_metrics
@@ -106,6 +107,7 @@ class SnapshotCollector(Collector):
         yield from sync_metrics(PREFIX, snapshot.replicas.flusher)
         yield from cold_send_metrics(PREFIX, snapshot.server.processors)
         yield from group_metrics(snapshot.groups)
+        yield from transaction_metrics(snapshot.transactions)
         yield from compaction_metrics(snapshot.cleaner)
         yield from scrubber_metrics(snapshot.scrubber)
         yield from recovery_metrics(PREFIX, snapshot.recovery)
@@ -195,6 +197,39 @@ def group_metrics(groups: GroupStatistics) -> Iterator[Metric]:
     yield counter("group_rebalances", "Rebalances finished", groups.rebalances)
 
 
+def transaction_metrics(transactions: TransactionStatistics) -> Iterator[Metric]:
+    """The transactions that this broker coordinates, and what they hold back."""
+    by_state = GaugeMetricFamily(f"{PREFIX}_transactional_ids", "Transactional ids, by state", labels=["state"])
+    for state, count in sorted(transactions.transactions.items()):
+        by_state.add_metric([state], count)
+    yield by_state
+    yield gauge("transaction_oldest_seconds", "Age of the oldest open transaction", transactions.oldest_seconds)
+    yield gauge("transactions_overdue", "Transactions that should have been ended by the broker", transactions.overdue)
+    yield gauge(
+        "transaction_markers_pending",
+        "Partitions of decided transactions that have no marker yet",
+        transactions.markers_pending,
+    )
+    yield gauge(
+        "transaction_loading_partitions",
+        "Partitions of __transaction_state that are being loaded",
+        transactions.loading,
+    )
+    yield counter("transactions_committed", "Transactions committed", transactions.committed)
+    yield counter("transactions_aborted", "Transactions aborted, those that timed out too", transactions.aborted)
+    yield counter("transactions_timed_out", "Transactions aborted after their timeout", transactions.timed_out)
+    yield gauge(
+        "partitions_held_back",
+        "Partitions whose last stable offset is behind the high watermark",
+        transactions.partitions_held_back,
+    )
+    yield gauge(
+        "partitions_with_hanging_transactions",
+        "Partitions held back by a transaction that no coordinator will end",
+        transactions.hanging_transactions,
+    )
+
+
 def group_lag_metrics(lags: Sequence[GroupPartitionLag]) -> Iterator[Metric]:
     """The lag of each group in each partition, as far as it is known: only when asked for."""
     for name, documentation, read in (
@@ -236,6 +271,7 @@ def scrubber_metrics(scrubber: LogScrubberStatistics) -> Iterator[Metric]:
 
 OF_PARTITIONS: Mapping[str, tuple[str, Callable[[PartitionReading], int]]] = {
     "log_start_offset": ("First offset kept", lambda each: each.log_start_offset),
+    "last_stable_offset": ("End of what consumers of committed records may read", lambda each: each.last_stable_offset),
     "high_watermark": ("End of what consumers may read", lambda each: each.high_watermark),
     "log_end_offset": ("Offset of the next record", lambda each: each.log_end_offset),
     "size_bytes": ("Bytes of the partition's log", lambda each: each.size_bytes),

@@ -11,6 +11,7 @@ import attrs
 
 from trio_broker.coordinator.reporting.snapshot import GroupLag, GroupPartitionLag
 from trio_broker.coordinator.reporting.statistics import GroupStatistics
+from trio_broker.coordinator.transactions.transaction_snapshot import TransactionStatistics
 from trio_broker.network.request_metrics import RequestTimes
 from trio_broker.network.statistics import SocketServerStatistics
 from trio_broker.partition.log_cleaner import LogCleanerStatistics
@@ -22,7 +23,7 @@ from trio_broker.storage.recovery_progress import RecoveryProgress
 @attrs.frozen(kw_only=True)
 class PartitionReading:
     """One partition. Appended and fetched are counted since the broker's start; ``preferred_leader`` is the first of
-    its ``replica_count`` replicas."""
+    its ``replica_count`` replicas, ``producer_ids`` the number of idempotent producers that it remembers."""
 
     topic: str
     partition: int
@@ -32,10 +33,12 @@ class PartitionReading:
     in_sync_replica_count: int
     min_in_sync_replicas: int
     log_start_offset: int
+    last_stable_offset: int
     high_watermark: int
     log_end_offset: int
     size_bytes: int
     segment_count: int
+    producer_ids: int
     appended_records: int
     appended_bytes: int
     fetched_bytes: int
@@ -62,6 +65,7 @@ class MetricsSnapshot:
     replicas: ReplicaManagerStatistics
     cleaner: LogCleanerStatistics
     groups: GroupStatistics
+    transactions: TransactionStatistics = attrs.field(factory=TransactionStatistics)
     scrubber: LogScrubberStatistics = attrs.field(factory=LogScrubberStatistics)
     recovery: RecoveryProgress = attrs.field(factory=RecoveryProgress)
     names: tuple[str, ...] = ()

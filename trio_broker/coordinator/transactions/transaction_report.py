@@ -34,6 +34,9 @@ OVERDUE_SECONDS: Final = 30.0
 """How long after its timeout, or after its end was decided, a transaction may still be open: as long as one attempt to
 write a marker."""
 
+LATE_SECONDS: Final = 300.0
+"""How long after ``transaction.max.timeout.ms`` Kafka calls a transaction late."""
+
 
 @attrs.frozen
 class HoldingTransaction:
@@ -147,6 +150,7 @@ async def statistics_of(coordinator: TransactionCoordinator, report: Transaction
             oldest_seconds = max(oldest_seconds, each.age_seconds or 0.0)
             markers_pending += each.partition_count if each.state != ONGOING else 0
     shards = list(coordinator.runtime.shards.values())
+    late_seconds = coordinator.settings.transaction_max_timeout_ms / 1000 + LATE_SECONDS
     return TransactionStatistics(
         transactions=states,
         oldest_seconds=oldest_seconds,
@@ -154,6 +158,7 @@ async def statistics_of(coordinator: TransactionCoordinator, report: Transaction
         overdue=overdue,
         partitions_held_back=len(report.held_back),
         hanging_transactions=sum([bool(each.is_hanging) async for each in InTurns(report.held_back)]),
+        late_transactions=sum([(each.held_seconds or 0.0) > late_seconds async for each in InTurns(report.held_back)]),
         committed=sum(shard.machine.committed for shard in shards),
         aborted=sum(shard.machine.aborted for shard in shards),
         timed_out=sum(shard.machine.timed_out for shard in shards),

@@ -82,8 +82,9 @@ class TransactionStatistics:
 
     ``transactions`` counts transactional ids by state. ``oldest_seconds`` is the age of the oldest open transaction, 0
     without any. ``markers_pending`` counts partitions of decided transactions that have no marker yet,
-    ``hanging_transactions`` partitions in which no coordinator will write one. What timed out is counted as aborted,
-    too. ``loading`` counts partitions of ``__transaction_state`` that cannot answer yet.
+    ``hanging_transactions`` partitions in which no coordinator will write one, and ``late_transactions`` partitions
+    that are held back for longer than any transaction may be open. What timed out is counted as aborted, too.
+    ``loading`` counts partitions of ``__transaction_state`` that cannot answer yet.
     """
 
     transactions: Mapping[str, int] = attrs.field(factory=dict)
@@ -92,6 +93,7 @@ class TransactionStatistics:
     overdue: int = 0
     partitions_held_back: int = 0
     hanging_transactions: int = 0
+    late_transactions: int = 0
     committed: int = 0
     aborted: int = 0
     timed_out: int = 0
