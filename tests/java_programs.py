@@ -1,4 +1,5 @@
-"""Runs the Java programs of ``tests/compat/java`` with the jars of Kafka itself, its client and its tools.
+"""Runs the Java programs of ``tests/compat/java`` with the jars of Kafka itself, its client and its tools, and those of
+other folders with jars of their own.
 
 They are oracles, the nearest thing to Kafka's own opinion of us. A test that asks for them is skipped where there is no
 JDK or where the jars of ``tests/compat/java/pom.xml`` were not fetched (CONTRIBUTING.md tells how). Every JVM costs a
@@ -22,6 +23,8 @@ from tests.oracles import absent
 SOURCES = Path(__file__).parent / "compat" / "java"
 JARS = SOURCES / "target" / "jars"
 OLDER_JARS = SOURCES.parent / "java_older" / "target" / "jars"
+STREAMS = SOURCES.parent / "java_streams"
+"""The folder of the Kafka Streams application."""
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 """These programs are over before an optimising compiler or a second collector thread would pay."""
 
@@ -30,11 +33,11 @@ SECONDS = 120
 
 
 class Java:
-    """The compiled programs of ``tests/compat/java`` with Kafka's jars."""
+    """The compiled programs of a folder, which is ``tests/compat/java`` unless another is named, with its jars."""
 
-    def __init__(self, classes: Path) -> None:
+    def __init__(self, classes: Path, jars: Path = JARS) -> None:
         # The sources' folder has simplelogger.properties, which keeps Kafka's loggers silent.
-        self.class_path = f"{classes}:{SOURCES}:{JARS}/*"
+        self.class_path = f"{classes}:{SOURCES}:{jars}/*"
 
     def with_older_client(self) -> Java:
         """The same programs with the client of ``tests/compat/java_older``, whose classes come first."""
@@ -73,21 +76,24 @@ class Steps:
         return str(self.told[name]["error"])
 
 
-def compiled_java() -> Java:
-    """Compile the programs, unless these sources were compiled before; without a JDK or the jars, see ``absent``."""
+def compiled_java(folder: Path = SOURCES) -> Java:
+    """Compile the programs of ``folder``, unless these sources were compiled before; without a JDK or the jars, see
+    ``absent``.
+    """
     if shutil.which("java") is None or shutil.which("javac") is None:
         absent("java", "there is no JDK")
-    if not list(JARS.glob("kafka-clients-*.jar")):
-        absent("java", "Kafka's jars were not fetched")
-    sources = sorted(SOURCES.glob("*.java"))
-    jars = " ".join(sorted(jar.name for jar in JARS.glob("*.jar")))
-    digest = hashlib.sha256(jars.encode() + b"".join(source.read_bytes() for source in sources)).hexdigest()
-    classes = JARS.parent / f"classes-{digest[:16]}"
+    jars = folder / "target" / "jars"
+    if not list(jars.glob("kafka-clients-*.jar")):
+        absent("java", f"the jars of tests/compat/{folder.name} were not fetched")
+    sources = sorted(folder.glob("*.java"))
+    names = " ".join(sorted(jar.name for jar in jars.glob("*.jar")))
+    digest = hashlib.sha256(names.encode() + b"".join(source.read_bytes() for source in sources)).hexdigest()
+    classes = jars.parent / f"classes-{digest[:16]}"
     if not classes.exists():
         # Several test runs may be at it at the same time: each compiles aside, and the first one's classes count.
-        with tempfile.TemporaryDirectory(dir=JARS.parent) as directory:
-            command = ["javac", "-proc:none", "-cp", f"{JARS}/*", "-d", f"{directory}/classes", *map(str, sources)]
+        with tempfile.TemporaryDirectory(dir=jars.parent) as directory:
+            command = ["javac", "-proc:none", "-cp", f"{jars}/*", "-d", f"{directory}/classes", *map(str, sources)]
             subprocess.run(command, check=True, timeout=SECONDS)
             with suppress(OSError):
                 Path(directory, "classes").rename(classes)
-    return Java(classes)
+    return Java(classes, jars)

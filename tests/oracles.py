@@ -16,7 +16,7 @@ import pytest
 
 ORACLES: Final = {
     "schemas": "Kafka's message schemas, in shared/kafka-messages beside the checkout",
-    "java": "a JDK, and the jars of tests/compat/java/pom.xml",
+    "java": "a JDK, and the jars of the poms of tests/compat/java, java_older and java_streams",
     "spark": "the jars of tests/compat/spark/pom.xml",
     "kcat": "kcat",
     "chromium": "Chromium, or Chrome",
