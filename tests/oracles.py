@@ -22,6 +22,7 @@ ORACLES: Final = {
     "chromium": "Chromium, or Chrome",
     "schemathesis": "schemathesis, which `pip install -e '.[dev]'` brings",
     "node": "Node, and the packages of tests/compat/node/package.json",
+    "go": "Go, and the modules of tests/compat/go/go.mod",
 }
 
 VARIABLE: Final = "REQUIRE_ORACLES"

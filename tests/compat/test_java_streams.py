@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kafka_wire.records.batch import read_batches
-from kafka_wire.stored.transactions import TransactionStatus, decode_transaction_record
-from tests.compat.scenario_client import ScenarioClient
-from tests.compat.transaction_requests import fetch
+from tests.compat.transaction_log import protocols_of_commits
 from tests.java_programs import QUICK_START, STREAMS, Java, compiled_java
 from trio_broker.testing.process import BrokerProcess
 
@@ -176,11 +173,11 @@ class CountReader:
 
 @attrs.frozen
 class Outcome:
-    """What a run wrote, what it should have written, and the versions of its transactions that were completed."""
+    """What a run wrote, what it should have written, and in which versions of the protocol it committed."""
 
     counts: Counts
     expected: Counts
-    transaction_versions: set[int]
+    protocols: set[int]
 
 
 def live_through(directory: Path, victims: Sequence[str]) -> Outcome:
@@ -225,7 +222,7 @@ def live_through(directory: Path, victims: Sequence[str]) -> Outcome:
         application.stop()
         counts = CountReader.of(servers).read_to_the_end()
         expected = {key: list(range(1, count + 1)) for key, count in feeder.words.items()}
-        return Outcome(counts, expected, set(completed_versions(broker.port)))
+        return Outcome(counts, expected, set().union(*protocols_of_commits(broker.port).values()))
 
 
 def prepare(servers: str) -> None:
@@ -240,31 +237,11 @@ def prepare(servers: str) -> None:
     assert producer.flush(PATIENCE_SECONDS) == 0
 
 
-def completed_versions(port: int) -> Iterator[int]:
-    """The version of the protocol of each transaction that the coordinator's log has as completed."""
-    client = ScenarioClient(port, "versions")
-    offset, end_offset = 0, 1
-    while offset < end_offset:
-        answer = client.quietly(fetch("__transaction_state", [0], offset=offset), 12).responses[0].partitions[0]
-        assert answer.error_code == 0, answer
-        end_offset = answer.high_watermark
-        for batch in read_batches(answer.records):
-            for record in batch.records():
-                assert record.key is not None
-                stored = decode_transaction_record(record.key, record.value)
-                if stored is not None and stored[1] is not None:
-                    value = stored[1]
-                    if value.transaction_status == TransactionStatus.COMPLETE_COMMIT:
-                        yield value.client_transaction_version
-            offset = batch.header.next_offset
-    client.close()
-
-
 def test_an_application_whose_broker_was_killed_has_counted_each_word_once(tmp_path: Path) -> None:
     """Its transactions are of the second protocol."""
     outcome = live_through(tmp_path, [BROKER])
     assert outcome.counts == outcome.expected
-    assert outcome.transaction_versions == {2}
+    assert outcome.protocols == {2}
 
 
 @pytest.mark.soak
@@ -274,4 +251,4 @@ def test_an_application_that_died_twenty_times_has_counted_each_word_once(tmp_pa
     random.Random(1).shuffle(victims)
     outcome = live_through(tmp_path, victims)
     assert outcome.counts == outcome.expected
-    assert outcome.transaction_versions == {2}
+    assert outcome.protocols == {2}

@@ -7,14 +7,10 @@ from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.list_transactions import ListTransactionsRequest
 from kafka_wire.messages.produce import ProduceRequest
 from kafka_wire.messages.write_txn_markers import WriteTxnMarkersRequest
-from kafka_wire.records.batch import read_batches
-from kafka_wire.stored.transactions import (
-    TRANSACTION_LOG_VALUE_VERSION,
-    TransactionStatus,
-    decode_transaction_record,
-)
+from kafka_wire.stored.transactions import TRANSACTION_LOG_VALUE_VERSION, TransactionStatus
 from tests.compat.group_requests import commit, fetch_offsets, settled
 from tests.compat.scenario_client import ScenarioClient
+from tests.compat.transaction_log import transaction_records
 from tests.compat.transaction_requests import (
     EARLIEST,
     FIRST,
@@ -798,23 +794,13 @@ def remembering(client: ScenarioClient) -> None:
 
 def tell_the_log(client: ScenarioClient, transactional_id: str) -> None:
     """Write down all records of a transactional id, as ``__transaction_state`` has them."""
-    offset, end_offset = 0, 1
-    while offset < end_offset:
-        answer = client.quietly(fetch("__transaction_state", [0], offset=offset), 12).responses[0].partitions[0]
-        assert answer.error_code == 0, answer
-        end_offset = answer.high_watermark
-        for each in read_batches(answer.records):
-            for record in each.records():
-                assert record.key is not None
-                stored = decode_transaction_record(record.key, record.value)
-                if stored is not None and stored[0].transactional_id == transactional_id and record.offset >= offset:
-                    assert stored[1] is not None
-                    for topic in stored[1].transaction_partitions or []:
-                        topic.partition_ids.sort()
-                    client.lines.append(TransactionStatus(stored[1].transaction_status).name)
-                    client.tell(stored[1], TRANSACTION_LOG_VALUE_VERSION)
-            next_offset = each.header.next_offset
-        offset = next_offset
+    for key, value in transaction_records(client):
+        if key.transactional_id == transactional_id:
+            assert value is not None
+            for topic in value.transaction_partitions or []:
+                topic.partition_ids.sort()
+            client.lines.append(TransactionStatus(value.transaction_status).name)
+            client.tell(value, TRANSACTION_LOG_VALUE_VERSION)
 
 
 def ending_by_itself(client: ScenarioClient) -> None:
