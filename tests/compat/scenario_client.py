@@ -3,9 +3,9 @@
 A ``ScenarioClient`` sends requests of kafka_wire over sockets of its own and keeps a transcript: each request in one
 line, with the fields that are not at their defaults, and its response below, with every field that its version has.
 What differs between two brokers, or two runs, without any meaning is written as a name: generated ids (``<id 1>``),
-topic ids (``<id of name>``), producer ids (``<producer 1>``), times, ports. Of records there is a line for each batch.
-Throttle times are left out, of an error message only its presence is kept, and
-lists of structs and of strings are sorted.
+topic ids (``<id of name>``), producer ids (``<producer 1>``), fetch sessions, times, ports. Of records each
+batch is described. Throttle times are left out, of an error message only its presence is kept, and lists of structs
+and of strings are sorted.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import RecordBatch, read_batches
 from kafka_wire.records.control import EndTransactionMarker, read_control_record
+from kafka_wire.records.errors import CorruptRecordBatch
 from kafka_wire.schema import Field, fields_of
 
 CLIENT_ID = "talk"
@@ -290,8 +291,8 @@ class ScenarioClient:
             return ErrorCode(value).name
         if name == "error_message":
             return "<text>" if value else "''"
-        if name == "port" and value > 0:
-            return "<port>"
+        if name in ("port", "session_id") and value > 0:
+            return f"<{name}>"
         if isinstance(value, list):
             return f"[{', '.join(self._inline(name, each, version) for each in value)}]"
         if isinstance(value, str):
@@ -301,7 +302,7 @@ class ScenarioClient:
         if name in TIME_FIELDS:
             return str(value) if value < self.began_ms else "<time>"
         if name == "records":
-            return f"[{', '.join(map(self._batch, read_batches(value)))}]"
+            return self._batches(value)
         if isinstance(value, bytes):
             return self._bytes(name, value)
         if attrs.has(type(value)):
@@ -329,6 +330,12 @@ class ScenarioClient:
             # What stands beside an error: the conversations' own ids begin later.
             return str(producer_id)
         return self.producers.setdefault(producer_id, f"<producer {len(self.producers) + 1}>")
+
+    def _batches(self, records: memoryview) -> str:
+        try:
+            return f"[{', '.join(map(self._batch, read_batches(records)))}]"
+        except CorruptRecordBatch:
+            return f"<{len(records)} bytes that are no batch>"
 
     def _batch(self, batch: RecordBatch) -> str:
         """A batch: its offsets, what it is, and whose."""

@@ -14,6 +14,7 @@ from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from tests.compat.kafka_process import KafkaProcess
 from tests.compat.like_kafka import ANSWERS, EVERY_SCENARIO, Difference, KafkaAnswers, Scenario, transcript
 from tests.compat.scenario_client import ScenarioClient
+from tests.compat.transaction_deletion_scenarios import TRANSACTION_DELETION_SCENARIOS
 from tests.compat.transaction_requests import init
 from tests.compat.transaction_scenarios import TRANSACTION_SCENARIOS
 from trio_broker.testing.process import BrokerProcess
@@ -58,6 +59,48 @@ KNOWN_DIFFERENCES = (
         reason="A topic without partitions is in the answer as it is in the request.",
     ),
     Difference(
+        "writing_batches_that_no_producer_writes",
+        kafka=r"(records=\[\]\)\]\)\]\n(?:.*\n){4}.*error_code=)INVALID_RECORD",
+        ours=r"\1CORRUPT_MESSAGE",
+        reason="Bytes that were cut off are damaged, and the producer may send the batch again.",
+    ),
+    Difference(
+        "writing_batches_that_no_producer_writes",
+        kafka=r"(INVALID_RECORD base_offset=-1 log_append_time_ms=-1 log_start_offset=)-1",
+        ours=r"\g<1>0",
+        reason="The log start offset comes with every batch that the partition refuses.",
+    ),
+    Difference(
+        "writing_batches_that_no_producer_writes",
+        kafka=(
+            r"(records=\[0-0 transactional\]\)\]\)\]\n(?:.*\n){4}.*error_code=)NONE base_offset=\d "
+            r"(log_append_time_ms=-1) log_start_offset=0 record_errors=\[\] error_message=null"
+        ),
+        ours=(
+            r"\1INVALID_PRODUCER_ID_MAPPING base_offset=-1 \2 log_start_offset=-1 record_errors=[] "
+            r"error_message=<text>"
+        ),
+        reason="A batch that says it is transactional and belongs to no transaction is refused.",
+    ),
+    Difference(
+        "deleting_records_of_a_transaction",
+        kafka="last_stable_offset=1 log_start_offset=2",
+        ours="last_stable_offset=2 log_start_offset=2",
+        reason="The last stable offset is never before the log start offset; Kafka's is where the batch begins.",
+    ),
+    Difference(
+        "deleting_records_of_a_transaction",
+        kafka=r"(isolation_level=1 .*timestamp=-1\)\]\)\]\n(?:.*\n){3}.* offset=)1 ",
+        ours=r"\g<1>2 ",
+        reason="The same, asked for by itself.",
+    ),
+    Difference(
+        "deleting_a_group_during_a_transaction",
+        kafka=r"(require_stable=True\n(?:.*\n){5}.*error_code=)NONE(\n\n# after the end)",
+        ours=r"\1UNSTABLE_OFFSET_COMMIT\2",
+        reason="A deleted offset is unstable until the transaction that had a commit for it has ended.",
+    ),
+    Difference(
         "markers_by_an_administrator",
         kafka="UNKNOWN_SERVER_ERROR",
         ours="INVALID_PRODUCER_EPOCH",
@@ -81,9 +124,11 @@ KNOWN_DIFFERENCES = (
     ),
 )
 
+EVERY_TRANSACTION_SCENARIO = (*TRANSACTION_SCENARIOS, *TRANSACTION_DELETION_SCENARIOS)
+
 KAFKA_ANSWERS = KafkaAnswers(ANSWERS / "transactions", KNOWN_DIFFERENCES)
 
-each_scenario = pytest.mark.parametrize("scenario", TRANSACTION_SCENARIOS, ids=lambda function: function.__name__)
+each_scenario = pytest.mark.parametrize("scenario", EVERY_TRANSACTION_SCENARIO, ids=lambda function: function.__name__)
 
 
 @pytest.fixture(scope="module")
@@ -127,8 +172,8 @@ def test_our_broker_answers_as_kafka_does(broker: BrokerProcess, scenario: Scena
 
 def test_every_known_difference_is_of_a_conversation() -> None:
     named = {difference.scenario for difference in KNOWN_DIFFERENCES}
-    assert named <= {scenario.__name__ for scenario in TRANSACTION_SCENARIOS} | {EVERY_SCENARIO}
+    assert named <= {scenario.__name__ for scenario in EVERY_TRANSACTION_SCENARIO} | {EVERY_SCENARIO}
 
 
 def test_answers_are_kept_for_every_conversation_and_no_other() -> None:
-    assert KAFKA_ANSWERS.kept() == {scenario.__name__ for scenario in TRANSACTION_SCENARIOS}
+    assert KAFKA_ANSWERS.kept() == {scenario.__name__ for scenario in EVERY_TRANSACTION_SCENARIO}

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kafka_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.list_transactions import ListTransactionsRequest
 from kafka_wire.messages.produce import ProduceRequest
 from kafka_wire.messages.write_txn_markers import WriteTxnMarkersRequest
+from kafka_wire.records.batch import build_batch
+from kafka_wire.records.control import EndTransactionMarker, build_control_batch
+from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.transactions import TRANSACTION_LOG_VALUE_VERSION, TransactionStatus
-from tests.compat.group_requests import commit, fetch_offsets, settled
+from tests.compat.group_requests import (
+    LEAVE,
+    beat,
+    commit,
+    fetch_offsets,
+    first_beat,
+    settled,
+    topic_for_consumers,
+    with_partitions,
+)
 from tests.compat.scenario_client import ScenarioClient
 from tests.compat.transaction_log import transaction_records
 from tests.compat.transaction_requests import (
@@ -52,6 +66,9 @@ SHORT_TIMEOUT_MS = 1000
 
 LONGEST_TIMEOUT_MS = 900_000
 """``transaction.max.timeout.ms`` of both brokers."""
+
+LONGEST_STRING = 2**15 - 1
+"""Characters of a string on the wire."""
 
 
 # --- Coordinators and producer ids ---
@@ -105,6 +122,27 @@ def timeouts_of_a_producer(client: ScenarioClient) -> None:
     client.ask(init_again(producer, timeout_ms=1234), 5)
     client.ask(describe(name), 0)
     client.ask(init_again(producer.at_epoch(77), timeout_ms=4321), 5)
+    client.ask(describe(name), 0)
+
+
+def names_of_the_greatest_length(client: ScenarioClient) -> None:
+    topic = f"{client.name}-t"
+    client.create_topic(topic)
+    name, group = (f"{client.name}-{what}-".ljust(LONGEST_STRING, "x") for what in ("producer", "group"))
+    client.ask(FindCoordinatorRequest(key=name, key_type=1), 3)
+    client.ask(FindCoordinatorRequest(coordinator_keys=[name], key_type=1), 6)
+    for version in range(6):
+        client.ask(init(name), version)
+    for protocol in PROTOCOLS:
+        client.note(f"a transaction of {protocol}")
+        producer = begun(client, protocol, name, topic)
+        if not protocol.adds_by_itself:
+            client.ask(add_offsets(producer, group), 4)
+        client.ask(commit_offsets(producer, group, {topic: {0: 1}}), protocol.commit_offsets)
+        client.ask(describe(name), 0)
+        client.ask(end(producer, committed=True), protocol.end)
+        wait_for_the_end(client, producer)
+        client.ask(fetch_offsets(group, {topic: [0]}, 8, require_stable=True), 8)
     client.ask(describe(name), 0)
 
 
@@ -347,6 +385,33 @@ def writing_in_a_transaction(client: ScenarioClient) -> None:
         ended(client, protocol, producer, committed=True)
 
 
+def writing_batches_that_no_producer_writes(client: ScenarioClient) -> None:
+    topic = f"{client.name}-t"
+    client.create_topic(topic, 2)
+    records = [NewRecord(RECORD_TIMESTAMP_MS, b"key", b"value")]
+    for number, protocol in enumerate(PROTOCOLS):
+        producer = begun(client, protocol, f"{client.name}-producer-{number}", topic)
+        its: dict[str, Any] = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
+        forged = EndTransactionMarker(committed=True, coordinator_epoch=0)
+        for what, written_batch in {
+            "a marker": build_control_batch(forged, timestamp=RECORD_TIMESTAMP_MS, **its),
+            "two batches": batch(producer, 1) + batch(producer, 2),
+            "no sequence": build_batch(records, **its, transactional=True),
+            "a sequence below zero": build_batch(records, **its, base_sequence=-5, transactional=True),
+            "no epoch": build_batch(
+                records, producer_id=producer.producer_id, producer_epoch=-1, base_sequence=1, transactional=True
+            ),
+            "bytes cut off": batch(producer, 1)[:-1],
+            "nothing": b"",
+        }.items():
+            client.note(f"{protocol}: {what}")
+            client.ask(produce(producer, topic, written_batch), protocol.produce)
+        client.ask(describe_producers({topic: [0]}), 0)
+        client.note(f"{protocol}: no producer id")
+        client.ask(produce(producer, topic, {1: build_batch(records, transactional=True)}), protocol.produce)
+        ended(client, protocol, producer, committed=False)
+
+
 def writing_after_the_end(client: ScenarioClient) -> None:
     topic = f"{client.name}-t"
     client.create_topic(topic)
@@ -474,6 +539,65 @@ def committing_offsets_as_a_member(client: ScenarioClient) -> None:
         client.ask(commit_offsets(producer, unknown, {topic: {0: 1}}, member="member"), version)
         client.ask(commit_offsets(producer, unknown, {topic: {0: 1}}, generation=1), version)
         ended(client, protocol, producer, committed=False)
+
+
+def committing_offsets_as_a_consumer(client: ScenarioClient) -> None:
+    topic = f"{client.name}-t"
+    topic_for_consumers(client, topic)
+    for version in (3, 4, 5):
+        protocol = FIRST if version < 5 else SECOND
+        group = f"{client.name}-group-{version}"
+        joined = client.quietly(first_beat(group, "one", [topic]), 1)
+        epoch = with_partitions(client, group, "one", joined).member_epoch
+        producer = started(client, f"{client.name}-producer-{version}")
+        client.quietly_in_turn(add_offsets(producer, group), 3)
+        client.note(f"version {version}: a member, and what is none")
+        for words in (
+            {"member": "one", "generation": epoch},
+            {"member": "one", "generation": epoch + 1},
+            {"member": "one", "generation": epoch - 1},
+            {"member": "one"},
+            {"member": "stranger", "generation": epoch},
+            {"generation": epoch},
+            {"member": "one", "generation": epoch, "instance": "stranger"},
+            {},
+        ):
+            client.ask(commit_offsets(producer, group, {topic: {0: 1}}, **words), version)
+        client.note("after it has left")
+        client.quietly(beat(group, "one", LEAVE), 1)
+        client.ask(commit_offsets(producer, group, {topic: {0: 2}}, member="one", generation=epoch), version)
+        client.ask(commit_offsets(producer, group, {topic: {0: 3}}), version)
+        ended(client, protocol, producer, committed=True)
+        client.ask(fetch_offsets(group, {topic: [0]}, 8, require_stable=True), 8)
+
+
+def committing_offsets_as_a_static_member(client: ScenarioClient) -> None:
+    topic = f"{client.name}-t"
+    client.create_topic(topic)
+    for version in (3, 4, 5):
+        protocol = FIRST if version < 5 else SECOND
+        group = f"{client.name}-group-{version}"
+        member, generation = settled(client, group, instance="i")
+        claims: list[dict[str, Any]] = [
+            {"member": member, "generation": generation, "instance": "i"},
+            {"member": member, "generation": generation},
+            {"member": "stranger", "generation": generation, "instance": "i"},
+            {"generation": generation, "instance": "i"},
+            {"member": member, "generation": generation + 1, "instance": "i"},
+        ]
+        producer = started(client, f"{client.name}-producer-{version}")
+        client.quietly_in_turn(add_offsets(producer, group), 3)
+        client.note(f"version {version}: the member, its member id alone, and others under its instance id")
+        for words in claims:
+            client.ask(commit_offsets(producer, group, {topic: {0: 1}}, **words), version)
+        client.note("after another has taken its place")
+        settled(client, group, instance="i")
+        client.ask(
+            commit_offsets(producer, group, {topic: {0: 2}}, member=member, generation=generation, instance="i"),
+            version,
+        )
+        ended(client, protocol, producer, committed=True)
+        client.ask(fetch_offsets(group, {topic: [0]}, 8, require_stable=True), 8)
 
 
 def fetching_stable_offsets(client: ScenarioClient) -> None:
@@ -613,6 +737,47 @@ def reading(client: ScenarioClient) -> None:
         for version in (4, 5, 7, 11):
             client.ask(fetch(topic, [0], isolation_level=READ_COMMITTED), version)
             client.ask(fetch(topic, [0], isolation_level=READ_COMMITTED, offset=6), version)
+
+
+def reading_over_sessions(client: ScenarioClient) -> None:
+    """A session is told of a partition again when something of it has changed."""
+    for number, protocol in enumerate(PROTOCOLS):
+        topic = f"{client.name}-t-{number}"
+        client.create_topic(topic, 2)
+        session_id = session_epoch = 0
+
+        def ask(*partitions: int, offset: int = 0, topic: str = topic) -> None:
+            nonlocal session_id, session_epoch
+            request = fetch(topic, list(partitions), isolation_level=READ_COMMITTED, offset=offset)
+            request.session_id, request.session_epoch = session_id, session_epoch
+            if not partitions:
+                request.topics = []
+            session_id = client.ask(request, 12).session_id
+            session_epoch += 1
+
+        client.note(f"{protocol}: during a transaction, and once more")
+        producer = begun(client, protocol, f"{client.name}-producer-{number}", topic)
+        ask(0, 1)
+        ask()
+        client.note("more of it")
+        written(client, protocol, producer, topic, sequence=1)
+        ask()
+        client.note("it is aborted, and once more, from the marker on, and behind it")
+        producer = ended(client, protocol, producer, committed=False)
+        ask()
+        ask()
+        ask(0, offset=2)
+        ask(0, offset=3)
+        ask()
+        client.note("the next one, which is committed")
+        written(client, protocol, producer, topic, sequence=0 if protocol.adds_by_itself else 2)
+        written(client, protocol, producer, topic, partition=1)
+        ask()
+        ended(client, protocol, producer, committed=True)
+        ask()
+        ask(0, offset=5)
+        ask(1, offset=2)
+        ask()
 
 
 def two_producers_in_one_partition(client: ScenarioClient) -> None:
@@ -835,6 +1000,7 @@ TRANSACTION_SCENARIOS = (
     finding_the_transaction_coordinator,
     getting_a_producer_id,
     timeouts_of_a_producer,
+    names_of_the_greatest_length,
     getting_a_producer_id_again,
     getting_a_producer_id_during_a_transaction,
     adding_partitions,
@@ -842,15 +1008,19 @@ TRANSACTION_SCENARIOS = (
     adding_offsets,
     writing_what_was_not_added,
     writing_in_a_transaction,
+    writing_batches_that_no_producer_writes,
     writing_after_the_end,
     being_fenced,
     committing_offsets_in_a_transaction,
     committing_offsets_as_a_member,
+    committing_offsets_as_a_consumer,
+    committing_offsets_as_a_static_member,
     fetching_stable_offsets,
     ending,
     ending_again,
     changing_the_protocol,
     reading,
+    reading_over_sessions,
     two_producers_in_one_partition,
     markers_by_an_administrator,
     markers_in_the_groups_log,
