@@ -24,12 +24,14 @@ from pyspark.sql.types import (
 
 from tests.client.producer.scripted_logs import ScriptedLogs
 from tests.fakes.scripted_kafka import Cluster, ScriptedKafka
+from tests.spark.exactly_once.job import COMMITS, Job
 from trio_broker.spark import sink
 from trio_broker.spark.errors import OptionError, SparkJobError
 from trio_broker.spark.producer.errors import UnwritableRow
 from trio_broker.spark.producer.producer_pool import PRODUCERS
 from trio_broker.spark.producer.row_ids import NO_BATCH, RowId, TaskId, find_row_id
 from trio_broker.spark.sink import batch_writer, stream_task_id, stream_writer
+from trio_broker.testing import BrokerThread
 from trio_broker.topic_partition import TopicPartition
 
 QUERY = UUID("12345678-1234-5678-1234-567812345678")
@@ -237,3 +239,19 @@ def test_tasks_of_one_worker_share_a_producer(server: ScriptedKafka, monkeypatch
 
     assert len(server.requests(InitProducerIdRequest)) == 1
     assert len(logs.logs["orders", 0].values) == 3
+
+
+def test_a_micro_batch_that_was_decided_is_committed_though_its_repetition_has_no_rows(
+    kafka_broker_session: BrokerThread, monkeypatch: pytest.MonkeyPatch
+):
+    """The driver knows the query by the reports of the tasks alone."""
+    kafka_broker_session.create_topic("decided", 1)
+    job = Job(kafka_broker_session.bootstrap_servers, "decided", f"stream-{QUERY}")
+    job.decide(8, job.write(8, b"a"))
+    given = options("decided", job.servers, deliveryGuarantee="exactly-once", commitTopic=COMMITS)
+    writer = stream_writer(given, VALUE, overwrite=False)
+
+    report = run_task(writer, in_micro_batch(8), rows(), monkeypatch=monkeypatch)
+    writer.commit([report], 8)
+
+    assert job.read() == [b"a"]

@@ -70,7 +70,8 @@ HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
 class TaskReport(WriterCommitMessage):
     """The result of one task: the number of rows, and the last offset in each partition, -1 where it is not known.
 
-    ``job`` and ``transaction`` are those of a task that wrote rows in a transaction, which is still open.
+    ``job`` is that of a task that writes in transactions, and ``transaction`` its own, which is still open; None if it
+    wrote no rows.
     """
 
     record_count: int
@@ -105,11 +106,12 @@ class BatchWriter(DataSourceArrowWriter):
         Raises:
             SparkJobError, ClientError: as ``Committer.commit``.
         """
-        _commit(self.options, messages, ONLY_BATCH, is_repeatable=self.options.write_id is not None)
+        is_repeatable = self.options.write_id is not None
+        _commit(self.options, self._job, messages, ONLY_BATCH, is_repeatable=is_repeatable)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Abort what the tasks wrote."""
-        _abort(self.options, messages)
+        _abort(self.options, self._job, messages)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -131,11 +133,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         Raises:
             SparkJobError, ClientError: as ``Committer.commit``.
         """
-        _commit(self.options, messages, batchId, is_repeatable=True)
+        _commit(self.options, _job_of(messages), messages, batchId, is_repeatable=True)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Abort what the tasks of a micro-batch wrote."""
-        _abort(self.options, messages)
+        _abort(self.options, _job_of(messages), messages)
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
@@ -233,27 +235,34 @@ def _write(
     finally:
         producer.leave_transaction()
         PRODUCERS.release(producer)
-    return TaskReport(writer.written.record_count, writer.written.last_offsets, job if written else "", written)
+    job_of_report = job if options.is_exactly_once else ""
+    return TaskReport(writer.written.record_count, writer.written.last_offsets, job_of_report, written)
 
 
 def _commit(
-    options: WriteOptions, messages: Sequence[WriterCommitMessage | None], batch: int, *, is_repeatable: bool
+    options: WriteOptions, job: str, messages: Sequence[WriterCommitMessage | None], batch: int, *, is_repeatable: bool
 ) -> None:
-    job, written = _transactions(messages)
-    Committer(options.producer, options.commit_topic, job, is_repeatable).commit(batch, written)
+    if options.is_exactly_once:
+        Committer(options.producer, options.commit_topic, job, is_repeatable).commit(batch, _transactions(messages))
 
 
-def _abort(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    job, written = _transactions(messages)
+def _abort(options: WriteOptions, job: str, messages: Sequence[WriterCommitMessage | None]) -> None:
     try:
-        Committer(options.producer, options.commit_topic, job).abort(written)
+        Committer(options.producer, options.commit_topic, job).abort(_transactions(messages))
     # The job has failed already, and its own error is what the user must see.
     except (ClientError, SparkJobError) as error:
         log.warning("what %s wrote could not be aborted, and ends when it times out: %s", job, error)
 
 
-def _transactions(messages: Sequence[WriterCommitMessage | None]) -> tuple[str, list[TaskTransaction]]:
-    """Return the job and the transactions of the tasks that wrote any rows."""
-    reports = [each for each in messages if isinstance(each, TaskReport) and each.transaction is not None]
-    written = [each.transaction for each in reports if each.transaction is not None]
-    return (reports[0].job if reports else ""), written
+def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[TaskReport]:
+    """Return the reports of the tasks that ended well; of a batch that is committed that is every one, at least one."""
+    return [each for each in messages if isinstance(each, TaskReport)]
+
+
+def _job_of(messages: Sequence[WriterCommitMessage | None]) -> str:
+    """Return the job, of which only the tasks of a stream know; "" if none of them has ended well."""
+    return next((each.job for each in _reports(messages)), "")
+
+
+def _transactions(messages: Sequence[WriterCommitMessage | None]) -> list[TaskTransaction]:
+    return [each.transaction for each in _reports(messages) if each.transaction is not None]

@@ -54,6 +54,21 @@ def test_a_batch_that_was_decided_is_committed_by_the_next_driver_and_its_repeti
     assert job.read() == [b"a", b"b"]
 
 
+def test_a_decision_is_carried_out_though_the_repetition_of_its_batch_has_no_rows(job: Job):
+    job.decide(0, job.write(0, b"a"))
+    job.driver.commit(0, [])
+
+    assert job.read() == [b"a"]
+
+
+def test_a_batch_without_rows_is_decided_as_well(job: Job):
+    job.write(0, b"a")
+    job.driver.commit(0, [])
+    job.driver.commit(0, [job.write(0, b"a")])
+
+    assert job.read() == []
+
+
 def test_a_batch_that_is_done_is_not_written_again(job: Job):
     job.driver.commit(0, [job.write(0, b"a")])
     job.driver.commit(0, [job.write(0, b"a")])

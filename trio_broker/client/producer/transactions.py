@@ -38,6 +38,10 @@ ONE_TRANSACTION_UP_TO: Final = 3
 FIRST_PROTOCOL_UP_TO: Final = 4
 """The last version of EndTxn that leaves the epoch as it is."""
 
+FIRST_PAUSE_SECONDS: Final = 0.02
+"""Before a request is repeated for the first time: the end of a transaction, which it most often waits for, takes a few
+milliseconds. Kafka's TransactionManager.ADD_PARTITIONS_RETRY_BACKOFF_MS."""
+
 ONGOING: Final = "Ongoing"
 """The state of an open transaction, as ListTransactions names it."""
 
@@ -195,7 +199,12 @@ class TransactionClient:
         Raises:
             ClientError: its last error.
         """
-        attempts = RetryDeadline(self._block_seconds, now=self._clock.now, sleep=self._clock.sleep)
+        attempts = RetryDeadline(
+            self._block_seconds,
+            first_pause_seconds=FIRST_PAUSE_SECONDS,
+            now=self._clock.now,
+            sleep=self._clock.sleep,
+        )
         while True:
             self.client.deadline = attempts.left_for(self._request_seconds)
             try:

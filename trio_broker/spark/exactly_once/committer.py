@@ -50,12 +50,14 @@ class Committer:
     def commit(self, batch: int, written: Sequence[TaskTransaction]) -> None:
         """Commit what the tasks of a batch have written, or what was decided for it before.
 
+        A batch of which no task wrote anything is decided as well: an earlier run of it may have had rows.
+
         Raises:
             TransactionExpired: a transaction is not open any more. Where that is so after the decision, its records
                 are missing, and the text says which.
             SparkJobError, ClientError: it could not be done in time; another call goes on with it.
         """
-        if not written:
+        if not written and not self.is_repeatable:
             return
         with self._log() as decisions:
             known = decisions.take_over()
@@ -67,6 +69,9 @@ class Committer:
                 return
             self._require_open(decisions, batch, written, known)
             decision = Decision(batch, tuple(written), tuple(self._others(decisions, written)))
+            if decision.is_empty:
+                decisions.write(attrs.evolve(decision, is_done=True))
+                return
             decisions.write(decision)
             self._carry_out(decisions, decision)
 

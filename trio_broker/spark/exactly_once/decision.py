@@ -37,6 +37,11 @@ class Decision:
     condemned: tuple[str, ...] = ()
     is_done: bool = False
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no transaction to end."""
+        return not self.committed and not self.condemned
+
     def to_bytes(self) -> bytes:
         """Return the value of the record."""
         committed = [
