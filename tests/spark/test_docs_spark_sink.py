@@ -97,5 +97,5 @@ def test_every_claim_about_transactions_names_a_test_that_is_there():
     page = (ROOT / "docs" / "spark-exactly-once.md").read_text(encoding="utf-8")
     named = [(match["name"], ROOT / match["path"]) for match in TESTED.finditer(page)]
 
-    assert len(named) == 10
+    assert len(named) >= 10
     assert [name for name, path in named if f"def {name}(" not in path.read_text(encoding="utf-8")] == []
