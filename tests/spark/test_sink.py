@@ -252,6 +252,7 @@ def test_a_micro_batch_that_was_decided_is_committed_though_its_repetition_has_n
     writer = stream_writer(given, VALUE, overwrite=False)
 
     report = run_task(writer, in_micro_batch(8), rows(), monkeypatch=monkeypatch)
+    PRODUCERS.close()
     writer.commit([report], 8)
 
     assert job.read() == [b"a"]

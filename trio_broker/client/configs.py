@@ -111,8 +111,11 @@ class ConfigChange:
     value: str | None
 
 
-def describe_configs(client: KafkaClient, resources: Collection[Resource]) -> dict[Resource, list[DescribedConfig]]:
-    """Return every setting of each resource, sorted by key. Each broker is asked about its own settings.
+def describe_configs(
+    client: KafkaClient, resources: Collection[Resource], keys: Sequence[str] | None = None
+) -> dict[Resource, list[DescribedConfig]]:
+    """Return the settings of each resource, sorted by key: every one, or those of ``keys``. Each broker is asked about
+    its own settings.
 
     Raises:
         Refused: a resource does not exist or may not be seen.
@@ -120,10 +123,10 @@ def describe_configs(client: KafkaClient, resources: Collection[Resource]) -> di
     described: dict[Resource, list[DescribedConfig]] = {}
     shared = [each for each in resources if not _must_answer_itself(each)]
     if shared:
-        described |= client.attempt(lambda: _describe(client, client.any_broker(), shared))
+        described |= client.attempt(lambda: _describe(client, client.any_broker(), shared, keys))
     for each in resources:
         if _must_answer_itself(each):
-            described |= client.attempt(functools.partial(_describe_broker, client, each))
+            described |= client.attempt(functools.partial(_describe_broker, client, each, keys))
     return {each: described[each] for each in resources}
 
 
@@ -156,16 +159,22 @@ def _must_answer_itself(resource: Resource) -> bool:
     return resource.type is not ResourceType.TOPIC and resource.name.isdecimal()
 
 
-def _describe_broker(client: KafkaClient, resource: Resource) -> dict[Resource, list[DescribedConfig]]:
-    return _describe(client, client.node(int(resource.name)), [resource])
+def _describe_broker(
+    client: KafkaClient, resource: Resource, keys: Sequence[str] | None
+) -> dict[Resource, list[DescribedConfig]]:
+    return _describe(client, client.node(int(resource.name)), [resource], keys)
 
 
 def _describe(
-    client: KafkaClient, broker: BrokerConnection, resources: Sequence[Resource]
+    client: KafkaClient, broker: BrokerConnection, resources: Sequence[Resource], keys: Sequence[str] | None
 ) -> dict[Resource, list[DescribedConfig]]:
     request = DescribeConfigsRequest(
         resources=[
-            DescribeConfigsResource(resource_type=each.type, resource_name=each.name, configuration_keys=None)
+            DescribeConfigsResource(
+                resource_type=each.type,
+                resource_name=each.name,
+                configuration_keys=None if keys is None else list(keys),
+            )
             for each in resources
         ]
     )

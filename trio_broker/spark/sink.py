@@ -100,18 +100,21 @@ class BatchWriter(DataSourceArrowWriter):
     def _job(self) -> str:
         return f"batch-{self.options.write_id or self.job_id.hex}"
 
+    @property
+    def _is_repeatable(self) -> bool:
+        return self.options.write_id is not None
+
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit what the tasks wrote, unless it was written under this name before.
 
         Raises:
             SparkJobError, ClientError: as ``Committer.commit``.
         """
-        is_repeatable = self.options.write_id is not None
-        _commit(self.options, self._job, messages, ONLY_BATCH, is_repeatable=is_repeatable)
+        _commit(self.options, self._job, messages, ONLY_BATCH, is_repeatable=self._is_repeatable)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Abort what the tasks wrote."""
-        _abort(self.options, self._job, messages)
+        _abort(self.options, self._job, messages, is_repeatable=self._is_repeatable)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -137,7 +140,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Abort what the tasks of a micro-batch wrote."""
-        _abort(self.options, _job_of(messages), messages)
+        _abort(self.options, _job_of(messages), messages, is_repeatable=True)
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
@@ -243,15 +246,21 @@ def _commit(
     options: WriteOptions, job: str, messages: Sequence[WriterCommitMessage | None], batch: int, *, is_repeatable: bool
 ) -> None:
     if options.is_exactly_once:
-        Committer(options.producer, options.commit_topic, job, is_repeatable).commit(batch, _transactions(messages))
+        _committer(options, job, is_repeatable=is_repeatable).commit(batch, _transactions(messages))
 
 
-def _abort(options: WriteOptions, job: str, messages: Sequence[WriterCommitMessage | None]) -> None:
+def _abort(
+    options: WriteOptions, job: str, messages: Sequence[WriterCommitMessage | None], *, is_repeatable: bool
+) -> None:
     try:
-        Committer(options.producer, options.commit_topic, job).abort(_transactions(messages))
+        _committer(options, job, is_repeatable=is_repeatable).abort(_transactions(messages))
     # The job has failed already, and its own error is what the user must see.
     except (ClientError, SparkJobError) as error:
         log.warning("what %s wrote could not be aborted, and ends when it times out: %s", job, error)
+
+
+def _committer(options: WriteOptions, job: str, *, is_repeatable: bool) -> Committer:
+    return Committer(options.producer, options.commit_topic, job, is_repeatable, options.lost_transactions)
 
 
 def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[TaskReport]:

@@ -19,6 +19,7 @@ from kafka_wire.messages.end_txn import EndTxnRequest
 from kafka_wire.messages.init_producer_id import InitProducerIdRequest
 from kafka_wire.messages.produce import ProduceRequest
 from kafka_wire.schema import Request
+from tests.spark.pipelines.crash_points import Killed
 from trio_broker.client.connection import BrokerConnection
 
 STEPS: Final = (
@@ -48,6 +49,11 @@ class DriverSteps:
             self.interruption()
             return
         self.count += 1
+
+
+def die() -> None:
+    """As a driver that is killed."""
+    raise Killed
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.exactly_once.committer import ID_PREFIX, Committer
 from trio_broker.spark.exactly_once.decision import Decision, TaskTransaction
 from trio_broker.spark.exactly_once.decision_log import DecisionLog
+from trio_broker.spark.exactly_once.lost_transactions import LostTransactions
 from trio_broker.spark.exactly_once.task_transactions import TransactionalIds
 from trio_broker.spark.producer.record_writer import RecordWriter
 
@@ -37,6 +38,9 @@ class Job:
     def driver(self) -> Committer:
         return Committer(self.settings, COMMITS, self.name)
 
+    def driver_with(self, lost_transactions: LostTransactions) -> Committer:
+        return attrs.evolve(self.driver, lost_transactions=lost_transactions)
+
     def write(self, batch: int, *values: bytes, task: int = 0) -> TaskTransaction:
         with BatchProducer(self.settings) as producer:
             transaction = producer.begin_transaction(self.ids.take(self.name, batch))
@@ -54,6 +58,11 @@ class Job:
         with self.decisions() as decisions:
             decisions.take_over()
             decisions.write(Decision(batch, written))
+
+    def abort(self, written: TaskTransaction) -> None:
+        """As the broker does when a transaction has timed out."""
+        with BatchProducer(self.settings) as producer:
+            producer.begin_transaction(written.transaction.transactional_id)
 
     def read(self) -> list[bytes | None]:
         """What is committed; it must be everything that is not aborted, so nothing may be open."""

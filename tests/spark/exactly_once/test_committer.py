@@ -3,18 +3,45 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import suppress
 
+import attrs
 import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    ResourceType,
+)
 
+from tests.spark.exactly_once.driver_steps import die, interrupted
 from tests.spark.exactly_once.job import Job
+from tests.spark.pipelines.crash_points import Killed
 from trio_broker.client.errors import ClientError
 from trio_broker.client.producer.batch_producer import BatchProducer
-from trio_broker.spark.exactly_once.committer import Committer, TransactionExpired
+from trio_broker.spark.errors import SparkJobError
+from trio_broker.spark.exactly_once.committer import ID_PREFIX, Committer, TransactionExpired
 from trio_broker.spark.exactly_once.decision import Decision
+from trio_broker.spark.exactly_once.lost_transactions import LostTransactions
 from trio_broker.spark.exactly_once.task_transactions import TransactionalIds
 from trio_broker.testing import BrokerThread
 
+SECONDS = 30
 _numbers = itertools.count()
+
+
+def alter_policy(servers: str, topic: str, policy: str) -> None:
+    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.incremental_alter_configs([resource])[resource].result(SECONDS)
+
+
+def grow(servers: str, topic: str, count: int) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_partitions([NewPartitions(topic, count)])[topic].result(SECONDS)
 
 
 @pytest.fixture
@@ -77,6 +104,16 @@ def test_a_batch_that_is_done_is_not_written_again(job: Job):
     assert job.read() == [b"a", b"b"]
 
 
+def test_what_dead_drivers_left_open_is_aborted_though_the_batch_is_done(job: Job):
+    job.driver.commit(0, [job.write(0, b"a")])
+    left = job.write(0, b"a")
+    job.driver.commit(0, [job.write(0, b"a")])
+
+    with BatchProducer(job.settings) as producer:
+        assert left.transaction.transactional_id not in producer.transaction_client.open_ids(ID_PREFIX)
+    assert job.read() == [b"a"]
+
+
 def test_abort_leaves_what_was_decided(job: Job):
     decided, failed = job.write(0, b"a"), job.write(0, b"b")
     job.decide(0, decided)
@@ -88,8 +125,7 @@ def test_abort_leaves_what_was_decided(job: Job):
 
 def test_a_transaction_that_has_ended_fails_the_batch_before_anything_is_committed(job: Job):
     ended, good = job.write(0, b"a"), job.write(0, b"b", task=1)
-    with BatchProducer(job.settings) as producer:
-        producer.begin_transaction(ended.transaction.transactional_id)
+    job.abort(ended)
 
     with pytest.raises(TransactionExpired, match=r"batch 0 of .* was not written: .* of task 0 with 1 records"):
         job.driver.commit(0, [good, ended])
@@ -100,11 +136,92 @@ def test_a_transaction_that_has_ended_fails_the_batch_before_anything_is_committ
 def test_a_transaction_that_ended_after_the_decision_is_named(job: Job):
     ended, good = job.write(0, b"a"), job.write(0, b"b", task=1)
     job.decide(0, ended, good)
-    with BatchProducer(job.settings) as producer:
-        producer.begin_transaction(ended.transaction.transactional_id)
+    job.abort(ended)
 
     with pytest.raises(TransactionExpired, match=r"written in part only: .*1 of 2 .* of task 0 with 1 records"):
         job.driver.commit(0, [job.write(0, b"a")])
+
+
+@pytest.fixture
+def half_lost(job: Job) -> Job:
+    """A job of which batch 0 was decided; the first of its two transactions timed out, the second one was committed."""
+    ended, good = job.write(0, b"a"), job.write(0, b"b", task=1)
+    job.decide(0, ended, good)
+    job.abort(ended)
+    return job
+
+
+def test_what_was_lost_after_the_decision_is_taken_from_the_repetition(half_lost: Job):
+    repeated = [half_lost.write(0, b"a"), half_lost.write(0, b"b", task=1)]
+    with pytest.raises(TransactionExpired):
+        half_lost.driver.commit(0, repeated)
+    half_lost.driver_with(LostTransactions.REWRITE).commit(0, repeated)
+    half_lost.driver.commit(1, [half_lost.write(1, b"c")])
+
+    assert sorted(value or b"" for value in half_lost.read()) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("again", [[b"a", b"x"], []])
+def test_a_task_with_other_rows_in_the_repetition_is_not_taken(half_lost: Job, again: list[bytes]):
+    repeated = [half_lost.write(0, *again)] if again else []
+
+    with pytest.raises(TransactionExpired, match=rf"in the repetition the task has {len(again)} records"):
+        half_lost.driver_with(LostTransactions.REWRITE).commit(0, repeated)
+
+
+def test_what_was_lost_after_the_decision_can_be_given_up(half_lost: Job):
+    half_lost.driver_with(LostTransactions.SKIP).commit(0, [half_lost.write(0, b"a")])
+    half_lost.driver.commit(1, [half_lost.write(1, b"c")])
+
+    assert half_lost.read() == [b"b", b"c"]
+
+
+def test_a_driver_that_dies_while_it_writes_lost_rows_again_leaves_them_once(half_lost: Job):
+    """At each step: a decision replaces another one, of which a part was carried out."""
+    for step in range(100):
+        with suppress(Killed), interrupted(step, die) as driver:
+            repeated = [half_lost.write(0, b"a"), half_lost.write(0, b"b", task=1)]
+            half_lost.driver_with(LostTransactions.REWRITE).commit(0, repeated)
+        if not driver.was_interrupted:
+            break
+
+    assert step > 10
+    assert sorted(value or b"" for value in half_lost.read()) == [b"a", b"b"]
+
+
+def test_a_batch_that_is_never_repeated_needs_no_decision(job: Job):
+    lost, won = job.write(0, b"a"), job.write(0, b"a")
+    attrs.evolve(job.driver, topic="no such topic", is_repeatable=False).commit(0, [won])
+
+    assert lost.transaction != won.transaction
+    assert job.read() == [b"a"]
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_a_topic_that_forgets_decisions_is_refused(job: Job, kafka_broker_session: BrokerThread, policy: str):
+    log = f"{policy.replace(',', '-')}-{job.topic}"
+    kafka_broker_session.create_topic(log, 1, cleanup_policy=policy)
+    driver = attrs.evolve(job.driver, topic=log)
+
+    with pytest.raises(SparkJobError, match=rf"its cleanup.policy is '{policy}' and must be 'compact'"):
+        driver.commit(0, [job.write(0, b"a")])
+    alter_policy(job.servers, log, "compact")
+    driver.commit(0, [job.write(0, b"a")])
+    assert job.read() == [b"a"]
+
+
+def test_a_job_is_found_after_partitions_were_added_to_the_topic_of_decisions(
+    job: Job, kafka_broker_session: BrokerThread
+):
+    log = f"grown-{job.topic}"
+    kafka_broker_session.create_topic(log, 3, cleanup_policy="compact")
+    driver = attrs.evolve(job.driver, topic=log)
+    driver.commit(0, [job.write(0, b"a")])
+    for count in (6, 8, 16):
+        grow(job.servers, log, count)
+        driver.commit(0, [job.write(0, b"a")])
+
+    assert job.read() == [b"a"]
 
 
 def test_a_driver_that_was_taken_over_can_decide_nothing(job: Job):

@@ -9,7 +9,7 @@ from contextlib import suppress
 import attrs
 import pytest
 
-from tests.spark.exactly_once.driver_steps import interrupted
+from tests.spark.exactly_once.driver_steps import die, interrupted
 from tests.spark.exactly_once.job import Job
 from tests.spark.pipelines.crash_points import Killed
 from trio_broker.client.errors import ClientError
@@ -70,10 +70,6 @@ def results_at_each_step(job: Job, run: Callable[[Case, int], bool]) -> list[tup
         number, _, text = (value or b"").partition(b":")
         found[int(number)].append(text)
     return [tuple(each) for each in found]
-
-
-def die() -> None:
-    raise Killed
 
 
 @pytest.mark.parametrize("repetition", REPETITIONS)

@@ -10,6 +10,7 @@ from kafka_wire.records.compression import Codec
 from trio_broker.client.address import Address
 from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.errors import OptionError
+from trio_broker.spark.exactly_once.lost_transactions import LostTransactions
 from trio_broker.spark.options.kafka_options import REFUSED_IN_WRITING, UNUSED_IN_WRITING, WRITE_OPTIONS
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.write_options import WriteOptions, write_options
@@ -32,6 +33,7 @@ def test_defaults():
         is_exactly_once=False,
         write_id=None,
         commit_topic="trio-broker-spark-commits",
+        lost_transactions=LostTransactions.FAIL,
     )
 
 

@@ -42,6 +42,11 @@ class Decision:
         """Whether there is no transaction to end."""
         return not self.committed and not self.condemned
 
+    @property
+    def done(self) -> Decision:
+        """The decision once it is carried out; nothing is condemned any more."""
+        return attrs.evolve(self, condemned=(), is_done=True)
+
     def to_bytes(self) -> bytes:
         """Return the value of the record."""
         committed = [

@@ -18,6 +18,7 @@ import attrs
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import NewRecord
+from trio_broker.client.configs import Resource, ResourceType, describe_configs
 from trio_broker.client.errors import Refused
 from trio_broker.client.fetcher import Fetcher
 from trio_broker.client.offsets import EARLIEST, LATEST, find_offsets
@@ -31,7 +32,11 @@ from trio_broker.spark.exactly_once.decision import Decision
 from trio_broker.topic_partition import TopicPartition
 
 PARTITIONS: Final = 8
-"""Of a topic that is created: a driver that dies in the middle of a write holds up the jobs of one partition only."""
+"""Of a topic that is created, and as many as are used: a driver that dies in the middle of a write holds up the jobs of
+one partition only. Of a topic that has fewer the first one is used, so that a job is found when there are more."""
+
+CLEANUP_POLICY: Final = "cleanup.policy"
+COMPACT: Final = "compact"
 
 SEGMENT_BYTES: Final = 4 * 1024 * 1024
 """Small, since only what lies in older segments is compacted."""
@@ -75,21 +80,26 @@ class DecisionLog:
 
         Raises:
             ClientError: the cluster does not answer in time, or refuses.
-            SparkJobError: the decision cannot be read.
+            SparkJobError: the decision cannot be read, or the topic does not keep decisions.
         """
-        self._partition = TopicPartition(self._topic, partition_of(self._key, self._partition_count()))
+        first = TopicPartition(self._topic, 0)
+        has_enough = self._partition_count() >= PARTITIONS
+        self._partition = TopicPartition(self._topic, partition_of(self._key, PARTITIONS)) if has_enough else first
         self._transaction = self._producer.begin_transaction(self._id)
-        value = self._read_newest()
-        return None if value is None else Decision.from_bytes(value)
+        # The first partition has what was decided while there were fewer.
+        for each in dict.fromkeys((self._partition, first)):
+            if (value := self._read_newest(each)) is not None:
+                return Decision.from_bytes(value)
+        return None
 
-    def write(self, decision: Decision | None) -> None:
-        """Replace the decision; None forgets the job. Durable when this returns.
+    def write(self, decision: Decision) -> None:
+        """Replace the decision. Durable when this returns.
 
         Raises:
             ClientError: another driver has taken over, or whether it was written is not known.
         """
         batch = OpenBatch(now := time.time_ns() // 1_000_000, now)
-        batch.append(NewRecord(now, self._key, None if decision is None else decision.to_bytes(), ()))
+        batch.append(NewRecord(now, self._key, decision.to_bytes(), ()))
         self._producer.deliver([batch.closed(self._partition, Codec.GZIP, None)])
         self.transactions.end(self._transaction, commit=True)
         # The same epoch goes on: the next write of this driver fails if another one has taken over in between.
@@ -102,10 +112,21 @@ class DecisionLog:
             if found.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise found
             self._create_topic()
+        self._require_compaction()
         return self._producer.partition_count(self._topic)
 
+    def _require_compaction(self) -> None:
+        """Refuse a topic that would lose the decision of a job that rests for longer than its retention."""
+        client, topic = self.transactions.client, Resource(ResourceType.TOPIC, self._topic)
+        [found] = self.transactions.retry(lambda: describe_configs(client, [topic], [CLEANUP_POLICY])[topic])
+        if found.value != COMPACT:
+            raise SparkJobError(
+                f"{topic} cannot keep what is decided about batches: its {CLEANUP_POLICY} is {found.value!r} and must"
+                f" be {COMPACT!r}; change it, or name another topic ('commitTopic')"
+            )
+
     def _create_topic(self) -> None:
-        configs = {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES)}
+        configs = {CLEANUP_POLICY: COMPACT, "segment.bytes": str(SEGMENT_BYTES)}
         try:
             create_topic(
                 self.transactions.client,
@@ -119,27 +140,27 @@ class DecisionLog:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
 
-    def _read_newest(self) -> bytes | None:
+    def _read_newest(self, partition: TopicPartition) -> bytes | None:
         """Return the newest value of the job's key, read backwards from the end; None if there is none."""
-        start, end = self._readable_range()
+        start, end = self._readable_range(partition)
         count = FIRST_OFFSETS
         while start < end:
             begin = max(start, end - count)
-            found, value = self._newest_between(begin, end)
+            found, value = self._newest_between(partition, begin, end)
             if found:
                 return value
             end, count = begin, count * 8
         return None
 
-    def _readable_range(self) -> tuple[int, int]:
+    def _readable_range(self, partition: TopicPartition) -> tuple[int, int]:
         """Return the first offset and the end, once no open transaction hides anything before the end."""
         client = self.transactions.client
         deadline = time.monotonic() + self._settings.max_block_ms / 1000
 
         def ask(timestamp: int, *, read_committed: bool) -> int:
             def one() -> int:
-                found = find_offsets(client, [self._partition], timestamp, read_committed=read_committed)
-                offset = found[self._partition]
+                found = find_offsets(client, [partition], timestamp, read_committed=read_committed)
+                offset = found[partition]
                 if isinstance(offset, Refused):
                     raise offset
                 return offset
@@ -149,28 +170,28 @@ class DecisionLog:
         end = ask(LATEST, read_committed=False)
         while ask(LATEST, read_committed=True) < end:
             if time.monotonic() > deadline:
-                raise SparkJobError(f"{self._partition}: an open transaction hides the newest decisions")
+                raise SparkJobError(f"{partition}: an open transaction hides the newest decisions")
             time.sleep(POLL_SECONDS)
         return ask(EARLIEST, read_committed=False), end
 
-    def _newest_between(self, begin: int, end: int) -> tuple[bool, bytes | None]:
+    def _newest_between(self, partition: TopicPartition, begin: int, end: int) -> tuple[bool, bytes | None]:
         """Return whether the job's key is between the offsets, and its newest value there."""
         client, found, value = self.transactions.client, False, None
         deadline = time.monotonic() + self._settings.max_block_ms / 1000
         position = begin
         lost: list[str] = []
-        fetcher = Fetcher(client, {self._partition: begin}, read_committed=True, on_lost=lost.append)
+        fetcher = Fetcher(client, {partition: begin}, read_committed=True, on_lost=lost.append)
         while position < end:
             # Nothing but the end itself ends the reading: a decision that was overlooked would be taken twice.
             if time.monotonic() > deadline:
-                raise SparkJobError(f"{self._partition}: offsets {position} to {end} could not be read")
+                raise SparkJobError(f"{partition}: offsets {position} to {end} could not be read")
             for fetched in fetcher.fetch():
                 for batch in fetched.batches():
                     for record in batch.records:
                         if record.key == self._key and record.offset < end:
                             found, value = True, record.value
                     position = batch.next_offset
-            fetcher.positions[self._partition] = position = max(position, fetcher.positions[self._partition])
+            fetcher.positions[partition] = position = max(position, fetcher.positions[partition])
         return found, value
 
 

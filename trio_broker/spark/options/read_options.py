@@ -61,7 +61,10 @@ log = logging.getLogger(__name__)
 STRATEGIES: Final[tuple[Option[Any], ...]] = (table.ASSIGN, table.SUBSCRIBE, table.SUBSCRIBE_PATTERN)
 
 OF_OTHERS: Final = frozenset(
-    {"topic", "deduplicationheader", "deliveryguarantee", "writeid", "committopic", "serialization.format"}
+    {
+        *("topic", "deduplicationheader", "deliveryguarantee", "writeid", "committopic", "losttransactions"),
+        "serialization.format",
+    }
 )
 """Options of the sink, for jobs that read and write with the same ones, and one that catalogs add; in lower case."""
 

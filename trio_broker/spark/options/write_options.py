@@ -20,6 +20,7 @@ import attrs
 from kafka_wire.records.compression import Codec
 from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.errors import OptionError
+from trio_broker.spark.exactly_once.lost_transactions import LostTransactions
 from trio_broker.spark.options import kafka_options as kafka
 from trio_broker.spark.options.option import BOOLEAN, TEXT, GivenOptions, Mode, Option, hint, one_of
 from trio_broker.spark.options.read_option_table import OPTIONS
@@ -74,10 +75,18 @@ COMMIT_TOPIC: Final = Option(
     "With `exactly-once`, the compacted topic of what drivers decide; it is created if it is missing.",
     difference="Not known there.",
 )
+LOST_TRANSACTIONS: Final = Option(
+    "lostTransactions",
+    one_of(LostTransactions),
+    LostTransactions.FAIL,
+    "With `exactly-once`, what is done about transactions that timed out after the decision to commit them: an error,"
+    " or the rows of the repeated tasks, or nothing.",
+    difference="Not known there.",
+)
 
 OWN_OPTIONS: Final[tuple[Option[Any], ...]] = (
     *(TOPIC, INCLUDE_HEADERS, DEDUPLICATION_HEADER),
-    *(DELIVERY_GUARANTEE, WRITE_ID, COMMIT_TOPIC),
+    *(DELIVERY_GUARANTEE, WRITE_ID, COMMIT_TOPIC, LOST_TRANSACTIONS),
 )
 
 COMPRESSION_LEVELS: Final = {Codec.GZIP: kafka.GZIP_LEVEL, Codec.LZ4: kafka.LZ4_LEVEL, Codec.ZSTD: kafka.ZSTD_LEVEL}
@@ -97,6 +106,7 @@ class WriteOptions:
     is_exactly_once: bool
     write_id: str | None
     commit_topic: str
+    lost_transactions: LostTransactions
 
 
 def write_options(options: Mapping[str, str], mode: Mode) -> WriteOptions:
@@ -124,6 +134,7 @@ def write_options(options: Mapping[str, str], mode: Mode) -> WriteOptions:
         is_exactly_once=is_exactly_once,
         write_id=write_id,
         commit_topic=given.read_required(COMMIT_TOPIC),
+        lost_transactions=given.read_required(LOST_TRANSACTIONS),
     )
 
 
