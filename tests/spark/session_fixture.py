@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,10 +19,12 @@ ORACLE_JARS: Final = Path(__file__).parent.parent / "compat" / "spark" / "target
 """Spark's own Kafka source, where it was fetched: a JVM has to be given its jars when it starts."""
 
 
-def start_session(directory: Path) -> SparkSession:
-    """Return the session of this test run, started now if it is the first time; its files go to ``directory``."""
+def start_session(
+    directory: Path, *, master: str = "local[2]", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Return the session of this process, started now if it is the first time; its files go to ``directory``."""
     os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
-    settings = {
+    chosen = {
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "1",
         "spark.local.dir": str(directory / "local"),
@@ -32,5 +35,5 @@ def start_session(directory: Path) -> SparkSession:
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     }
     if jars := sorted(ORACLE_JARS.glob("*.jar")):
-        settings["spark.jars"] = ",".join(str(jar) for jar in jars)
-    return spark_session("trio-broker tests", master="local[2]", settings=settings)
+        chosen["spark.jars"] = ",".join(str(jar) for jar in jars)
+    return spark_session("trio-broker tests", master=master, settings={**chosen, **(settings or {})})

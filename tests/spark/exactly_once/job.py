@@ -10,7 +10,7 @@ import pyarrow as pa
 from tests.spark.producer.consumed_records import read_back, values_of
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.producer.batch_producer import BatchProducer
-from trio_broker.client.producer.settings import ProducerSettings
+from trio_broker.client.producer.settings import DEFAULT_TRANSACTION_TIMEOUT_MS, ProducerSettings
 from trio_broker.spark.exactly_once.committer import ID_PREFIX, Committer
 from trio_broker.spark.exactly_once.decision import Decision, TaskTransaction
 from trio_broker.spark.exactly_once.decision_log import DecisionLog
@@ -29,10 +29,12 @@ class Job:
     topic: str
     name: str = attrs.field(factory=lambda: f"stream-{uuid4()}")
     ids: TransactionalIds = attrs.field(factory=TransactionalIds)
+    timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS
 
     @property
     def settings(self) -> ProducerSettings:
-        return ProducerSettings(parse_addresses(self.servers), max_block_ms=10_000)
+        servers = parse_addresses(self.servers)
+        return ProducerSettings(servers, max_block_ms=10_000, transaction_timeout_ms=self.timeout_ms)
 
     @property
     def driver(self) -> Committer:
@@ -63,6 +65,11 @@ class Job:
         """As the broker does when a transaction has timed out."""
         with BatchProducer(self.settings) as producer:
             producer.begin_transaction(written.transaction.transactional_id)
+
+    def open_ids(self) -> list[str]:
+        """The ids of the transactions that tasks have left open."""
+        with BatchProducer(self.settings) as producer:
+            return producer.transaction_client.open_ids(f"{ID_PREFIX}{self.name}.")
 
     def read(self) -> list[bytes | None]:
         """What is committed; it must be everything that is not aborted, so nothing may be open."""
