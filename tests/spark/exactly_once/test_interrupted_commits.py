@@ -1,10 +1,12 @@
-"""A driver dies, or is overtaken by another one, at each step of a commit; every batch is there once."""
+"""At each step of a commit the driver dies, is overtaken by another one, or loses the broker; each batch is there
+once."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 import attrs
 import pytest
@@ -15,7 +17,7 @@ from tests.spark.pipelines.crash_points import Killed
 from trio_broker.client.errors import ClientError
 from trio_broker.spark.errors import SparkJobError
 from trio_broker.spark.exactly_once.decision import TaskTransaction
-from trio_broker.testing import BrokerThread
+from trio_broker.testing import BrokerProcess, BrokerThread
 
 FIRST = (b"a", b"b")
 NEXT = b"z"
@@ -104,3 +106,31 @@ def test_a_driver_that_is_overtaken_at_any_step_leaves_its_batch_once(job: Job, 
     found = results_at_each_step(job, run)
     assert len(found) > 10
     assert set(found) == {(*FIRST, NEXT), (*repetition, NEXT)}
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param(range(3, MOST_STEPS, 4), id="some"),
+        pytest.param(range(MOST_STEPS), id="all", marks=pytest.mark.soak),
+    ],
+)
+def test_a_driver_that_loses_the_broker_at_any_step_goes_on_when_it_is_back(tmp_path: Path, steps: range) -> None:
+    with BrokerProcess(tmp_path) as broker:
+
+        def kill_and_start() -> None:
+            broker.kill()
+            broker.start()
+
+        job = Job(broker.bootstrap_servers, "interrupted")
+        for batch, step in enumerate(steps):
+            lost, *written = (job.write(batch, b"%d" % batch), job.write(batch, b"%d" % batch))
+            with interrupted(step, kill_and_start) as driver:
+                job.driver.commit(batch, written)
+            if not driver.was_interrupted:
+                break
+        found = job.read()
+
+    assert batch > 1
+    assert lost.transaction != written[0].transaction
+    assert found == [b"%d" % each for each in range(batch + 1)]
