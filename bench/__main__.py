@@ -76,6 +76,7 @@ BENCHMARKS: Mapping[str, Callable[[Options], Outcome]] = {
     "spark-scans": spark.scans,
     "spark-exports": spark.exports,
     "spark-micro-batches": spark.micro_batches,
+    "spark-exactly-once": spark.exactly_once,
 }
 
 

@@ -122,6 +122,8 @@ GOALS: Mapping[str, Goal] = {
     "spark-export-small": Goal("pipeline export ÷ df.write.parquet from the same source; 100 B", Better.MORE, 2.5),
     "spark-export-large": Goal("the same; 1 KB", Better.MORE, 1.4),
     "spark-micro-batch": Goal("micro-batch of 100 rows, from our source to our sink", Better.LESS, 0.4, "s"),
+    "spark-exactly-once-10k": Goal("micro-batch of 10 k rows, exactly-once ÷ at-least-once", Better.LESS, 1.3),
+    "spark-exactly-once-100k": Goal("the same; 100 k rows", Better.LESS, 1.15),
     "memory-connection": Goal("memory per idle connection at 10,000", Better.LESS, 20, "KB"),
 }
 

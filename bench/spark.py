@@ -65,6 +65,13 @@ MICRO_BATCH_ROWS: Final = 100
 WARM_UP_BATCHES: Final = 5
 """The first micro-batches compile code in the JVM and import Python modules."""
 
+GUARANTEES: Final = ("at-least-once", "exactly-once")
+TRANSACTIONAL_ROWS: Final = (10_000, 100_000)
+TURNS: Final = 3
+TURN_WARM_UP: Final = 3
+TURN_BATCHES: Final = 8
+"""A turn is one query of so many micro-batches behind those that warm it up."""
+
 
 @attrs.frozen
 class Shape:
@@ -370,3 +377,66 @@ def micro_batches(options: Options) -> Outcome:
         table.add(part, statistics.median(values), min(values), max(values))
     outcome.measures["spark-micro-batch"] = statistics.median(each["triggerExecution"] for each in durations) / 1000
     return outcome
+
+
+def exactly_once(options: Options) -> Outcome:
+    """What transactions add to a micro-batch: from our source to our sink with either guarantee, in turns."""
+    outcome = Outcome("spark-exactly-once")
+    table = outcome.table(
+        "Micro-batches by guarantee", "rows", "guarantee", "median ms", "smallest", "largest", "CPU ms"
+    )
+    with bench(options, ()) as subject:
+        # Twice what is read, so that none of the micro-batches is empty.
+        most = max(TRANSACTIONAL_ROWS) * (TURN_WARM_UP + TURN_BATCHES) * 2
+        fill(subject.broker, SMALL, most * DISTINCT_SHARE // TASKS_AT_ONCE, partitions=TASKS_AT_ONCE)
+        create_topic(subject.broker.port, "copied", TASKS_AT_ONCE)
+        for rows in TRANSACTIONAL_ROWS:
+            taken: dict[str, list[float]] = {guarantee: [] for guarantee in GUARANTEES}
+            cpu: dict[str, list[float]] = {guarantee: [] for guarantee in GUARANTEES}
+            for number in range(TURNS):
+                for guarantee in GUARANTEES:
+                    run = timed_micro_batches(subject, guarantee, rows, f"{guarantee}-{rows}-{number}")
+                    taken[guarantee] += run.seconds
+                    cpu[guarantee].append(run.cpu_seconds)
+            for guarantee, values in taken.items():
+                milliseconds = [1000 * each for each in values]
+                spent = 1000 * statistics.median(cpu[guarantee])
+                table.add(rows, guarantee, statistics.median(milliseconds), min(milliseconds), max(milliseconds), spent)
+            at_least, exactly = (Repeats(taken[guarantee], Better.LESS) for guarantee in GUARANTEES)
+            outcome.measures[f"spark-exactly-once-{rows // 1000}k"] = ratio(exactly, at_least)
+    return outcome
+
+
+@attrs.frozen
+class MicroBatches:
+    """The seconds of each micro-batch, and the CPU of one of them."""
+
+    seconds: list[float]
+    cpu_seconds: float
+
+
+def timed_micro_batches(subject: Bench, guarantee: str, rows: int, name: str) -> MicroBatches:
+    """Run a query of ``TURN_BATCHES`` micro-batches behind those that warm it up."""
+    checkpoint = subject.directory / name
+    reader = subject.session.readStream.format("trio_broker").option("subscribe", SMALL.topic)
+    reader = reader.option("kafka.bootstrap.servers", subject.broker.bootstrap_servers)
+    reader = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", str(rows))
+    writer = reader.load().select("key", "value").writeStream.format("trio_broker").option("topic", "copied")
+    writer = writer.option("kafka.bootstrap.servers", subject.broker.bootstrap_servers)
+    writer = writer.option("deliveryGuarantee", guarantee).option("deduplicationHeader", "false")
+    query = writer.option("checkpointLocation", str(checkpoint)).start()
+    try:
+        wait_for_batches(query, TURN_WARM_UP)
+        first, cpu = len(query.recentProgress), spark_cpu_seconds()
+        wait_for_batches(query, first + TURN_BATCHES)
+        taken = query.recentProgress[first:]
+        cpu = (spark_cpu_seconds() - cpu) / len(taken)
+    finally:
+        query.stop()
+        shutil.rmtree(checkpoint, ignore_errors=True)
+    return MicroBatches([each["durationMs"]["triggerExecution"] / 1000 for each in taken], cpu)
+
+
+def wait_for_batches(query: Any, count: int) -> None:
+    while len(query.recentProgress) < count and query.isActive:
+        time.sleep(0.05)

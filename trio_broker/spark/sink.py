@@ -6,7 +6,8 @@ leaves open: ``commit``, in the driver, commits those of the attempts that count
 ``commit`` and ``abort`` do nothing, and a stream adds row ids to its records, by which consumers recognise repeated
 ones (``producer.row_ids``).
 
-Options and columns are checked in the driver, before any task starts.
+Options and columns are checked in the driver, before any task starts. What only tasks or commits need is imported
+there: Spark plans each query, and commits each micro-batch, in a process of its own.
 
 Source: docs/spark-sink.md; KafkaWriter of Spark's connector; pyspark.sql.datasource.
 """
@@ -34,8 +35,6 @@ from pyspark.sql.types import (
 
 from trio_broker.client.errors import ClientError
 from trio_broker.spark.errors import SparkJobError
-from trio_broker.spark.exactly_once.committer import Committer
-from trio_broker.spark.exactly_once.decision import TaskTransaction
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.write_options import TOPIC, WriteOptions, write_options
 from trio_broker.spark.producer.errors import UnwritableRow
@@ -44,6 +43,9 @@ from trio_broker.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from trio_broker.spark.exactly_once.committer import Committer
+    from trio_broker.spark.exactly_once.decision import TaskTransaction
 
 log = logging.getLogger(__name__)
 
@@ -252,6 +254,8 @@ def _commit(
 def _abort(
     options: WriteOptions, job: str, messages: Sequence[WriterCommitMessage | None], *, is_repeatable: bool
 ) -> None:
+    if not options.is_exactly_once:
+        return
     try:
         _committer(options, job, is_repeatable=is_repeatable).abort(_transactions(messages))
     # The job has failed already, and its own error is what the user must see.
@@ -260,6 +264,9 @@ def _abort(
 
 
 def _committer(options: WriteOptions, job: str, *, is_repeatable: bool) -> Committer:
+    # Here, since Spark starts a process for each commit, which without transactions has nothing to do.
+    from trio_broker.spark.exactly_once.committer import Committer
+
     return Committer(options.producer, options.commit_topic, job, is_repeatable, options.lost_transactions)
 
 

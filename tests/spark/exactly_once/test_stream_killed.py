@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
 ROOT = Path(__file__).parents[3]
 SOURCE, TARGET, SOURCES, TARGETS = "given", "written", 2, 3
-LIVES, ROWS_OF_A_LIFE, SECONDS = 10, 1500, 120
+LIVES, ROWS_OF_A_LIFE, SECONDS = 10, 1500, 300
 
 
 @contextmanager
