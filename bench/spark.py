@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 PAGE_CACHE: Final = {"log.durability": "page-cache"}
 
+KEPT: Final = {"log.retention.ms": "-1"}
+"""The times of the rows are long ago, and a run may take longer than ``log.retention.check.interval.ms``."""
+
 PARTITIONS: Final = 4
 
 TASKS_AT_ONCE: Final = 2
@@ -196,7 +199,7 @@ def bench(options: Options, shapes: tuple[Shape, ...] = SHAPES) -> Iterator[Benc
         settings["spark.jars"] = ",".join(str(jar) for jar in sorted(KAFKA_JARS.glob("*.jar")))
     with (
         scratch(options.directory) as directory,
-        BrokerProcess(directory / "data", PAGE_CACHE, QUIET) as broker,
+        BrokerProcess(directory / "data", {**PAGE_CACHE, **KEPT}, QUIET) as broker,
     ):
         rows = {shape: fill(broker, shape, options.volume(shape.rows)) for shape in shapes}
         session = spark_session("bench", master=f"local[{TASKS_AT_ONCE}]", settings=settings)

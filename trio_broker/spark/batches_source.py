@@ -46,6 +46,7 @@ from trio_broker.spark.options.option import Mode, with_defaults
 from trio_broker.spark.options.read_options import ReadOptions, read_options
 from trio_broker.spark.planner_errors import without_traceback
 from trio_broker.spark.tasks import ReadTask
+from trio_broker.spark.worker_memory import keeping_loaded
 
 if TYPE_CHECKING:
     import numpy as np
@@ -157,7 +158,9 @@ class BatchesReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows of a slice, in a worker."""
-        return iter(()) if partition.value is None else read_batches(partition.value)
+        if partition.value is not None:
+            with keeping_loaded("batches"):
+                yield from read_batches(partition.value)
 
 
 def batch_options(options: Mapping[str, str]) -> ReadOptions:

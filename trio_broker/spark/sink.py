@@ -39,6 +39,7 @@ from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.write_options import TOPIC, WriteOptions, write_options
 from trio_broker.spark.producer.errors import UnwritableRow
 from trio_broker.spark.producer.row_ids import NO_BATCH, TaskId
+from trio_broker.spark.worker_memory import keeping_loaded
 from trio_broker.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -216,6 +217,7 @@ def _task_context() -> TaskContext:
     return context
 
 
+@keeping_loaded("sink")
 def _write(
     batches: Iterator[pa.RecordBatch], options: WriteOptions, task_id: TaskId, job: str, *, first_partition: int
 ) -> TaskReport:

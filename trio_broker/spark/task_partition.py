@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from trio_broker.spark.tasks import ReadTask, read_task
+from trio_broker.spark.worker_memory import keeping_loaded
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,4 +35,6 @@ def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     Raises:
         SparkJobError: as ``read_task``, at the first row or later.
     """
-    return iter(()) if partition.value is None else read_task(partition.value)
+    if partition.value is not None:
+        with keeping_loaded("source"):
+            yield from read_task(partition.value)

@@ -22,6 +22,7 @@ import attrs
 
 from trio_broker.spark.errors import SparkJobError
 from trio_broker.spark.tasks import ReadTask
+from trio_broker.spark.worker_memory import keeping_loaded
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,7 +121,8 @@ def _task_body(function: TaskFunction) -> Callable[[tuple[int, ReadTask]], tuple
 
     def body(element: tuple[int, ReadTask]) -> tuple[int, list[Result]]:
         number, task = element
-        return number, function(number, task)
+        with keeping_loaded(type(function).__name__):
+            return number, function(number, task)
 
     return body
 
