@@ -353,16 +353,16 @@ def storm(
             yield from watch.problems()
             if broker.process.poll() is not None or at_its_side.problem is not None:
                 break
-        for client in clients:
-            yield from client.answer_all()
         if broker.process.poll() is None:
             wait_for_backlog(broker.port)
+        for client in clients:
+            yield from client.answer_all()
     yield from watch.problems()
 
 
 def wait_for_backlog(port: int) -> None:
-    """Return when every large request is answered, those of clients that have vanished too: the broker takes them one
-    after the other, and this one is the last.
+    """Return when the large requests of clients that have vanished are answered: the broker takes them one after the
+    other, and this one is the last.
 
     Raises:
         WrongAnswer: the connection was closed instead.
