@@ -37,7 +37,7 @@ RECORDS_PER_TURN = 10
 
 COMMITTED = CREATED = 400
 
-CALLS_PER_PARTITION = 10
+CALLS_PER_PARTITION = 6
 """In one step: to commit an offset takes some fifty, to make a partition some hundred."""
 
 NAMES = [topic_name(number) for number in range(TOPICS)]

@@ -19,6 +19,7 @@ from trio_broker.coordinator.transactions.transaction_machine import Transaction
 from trio_broker.coordinator.transactions.transaction_metadata import TransactionMetadata
 from trio_broker.handlers.support.transactional_produce import TransactionalProduce
 from trio_broker.partition.transaction_end import TransactionEnd
+from trio_broker.steps import Steps
 from trio_broker.storage.open_transactions import OpenTransactions
 from trio_broker.storage.producer_state import ProducerStates
 from trio_broker.storage.transaction_index import TransactionIndex
@@ -28,10 +29,10 @@ def markers_are_lost(patch: pytest.MonkeyPatch) -> None:
     """In the first partition of each topic."""
     append = MarkerWriter._append
 
-    async def append_others(writer: MarkerWriter, partition: Any, end: TransactionEnd) -> int:
+    def append_others(writer: MarkerWriter, partition: Any, end: TransactionEnd) -> Steps[int]:
         if partition.topic_partition.partition == 0:
             return int(partition.log_end_offset)
-        return await append(writer, partition, end)
+        return (yield from append(writer, partition, end))
 
     patch.setattr(MarkerWriter, "_append", append_others)
 
@@ -39,8 +40,8 @@ def markers_are_lost(patch: pytest.MonkeyPatch) -> None:
 def markers_have_the_epoch_before(patch: pytest.MonkeyPatch) -> None:
     append = MarkerWriter._append
 
-    async def append_wrong(writer: MarkerWriter, partition: Any, end: TransactionEnd) -> int:
-        return await append(writer, partition, attrs.evolve(end, producer_epoch=end.producer_epoch - 1))
+    def append_wrong(writer: MarkerWriter, partition: Any, end: TransactionEnd) -> Steps[int]:
+        return append(writer, partition, attrs.evolve(end, producer_epoch=end.producer_epoch - 1))
 
     patch.setattr(MarkerWriter, "_append", append_wrong)
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 import trio
@@ -248,7 +249,7 @@ class Controller:
     async def _commit(self, decisions: Sequence[ControllerResult[Any] | KafkaError]) -> list[Change]:
         """Append the records of all decisions as one batch and publish them; return what was recorded as changed."""
         by_decision = (item.records if isinstance(item, ControllerResult) else () for item in decisions)
-        records = [record async for some in InTurns(by_decision) for record in some]
+        records = [record async for record in InTurns(chain.from_iterable(by_decision))]
         if not records:
             return []
         recorded: list[Change] = []

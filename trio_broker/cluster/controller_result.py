@@ -5,7 +5,7 @@ The records of one decision are written in one batch, so that after a crash all 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import attrs
@@ -20,7 +20,7 @@ class ControllerResult(Generic[T]):
     """One decision; without records nothing changes."""
 
     outcome: T
-    records: tuple[Any, ...]
+    records: Sequence[Any]
 
 
 def attempt(decide: Callable[[], ControllerResult[T]]) -> ControllerResult[T] | KafkaError:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Final
+from typing import Final, overload
 
 import attrs
 
@@ -265,24 +265,48 @@ def _checked_configs(topic: NewTopic, config: BrokerConfig) -> dict[str, str]:
     return configs
 
 
-def _creation_records(created: CreatedTopic, assignment: Sequence[tuple[int, ...]]) -> tuple[object, ...]:
-    return (
+def _creation_records(created: CreatedTopic, assignment: Sequence[tuple[int, ...]]) -> _NewPartitionRecords:
+    before = (
         TopicRecord(name=created.name, topic_id=created.topic_id),
         *(
             ConfigRecord(resource_type=ConfigResourceType.TOPIC, resource_name=created.name, name=name, value=value)
             for name, value in created.configs.items()
         ),
-        *_partition_records(created.topic_id, 0, assignment),
     )
+    return _NewPartitionRecords(created.topic_id, 0, assignment, before)
 
 
-def _partition_records(
-    topic_id: bytes, first: int, assignment: Sequence[tuple[int, ...]]
-) -> tuple[PartitionRecord, ...]:
-    return tuple(
-        PartitionRecord(
-            partition_id=index,
-            topic_id=topic_id,
+@attrs.frozen
+class _NewPartitionRecords(Sequence[object]):
+    """The records ``before``, and one for each partition of ``assignment``, from the index ``first`` on.
+
+    Those are made when they are asked for: ten thousand at once would hold the event loop for 20 ms.
+    """
+
+    topic_id: bytes
+    first: int
+    assignment: Sequence[tuple[int, ...]]
+    before: tuple[object, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.before) + len(self.assignment)
+
+    @overload
+    def __getitem__(self, position: int) -> object: ...
+    @overload
+    def __getitem__(self, position: slice) -> list[object]: ...
+    def __getitem__(self, position: int | slice) -> object:
+        places = range(len(self))[position]
+        return self._record(places) if isinstance(places, int) else [self._record(place) for place in places]
+
+    def _record(self, place: int) -> object:
+        if place < len(self.before):
+            return self.before[place]
+        number = place - len(self.before)
+        replicas = self.assignment[number]
+        return PartitionRecord(
+            partition_id=self.first + number,
+            topic_id=self.topic_id,
             replicas=list(replicas),
             isr=list(replicas),
             removing_replicas=[],
@@ -292,8 +316,6 @@ def _partition_records(
             partition_epoch=FIRST_EPOCH,
             directories=[UNASSIGNED_DIRECTORY] * len(replicas),
         )
-        for index, replicas in enumerate(assignment, start=first)
-    )
 
 
 # --- growth ---
@@ -335,7 +357,7 @@ class _GrowthPlanner:
         assignment = _additional_assignment(self.image, topic, wanted)
         require_room(self.partition_count, len(assignment))
         self.partition_count += len(assignment)
-        return ControllerResult(wanted, _partition_records(topic.topic_id, present, assignment))
+        return ControllerResult(wanted, _NewPartitionRecords(topic.topic_id, present, assignment))
 
 
 def _additional(image: MetadataImage, wanted: NewPartitions) -> int:
