@@ -16,6 +16,7 @@ from broker_admin.app import create_app
 from broker_admin.tokens import read_or_make_tokens
 from tests.admin.chromium import Browser, Page, needs_chromium
 from tests.admin.live_admin import LiveAdmin, served
+from tests.admin.live_transactions import begin_hanging, open_transaction
 from tests.admin.test_api_conformance import NAMES, make_group
 from tests.oracles import node_package
 
@@ -98,6 +99,8 @@ async def test_axe_finds_nothing_on_any_page_or_dialog_and_none_is_wider_than_it
         await live.kafka.produce("orders", b"one", b"two")
         await live.http.patch("/api/v1/topics/orders/config", json={"retention.ms": 1000})
         await make_group(live)
+        await open_transaction(live, NAMES["transactional_id"])
+        await begin_hanging(live, "orders")
         seen_dialogs = set()
         for address in await addresses_of_pages(live):
             answer = await live.http.get(address, headers={"accept": "text/html"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -14,7 +13,7 @@ import pytest
 from tests.admin.fake_broker import FakeBroker
 from tests.admin.fake_transactions import HANGING_PRODUCER, snapshot
 from tests.admin.live_admin import LiveAdmin, open_live_admin
-from tests.handlers.transaction_client import TransactionClient
+from tests.admin.live_transactions import open_transaction
 
 ABORT = "/api/v1/transactions/id:abort"
 
@@ -122,18 +121,6 @@ async def live(tmp_path: Path) -> AsyncIterator[LiveAdmin]:
     settings = {"offsets_topic_num_partitions": "1", "transaction_state_log_num_partitions": "1"}
     async with open_live_admin(tmp_path, **settings) as opened:
         yield opened
-
-
-async def open_transaction(live: LiveAdmin) -> dict[str, int]:
-    """A transaction ``id`` with one record in ``t-0``; its producer as the abort names it."""
-    await live.kafka.create_topic("t", 2)
-    await live.broker.services.transactions.runtime._create_topic()
-    wire: Any = SimpleNamespace(ask=live.kafka.ask, clock=live.broker.clock, services=live.broker.services)
-    producers = TransactionClient(wire)
-    producer = await producers.begin()
-    assert await producers.add(producer, 0) == {0: 0}
-    assert await producers.produce(producer) == 0
-    return {"producer_id": producer.producer_id, "producer_epoch": producer.epoch}
 
 
 async def test_an_abort_is_tried_made_and_recorded(live: LiveAdmin):
