@@ -10,6 +10,7 @@ import pytest
 
 from broker_admin.routes.transaction_pages import SHOWN_PARTITIONS
 from tests.admin.fake_broker import FakeBroker
+from tests.admin.fake_groups import fake_group, fake_member, fake_partition
 from tests.admin.fake_transactions import held_back, snapshot
 from tests.admin.test_admin_group_pages import HOSTILE, inspect
 
@@ -79,3 +80,19 @@ async def test_no_text_of_a_client_does_harm(fake: FakeBroker, client: httpx.Asy
     if len(name) < 1000:
         await text_of(client, f"/transactions/{quote(name, safe='')}")
     assert (await client.get("/api/v1/transactions")).json()["items"][0]["transactional_id"] == name
+
+
+async def test_a_group_that_waits_for_a_transaction_names_it_and_links_to_it(
+    fake: FakeBroker, client: httpx.AsyncClient
+):
+    member = fake_member("till-a", 1, {"orders": (1,)})
+    waits = fake_partition("orders", 1, member, 142, 42, 90.0)
+    group = attrs.evolve(fake_group("waits", [member], pending_offsets=3), partitions=[waits])
+    fake.group_list = {"waits": group}
+    [finding, *_] = (await client.get("/api/v1/groups/waits/diagnosis")).json()["findings"]
+    assert (finding["cause"], finding["transactional_id"]) == ("open transaction", "billing")
+    page = (await client.get("/groups/waits")).text
+    assert 'href="/transactions/billing"' in page
+    text = await text_of(client, "/groups/waits")
+    assert "Partition orders-1 waits for the end of the transaction of billing, open for 10 s." in text
+    assert "Pending offsets 3 in open transactions" in text

@@ -16,6 +16,7 @@ from tests.handlers.loop_rounds import counted_rounds
 from tests.handlers.transaction_client import TransactionClient, running_transactions
 from tests.partition.real_logs import batch
 from trio_broker import yield_budget
+from trio_broker.broker_view.groups import LiveGroupsView
 from trio_broker.broker_view.messages import LiveMessagesView
 from trio_broker.broker_view.transactions import LiveTransactionsView
 from trio_broker.changes.change import ChangeAction, ChangedResource
@@ -316,3 +317,22 @@ async def test_records_say_what_has_become_of_their_transaction(client, view):
         (4, False, None),
         (5, False, BatchOutcome.OPEN),
     ]
+
+
+# --- groups ---
+
+
+async def test_a_group_tells_how_many_of_its_offsets_are_pending(client, view):
+    producer = await client.begin()
+    assert await client.add_group(producer) == 0
+    assert await client.commit_offset(producer, 7) == 0
+    groups = LiveGroupsView(client.wire.services.groups, client.wire.clock.now_ms)
+
+    def pending() -> int | None:
+        found = groups.get("g")
+        return None if found is None else found.pending_offsets
+
+    assert pending() == 1
+    await client.end(producer)
+    await client.completed()
+    assert pending() == 0
