@@ -30,6 +30,7 @@ from broker_admin.routes.search import Searched
 from broker_admin.tables import Column, ListTable
 from tests.admin.chromium import Browser, Page, needs_chromium
 from tests.admin.fake_broker import FakeBroker
+from tests.admin.fake_transactions import snapshot
 from tests.admin.live_admin import LiveAdmin, served
 from tests.admin.test_api_conformance import make_group
 
@@ -207,6 +208,7 @@ async def test_a_search_finds_the_likeliest_twenty(live: LiveAdmin) -> None:
         rail=RAIL,
         topics=["orders", "old-orders", "orders-eu", *(f"x-orders-{number:02}" for number in range(30))],
         groups=(),
+        transactions=(snapshot("billing/night", 0),),
         clients={"orders-reader": 3},
         config_entries=live.view.config.entries(),
     )
@@ -215,6 +217,8 @@ async def test_a_search_finds_the_likeliest_twenty(live: LiveAdmin) -> None:
     assert titles[:4] == ["orders", "orders-eu", "orders-reader", "old-orders"]
     [key] = searched.best_hits("num.io.threads").items
     assert (key.kind, key.address) == ("config", "/config?key=num.io.threads")
+    [transaction] = searched.best_hits("night").items
+    assert (transaction.kind, transaction.address) == ("transaction", "/transactions/billing%2Fnight")
     [client] = searched.best_hits("reader").items
     assert (client.kind, client.address) == ("client", "/clients/client?client_id=orders-reader")
 

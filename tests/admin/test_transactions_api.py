@@ -167,3 +167,9 @@ async def test_a_marker_is_refused_where_the_coordinator_will_write_its_own(live
     assert (await live.http.post(address, json={"start_offset": 1})).status_code == 409
     missing = await live.http.post("/api/v1/topics/t/partitions/7:abort-transaction", json={"start_offset": 0})
     assert missing.status_code == 404
+
+
+async def test_a_broker_that_never_had_a_transaction_knows_no_id(live: LiveAdmin):
+    refused = await live.http.post(ABORT, json={"producer_id": 0, "producer_epoch": 0})
+    assert refused.status_code == 404
+    assert (await live.get("/api/v1/transactions"))["items"] == []

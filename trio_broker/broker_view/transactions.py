@@ -41,6 +41,7 @@ from trio_broker.coordinator.transactions.transaction_snapshot import (
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.transaction_end import TransactionEnd
+from trio_broker.topic_names import TRANSACTION_STATE_TOPIC
 from trio_broker.topic_partition import TopicPartition
 from trio_broker.yield_budget import InTurns
 
@@ -120,6 +121,9 @@ class LiveTransactionsView:
         transactions = self.services.transactions
         producer = ProducerIdAndEpoch(producer_id, producer_epoch)
         try:
+            if TRANSACTION_STATE_TOPIC not in self.services.metadata_cache.image.topics:
+                # The first producer with a transactional id makes the topic; until then nobody coordinates any.
+                raise KafkaError("there is no transactional id", code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
             known = transactions.describe(transactional_id)
             state = STATE_NAMES[known.metadata.status]
             if state != ONGOING:

@@ -1,4 +1,5 @@
-"""``/api/v1/search``: topics, groups, clients, config keys and pages by a part of their name, for every page's search.
+"""``/api/v1/search``: topics, groups, transactional ids, clients, config keys and pages by a part of their name, for
+the search of every page.
 
 A name that begins with what is typed comes before one that has it inside, a short one before a long one.
 """
@@ -23,8 +24,10 @@ from broker_admin.parts import parts_of
 from broker_admin.rail import RailEntry
 from broker_admin.schemas import bounded
 from broker_admin.texts import shown_text
+from broker_admin.transaction_texts import transaction_address
 from trio_broker.config.entries import ConfigEntry
 from trio_broker.coordinator.reporting.snapshot import GroupSnapshot
+from trio_broker.coordinator.transactions.transaction_snapshot import TransactionSnapshot
 
 MAX_HITS = 20
 """As many as are seen at once; who wants others types more."""
@@ -59,7 +62,7 @@ class SearchHits:
 
 @operation(SearchHits, query=SearchQuery)
 async def search(request: Request) -> Response:
-    """Topics, groups, clients, config keys and pages whose name has ``q`` in it."""
+    """Topics, groups, transactional ids, clients, config keys and pages whose name has ``q`` in it."""
     parts = parts_of(request)
     wanted = query_of(request, SearchQuery).q.casefold()
     report = await parts.view.groups.report()
@@ -67,6 +70,7 @@ async def search(request: Request) -> Response:
         rail=parts.rail,
         topics=parts.view.topics.names(),
         groups=tuple(lag.group for lag in report.groups),
+        transactions=(await parts.view.transactions.report()).transactions,
         clients=Counter(connection.client_id for connection in await parts.view.clients.connections()),
         config_entries=parts.view.config.entries(),
     )
@@ -80,6 +84,7 @@ class Searched:
     rail: Sequence[RailEntry]
     topics: Sequence[str]
     groups: Sequence[GroupSnapshot]
+    transactions: Sequence[TransactionSnapshot]
     clients: Mapping[str, int]
     config_entries: Sequence[ConfigEntry]
 
@@ -113,6 +118,10 @@ class Searched:
         for group in self.groups:
             if wanted in group.group_id.casefold() and len(group.group_id) <= LINKED_CHARACTERS:
                 yield SearchHit("group", group.group_id, group_address(group.group_id), group.state)
+        for each in self.transactions:
+            name = each.transactional_id
+            if wanted in name.casefold() and len(name) <= LINKED_CHARACTERS:
+                yield SearchHit("transaction", name, transaction_address(name), each.state)
 
 
 def rank(name: str, wanted: str) -> tuple[bool, int, str]:
