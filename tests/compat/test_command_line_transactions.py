@@ -5,17 +5,20 @@ One transaction is left open by librdkafka, one hangs in a log. The tests of a c
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from tests.compat.hanging_transaction import PRODUCER_EPOCH, PRODUCER_ID, append_hanging_transaction
 from tests.compat.kafka_process import KafkaProcess
 from tests.compat.test_command_line_groups import CommandLine
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 30
+AGE_MS = 3_600_000
+"""An hour: longer than ``transaction.max.timeout.ms``, and far shorter than any retention."""
+
 OPEN_ID = "billing 'till"
 """A transactional id that a shell has to quote."""
 
@@ -24,27 +27,36 @@ OPEN_ID = "billing 'till"
 def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess | KafkaProcess]:
-    """A cluster that was killed once, with a hanging transaction in the log of ``hung``."""
+    """A cluster with two topics."""
     directory = tmp_path_factory.mktemp("cluster")
     process: BrokerProcess | KafkaProcess
     if request.param == "ours":
         process = BrokerProcess(directory, overrides={"log.durability": "page-cache"})
-        data_directory = directory
     else:
         process = KafkaProcess(directory)
-        data_directory = process.data_directory
     with process:
         CommandLine(process.bootstrap_servers)("topics", "create", "hung", "t", "--partitions", "2")
-        writer = Producer({"bootstrap.servers": process.bootstrap_servers})
-        writer.produce("hung", b"before", partition=1)
-        assert writer.flush(SECONDS) == 0
-        if isinstance(process, BrokerProcess):
-            process.kill()
-        else:
-            process.stop()
-        append_hanging_transaction(data_directory / "hung-1", base_offset=1)
-        process.start()
         yield process
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hanging_producer_id(cluster: BrokerProcess | KafkaProcess) -> int:
+    """The id of a producer that has a transaction open in ``hung-1``, an hour old, of which no coordinator knows: the
+    topic of the coordinators' states was deleted.
+    """
+    servers, command = cluster.bootstrap_servers, CommandLine(cluster.bootstrap_servers)
+    writer = Producer({"bootstrap.servers": servers})
+    writer.produce("hung", b"before", partition=1)
+    assert writer.flush(SECONDS) == 0
+    lost = Producer({"bootstrap.servers": servers, "transactional.id": "lost"})
+    lost.init_transactions(SECONDS)
+    lost.begin_transaction()
+    lost.produce("hung", b"hanging", partition=1, timestamp=time.time_ns() // 1_000_000 - AGE_MS)
+    assert lost.flush(SECONDS) == 0
+    [row] = command.json("transactions", "list")
+    command("topics", "delete", "__transaction_state", "--execute")
+    producer_id: int = row["producer_id"]
+    return producer_id
 
 
 @pytest.fixture(scope="module")
@@ -98,12 +110,13 @@ def test_the_partition_names_its_producers(command: CommandLine, producer: Produ
     assert row["producer_epoch"] == document["producer_epoch"]
 
 
-def test_only_the_hanging_transaction_is_found(command: CommandLine, producer: Producer):
+def test_only_the_hanging_transaction_is_found(command: CommandLine, producer: Producer, hanging_producer_id: int):
     """With no age at all asked for, the open one is a candidate, too, whose coordinator knows it."""
     for age in ("15", "0"):
         [row] = command.json("transactions", "find-hanging", "--max-transaction-timeout", age)
         assert (row["topic"], row["partition"], row["start_offset"]) == ("hung", 1, 1)
-        assert (row["producer_id"], row["producer_epoch"]) == (PRODUCER_ID, PRODUCER_EPOCH)
+        assert (row["producer_id"], row["producer_epoch"]) == (hanging_producer_id, 0)
+        assert row["duration_minutes"] >= 60
     assert command.json("transactions", "find-hanging", "hung:0", "t") == []
 
 
@@ -114,12 +127,12 @@ def test_a_transaction_that_its_coordinator_knows_gets_no_marker(command: Comman
 
 
 def test_the_hanging_transaction_is_aborted_and_its_readers_go_on(
-    command: CommandLine, cluster: BrokerProcess | KafkaProcess
+    command: CommandLine, cluster: BrokerProcess | KafkaProcess, hanging_producer_id: int
 ):
     place = ("--partition", "hung:1", "--start-offset", "1")
     assert command.refusal("transactions", "abort", *place).startswith("nothing was changed")
     done = command.json("transactions", "abort", *place, "--execute")
-    assert (done["aborted"], done["producer_id"]) == (True, PRODUCER_ID)
+    assert (done["aborted"], done["producer_id"]) == (True, hanging_producer_id)
     assert command.json("transactions", "find-hanging") == []
     assert committed_values(cluster.bootstrap_servers, "hung", 1) == [b"before"]
     again = command.refusal("transactions", "abort", *place, "--execute")
