@@ -41,9 +41,8 @@ from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.simulated_disk import SimulatedDisk
 from trio_broker.runtime.simulated_volume import ProcessEnded
-from trio_broker.storage import file_names, partition_metadata, producer_snapshot
+from trio_broker.storage import file_names, partition_metadata
 from trio_broker.storage.log_directory import MetaProperties
-from trio_broker.storage.producer_state import ProducerEntry
 
 NOW_MS = 1_700_000_000_000
 ROOT = PurePath("/")
@@ -412,17 +411,6 @@ def test_segments_from_before_kafka_0_11_are_refused(disk: SimulatedDisk, magic:
     make_kafka(disk)
     make_partition(disk, DATA / "orders-0", records=bytes(16) + bytes([magic]) + bytes(20))
     assert_refused(disk, f"orders-0/0+.log has records in format {magic}")
-
-
-def test_an_open_transaction_is_refused(disk: SimulatedDisk) -> None:
-    make_kafka(disk)
-    producer = ProducerEntry(4000, 0)
-    producer.transaction_first_offset = 14
-    producer_snapshot.write(disk, MORE / "orders-1", 15, [producer], sync=True)
-    assert_refused(disk, "orders-1 has an open transaction of producer 4000 since offset 14")
-    producer.transaction_first_offset = None
-    producer_snapshot.write(disk, MORE / "orders-1", 20, [producer], sync=True)
-    import_from_kafka(disk, [DATA, MORE], NOW_MS)
 
 
 @pytest.mark.parametrize(("number", "kind"), [(11, "share"), (17, "streams")])

@@ -52,7 +52,7 @@ from trio_broker.config.entries import ConfigScope
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.resource_config import check_group_configs, check_topic_configs
 from trio_broker.runtime.disk import Disk, OpenMode, names_in
-from trio_broker.storage import file_names, producer_snapshot
+from trio_broker.storage import file_names
 from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC
 
 FOLDED_KINDS: Final = frozenset({RecordKind.SHARED, RecordKind.FEATURE})
@@ -97,7 +97,6 @@ def import_from_kafka(disk: Disk, paths: Sequence[PurePath], now_ms: int) -> Imp
         image = in_sync(image)
         for partition, partition_directory in partitions.items():
             require_current_batches(disk, partition_directory)
-            require_no_open_transaction(disk, partition_directory)
             if partition.topic == CONSUMER_OFFSETS_TOPIC:
                 require_no_other_groups(disk, partition_directory)
         # An epoch that Kafka never used, so that none of its snapshots has this name.
@@ -249,26 +248,6 @@ def require_current_batches(disk: Disk, directory: PurePath) -> None:
                     f"{directory / name} has records in format {head[MAGIC_POSITION]}, which is from before Kafka 0.11:"
                     " only format 2 can be taken over"
                 )
-
-
-def require_no_open_transaction(disk: Disk, directory: PurePath) -> None:
-    """Refuse a partition with a transaction that only Kafka can end: nothing behind it could be read as committed.
-
-    Raises:
-        HandoverRefused: there is one.
-        CorruptSnapshot: the snapshot of the producers cannot be read.
-    """
-    # A clean stop writes one at the end of the log.
-    offsets = producer_snapshot.offsets(disk, directory)
-    if not offsets:
-        return
-    path = file_names.segment_path(directory, offsets[-1], file_names.SNAPSHOT_SUFFIX)
-    for entry in producer_snapshot.decode(disk.read_file(path), str(path)):
-        if entry.transaction_first_offset is not None:
-            raise HandoverRefused(
-                f"{directory.name} has an open transaction of producer {entry.producer_id} since offset"
-                f" {entry.transaction_first_offset}: let it end in Kafka, or abort it with kafka-transactions"
-            )
 
 
 def require_no_other_groups(disk: Disk, directory: PurePath) -> None:
