@@ -412,6 +412,35 @@ def writing_batches_that_no_producer_writes(client: ScenarioClient) -> None:
         ended(client, protocol, producer, committed=False)
 
 
+def writing_a_first_batch(client: ScenarioClient) -> None:
+    """With which sequence a producer may begin in a partition."""
+    topic = f"{client.name}-t"
+    client.create_topic(topic, 3)
+    for number, protocol in enumerate(PROTOCOLS):
+        version = protocol.produce
+        name = f"{client.name}-producer-{number}"
+        client.note(f"{protocol}: not with the first one")
+        producer = started(client, name)
+        if protocol is FIRST:
+            client.quietly_in_turn(add_partitions(producer, {topic: [0]}), NEWEST_OF_THE_FIRST_ADD)
+        client.ask(produce(producer, topic, {0: batch(producer, 3)}), version)
+        client.ask(produce(producer, topic, {0: batch(producer, 0)}), version)
+        client.ask(produce(producer, topic, {0: batch(producer, 4)}), version)
+        client.note("after one that was refused")
+        if protocol is FIRST:
+            client.ask(produce(producer, topic, {1: batch(producer, 1)}), version)
+            client.quietly_in_turn(add_partitions(producer, {topic: [1]}), NEWEST_OF_THE_FIRST_ADD)
+            client.ask(produce(producer, topic, {1: batch(producer, 2)}), version)
+        client.ask(produce(producer, topic, {1: batch(producer, 1)}), version)
+        client.ask(produce(producer, topic, {1: batch(producer, 0)}), version)
+        client.ask(produce(producer, topic, {1: batch(producer, 2)}), version)
+        client.ask(describe_producers({topic: [0, 1]}), 0)
+        ended(client, protocol, producer, committed=True)
+    client.note("outside of transactions")
+    idempotent = Producer(None, ANOTHER_PRODUCER_ID, 0)
+    client.ask(produce(idempotent, topic, {2: batch(idempotent, 3, transactional=False)}), 12)
+
+
 def writing_after_the_end(client: ScenarioClient) -> None:
     topic = f"{client.name}-t"
     client.create_topic(topic)
@@ -1009,6 +1038,7 @@ TRANSACTION_SCENARIOS = (
     writing_what_was_not_added,
     writing_in_a_transaction,
     writing_batches_that_no_producer_writes,
+    writing_a_first_batch,
     writing_after_the_end,
     being_fenced,
     committing_offsets_in_a_transaction,

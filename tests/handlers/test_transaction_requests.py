@@ -316,6 +316,31 @@ async def test_a_batch_outside_of_the_transaction_of_its_producer_is_refused(cli
     assert client.contents() == [1]
 
 
+async def test_no_batch_overtakes_one_that_the_coordinator_has_refused(client):
+    """With nothing known of a producer, its first batch in a partition may have any sequence."""
+    producer = await client.begin()
+    assert await client.produce(producer, sequence=5) == ABORTABLE
+    assert await client.produce(producer, sequence=4) == ABORTABLE
+    await client.add(producer, 0)
+    assert await client.produce(producer, sequence=5) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert [await client.produce(producer, sequence=number) for number in (4, 5)] == [0, 0]
+
+
+async def test_what_was_refused_counts_until_the_producer_has_another_epoch(client):
+    producer = await client.begin()
+    assert await client.produce(producer, sequence=4) == ABORTABLE
+    producer = await client.begin()
+    await client.add(producer, 0)
+    assert await client.produce(producer, sequence=5) == 0
+
+
+async def test_the_second_protocol_begins_at_sequence_0_in_each_partition(client):
+    producer = await client.begin()
+    assert await client.produce(producer, sequence=1, version=12) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert client.contents() == []
+    assert [await client.produce(producer, sequence=number, version=12) for number in (0, 1)] == [0, 0]
+
+
 async def test_a_batch_for_the_next_transaction_waits_until_the_one_before_is_complete(client):
     producer = await client.begin()
     for _ in range(5):

@@ -13,7 +13,7 @@ from trio_broker.storage.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
-from trio_broker.storage.producer_state import ProducerStates, TransactionMarker
+from trio_broker.storage.producer_state import MAX_REFUSED, ProducerStates, TransactionMarker
 from trio_broker.storage.transaction_index import AbortedTransaction
 
 MAX = 2**31 - 1
@@ -169,3 +169,15 @@ def test_older_batches_are_put_back_only_in_an_unbroken_row(states: ProducerStat
     assert [batch.last_sequence for batch in states.producers[7].batches] == [3, 4, 5]
     states.remember_older(header(2, 102, epoch=1))
     assert len(states.producers[7].batches) == 3
+
+
+def test_refused_batches_are_remembered_of_some_producers_only(states: ProducerStates, header: Header):
+    """A client may name any producer, and none of them is known."""
+    later = header(4, transactional=True)
+    states.note_refused(7, 0, 3)
+    for producer_id in range(100, 99 + MAX_REFUSED):
+        states.note_refused(producer_id, 0, 0)
+    with pytest.raises(OutOfOrderSequence):
+        states.check_sequence(later)
+    states.note_refused(99, 0, 0)
+    states.check_sequence(later)

@@ -33,6 +33,10 @@ from trio_broker.storage.transaction_index import AbortedTransaction
 REMEMBERED_BATCHES = 5
 """The largest ``max.in.flight.requests.per.connection`` of an idempotent producer."""
 
+MAX_REFUSED = 100
+"""Producers of one log of which refused batches are remembered: those that repeat one do so within seconds, and a
+client may name any producer."""
+
 MAX_SEQUENCE = 2**31 - 1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
@@ -115,6 +119,9 @@ class ProducerStates:
         self.producers: dict[int, ProducerEntry] = {}
         self.end_offset = 0
         self.transactions = OpenTransactions()
+        # By producer id: of the transactional batches that the coordinator has refused since the producer's last batch,
+        # the epoch and the lowest sequence.
+        self._refused: dict[int, tuple[int, int]] = {}
 
     # --- What a leader decides before an append ---
 
@@ -149,12 +156,44 @@ class ProducerStates:
                 f"producer {header.producer_id} has a transaction open since {entry.transaction_first_offset}"
             )
 
+    def note_refused(self, producer_id: int, producer_epoch: int, sequence: int) -> None:
+        """A transactional batch is not let in now, and its producer may repeat it: none behind it may come before it.
+
+        Without anything known of a producer its first batch could have any sequence.
+        """
+        epoch, lowest = self._refused.pop(producer_id, (producer_epoch, sequence))
+        if producer_epoch > epoch:
+            epoch, lowest = producer_epoch, sequence
+        elif producer_epoch == epoch:
+            lowest = min(lowest, sequence)
+        if len(self._refused) == MAX_REFUSED:
+            del self._refused[next(iter(self._refused))]
+        self._refused[producer_id] = (epoch, lowest)
+
+    def check_first_sequence(self, producer_id: int, sequence: int) -> None:
+        """Refuse the first batch of a transaction of the second protocol, in which each transaction has an epoch of its
+        own, if it does not begin at 0.
+
+        Raises:
+            OutOfOrderSequence: no batch of the producer is known, and the sequence is not 0.
+        """
+        entry = self.producers.get(producer_id)
+        if sequence and (entry is None or not entry.batches):
+            raise OutOfOrderSequence(f"producer {producer_id} begins a transaction at sequence {sequence}, not 0")
+
     def check_sequence(self, header: BatchHeader) -> None:
         """Refuse a client's batch that does not follow the producer's last one.
 
         Raises:
             OutOfOrderSequence: a gap, a batch older than the five remembered, or a new epoch not begun at 0.
         """
+        if self._refused and (refused := self._refused.get(header.producer_id)) is not None:
+            epoch, lowest = refused
+            if header.is_transactional and header.producer_epoch == epoch and header.base_sequence > lowest:
+                raise OutOfOrderSequence(
+                    f"producer {header.producer_id} epoch {epoch} sends sequence {header.base_sequence}, and {lowest}"
+                    " was refused before"
+                )
         entry = self.producers.get(header.producer_id)
         if entry is None or entry.producer_epoch == NO_PRODUCER_EPOCH:
             return
@@ -222,6 +261,8 @@ class ProducerStates:
         entry = self.producers.get(header.producer_id)
         if entry is None:
             entry = self.producers[header.producer_id] = ProducerEntry(header.producer_id)
+        if self._refused:
+            self._refused.pop(header.producer_id, None)
         entry.enter_epoch(header.producer_epoch)
         # Read back: it was appended when the producer was not known any more, so the batches before it say nothing; or
         # compaction has taken what was between.
@@ -245,6 +286,7 @@ class ProducerStates:
         entry = self.producers.get(marker.producer_id)
         if entry is None:
             entry = self.producers[marker.producer_id] = ProducerEntry(marker.producer_id)
+        self._refused.pop(marker.producer_id, None)
         entry.enter_epoch(marker.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp_ms = marker.timestamp_ms

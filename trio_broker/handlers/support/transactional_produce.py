@@ -46,6 +46,10 @@ PRODUCER: Final = struct.Struct(">qh")
 PRODUCER_AT: Final = 43
 """Where a batch has its producer id and epoch."""
 
+SEQUENCE: Final = struct.Struct(">i")
+SEQUENCE_AT: Final = PRODUCER_AT + PRODUCER.size
+"""Where it has the sequence of its first record."""
+
 NOT_NOW: Final = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -54,6 +58,10 @@ NOT_NOW: Final = frozenset(
     }
 )
 """What a producer does not know; NOT_ENOUGH_REPLICAS makes it try again."""
+
+
+OF_NO_PRODUCER: Final = frozenset({ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_REQUEST})
+"""What is said of a batch that is not the one of a producer which could repeat it."""
 
 
 class NotInTransaction(KafkaError):
@@ -135,21 +143,27 @@ class TransactionalProduce:
 
     def guard(self, partition: Partition, records: memoryview) -> AppendGuard:
         """What is asked immediately before the append of a transactional batch."""
-        return partial(self._require_added, partition, producer_of(records))
+        return partial(self._require_added, partition, records)
 
-    def _require_added(self, partition: Partition, producer: ProducerIdAndEpoch) -> None:
+    def _require_added(self, partition: Partition, records: memoryview) -> None:
         """Raise what forbids the append, as a producer of this version knows it."""
+        producer = producer_of(records)
         if len(self.producers) > 1:
             text = "transactional batches of more than one producer"
             raise NotInTransaction(text, code=ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if has_open_transaction(partition, producer):
             return
+        producers, [sequence] = partition.log.producers, SEQUENCE.unpack_from(records, SEQUENCE_AT)
         try:
             if self.refusal is not None:
                 raise self.refusal
             self.context.services.transactions.require_added(self.transactional_id, producer, partition.topic_partition)
         except KafkaError as error:
+            if error.code not in OF_NO_PRODUCER:
+                producers.note_refused(producer.producer_id, producer.epoch, sequence)
             raise NotInTransaction(str(error), code=code_in(self.context.version, error.code)) from None
+        if self.context.version >= ADDS_PARTITIONS_SINCE_VERSION:
+            producers.check_first_sequence(producer.producer_id, sequence)
 
 
 def has_open_transaction(partition: Partition, producer: ProducerIdAndEpoch) -> bool:
