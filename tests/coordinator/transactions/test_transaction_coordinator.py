@@ -617,6 +617,21 @@ async def test_a_transaction_whose_id_was_lost_is_aborted(memory_path):
         assert await client.add(producer, 0) == {0: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
 
 
+async def test_no_transaction_is_aborted_as_nobodys_while_not_all_ids_are_known(client):
+    """A partition of the coordinator's log could not be opened, for instance."""
+    await begun(client, 0)
+    client.coordinator._find_left_open()
+    partition = client.state_partition().topic_partition.partition
+    shard = client.coordinator.runtime.shards.pop(partition)
+    await client.coordinator.topic_opened("another")
+    await client.coordinator._abort_unowned()
+    assert client.markers() == []
+    client.coordinator.runtime.shards[partition] = shard
+    shard.machine.transactions.clear()
+    await client.coordinator.topic_opened(TRANSACTION_STATE_TOPIC)
+    assert len(client.markers()) == 1
+
+
 async def test_a_restart_aborts_no_transaction_that_goes_on(memory_path):
     for turn in range(3):
         async with running_transactions(memory_path) as client:

@@ -152,6 +152,12 @@ class CoordinatorRuntime(Generic[MachineT]):
             if shard.is_active:
                 yield shard
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether every key that there is has a shard that answers."""
+        count = self._partition_count if self.topic in self.image.topics else 0
+        return len(self.shards) == count and all(shard.is_active for shard in self.shards.values())
+
     def _on_timeout(self, key: str) -> None:
         shard = self._shard_of(key)
         if shard is not None and shard.is_active:

@@ -175,6 +175,7 @@ class TransactionCoordinator:
         """Load the shards whose partitions could not be opened before."""
         if name == self.runtime.topic:
             await self.runtime.load_new_partitions()
+            await self._abort_unowned()
 
     # ---- requests -------------------------------------------------------------------------------------------------
 
@@ -409,11 +410,12 @@ class TransactionCoordinator:
         """Abort the transactions of producers that no transactional id has: nobody else ever would."""
         if not self._left_open:
             return
-        shards = list(self.runtime.shards.values())
-        if not all(shard.is_active for shard in shards):
-            log.error("transactions that hang are not looked for: not all of %s is loaded", self.runtime.topic)
+        if not self.runtime.is_complete:
+            text = "transactions that no transactional id has are not looked for: not all of %s is loaded"
+            log.error(text, self.runtime.topic)
             return
-        owned = {metadata.producer_id for shard in shards for metadata in shard.machine.transactions.values()}
+        machines = [shard.machine for shard in self.runtime.shards.values()]
+        owned = {metadata.producer_id for machine in machines for metadata in machine.transactions.values()}
         unowned = {producer_id: epochs for producer_id, epochs in self._left_open.items() if producer_id not in owned}
         while unowned:
             for producer_id, epochs in list(unowned.items()):

@@ -144,7 +144,7 @@ class TransactionMachine(Machine[TransactionRecord]):
         results: dict[str, TransactionResult] = {}
         for transactional_id, metadata in self.transactions.items():
             after = self._without_hanging(transactional_id, metadata, image)
-            if after != metadata:
+            if after is not metadata:
                 # Its markers are asked for when this has been written.
                 results[transactional_id] = TransactionResult([TransactionRecord(transactional_id, after)])
             elif metadata.is_prepared:
