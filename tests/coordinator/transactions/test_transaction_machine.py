@@ -763,13 +763,30 @@ def test_an_ongoing_transaction_is_aborted_with_what_hangs_of_the_one_before(dri
         driver.add(producer, T0, version=2)
 
 
-def test_an_abort_that_is_decided_ends_what_hangs_as_well(driver):
+@pytest.mark.parametrize("version", [0, 2])
+def test_an_abort_that_is_decided_ends_what_hangs_as_well(driver, version):
     producer = driver.begin()
-    driver.add(producer, T0)
-    driver.end(producer, commits=False)
+    driver.add(producer, T0, version=version)
+    driver.end(producer, commits=False, version=version)
+    epoch = driver.state().producer_epoch
     driver.restart(left_open(producer, T0, U0))
     assert (driver.state().status, driver.state().partitions) == (PREPARE_ABORT, {T0, U0})
+    assert driver.state().producer_epoch == epoch
     assert driver.prepared == ["id"]
+
+
+@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("status", FIRST_PROTOCOL)
+def test_the_end_of_what_hangs_has_an_epoch_that_its_partition_takes(driver, status, version):
+    """Where the records of the last epochs are lost as well."""
+    producer = in_state(driver, status, version)
+    driver.restart({producer.producer_id: {U0: producer.epoch + 5}})
+    if status is PREPARE_COMMIT:
+        driver.complete()
+    state = driver.state()
+    assert state.status is PREPARE_ABORT
+    assert U0 in state.partitions
+    assert state.producer_epoch > producer.epoch + 5
 
 
 @pytest.mark.parametrize(("epoch", "found", "committed"), [(0, U0, {T0, T1}), (-1, T1, {T0})])

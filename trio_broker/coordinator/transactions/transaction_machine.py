@@ -108,8 +108,8 @@ class TransactionMachine(Machine[TransactionRecord]):
         self._settings = settings
         self._on_prepared = on_prepared
         self._left_open = left_open
-        # Of ids whose transaction is being committed: where an earlier one hangs, which is to be aborted afterwards.
-        self._hanging: dict[str, frozenset[TopicPartition]] = {}
+        # Of ids whose transaction is being committed: where another one hangs, which is to be aborted afterwards.
+        self._hanging: dict[str, Mapping[TopicPartition, int]] = {}
         # The time of the latest event: by it the wall clock's times in records become deadlines.
         self._now = NOT_STARTED
 
@@ -164,18 +164,24 @@ class TransactionMachine(Machine[TransactionRecord]):
             return metadata
         if metadata.status is TransactionStatus.PREPARE_COMMIT:
             self._hanging[transactional_id] = hanging
-            return attrs.evolve(metadata, partitions=metadata.partitions - hanging)
-        if metadata.status is TransactionStatus.PREPARE_ABORT:
-            return attrs.evolve(metadata, partitions=metadata.partitions | hanging)
+            return attrs.evolve(metadata, partitions=metadata.partitions.difference(hanging))
+        if metadata.status is TransactionStatus.PREPARE_ABORT and max(hanging.values()) <= ended_epoch(metadata):
+            return attrs.evolve(metadata, partitions=metadata.partitions.union(hanging))
         if is_of_complete_transaction(metadata, found):
             return metadata.prepared_again(hanging, self._now.wall_ms)
         return self._aborted_where(metadata, hanging, self._now, image)
 
     def _aborted_where(
-        self, metadata: TransactionMetadata, hanging: frozenset[TopicPartition], now: Now, image: MetadataImage
+        self,
+        metadata: TransactionMetadata,
+        hanging: Mapping[TopicPartition, int],
+        now: Now,
+        image: MetadataImage,
     ) -> TransactionMetadata:
-        aborted = self._aborted_by_fencing(metadata, now, image)
-        return attrs.evolve(aborted, partitions=metadata.partitions | hanging)
+        """The abort of what hangs, with an epoch that all partitions take: the records of the last ones may be lost."""
+        newest = attrs.evolve(metadata, producer_epoch=max(metadata.producer_epoch, *hanging.values()))
+        aborted = self._aborted_by_fencing(newest, now, image)
+        return attrs.evolve(aborted, partitions=metadata.partitions.union(hanging))
 
     def observe(self, key: str, result: TransactionResult) -> None:
         metadata = self.transactions.get(key)
@@ -462,20 +468,28 @@ def status_after_end(
     raise KafkaError(text, code=ErrorCode.INVALID_TXN_STATE)
 
 
-def hanging_partitions(metadata: TransactionMetadata, found: Mapping[TopicPartition, int]) -> frozenset[TopicPartition]:
-    """The partitions where a transaction of the producer is ``found`` open that is not the one of ``metadata``."""
+def ended_epoch(metadata: TransactionMetadata) -> int:
+    """The epoch of the batches in the transaction: in the second protocol its end has the next one."""
+    is_raised = metadata.is_prepared and supports_epoch_bump(metadata.client_transaction_version)
+    return metadata.producer_epoch - 1 if is_raised else metadata.producer_epoch
+
+
+def hanging_partitions(
+    metadata: TransactionMetadata, found: Mapping[TopicPartition, int]
+) -> Mapping[TopicPartition, int]:
+    """The partitions where a transaction of the producer is ``found`` open that is not the one of ``metadata``, and
+    would not be ended with it.
+    """
     if metadata.is_idle:
-        return frozenset(found)
-    epoch = metadata.producer_epoch
-    if metadata.status is TransactionStatus.PREPARE_COMMIT and supports_epoch_bump(metadata.client_transaction_version):
-        epoch -= 1
-    # An abort may end whatever is open where it goes.
-    has_any_epoch = metadata.status is TransactionStatus.PREPARE_ABORT
-    return frozenset(
-        partition
+        return found
+    epoch = ended_epoch(metadata)
+    # An abort ends whatever its epoch fences.
+    is_abort = metadata.status is TransactionStatus.PREPARE_ABORT
+    return {
+        partition: its_epoch
         for partition, its_epoch in found.items()
-        if partition not in metadata.partitions or not (has_any_epoch or its_epoch == epoch)
-    )
+        if partition not in metadata.partitions or not (its_epoch == epoch or (is_abort and its_epoch < epoch))
+    }
 
 
 def is_of_complete_transaction(metadata: TransactionMetadata, found: Mapping[TopicPartition, int]) -> bool:
