@@ -18,6 +18,11 @@ class Turns:
         self.is_busy = False
         self._waiting = ParkingLot()
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for their turn."""
+        return len(self._waiting) + self.is_busy
+
     async def wait(self) -> None:
         """Wait for a turn: what the caller does from here to its next wait. Any state may have changed meanwhile."""
         if self.is_busy:

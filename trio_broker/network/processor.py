@@ -8,7 +8,8 @@ broker answers.
 
 Behind those it serves the connections that have been served and have more: requests that came before the one ahead of
 them was answered, the rest of a large frame, the rest of a response. Clients may have any amount of that. What does not
-fit into one turn is done by a second task, in turns with all other long work of the loop (``trio_broker.turns``).
+fit into one turn is done by a second task, in turns with all other long work of the loop (``trio_broker.turns``), and
+without a pass of the loop between two turns until somebody comes (docs/decisions/0058).
 
 The selector reports changes only (``EPOLLET``), so muting a connection costs no system call: what it reports is kept in
 the connection until it may be read. A read that does not fill its buffer has emptied the socket.
@@ -54,7 +55,7 @@ from trio_broker.network.statistics import ProcessorStatistics
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.measurement import perf_counter_ns
 from trio_broker.runtime.workers import Workers
-from trio_broker.turns import turns_of_loop
+from trio_broker.turns import Turns, turns_of_loop
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +103,8 @@ class ProcessorContext:
 
     ``assign`` takes a connection that moves, and the id of the Processor it should move to; ``closed`` is called for
     each connection that ended. Once ``stopping`` is set, connections that arrive or move are closed with it.
-    ``admin_url`` is the address of the admin page, None without one.
+    ``admin_url`` is the address of the admin page, None without one. ``selectors`` says whether that of any Processor
+    has something to report; ``taking_turns`` are the Processors that have more than fits into one turn.
     """
 
     channel: RequestChannel
@@ -115,6 +117,8 @@ class ProcessorContext:
     closed: Callable[[Connection, CloseConnection], None]
     stopping: CloseConnection | None = None
     admin_url: str | None = None
+    selectors: select.poll = attrs.field(factory=select.poll)
+    taking_turns: dict[Processor, None] = attrs.field(factory=dict)
 
 
 @attrs.define(eq=False)
@@ -151,6 +155,7 @@ class Processor:
 
     def __attrs_post_init__(self) -> None:
         self.idle = Utilization(self.busy_time)
+        self.context.selectors.register(self._selector, select.POLLIN)
         self.new_connections, self._arrivals = trio.open_memory_channel[Connection](NEW_CONNECTIONS_CAPACITY)
 
     async def run(self) -> None:
@@ -261,13 +266,36 @@ class Processor:
             # They may be due before this task has begun, and nobody would wake it a second time.
             if not self._in_turns:
                 await self._turn_taker.park()
+            self.context.taking_turns[self] = None
             while self._in_turns:
                 await turns.wait()
                 self.busy_time.enter()
-                self._in_turns = not self._serve_ready()
+                self._in_turns = not self._serve_undisturbed(turns)
                 self.busy_time.exit()
+            del self.context.taking_turns[self]
             if self._ready:
                 self.wake()
+
+    def _serve_undisturbed(self, turns: Turns) -> bool:
+        """Serve the connections that have more: this Processor's for a turn, and then those of every Processor, a turn
+        each, as long as no client has sent anything, no other long work waits, and ``REPORTED_SECONDS`` are not over.
+        Return whether this Processor's fitted into its latest turn.
+        """
+        context = self.context
+        clock, others = context.clock, [each for each in context.taking_turns if each is not self]
+        ends = clock.monotonic() + REPORTED_SECONDS
+        while True:
+            was_enough = self._serve_ready()
+            for other in (*others, None):
+                # Two passes of the loop lie between two turns, and take as long as several requests.
+                if clock.monotonic() >= ends or turns.waiting > len(others) or context.selectors.poll(0):
+                    return was_enough
+                if other is not None:
+                    other.busy_time.enter()
+                    other._serve_ready()
+                    other.busy_time.exit()
+            if was_enough:
+                return True
 
     def accept(self, connection: Connection) -> None:
         """Serve ``connection`` from its present state on."""
@@ -633,6 +661,8 @@ class Processor:
             self.connections[connection.sock.fileno()] = connection
             self._close(connection, STOPPING)
         self._arrivals.close()
+        self.context.selectors.unregister(self._selector)
+        self.context.taking_turns.pop(self, None)
         self._selector.close()
 
 
