@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import trio
-import trio.testing
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.add_partitions_to_txn import (
@@ -31,6 +30,7 @@ from tests.handlers.transaction_client import (
     PRODUCE_SECOND_PROTOCOL,
     TransactionClient,
     running_transactions,
+    until,
 )
 from trio_broker.coordinator import request_parts
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
@@ -389,7 +389,7 @@ async def test_a_partition_is_added_as_soon_as_the_transaction_before_has_its_ma
             hold_markers(client, held)
             await client.end(producer)
             nursery.start_soon(add)
-            await trio.testing.wait_all_tasks_blocked(0.0005)
+            await until(lambda: "id" in client.coordinator._awaited_ends)
             assert codes == []
     assert codes == [0]
     assert client.partitions_of() == {TopicPartition("t", 1)}
