@@ -1,7 +1,8 @@
-"""Run simulations: ``python -m tests.simulation [--transactions] FIRST END [PROCESSES]``.
+"""Run simulations: ``python -m tests.simulation [--transactions | --lost] FIRST END [PROCESSES]``.
 
-With ``--transactions`` they are of transactions alone. Prints each seed that breaks a promise, with what it broke, and
-at the end what happened in all of them. Exits with 1 if there was one.
+With ``--transactions`` they are of transactions alone, with ``--lost`` of such that power cuts take in page-cache mode.
+Prints each seed that breaks a promise, with what it broke, and at the end what happened in all of them. Exits with 1 if
+there was one.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from tests.simulation.simulation import Result, simulate, simulate_transactions
+from tests.simulation.simulation import Result, simulate, simulate_lost_transactions, simulate_transactions
 
-TRANSACTIONS = "--transactions"
+KINDS = {"--transactions": simulate_transactions, "--lost": simulate_lost_transactions}
 
 
 def main(simulate: Callable[[int], Result], first: int, end: int, processes: int = 1) -> int:
@@ -40,6 +41,7 @@ def describe(result: Result) -> str:
 
 
 if __name__ == "__main__":
-    arguments = [argument for argument in sys.argv[1:] if argument != TRANSACTIONS]
-    chosen = simulate_transactions if TRANSACTIONS in sys.argv else simulate
-    sys.exit(main(chosen, *map(int, arguments)))
+    kind, *rest = sys.argv[1:]
+    if kind in KINDS:
+        sys.exit(main(KINDS[kind], *map(int, rest)))
+    sys.exit(main(simulate, *map(int, sys.argv[1:])))

@@ -515,6 +515,9 @@ class CommittedReader:
         stable_offsets: dict[int, int] = {}
         for each in data_of(response):
             code = ErrorCode(each.error_code)
+            if code is ErrorCode.OFFSET_OUT_OF_RANGE and self.world.loses_log:
+                positions[each.partition_index] = 0
+                continue
             assert not code or code in RETRIABLE, f"{each.partition_index}: {code.name}"
             if not code:
                 stable_offsets[each.partition_index] = each.last_stable_offset

@@ -69,11 +69,14 @@ class Draft:
 
 @attrs.define(eq=False)
 class World:
-    """``faults`` says whether connections break now; ``new_connection`` makes one for the client of a name."""
+    """``faults`` says whether connections break now; ``new_connection`` makes one for the client of a name;
+    ``loses_log`` says whether a power cut may take what was acknowledged.
+    """
 
     machine: Machine
     random: random.Random
     new_connection: Callable[[World, str], Connection]
+    loses_log: bool = False
     faults: bool = True
     history: list[Event] = attrs.field(factory=list)
     latest: dict[str, tuple[float, Any]] = attrs.field(factory=dict)
