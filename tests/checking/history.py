@@ -5,8 +5,8 @@ different processes can be put in order where they do not overlap. What began an
 may have happened or not, and so may whatever ended in an error that a client reports after retrying: both are ``info``,
 and only what a client refused by itself is ``fail``.
 
-Each process writes a file of its own, two lines for each event, each line with one ``write``: what a killed process has
-written is whole.
+Each process writes a file of its own, two or more lines for each event, each line with one ``write``: what a killed
+process has written is whole.
 
 Source: the histories of Jepsen; Kafka's documentation of ConsumerRebalanceListener for what the callbacks mean.
 """
@@ -20,7 +20,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -119,11 +119,16 @@ class Event:
 class Draft:
     """An event that is going on: what is known of it so far, to be written when it ends."""
 
+    write: Callable[[dict[str, Any]], None]
     outcome: Outcome = Outcome.OK
     told: dict[str, Any] = attrs.field(factory=dict)
 
     def tell(self, **fields: Any) -> None:
         self.told |= fields
+
+    def tell_at_once(self, **fields: Any) -> None:
+        """Tell what is to be known even if the process is killed before the event ends."""
+        self.write(fields)
 
     def failed(self, error: object, outcome: Outcome = Outcome.INFO) -> None:
         self.outcome = outcome
@@ -146,7 +151,7 @@ class Recorder:
         with self._lock:
             number = next(self._numbers)
         self._write({"number": number, "op": op, "invoked": time.monotonic(), "group": self.group} | fields)
-        draft = Draft()
+        draft = Draft(lambda fields: self._write({"number": number} | fields))
         try:
             yield draft
         except BaseException as error:

@@ -29,6 +29,12 @@ import confluent_kafka
 
 from tests.checking.history import Draft, Op, Outcome, Record, Recorder
 from tests.checking.recorded_members import HEARTBEAT_MS, METADATA_AGE_MS, POLL_SECONDS
+from trio_broker.client.address import parse_addresses
+from trio_broker.client.connection import Identity
+from trio_broker.client.deadline import Deadline
+from trio_broker.client.errors import ClientError
+from trio_broker.client.group_offsets import fetch_offsets
+from trio_broker.client.kafka_client import KafkaClient
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +64,17 @@ class AbortedError(Exception):
     """The transaction was aborted on purpose, and its inputs are to be read again."""
 
 
+BEGIN_ANEW = (
+    AbortedError,
+    ClientError,
+    TimeoutError,
+    confluent_kafka.KafkaException,
+    aiokafka.errors.KafkaError,
+    # What aiokafka says of a transaction that it has given up because of an error.
+    aiokafka.errors.IllegalOperation,
+)
+
+
 class TransactionalLoop(ABC):
     """See the head of the file. Used from one thread."""
 
@@ -78,7 +95,7 @@ class TransactionalLoop(ABC):
         except FencedError as error:
             log.info("fenced: %r", error)
             self.is_fenced = True
-        except (confluent_kafka.KafkaException, aiokafka.errors.KafkaError, TimeoutError, AbortedError) as error:
+        except BEGIN_ANEW as error:
             log.info("begins anew: %r", error)
             self.close()
             time.sleep(POLL_SECONDS)
@@ -94,6 +111,7 @@ class TransactionalLoop(ABC):
             "transactional_id": self.transactional_id,
             "inputs": [(each.partition, each.offset, each.value) for each in inputs],
             "records": [(each.partition, each.offset, each.value) for each in outputs],
+            "outcome": Outcome.FAIL,
         }
         error: Exception | None = None
         with self.recorder.doing(Op.TRANSACTION, **told) as draft:
@@ -125,7 +143,7 @@ class TransactionalLoop(ABC):
 def asked_to_commit(draft: Draft) -> None:
     """From now on the transaction may be committed."""
     draft.outcome = Outcome.INFO
-    draft.tell(ending=time.monotonic())
+    draft.tell_at_once(outcome=Outcome.INFO, ending=time.monotonic())
 
 
 def record_of(message: confluent_kafka.Message) -> Record:
@@ -271,8 +289,19 @@ class AiokafkaLoop(TransactionalLoop):
         )
         await consumer.start()
         self._consumer = consumer
-        partitions = await self._partitions()
-        consumer.assign([aiokafka.TopicPartition(self.topic, each) for each in partitions])
+        places = [aiokafka.TopicPartition(self.topic, each) for each in await self._partitions()]
+        consumer.assign(places)
+        committed = await asyncio.to_thread(self._committed)
+        for place in places:
+            consumer.seek(place, committed.get(place.partition, 0))
+
+    def _committed(self) -> dict[int, int]:
+        """The committed offsets. aiokafka 0.14 looks at no error of the whole group, which is what the answer is while
+        the coordinator is loading (``GroupCoordinator._do_fetch_commit_offsets``), and begins at 0.
+        """
+        with KafkaClient(parse_addresses(self.servers), Identity("loop", "1"), Deadline(SECONDS)) as client:
+            answer = fetch_offsets(client, self.recorder.group)
+            return {place.partition: each.offset for place, each in answer.items()}
 
     async def _partitions(self) -> list[int]:
         """Those of this place."""

@@ -3,7 +3,8 @@
 A transaction is one event, from its beginning to the answer to its end. It is ``ok`` if its commit was acknowledged. It
 is ``fail`` if it cannot have been committed: its abort was acknowledged, or its commit was never asked for. Any other
 is ``info``, and either all of it is seen in the end, or none. ``ending`` is when its end was first asked for: before
-that moment its records hold back the last stable offset, and nobody sees them.
+that moment its records hold back the last stable offset, and nobody sees them. A process that was killed before it
+asked has left a transaction that is ``fail``.
 
 In the end, when every transaction has ended, everything is read once more (``FinalState``). What a reader has seen at
 any time is still there then. Each value belongs to one record, and each record that a transaction wrote has a new one.
