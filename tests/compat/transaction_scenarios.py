@@ -67,6 +67,9 @@ SHORT_TIMEOUT_MS = 1000
 LONGEST_TIMEOUT_MS = 900_000
 """``transaction.max.timeout.ms`` of both brokers."""
 
+LAST_EPOCH = 2**15 - 2
+"""Of a producer id: Kafka keeps the one after it for fencing."""
+
 LONGEST_STRING = 2**15 - 1
 """Characters of a string on the wire."""
 
@@ -955,6 +958,10 @@ def describing_producers(client: ScenarioClient) -> None:
         client.ask(describe_producers({topic: [0]}), 0)
         ended(client, protocol, producer, committed=False)
         client.ask(describe_producers({topic: [0]}), 0)
+    client.note("partitions and topics that do not exist; none")
+    client.ask(describe_producers({topic: [7, -1], "": [0], "no/such topic": [0]}), 0)
+    client.ask(describe_producers({topic: []}), 0)
+    client.ask(describe_producers({}), 0)
 
 
 def remembering(client: ScenarioClient) -> None:
@@ -986,15 +993,15 @@ def remembering(client: ScenarioClient) -> None:
         tell_the_log(client, name)
 
 
-def tell_the_log(client: ScenarioClient, transactional_id: str) -> None:
-    """Write down all records of a transactional id, as ``__transaction_state`` has them."""
-    for key, value in transaction_records(client):
-        if key.transactional_id == transactional_id:
-            assert value is not None
-            for topic in value.transaction_partitions or []:
-                topic.partition_ids.sort()
-            client.lines.append(TransactionStatus(value.transaction_status).name)
-            client.tell(value, TRANSACTION_LOG_VALUE_VERSION)
+def tell_the_log(client: ScenarioClient, transactional_id: str, newest: int = 0) -> None:
+    """Write down all records of a transactional id, or its ``newest``, as ``__transaction_state`` has them."""
+    its = [value for key, value in transaction_records(client) if key.transactional_id == transactional_id]
+    for value in its[-newest:]:
+        assert value is not None
+        for topic in value.transaction_partitions or []:
+            topic.partition_ids.sort()
+        client.lines.append(TransactionStatus(value.transaction_status).name)
+        client.tell(value, TRANSACTION_LOG_VALUE_VERSION)
 
 
 def ending_by_itself(client: ScenarioClient) -> None:
@@ -1023,6 +1030,46 @@ def ending_by_itself(client: ScenarioClient) -> None:
         client.ask(init_again(producer), 5)
         client.ask(init(name), 5)
         client.ask(describe_producers({topic: [0]}), 0)
+
+
+def using_up_the_epochs(client: ScenarioClient) -> None:
+    """A producer whose epochs are used up goes on under another producer id."""
+    topic = f"{client.name}-t"
+    client.create_topic(topic)
+    name = f"{client.name}-producer"
+    producer = at_epoch(client, started(client, name), LAST_EPOCH - 2)
+    client.note("transactions of the second protocol, each end asked for twice")
+    for committed in (True, False, True, False):
+        written(client, SECOND, producer, topic)
+        client.ask(describe(name), 0)
+        answer = client.ask(end(producer, committed=committed), SECOND.end)
+        wait_for_the_end(client, producer)
+        client.ask(end(producer, committed=committed), SECOND.end)
+        client.ask(describe(name), 0)
+        before, producer = producer, Producer(name, answer.producer_id, answer.producer_epoch)
+        client.note("what its producer of before is told")
+        client.ask(produce(before, topic, batch(before, 1)), SECOND.produce)
+        client.ask(add_partitions(before, {topic: [0]}), NEWEST_OF_THE_FIRST_ADD)
+        client.ask(describe_producers({topic: [0]}), 0)
+    tell_the_log(client, name, newest=12)
+    for number, keeps_its_id in enumerate((True, False)):
+        client.note(f"new producers, {'with' if keeps_its_id else 'without'} the id of the one before")
+        name = f"{client.name}-again-{number}"
+        producer = at_epoch(client, started(client, name), LAST_EPOCH - 2)
+        for _ in range(4):
+            answer = client.ask(init_again(producer) if keeps_its_id else init(name), 5)
+            client.ask(init_again(producer), 5)
+            client.ask(describe(name), 0)
+            producer = Producer(name, answer.producer_id, answer.producer_epoch)
+
+
+def at_epoch(client: ScenarioClient, producer: Producer, epoch: int) -> Producer:
+    """Raise the epoch of a producer, saying nothing."""
+    while producer.producer_epoch < epoch:
+        answer = client.quietly_in_turn(init_again(producer), 5)
+        assert answer.error_code == 0, answer
+        producer = producer.next()
+    return producer
 
 
 TRANSACTION_SCENARIOS = (
@@ -1059,3 +1106,6 @@ TRANSACTION_SCENARIOS = (
     remembering,
     ending_by_itself,
 )
+
+SLOW_TRANSACTION_SCENARIOS = (using_up_the_epochs,)
+"""Of some ten thousand requests."""
