@@ -95,12 +95,6 @@ KNOWN_DIFFERENCES = (
         reason="The same, asked for by itself.",
     ),
     Difference(
-        "deleting_a_group_during_a_transaction",
-        kafka=r"(require_stable=True\n(?:.*\n){5}.*error_code=)NONE(\n\n# after the end)",
-        ours=r"\1UNSTABLE_OFFSET_COMMIT\2",
-        reason="A deleted offset is unstable until the transaction that had a commit for it has ended.",
-    ),
-    Difference(
         "using_up_the_epochs",
         kafka=r"(epoch 32766 from 1\].*\n(?:.*\n){4}.*error_code=)INVALID_PRODUCER_EPOCH",
         ours=r"\1INVALID_PRODUCER_ID_MAPPING",

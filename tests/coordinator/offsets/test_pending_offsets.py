@@ -109,6 +109,16 @@ def test_the_first_commit_of_a_group_is_announced_while_it_is_pending():
     assert announced == ["g"]
 
 
+def test_a_tombstone_deletes_what_is_pending_beside_other_commits(offsets):
+    offsets.put(KEYS[0], value(1))
+    offsets.put(KEYS[1], value(2))
+    offsets.put_pending(7, KEYS[0], value(5))
+    offsets.put(KEYS[0], None)
+    assert not offsets.has_pending("g", "t", 0)
+    offsets.end_transaction(7, committed=True)
+    assert offset_of(offsets) is None
+
+
 def test_a_transaction_has_no_tombstones(offsets):
     with pytest.raises(WireError):
         offsets.put_pending(7, KEYS[0], None)
@@ -134,12 +144,17 @@ OPERATIONS = st.lists(
 class LogModel:
     """What a reader of the whole log says: of all that counts, the last in the log."""
 
-    decided: dict[bytes, dict[int, bytes | None]] = attrs.Factory(dict)
+    decided: dict[bytes, dict[int, bytes]] = attrs.Factory(dict)
     pending: dict[int, dict[bytes, tuple[int, bytes]]] = attrs.Factory(dict)
 
     def offset(self, key: bytes) -> bytes | None:
         places = self.decided.get(key, {})
         return places[max(places)] if places else None
+
+    def delete(self, key: bytes) -> None:
+        self.decided.pop(key, None)
+        for commits in self.pending.values():
+            commits.pop(key, None)
 
     def end(self, producer_id: int, *, committed: bool) -> None:
         for key, (place, encoded) in self.pending.pop(producer_id, {}).items():
@@ -152,10 +167,12 @@ def test_the_last_in_the_log_counts_in_whatever_order_transactions_end(operation
     offsets, model = CommittedOffsets(), LogModel()
     for place, (name, first, second) in enumerate(operations):
         match name:
-            case "commit" | "tombstone":
-                encoded = None if second is None else value(second)
-                offsets.put(KEYS[first], encoded)
-                model.decided.setdefault(KEYS[first], {})[place] = encoded
+            case "commit":
+                offsets.put(KEYS[first], value(second))
+                model.decided.setdefault(KEYS[first], {})[place] = value(second)
+            case "tombstone":
+                offsets.put(KEYS[first], None)
+                model.delete(KEYS[first])
             case "pending":
                 offsets.put_pending(second, KEYS[first], value(place))
                 model.pending.setdefault(second, {})[KEYS[first]] = (place, value(place))

@@ -154,6 +154,8 @@ class CommittedOffsets:
             self._pending.supersede(key)
 
     def _remove(self, key: bytes) -> None:
+        if not self._pending.is_empty:
+            self._pending.discard(key)
         values = self._by_prefix.get(key[:-PARTITION_BYTES])
         if values is not None and len(values) > 1:
             # Fast path: the names need not be decoded where other commits stay.
@@ -161,7 +163,6 @@ class CommittedOffsets:
             self.count -= removed is not None
             return
         commit = _decoded_key(key)
-        self._supersede(key)
         topics = self._groups.get(commit.group, {})
         values = topics.get(commit.topic, {})
         if values.pop(commit.partition, None) is None:

@@ -5,7 +5,7 @@ has a *pending* offset: a consumer that wants stable offsets (KIP-447) has to wa
 whose results are committed a moment later.
 
 Of several commits for one partition the last one in the log counts, as compaction would have it: one that is pending
-is superseded by what was written after it, a tombstone included.
+is superseded by a commit that was written after it, and gone with a tombstone.
 
 Source: Kafka's OffsetMetadataManager (pendingTransactionalOffsets, replayEndTransactionMarker).
 """
@@ -20,7 +20,7 @@ from trio_broker.coordinator.runtime.log import EncodedRecord
 @attrs.define
 class PendingPartition:
     """One partition of one group: the transactions that have commits for it, and the place in the log, as
-    ``PendingOffsets`` counts, of the newest commit or tombstone that counts already.
+    ``PendingOffsets`` counts, of the newest commit that counts already.
     """
 
     producer_ids: set[int]
@@ -55,10 +55,16 @@ class PendingOffsets:
         commits[key] = PendingOffset(group_id, value, self._place)
 
     def supersede(self, key: bytes) -> None:
-        """A commit outside of transactions, or a tombstone, is in the log behind what is pending under ``key``."""
+        """A commit outside of transactions is in the log behind what is pending under ``key``."""
         if (partition := self._partitions.get(key)) is not None:
             self._place += 1
             partition.newest = self._place
+
+    def discard(self, key: bytes) -> None:
+        """A tombstone is in the log behind what is pending under ``key``, which never counts now."""
+        if (partition := self._partitions.pop(key, None)) is not None:
+            for producer_id in partition.producer_ids:
+                self._uncount(self._producers[producer_id].pop(key))
 
     def end(self, producer_id: int, *, committed: bool) -> list[EncodedRecord]:
         """The transaction of ``producer_id`` has ended. Returns the commits that count now."""
@@ -71,10 +77,13 @@ class PendingOffsets:
             partition.producer_ids.discard(producer_id)
             if not partition.producer_ids:
                 del self._partitions[key]
-            self._count_by_group[pending.group_id] -= 1
-            if not self._count_by_group[pending.group_id]:
-                del self._count_by_group[pending.group_id]
+            self._uncount(pending)
         return counting
+
+    def _uncount(self, pending: PendingOffset) -> None:
+        self._count_by_group[pending.group_id] -= 1
+        if not self._count_by_group[pending.group_id]:
+            del self._count_by_group[pending.group_id]
 
     def __contains__(self, key: bytes) -> bool:
         """Whether a transaction that has not ended has a commit for the partition that ``key`` names."""
