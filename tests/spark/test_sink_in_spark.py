@@ -133,8 +133,8 @@ class Stream:
     place: Place
     checkpoint: Path
 
-    def run(self, **options: str) -> None:
-        """Write what is there.
+    def run(self, condition: str = "true", **options: str) -> None:
+        """Write what is there and meets the condition.
 
         Raises:
             StreamingQueryException: a task failed.
@@ -144,7 +144,9 @@ class Stream:
             "subscribe": self.source,
             "startingOffsets": "earliest",
         }
-        frame = self.spark.readStream.format("trio_broker").options(**given).load().select("key", "value")
+        frame = (
+            self.spark.readStream.format("trio_broker").options(**given).load().select("key", "value").where(condition)
+        )
         query = (
             frame.writeStream.format("trio_broker")
             .options(**self.place.options, **options)
@@ -216,6 +218,15 @@ def test_a_stream_in_transactions_has_each_row_once_though_a_task_died_halfway(s
     stream.run(**options)
 
     assert sorted(int(value or b"") for value in values(place.read())) == list(range(2001))
+
+
+@pytest.mark.parametrize("condition", ["false", "value IS NULL"])
+def test_a_stream_in_transactions_may_have_no_rows(stream: Stream, place: Place, condition: str) -> None:
+    """Spark plans a condition that is never true as a frame without partitions."""
+    fill(place.broker, stream.source, [b"v"])
+    stream.run(deliveryGuarantee="exactly-once", condition=condition)
+
+    assert values(place.read()) == []
 
 
 def test_a_batch_with_a_name_is_written_once(spark: SparkSession, place: Place) -> None:

@@ -249,14 +249,15 @@ def _write(
 def _commit(
     options: WriteOptions, job: str, messages: Sequence[WriterCommitMessage | None], batch: int, *, is_repeatable: bool
 ) -> None:
-    if options.is_exactly_once:
+    # Without a job no task has run at all, so there is no transaction of this run.
+    if options.is_exactly_once and job:
         _committer(options, job, is_repeatable=is_repeatable).commit(batch, _transactions(messages))
 
 
 def _abort(
     options: WriteOptions, job: str, messages: Sequence[WriterCommitMessage | None], *, is_repeatable: bool
 ) -> None:
-    if not options.is_exactly_once:
+    if not (options.is_exactly_once and job):
         return
     try:
         _committer(options, job, is_repeatable=is_repeatable).abort(_transactions(messages))
@@ -273,7 +274,7 @@ def _committer(options: WriteOptions, job: str, *, is_repeatable: bool) -> Commi
 
 
 def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[TaskReport]:
-    """Return the reports of the tasks that ended well; of a batch that is committed that is every one, at least one."""
+    """Return the reports of the tasks that ended well."""
     return [each for each in messages if isinstance(each, TaskReport)]
 
 
