@@ -2,8 +2,8 @@
 it finds and aborts.
 
 A transaction hangs when its partition has it open and its coordinator does not know of it, so that nobody will ever
-end it. Here the coordinator's log is lost while the broker is down. One JVM runs all calls, in order; each test judges
-what some of them printed.
+end it. Here the topic of the coordinators' states is deleted. One JVM runs all calls, in order; each test judges what
+some of them printed.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tests.compat.test_transactions_python import SECONDS, confluent_read
 from tests.compat.transaction_requests import describe_producers
 from tests.java_programs import Java
 from trio_broker.testing.process import BrokerProcess
+from trio_broker.topic_names import TRANSACTION_STATE_TOPIC
 
 TOOL = "org.apache.kafka.tools.TransactionsCommand"
 
@@ -83,8 +84,7 @@ def calls(second_hanging_id: int) -> dict[str, tuple[str, ...]]:
 @pytest.fixture(scope="module")
 def seen(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     with ExitStack() as stack:
-        directory = tmp_path_factory.mktemp("broker")
-        broker = stack.enter_context(BrokerProcess(directory, overrides=SETTINGS))
+        broker = stack.enter_context(BrokerProcess(tmp_path_factory.mktemp("broker"), overrides=SETTINGS))
         servers = broker.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers})
         for created in admin.create_topics([NewTopic("hanging", 2, 1), NewTopic("alive", 1, 1)]).values():
@@ -94,11 +94,9 @@ def seen(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Seen:
             producer.produce("hanging", COMMITTED, partition=partition)
         assert producer.flush(SECONDS) == 0
         lost = [begin(servers, f"lost-{partition}", "hanging", partition) for partition in (0, 1)]
-        broker.kill()
+        for deleted in admin.delete_topics([TRANSACTION_STATE_TOPIC]).values():
+            deleted.result(SECONDS)
         lost.clear()
-        for file in (directory / "__transaction_state-0").glob("0*"):
-            file.unlink()
-        broker.start()
         alive = begin(servers, "alive", "alive", 0)
         begin(servers, "ended", "alive", 0).commit_transaction(SECONDS)
         client = ScenarioClient(broker.port, "tool")
