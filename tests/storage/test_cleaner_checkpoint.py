@@ -42,9 +42,13 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_nothing_is_written_where_nothing_was_compacted(directory: Path) -> None:
+def test_an_empty_one_comes_with_the_first_recovery_points_and_then_only_what_is_new(directory: Path) -> None:
+    """Where it is there, recovery points have been, and may have been lost since."""
     manager = Manager(directory)
     manager.create(ORDERS)
+    assert manager.logs.write_checkpoints() == set()
+    assert manager.path.read_text() == "0\n0\n"
+    manager.path.unlink()
     assert manager.logs.write_checkpoints() == set()
     assert manager.logs.write_cleaner_checkpoints() == set()
     assert not manager.path.exists()
