@@ -31,6 +31,9 @@ TICK_SECONDS = 1e-9
 """Added to each reading of the clock, so that two events are never at the same time."""
 
 
+LATE_SHARE = 0.06
+"""Of the requests of a ``DirectConnection`` that may come late."""
+
 LATE_SECONDS = 2.0
 """How much later than the end of its connection a late request comes, on the average."""
 
@@ -225,7 +228,7 @@ class DirectConnection:
         await trio.sleep(chance.expovariate(1000))
         wire = request_bytes(request, version, self.name)
         fate = chance.random() if self.world.faults else 1.0
-        if may_be_late and fate < 0.06:
+        if may_be_late and fate < LATE_SHARE:
             machine.start_soon(self._deliver, wire, chance.expovariate(1 / LATE_SECONDS))
             raise ConnectionLost(f"{type(request).__name__}: late")
         if fate < 0.07:

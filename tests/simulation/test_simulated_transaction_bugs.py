@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from itertools import chain
 
 import attrs
 import pytest
+import trio
 
 from tests.checking.transactions import (
     ABORTS_ARE_NOT_SEEN,
@@ -17,25 +18,26 @@ from tests.checking.transactions import (
     NOTHING_UNDECIDED,
     OFFSETS_WITH_RECORDS,
 )
-from tests.simulation import simulated_transactions, simulation, transaction_bugs
+from tests.simulation import simulated_transactions, simulated_world, simulation, transaction_bugs
 from tests.simulation.simulation import TRANSACTIONS_END, Plan, Simulation, run_simulation
 
-CHOSEN = {
-    "markers_are_lost": (TRANSACTIONS_END, 3),
-    "markers_have_the_epoch_before": (TRANSACTIONS_END, 2),
-    "the_last_stable_offset_is_the_high_watermark": (NOTHING_UNDECIDED, 4),
-    "aborted_transactions_are_not_indexed": (ABORTS_ARE_NOT_SEEN, 2),
-    "a_restart_forgets_aborted_transactions": (ABORTS_ARE_NOT_SEEN, 60),
-    "zombies_are_let_in": (FENCED_PRODUCERS_ARE_REFUSED, 2),
-    "offsets_count_although_the_transaction_is_aborted": (OFFSETS_WITH_RECORDS, 4),
-    "offsets_count_before_the_transaction_has_ended": (OFFSETS_WITH_RECORDS, 6),
-    "the_second_protocol_keeps_its_epoch": (COMMITS_ARE_SEEN, 0),
-    "late_batches_are_not_checked_again": (TRANSACTIONS_END, 64),
+Fault = Callable[[Simulation, trio.Nursery], Awaitable[None]]
+
+BUGS: dict[str, tuple[str, tuple[Fault, ...]]] = {
+    "markers_are_lost": (TRANSACTIONS_END, ()),
+    "markers_have_the_epoch_before": (TRANSACTIONS_END, ()),
+    "the_last_stable_offset_is_the_high_watermark": (NOTHING_UNDECIDED, ()),
+    "aborted_transactions_are_not_indexed": (ABORTS_ARE_NOT_SEEN, ()),
+    "a_restart_forgets_aborted_transactions": (ABORTS_ARE_NOT_SEEN, (Simulation.stop_cleanly,)),
+    "zombies_are_let_in": (FENCED_PRODUCERS_ARE_REFUSED, (Simulation.replace_producer,)),
+    "offsets_count_although_the_transaction_is_aborted": (OFFSETS_WITH_RECORDS, ()),
+    "offsets_count_before_the_transaction_has_ended": (OFFSETS_WITH_RECORDS, ()),
+    "the_second_protocol_keeps_its_epoch": (COMMITS_ARE_SEEN, ()),
 }
-"""The promise that a bug breaks, and a seed that showed it when this was written. It may no longer; then others do."""
+"""The promise that each bug breaks, and the faults that show it."""
 
 CHOSEN_POWER_CUTS = (53, 99, 173)
-"""As in ``CHOSEN``, for the bug that takes a hundred seeds to find."""
+"""Seeds that showed, when this was written, the bug that takes a hundred to find. If they do no more, others do."""
 
 SEEDS = range(300)
 """Far more than it takes; the first that shows the bug is the last that runs."""
@@ -55,15 +57,38 @@ def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulation, "HEAL_SECONDS", HEAL_SECONDS)
 
 
-def of_transactions_and_offsets(chance: random.Random) -> Plan:
-    return attrs.evolve(Plan.of_transactions(chance), consumer_movers=1, plain_producers=1)
+def of_transactions(chance: random.Random) -> Plan:
+    return attrs.evolve(
+        Plan.of_transactions(chance),
+        durability="fsync",
+        load_seconds=3.0,
+        transactional_producers=2,
+        classic_movers=0,
+        consumer_movers=0,
+        plain_producers=0,
+        faults=2.0,
+        slow_syncs=0.0,
+    )
 
 
-@pytest.mark.parametrize("bug", CHOSEN)
+def of_offsets(chance: random.Random) -> Plan:
+    return attrs.evolve(of_transactions(chance), transactional_producers=0, consumer_movers=1, plain_producers=1)
+
+
+@pytest.mark.parametrize("bug", BUGS)
 def test_it_finds(bug: str, monkeypatch: pytest.MonkeyPatch):
-    promise, seed = CHOSEN[bug]
+    promise, faults = BUGS[bug]
+    draw_plan = of_offsets if promise == OFFSETS_WITH_RECORDS else of_transactions
+    monkeypatch.setattr(simulation, "FAULTS", faults or (Simulation.slow_disk,))
     getattr(transaction_bugs, bug)(monkeypatch)
-    assert is_broken(promise, chain([seed], SEEDS), of_transactions_and_offsets)
+    assert is_broken(promise, SEEDS, draw_plan)
+
+
+def test_it_finds_late_batches_that_are_not_checked_again(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(simulation, "FAULTS", (Simulation.slow_disk,))
+    monkeypatch.setattr(simulated_world, "LATE_SHARE", 0.3)
+    transaction_bugs.late_batches_are_not_checked_again(monkeypatch)
+    assert is_broken(TRANSACTIONS_END, SEEDS, of_transactions)
 
 
 def of_power_cuts(chance: random.Random) -> Plan:
@@ -90,6 +115,8 @@ def test_it_finds_markers_that_do_not_wait_for_the_decision(monkeypatch: pytest.
     assert is_broken(ALL_OR_NOTHING, chain(CHOSEN_POWER_CUTS, SEEDS), of_power_cuts)
 
 
-def test_it_finds_nothing_where_there_is_no_bug():
-    seeds = [seed for _, seed in CHOSEN.values()]
-    assert not [seed for seed in seeds if run_simulation(seed, of_transactions_and_offsets).violations]
+def test_it_finds_nothing_where_there_is_no_bug(monkeypatch: pytest.MonkeyPatch):
+    assert not [seed for seed in range(5) if run_simulation(seed, of_transactions).violations]
+    assert not [seed for seed in range(5) if run_simulation(seed, of_offsets).violations]
+    monkeypatch.setattr(simulation, "FAULTS", (Simulation.cut_power,))
+    assert not [seed for seed in CHOSEN_POWER_CUTS if run_simulation(seed, of_power_cuts).violations]

@@ -1,6 +1,7 @@
 """A whole broker in virtual time keeps its promises, whatever a seed does to it.
 
-A few seeds run here; ``python -m tests.simulation [--transactions] FIRST END`` runs as many as there is time for.
+A few seeds run here; ``python -m tests.simulation [--transactions | --lost] FIRST END`` runs as many as there is time
+for.
 """
 
 from __future__ import annotations
@@ -9,15 +10,19 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
-from tests.simulation.simulation import simulate, simulate_transactions
+from tests.simulation.simulation import Result, simulate, simulate_lost_transactions, simulate_transactions
 
 SEEDS = range(10)
 
 SEEDS_OF_TRANSACTIONS = range(40)
 """Some six seconds."""
+
+SEEDS_OF_LOST_TRANSACTIONS = range(20)
+"""Two seconds."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -29,10 +34,18 @@ def test_no_promise_is_broken(seed: int):
 
 def test_no_promise_to_transactions_is_broken():
     results = [simulate_transactions(seed) for seed in SEEDS_OF_TRANSACTIONS]
-    broken = [text for result in results for text in (result.seed, *result.violations) if result.violations]
-    assert not broken, "\n".join(map(str, broken))
+    assert not (broken := broken_promises(results)), broken
     counts = sum((result.counts for result in results), Counter[str]())
     assert counts["transaction ok"] > 100, "somebody used transactions"
+
+
+def test_transactions_whose_records_a_power_cut_takes_end_and_show_nothing_aborted():
+    results = [simulate_lost_transactions(seed) for seed in SEEDS_OF_LOST_TRANSACTIONS]
+    assert not (broken := broken_promises(results)), broken
+
+
+def broken_promises(results: Sequence[Result]) -> str:
+    return "\n".join(str(text) for result in results for text in (result.seed, *result.violations) if result.violations)
 
 
 @pytest.mark.parametrize("simulation", ["simulate", "simulate_transactions"])
