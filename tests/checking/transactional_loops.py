@@ -352,7 +352,8 @@ class AiokafkaLoop(TransactionalLoop):
         consumer, producer, self._consumer, self._producer = self._consumer, self._producer, None, None
         for client in (consumer, producer):
             if client is not None:
-                with suppress(Exception):
+                # aiokafka cancels its tasks, and may wait for one of them.
+                with suppress(Exception, asyncio.CancelledError):
                     self.loop.run_until_complete(asyncio.wait_for(client.stop(), SECONDS))
 
 
