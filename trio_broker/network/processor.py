@@ -9,7 +9,7 @@ broker answers.
 Behind those it serves the connections that have been served and have more: requests that came before the one ahead of
 them was answered, the rest of a large frame, the rest of a response. Clients may have any amount of that. What does not
 fit into one turn is done by a second task, in turns with all other long work of the loop (``trio_broker.turns``), and
-without a pass of the loop between two turns until somebody comes (docs/decisions/0058).
+without a pass of the loop between two turns until somebody comes (docs/decisions/0057).
 
 The selector reports changes only (``EPOLLET``), so muting a connection costs no system call: what it reports is kept in
 the connection until it may be read. A read that does not fill its buffer has emptied the socket.
