@@ -333,6 +333,9 @@ class TransactionalProducer:
                     # It is killed, and its successor does not know what it had asked for.
                     self.producer = None
                     draft.failed("killed at the end", Outcome.INFO if commits else Outcome.FAIL)
+                    if not commits:
+                        # It may have timed out before.
+                        draft.fields.pop("ending")
                     return
             else:
                 code = ErrorCode(response.error_code)
