@@ -114,6 +114,7 @@ def test_a_batch_with_a_name_is_written_once(spark: SparkSession, kafka: KafkaPr
     assert numbers(kafka, "named") == list(range(1000))
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 def test_a_stream_has_each_row_once_though_a_task_died_halfway(
     spark: SparkSession, kafka: KafkaProcess, tmp_path: Path

@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 import trio
@@ -249,7 +248,8 @@ class Controller:
     async def _commit(self, decisions: Sequence[ControllerResult[Any] | KafkaError]) -> list[Change]:
         """Append the records of all decisions as one batch and publish them; return what was recorded as changed."""
         by_decision = (item.records if isinstance(item, ControllerResult) else () for item in decisions)
-        records = [record async for record in InTurns(chain.from_iterable(by_decision))]
+        # In turns both ways: of many decisions none may have records, and one may have ten thousand.
+        records = [record async for some in InTurns(by_decision) async for record in InTurns(some)]
         if not records:
             return []
         recorded: list[Change] = []
