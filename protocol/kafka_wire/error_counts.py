@@ -80,15 +80,32 @@ def _walk(source: Source, cls: type[Any], value: str) -> None:
                 source.line(f"room -= len({items})")
                 with source.block("if room < 0:"):
                     source.line("return LARGE")
-            if _has_error_code(field.type):
+            if _is_walked(source, field.type.element):
                 assert isinstance(field.type.element, StructOf), f"{cls.__name__}.{field.name} is a list of lists"
                 each = f"each_{source.number()}"
                 with source.block(f"for {each} in {items}:"):
                     source.turn()
                     _walk(source, field.type.element.cls, each)
-        elif isinstance(field.type, StructOf) and _has_error_code(field.type):
+        elif isinstance(field.type, StructOf) and _is_walked(source, field.type):
             with source.block(f"if {path} is not None:"):
                 _walk(source, field.type.cls, path)
+
+
+def _is_walked(source: Source, wire_type: WireType) -> bool:
+    """Whether a value of this type has codes to count, or elements, which one that does not give turns counts too."""
+    return _has_error_code(wire_type) or (
+        not source.in_turns and isinstance(wire_type, StructOf) and _has_array(wire_type)
+    )
+
+
+def _has_array(wire_type: WireType) -> bool:
+    match wire_type:
+        case ArrayOf():
+            return True
+        case StructOf(cls):
+            return any(_has_array(field.type) for field in fields_of(cls))
+        case _:
+            return False
 
 
 def _has_error_code(wire_type: WireType) -> bool:

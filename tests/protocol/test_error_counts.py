@@ -13,6 +13,13 @@ from kafka_wire.emit_source import TURN_ELEMENTS
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.error_counts import ERROR_WALKS, ERROR_WALKS_IN_TURNS, LARGE, LARGE_ELEMENTS
 from kafka_wire.messages.catalogue import all_requests
+from kafka_wire.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
 from kafka_wire.messages.list_groups import ListedGroup, ListGroupsResponse
 from kafka_wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from tests.protocol.generators import run
@@ -70,6 +77,34 @@ def test_a_response_is_large_by_all_of_its_arrays() -> None:
         error_code=0, groups=[ListedGroup(group_id="g", protocol_type="")] * (LARGE_ELEMENTS + 1)
     )
     assert ERROR_WALKS[ListGroupsResponse](groups) is LARGE
+
+
+def test_elements_of_elements_without_error_codes_count() -> None:
+    """The topics of a group's only member, by their names or in its assignment."""
+    topics = [TopicPartitions(topic_id=bytes(16), topic_name="t", partitions=[0])] * LARGE_ELEMENTS
+    assert ERROR_WALKS[ConsumerGroupDescribeResponse](described(subscribed_topic_names=["t"])) is None
+    assert ERROR_WALKS[ConsumerGroupDescribeResponse](described(subscribed_topic_names=["t"] * LARGE_ELEMENTS)) is LARGE
+    assert (
+        ERROR_WALKS[ConsumerGroupDescribeResponse](described(assignment=Assignment(topic_partitions=topics))) is LARGE
+    )
+
+
+def described(**fields: Any) -> ConsumerGroupDescribeResponse:
+    """A response with one group of one member."""
+    plain: dict[str, Any] = {
+        "member_id": "m",
+        "member_epoch": 1,
+        "client_id": "",
+        "client_host": "",
+        "subscribed_topic_names": [],
+        "assignment": Assignment(topic_partitions=[]),
+        "target_assignment": Assignment(topic_partitions=[]),
+    }
+    member = Member(**(plain | fields))
+    group = DescribedGroup(
+        group_id="g", group_state="Stable", group_epoch=1, assignment_epoch=1, assignor_name="", members=[member]
+    )
+    return ConsumerGroupDescribeResponse(groups=[group])
 
 
 def produced(codes: list[ErrorCode]) -> ProduceResponse:
