@@ -373,6 +373,8 @@ class ClassicMember(Member):
 class ConsumerMember(Member):
     """Of the consumer protocol: the broker assigns, and waits for what must be given up first."""
 
+    _was_answered: bool = False
+
     async def membership(self) -> None:
         self.epoch = 0
         if not self.member_id:
@@ -409,13 +411,16 @@ class ConsumerMember(Member):
             LostMembership: the group does not know this member any more.
         """
         joining = self.epoch == 0
+        # After an answer that did not come or was an error, all fields are sent, as by Kafka's client: the group then
+        # repeats the assignment that may have been in it.
+        is_full, self._was_answered = joining or not self._was_answered, False
         owned = TopicPartitions(topic_id=self.topic_id, partitions=sorted(self.owned))
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group_id,
             member_id=self.member_id,
             member_epoch=self.epoch,
-            rebalance_timeout_ms=round(REBALANCE_SECONDS * 1000) if joining else -1,
-            subscribed_topic_names=[TOPIC] if joining else None,
+            rebalance_timeout_ms=round(REBALANCE_SECONDS * 1000) if is_full else -1,
+            subscribed_topic_names=[TOPIC] if is_full else None,
             topic_partitions=[owned] if self.owned else [],
         )
         response = await self.connection.ask(request, 1)
@@ -427,6 +432,7 @@ class ConsumerMember(Member):
             if joining:
                 raise LostMembership(code.name)
             return None
+        self._was_answered = True
         if self.epoch >= 0:
             self.epoch = response.member_epoch
         if response.assignment is None:

@@ -234,7 +234,9 @@ class TransactionalProducer:
                         await self._end_or_leave(producer, draft, commits=commits)
                         commit.outcome = draft.outcome
             except Fenced as fenced:
-                draft.fields.pop("ending", None)
+                # Another may have aborted it before; if it was committed, this one had asked for that.
+                if draft.outcome is not Outcome.INFO:
+                    draft.fields.pop("ending", None)
                 error = fenced
             except (MustAbort, LostMembership, Rebalancing) as refused:
                 error = await self._abort(producer, draft, refused)
