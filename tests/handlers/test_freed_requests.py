@@ -100,20 +100,14 @@ async def test_a_request_that_is_answered_is_freed(nursery, wire, request_, vers
     nursery.cancel_scope.cancel()
 
 
-LARGE_ARRAYS = [
-    pytest.param(api, path, id=f"{api.api_key.name}-{'.'.join(path)}")
-    for api in served_apis().values()
-    for path in array_paths(api.request, api.versions.high)
-]
-
-
-@pytest.mark.parametrize(("api", "path"), LARGE_ARRAYS)
-async def test_a_request_of_many_elements_is_freed(nursery, wire, api, path):
-    """Most elements are refused, in each API in its own way."""
+@pytest.mark.parametrize("api", served_apis().values(), ids=lambda api: api.api_key.name)
+async def test_a_request_of_many_elements_is_freed(nursery, wire, api):
+    """Whichever of its arrays has them. Most are refused, in each API in its own way."""
     version = api.versions.high
-    body = request_with(api.request, version, path, ELEMENTS)
-    with trio.move_on_after(5):
-        assert await is_freed(nursery, wire, api.api_key, version, body)
+    for path in array_paths(api.request, version):
+        body = request_with(api.request, version, path, ELEMENTS)
+        with trio.move_on_after(5):
+            assert await is_freed(nursery, wire, api.api_key, version, body), path
     nursery.cancel_scope.cancel()
 
 

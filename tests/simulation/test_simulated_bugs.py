@@ -25,6 +25,7 @@ def test_a_disk_that_does_not_sync_is_found(monkeypatch: pytest.MonkeyPatch):
     assert is_found(lambda promise: True)
 
 
+@pytest.mark.soak
 def test_a_broker_that_forgets_what_an_idempotent_producer_sent_is_found(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ProducerStates, "duplicate_of", lambda self, header: None)
     monkeypatch.setattr(ProducerStates, "check_sequence", lambda self, header: None)
