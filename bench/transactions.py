@@ -27,7 +27,7 @@ from bench.transaction_load import (
     transaction_batch,
     transactional_producer,
 )
-from bench.turns import TURN_SECONDS, WARM_TURN_SECONDS, take_in_turns, warm_up
+from bench.turns import PacedTurns, take_in_turns
 from bench.wire import BenchError, ask, connect, create_filled_topic, create_topic, small_batch
 from kafka_wire.messages.list_transactions import ListTransactionsRequest
 from kafka_wire.records.batch import build_batch
@@ -63,21 +63,12 @@ FSYNC = {"log.durability": "fsync"}
 
 
 @attrs.define
-class TransactionTurns:
+class TransactionTurns(PacedTurns):
     """The transactions of some producers on one broker."""
 
     process: Peer
     producers: list[TransactionalProducer]
-    runs: Runs = attrs.field(factory=Runs)
-    rate: float = FIRST_RATE
-
-    def warm_up(self, scale: float) -> None:
-        """Transact until the rate has stopped rising; no figure of it is kept."""
-        warm_up(lambda: self._run(Runs(), WARM_TURN_SECONDS * scale))
-
-    def take(self, scale: float) -> None:
-        """Measure one turn."""
-        self._run(self.runs, TURN_SECONDS * scale)
+    rate: float = attrs.field(default=FIRST_RATE, kw_only=True)
 
     def _run(self, runs: Runs, seconds: float) -> float:
         transactions = max(len(self.producers), round(self.rate * seconds))

@@ -44,14 +44,10 @@ def warm_up(turn: Callable[[], float]) -> int:
     return WARM_TURNS
 
 
-@attrs.define
-class Turns:
-    """One load of small requests on one server: a frame per connection, every answer of ``response_bytes`` bytes."""
+@attrs.define(kw_only=True)
+class PacedTurns:
+    """A load on one server, of which each turn is as large as the rate of the one before says."""
 
-    pid: int
-    port: int
-    frames: list[bytearray]
-    response_bytes: int
     runs: Runs = attrs.field(factory=Runs)
     rate: float = FIRST_RATE
 
@@ -62,6 +58,20 @@ class Turns:
     def take(self, scale: float) -> None:
         """Measure one turn."""
         self._run(self.runs, TURN_SECONDS * scale)
+
+    def _run(self, runs: Runs, seconds: float) -> float:
+        """Take what should last ``seconds``, and keep the figures in ``runs``; return the new ``rate``."""
+        raise NotImplementedError
+
+
+@attrs.define
+class Turns(PacedTurns):
+    """One load of small requests on one server: a frame per connection, every answer of ``response_bytes`` bytes."""
+
+    pid: int
+    port: int
+    frames: list[bytearray]
+    response_bytes: int
 
     def _run(self, runs: Runs, seconds: float) -> float:
         """Send as many requests as should take ``seconds``; return how many a second it were."""
