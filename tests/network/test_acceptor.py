@@ -25,7 +25,7 @@ LISTENER = Listener("PLAINTEXT", "127.0.0.1", 0)
 
 @attrs.define(eq=False)
 class FakeProcessor:
-    """An new_connections that nobody empties."""
+    """A new_connections that nobody empties."""
 
     capacity: int
     new_connections: Any = attrs.field(init=False)
@@ -98,6 +98,24 @@ async def test_a_processor_that_retires_meanwhile_is_not_waited_for(nursery):
     retired.new_connections.close()
     await wait_all_tasks_blocked()
     assert fake.depths() == [1]
+
+
+async def test_an_acceptor_that_is_cancelled_leaves_what_it_has_handed_over():
+    fake = FakeConnections(1, 1)
+    with (
+        listen(LISTENER, SocketServerConfig(), RealNetwork()) as listening,
+        socket.create_connection(listening.getsockname()),
+    ):
+        accepted, address = listening.accept()
+        with trio.CancelScope() as scope:
+            # Just before the connection is put into a channel with room, which waits for nothing.
+            fake.acceptor.make_connection = lambda sock, info: scope.cancel()  # type: ignore[func-returns-value]
+            await fake.acceptor._admit(accepted, address)
+        assert scope.cancelled_caught
+        assert sum(fake.depths()) == 1
+        assert fake.acceptor.quotas.total == 1
+        assert accepted.fileno() >= 0
+        accepted.close()
 
 
 class Failing:

@@ -163,11 +163,14 @@ class Acceptor:
                 local_port=int(local[1]),
             )
             await self._hand_over(self.make_connection(sock, info))
-            self.accepted += 1
         except BaseException:
             sock.close()
             self.quotas.release(host)
             raise
+        # Outside: the socket is the Processor's by now, and this task may be cancelled here.
+        if self.accepted % ACCEPTS_PER_TURN == 0:
+            await checkpoint()
+        self.accepted += 1
 
     async def _hand_over(self, connection: Connection) -> None:
         """Put ``connection`` into the next new_connections with room, waiting for the last one asked."""
@@ -186,8 +189,6 @@ class Acceptor:
                 except (trio.ClosedResourceError, trio.BrokenResourceError):
                     break  # That Processor retired during the wait: read the current list again.
                 else:
-                    if self.accepted % ACCEPTS_PER_TURN == 0:
-                        await checkpoint()
                     return
 
 
