@@ -109,7 +109,7 @@ async def test_an_acceptor_that_is_cancelled_leaves_what_it_has_handed_over():
         accepted, address = listening.accept()
         with trio.CancelScope() as scope:
             # Just before the connection is put into a channel with room, which waits for nothing.
-            fake.acceptor.make_connection = lambda sock, info: scope.cancel()  # type: ignore[func-returns-value]
+            fake.acceptor.make_connection = lambda sock, info: scope.cancel()  # type: ignore[assignment, return-value]
             await fake.acceptor._admit(accepted, address)
         assert scope.cancelled_caught
         assert sum(fake.depths()) == 1

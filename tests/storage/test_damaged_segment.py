@@ -13,6 +13,7 @@ import pytest
 from kafka_wire.records.errors import CorruptRecordBatch
 from tests.storage.conftest import NOW_MS, LogBench
 from trio_broker.storage.segment import Segment
+from trio_broker.storage.time_index import TimestampOffset
 
 BATCHES = 50
 
@@ -153,3 +154,22 @@ def test_a_lookup_by_time_makes_an_index_anew_that_leads_into_a_batch(log: LogBe
     assert found is not None
     assert found.offset == entry.offset + 1
     assert caplog.text.count("rebuilding the indexes") == 1
+
+
+@pytest.mark.parametrize("entries", range(17))
+def test_a_time_index_that_has_lost_entries_is_made_anew(log: LogBench, entries: int):
+    # Late records: what lies behind the last index entry is older than the entries that are lost.
+    for _ in range(10):
+        log.append(timestamp=NOW_MS)
+    log.log.close()
+    path = Path(log.log.active_segment.path(".timeindex"))
+    whole = path.read_bytes()
+    assert len(whole) == 17 * 12
+    path.write_bytes(whole[: entries * 12])
+    log.reopen(clean=True)
+    assert log.log.active_segment.largest_timestamp_offset_pair() == TimestampOffset(NOW_MS + 49, 49)
+    found = log.log.offset_for_timestamp(NOW_MS + 45, log.log.log_end_offset)
+    assert found is not None
+    assert found.offset == 45
+    log.log.close()
+    assert path.read_bytes() == whole

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
@@ -49,6 +50,10 @@ logger = logging.getLogger(__name__)
 
 MAX_CACHED_POSITIONS = 128
 """Batch positions remembered per segment, about 100 bytes each: the tail, and some consumers' places."""
+
+CHECKED_BATCHES = 1000
+"""Batches behind the last entry of a time index that are asked whether entries are missing. A millisecond; all of them
+would be a whole segment where one record came from the future, or all have the same time."""
 
 
 @attrs.define
@@ -246,10 +251,13 @@ class Segment:
         """
         last = index.last_entry
         try:
-            if len(index) and not self._has_timestamp(last):
+            position = self._position_of_time(last) if len(index) else 0
+            if position is None:
                 raise CorruptIndex(f"{index.path}: {last} is of no batch")
-            start = self.indexed_position(lambda offsets: offsets.last_number)
-            for located in self.headers(start):
+            tail = self.indexed_position(lambda offsets: offsets.last_number)
+            # In a log whose timestamps grow, the batch behind the last entry tells whether entries are missing.
+            behind = itertools.islice(self.headers(position), CHECKED_BATCHES)
+            for located in itertools.chain(behind, self.headers(tail)):
                 if located.header.max_timestamp > last.timestamp_ms:
                     raise CorruptIndex(f"{index.path}: ends at {last}, before {located.header.max_timestamp}")
         except CorruptRecordBatch:
@@ -257,13 +265,15 @@ class Segment:
             pass
         return index
 
-    def _has_timestamp(self, entry: TimestampOffset) -> bool:
-        """Whether the batch that holds the offset of a time index entry is of its timestamp."""
+    def _position_of_time(self, entry: TimestampOffset) -> int | None:
+        """Return where the batch lies that holds the offset of a time index entry, None if it is of another time."""
         span = self.find(entry.offset)
         if span is None or span.base_offset > entry.offset:
-            return False
+            return None
         located = next(batch_scan.headers(self.file, span.position, self.size), None)
-        return located is not None and located.header.max_timestamp == entry.timestamp_ms
+        if located is None or located.header.max_timestamp != entry.timestamp_ms:
+            return None
+        return span.position
 
     def indexed_position(self, number_of: Callable[[OffsetIndex], int], *, nowait: bool = False) -> int:
         """Return where the entry leads whose number ``number_of`` chooses, 0 for none: a batch begins there.
@@ -747,7 +757,7 @@ class Segment:
         """Return the entry of the time index to look from; the index is made anew if its batch is of another time."""
         entry = self.time_index.lookup(timestamp_ms)
         is_known = entry.timestamp_ms == NO_TIMESTAMP or not self.time_index.is_from_file
-        if is_known or self._has_timestamp(entry):
+        if is_known or self._position_of_time(entry) is not None:
             return entry
         self.rebuild_indexes(f"no batch of time {entry.timestamp_ms} at offset {entry.offset}")
         return self.time_index.lookup(timestamp_ms)
