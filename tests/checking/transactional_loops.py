@@ -17,9 +17,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
@@ -49,6 +51,9 @@ RECORDS_AT_ONCE = 50
 TRANSACTION_MS = 5000
 SECONDS = 20.0
 """How long a client may take for one step. It sends again by itself what got no answer."""
+
+ABANDONED_SECONDS = 1.5 * SECONDS
+"""After this a call that was to end after ``SECONDS`` has forgotten them."""
 
 VALUES_PER_PROCESS = 1_000_000
 
@@ -154,6 +159,29 @@ def record_of(message: confluent_kafka.Message) -> Record:
     return Record(partition, offset, int(value))
 
 
+def in_time(call: Callable[[], None]) -> None:
+    """Do ``call`` in a thread, which is left to itself when it takes too long.
+
+    librdkafka 2.16 forgets the timeout of ``send_offsets_to_transaction`` while it has no connection to the group's
+    coordinator, and waits for a change of any connection (its issue 5456): when a broker dies just then, for ever.
+
+    Raises:
+        TimeoutError: it has not ended.
+    """
+    done: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            call()
+        except Exception as error:
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
+    threading.Thread(target=run, name="in time", daemon=True).start()
+    done.result(ABANDONED_SECONDS)
+
+
 class ConfluentLoop(TransactionalLoop):
     name = "confluent-loop"
 
@@ -220,7 +248,8 @@ class ConfluentLoop(TransactionalLoop):
                     )
                 ends = {record.partition: record.offset + 1 for record in inputs}
                 offsets = [confluent_kafka.TopicPartition(self.topic, *each) for each in ends.items()]
-                producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), SECONDS)
+                metadata = consumer.consumer_group_metadata()
+                in_time(lambda: producer.send_offsets_to_transaction(offsets, metadata, SECONDS))
                 if self.is_to_abort():
                     producer.abort_transaction(SECONDS)
                     raise AbortedError
