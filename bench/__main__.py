@@ -28,6 +28,7 @@ from bench import (
     small,
     spark,
     spark_decoder,
+    spark_streams,
     storm,
     transactions,
     versions,
@@ -75,8 +76,9 @@ BENCHMARKS: Mapping[str, Callable[[Options], Outcome]] = {
     "spark-decoder": spark_decoder.spark_decoder,
     "spark-scans": spark.scans,
     "spark-exports": spark.exports,
-    "spark-micro-batches": spark.micro_batches,
-    "spark-exactly-once": spark.exactly_once,
+    "spark-micro-batches": spark_streams.micro_batches,
+    "spark-streams": spark_streams.streams,
+    "spark-exactly-once": spark_streams.exactly_once,
 }
 
 

@@ -1,16 +1,14 @@
-"""Spark over the logs: scans, exports and micro-batches, beside Parquet with the same rows and Spark's Kafka source.
+"""Spark over the logs: scans and exports, beside Parquet with the same rows and Spark's Kafka source.
 
 Everything runs in one local session of two tasks at once, in turns, so that what slows down one thing slows down its
 peer as well. The rows are a topic of four partitions in batches of 16 KiB, lz4, as producers write them by default with
 that codec; Parquet holds the same rows in four files (snappy). Parquet is read by the JVM alone; a Python source brings
-every row over a socket. CPU is that of the JVM and its Python workers together, without the broker's.
+every row over a socket. CPU is that of the JVM, its Python workers and the broker together.
 """
 
 from __future__ import annotations
 
 import random
-import shutil
-import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -50,30 +48,12 @@ TASKS_AT_ONCE: Final = 2
 PRODUCED_BATCH_BYTES: Final = 16 * 1024
 """``batch.size`` of producers that set nothing."""
 
-DISTINCT_SHARE: Final = 4
-"""Every value comes so many times, far apart: so seldom that neither Parquet's dictionaries nor a codec gain by it, and
-often enough that making them takes seconds."""
-
 SMALL_BYTES: Final = 100
 
 NOW_MS: Final = 1_700_000_000_000
 
 KAFKA_JARS: Final = Path(__file__).parent.parent / "tests" / "compat" / "spark" / "target" / "jars"
 """Spark's own Kafka source, where it was fetched (CONTRIBUTING.md); without it that comparison is left out."""
-
-MICRO_BATCHES: Final = 20
-PLENTY: Final = 20
-"""So many times what is read, so that none of the micro-batches is empty."""
-MICRO_BATCH_ROWS: Final = 100
-WARM_UP_BATCHES: Final = 5
-"""The first micro-batches compile code in the JVM and import Python modules."""
-
-GUARANTEES: Final = ("at-least-once", "exactly-once")
-TRANSACTIONAL_ROWS: Final = (10_000, 100_000)
-TURNS: Final = 3
-TURN_WARM_UP: Final = 3
-TURN_BATCHES: Final = 8
-"""A turn is one query of so many micro-batches behind those that warm it up."""
 
 
 @attrs.frozen
@@ -129,6 +109,30 @@ LARGE: Final = Shape("1 KB", 1000, 1_000_000)
 SHAPES: Final = (SMALL, LARGE)
 
 
+@attrs.define
+class Cpu:
+    """Seconds of CPU time: of the JVM with the commands that it runs (Hadoop's chmod for each file of a checkpoint), of
+    the Python processes that it has started, and of the broker.
+    """
+
+    jvm: float = 0.0
+    python: float = 0.0
+    broker: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.jvm + self.python + self.broker
+
+    def since(self, earlier: Cpu) -> Cpu:
+        return Cpu(self.jvm - earlier.jvm, self.python - earlier.python, self.broker - earlier.broker)
+
+
+def cpu_seconds(process: psutil.Process) -> float:
+    """CPU time of ``process``, and of those children of it that have ended."""
+    times = process.cpu_times()
+    return float(times.user + times.system + times.children_user + times.children_system)
+
+
 @attrs.frozen
 class Bench:
     """A broker with rows, a session, and the rows once more as Parquet."""
@@ -163,6 +167,16 @@ class Bench:
 
     def parquet_directory(self, shape: Shape) -> Path:
         return self.directory / f"parquet-{shape.value_bytes}"
+
+    def cpu(self) -> Cpu:
+        """The CPU time so far."""
+        cpu = Cpu(broker=cpu_seconds(psutil.Process(self.broker.pid)))
+        for java in (child for child in psutil.Process().children() if child.name() == "java"):
+            cpu.jvm += cpu_seconds(java)
+            for worker in java.children(recursive=True):
+                with suppress(psutil.NoSuchProcess):  # a worker may end while we look
+                    cpu.python += cpu_seconds(worker)
+        return cpu
 
 
 @attrs.frozen
@@ -214,9 +228,13 @@ def has_kafka_source() -> bool:
 
 
 def fill(broker: BrokerProcess, shape: Shape, rows: int, partitions: int = PARTITIONS) -> int:
-    """Produce about ``rows`` records, the same ones to each partition in another order; return how many they are."""
+    """Produce about ``rows`` records, the same ones to each partition in another order; return how many they are.
+
+    So every value comes a few times, far apart: so seldom that neither Parquet's dictionaries nor a codec gain by it,
+    and often enough that making them takes seconds.
+    """
     create_topic(broker.port, shape.topic, partitions)
-    batches = shape.batches(max(1, rows // shape.batch_rows // DISTINCT_SHARE))
+    batches = shape.batches(max(1, rows // shape.batch_rows // partitions))
     with ThreadPoolExecutor(partitions) as threads:
         list(threads.map(partial(fill_partition, broker.port, shape.topic, batches), range(partitions)))
     return len(batches) * partitions * shape.batch_rows
@@ -230,32 +248,16 @@ def fill_partition(port: int, topic: str, batches: Sequence[bytes], partition: i
             produced(sock)
 
 
-def spark_cpu_seconds() -> float:
-    """CPU time so far of the JVM and all Python workers that it started, those that ended included."""
-    total = 0.0
-    for child in psutil.Process().children():
-        if child.name() == "java":
-            for process in (child, *child.children(recursive=True)):
-                with suppress(psutil.NoSuchProcess):  # a worker may end while we look
-                    times = process.cpu_times()
-                    total += times.user + times.system + times.children_user + times.children_system
-    return total
-
-
-def timed(query: Callable[[], object]) -> Run:
-    cpu, began = spark_cpu_seconds(), time.perf_counter()
-    query()
-    return Run(time.perf_counter() - began, spark_cpu_seconds() - cpu)
-
-
-def in_turns(queries: Mapping[str, Callable[[], object]], rows: int, repeats: int) -> dict[str, Runs]:
+def in_turns(subject: Bench, queries: Mapping[str, Callable[[], object]], rows: int, repeats: int) -> dict[str, Runs]:
     """Run all queries once to warm up, then ``repeats`` times one after the other."""
     taken = {name: Runs(rows) for name in queries}
     for query in queries.values():
         query()
     for _ in range(repeats):
         for name, query in queries.items():
-            taken[name].runs.append(timed(query))
+            cpu, began = subject.cpu(), time.perf_counter()
+            query()
+            taken[name].runs.append(Run(time.perf_counter() - began, subject.cpu().since(cpu).total))
     return taken
 
 
@@ -274,7 +276,7 @@ def scans(options: Options) -> Outcome:
     with bench(options) as subject:
         for shape in SHAPES:
             write_parquet(subject, shape)
-            taken = in_turns(scan_queries(subject, shape), subject.rows[shape], options.repeats)
+            taken = in_turns(subject, scan_queries(subject, shape), subject.rows[shape], options.repeats)
             add_scans(outcome, shape, taken)
     return outcome
 
@@ -311,6 +313,7 @@ def add_scans(outcome: Outcome, shape: Shape, taken: Mapping[str, Runs]) -> None
     peer = taken.get("full scan, spark-sql-kafka")
     if peer is not None:
         outcome.measures[f"spark-peer-{shape.label}"] = ratio(wire.rate_of_cpu, peer.rate_of_cpu)
+        outcome.measures[f"spark-peer-{shape.label}-wall"] = ratio(wire.rate, peer.rate)
     elif shape is SMALL:
         outcome.remarks.append("Spark's own Kafka source was not at hand; CONTRIBUTING.md tells how to fetch it.")
 
@@ -331,7 +334,7 @@ def exports(options: Options) -> Outcome:
                 for name, write in (("pipeline export", write_by_export), ("df.write.parquet", write_by_spark))
                 for transport in ("files", "wire")
             }
-            taken = in_turns(queries, subject.rows[shape], options.repeats)
+            taken = in_turns(subject, queries, subject.rows[shape], options.repeats)
             add_exports(outcome, shape, taken)
     return outcome
 
@@ -351,95 +354,3 @@ def write_by_spark(subject: Bench, shape: Shape, transport: str) -> None:
     with scratch(subject.directory) as directory:
         writer = subject.log(shape, transport).write.option("compression", "snappy")
         writer.parquet(str(directory / "table"))
-
-
-def micro_batches(options: Options) -> Outcome:
-    """What a micro-batch costs when there is next to nothing in it: from our source into our sink."""
-    outcome = Outcome("spark-micro-batches")
-    with bench(options, ()) as subject:
-        fill(subject.broker, SMALL, MICRO_BATCH_ROWS * MICRO_BATCHES * PLENTY, partitions=TASKS_AT_ONCE)
-        create_topic(subject.broker.port, "copied", 1)
-        checkpoint = subject.directory / "checkpoint"
-        reader = subject.session.readStream.format("trio_broker").option("subscribe", SMALL.topic)
-        reader = reader.option("kafka.bootstrap.servers", subject.broker.bootstrap_servers)
-        reader = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", str(MICRO_BATCH_ROWS))
-        writer = reader.load().select("key", "value").writeStream.format("trio_broker").option("topic", "copied")
-        writer = writer.option("kafka.bootstrap.servers", subject.broker.bootstrap_servers)
-        query = writer.option("checkpointLocation", str(checkpoint)).start()
-        try:
-            while len(query.recentProgress) < WARM_UP_BATCHES + MICRO_BATCHES and query.isActive:
-                time.sleep(0.5)
-            taken = query.recentProgress[WARM_UP_BATCHES:]
-            durations = [each["durationMs"] for each in taken if each["numInputRows"]]
-        finally:
-            query.stop()
-            shutil.rmtree(checkpoint, ignore_errors=True)
-    table = outcome.table(f"Micro-batches of {MICRO_BATCH_ROWS} rows", "part", "median ms", "smallest", "largest")
-    for part in durations[0]:
-        values = [each.get(part, 0) for each in durations]
-        table.add(part, statistics.median(values), min(values), max(values))
-    outcome.measures["spark-micro-batch"] = statistics.median(each["triggerExecution"] for each in durations) / 1000
-    return outcome
-
-
-def exactly_once(options: Options) -> Outcome:
-    """What transactions add to a micro-batch: from our source to our sink with either guarantee, in turns."""
-    outcome = Outcome("spark-exactly-once")
-    table = outcome.table(
-        "Micro-batches by guarantee", "rows", "guarantee", "median ms", "smallest", "largest", "CPU ms"
-    )
-    with bench(options, ()) as subject:
-        # Twice what is read, so that none of the micro-batches is empty.
-        most = max(TRANSACTIONAL_ROWS) * (TURN_WARM_UP + TURN_BATCHES) * 2
-        fill(subject.broker, SMALL, most * DISTINCT_SHARE // TASKS_AT_ONCE, partitions=TASKS_AT_ONCE)
-        create_topic(subject.broker.port, "copied", TASKS_AT_ONCE)
-        for rows in TRANSACTIONAL_ROWS:
-            taken: dict[str, list[float]] = {guarantee: [] for guarantee in GUARANTEES}
-            cpu: dict[str, list[float]] = {guarantee: [] for guarantee in GUARANTEES}
-            for number in range(TURNS):
-                for guarantee in GUARANTEES:
-                    run = timed_micro_batches(subject, guarantee, rows, f"{guarantee}-{rows}-{number}")
-                    taken[guarantee] += run.seconds
-                    cpu[guarantee].append(run.cpu_seconds)
-            for guarantee, values in taken.items():
-                milliseconds = [1000 * each for each in values]
-                spent = 1000 * statistics.median(cpu[guarantee])
-                table.add(rows, guarantee, statistics.median(milliseconds), min(milliseconds), max(milliseconds), spent)
-            at_least, exactly = (Repeats(taken[guarantee], Better.LESS) for guarantee in GUARANTEES)
-            outcome.measures[f"spark-exactly-once-{rows // 1000}k"] = ratio(exactly, at_least)
-    return outcome
-
-
-@attrs.frozen
-class MicroBatches:
-    """The seconds of each micro-batch, and the CPU of one of them."""
-
-    seconds: list[float]
-    cpu_seconds: float
-
-
-def timed_micro_batches(subject: Bench, guarantee: str, rows: int, name: str) -> MicroBatches:
-    """Run a query of ``TURN_BATCHES`` micro-batches behind those that warm it up."""
-    checkpoint = subject.directory / name
-    reader = subject.session.readStream.format("trio_broker").option("subscribe", SMALL.topic)
-    reader = reader.option("kafka.bootstrap.servers", subject.broker.bootstrap_servers)
-    reader = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", str(rows))
-    writer = reader.load().select("key", "value").writeStream.format("trio_broker").option("topic", "copied")
-    writer = writer.option("kafka.bootstrap.servers", subject.broker.bootstrap_servers)
-    writer = writer.option("deliveryGuarantee", guarantee).option("deduplicationHeader", "false")
-    query = writer.option("checkpointLocation", str(checkpoint)).start()
-    try:
-        wait_for_batches(query, TURN_WARM_UP)
-        first, cpu = len(query.recentProgress), spark_cpu_seconds()
-        wait_for_batches(query, first + TURN_BATCHES)
-        taken = query.recentProgress[first:]
-        cpu = (spark_cpu_seconds() - cpu) / len(taken)
-    finally:
-        query.stop()
-        shutil.rmtree(checkpoint, ignore_errors=True)
-    return MicroBatches([each["durationMs"]["triggerExecution"] / 1000 for each in taken], cpu)
-
-
-def wait_for_batches(query: Any, count: int) -> None:
-    while len(query.recentProgress) < count and query.isActive:
-        time.sleep(0.05)
