@@ -28,8 +28,11 @@ class CallsPerStep(trio.abc.Instrument):
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         self._callers = {}
+        # Between two steps nothing is counted: of the loop itself there is more than of short steps.
+        sys.setprofile(self.count)
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        sys.setprofile(None)
         callers, self._callers = self._callers, {}
         if (total := sum(calls for calls, _ in callers.values())) > self.most:
             self.most = total
@@ -41,10 +44,8 @@ def calls_per_step() -> Iterator[CallsPerStep]:
     """Count the calls in each step of the running loop while the block lasts."""
     calls = CallsPerStep()
     trio.lowlevel.add_instrument(calls)
-    before = sys.getprofile()
-    sys.setprofile(calls.count)
     try:
         yield calls
     finally:
-        sys.setprofile(before)
+        sys.setprofile(None)
         trio.lowlevel.remove_instrument(calls)
