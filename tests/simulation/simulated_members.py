@@ -182,14 +182,15 @@ class Member(ABC):
         while True:
             with self.world.doing(self.name, Op.FETCH_OFFSETS, self.group_id) as draft:
                 found = (await self.connection.ask(request, 9)).groups[0]
-                code = ErrorCode(found.error_code)
+                places = [each for topic in found.topics for each in topic.partitions]
+                # What a transaction holds back is an error of its partition alone.
+                code = ErrorCode(found.error_code or next((each.error_code for each in places if each.error_code), 0))
                 if code:
                     draft.failed(code.name, Outcome.FAIL)
                 else:
                     offsets = {
                         each.partition_index: None if each.committed_offset < 0 else each.committed_offset
-                        for topic in found.topics
-                        for each in topic.partitions
+                        for each in places
                     }
                     draft.fields["offsets"] = offsets
                     return offsets
