@@ -25,6 +25,7 @@ from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.murmur2 import murmur2
 from trio_broker.spark.producer.record_encoder import NumbaEngine, PlainEngine, RecordEngine
 from trio_broker.spark.producer.record_writer import RecordWriter
+from trio_broker.spark.producer.target_topic import TargetError, require_topic
 from trio_broker.topic_partition import TopicPartition
 
 SECONDS = 30
@@ -147,6 +148,18 @@ def test_a_topic_that_does_not_exist_is_told(kafka: KafkaProcess, monkeypatch: p
         pytest.raises(WriteFailed, match="there is no topic 'absent'"),
     ):
         producer.partition_count("absent")
+
+
+def test_a_misspelt_topic_is_told_with_the_name_that_was_meant_and_created_only_if_wanted(kafka: KafkaProcess):
+    create(kafka, "customers")
+    given = attrs.evolve(settings(kafka), allow_auto_topic_creation=False)
+
+    with pytest.raises(TargetError, match="topic 'custmers' does not exist; did you mean 'customers'"):
+        require_topic(given, "custmers", create=False)
+    require_topic(given, "custmers", create=True)
+    with RecordWriter(given, topic="custmers") as writer:
+        writer.write(arrow_batch([Row(b"k", b"v")]))
+    assert writer.written.record_count == 1
 
 
 def test_a_batch_that_is_sent_again_is_not_appended_again(kafka: KafkaProcess):

@@ -102,6 +102,29 @@ def test_an_unknown_option_is_told(spark: SparkSession, place: Place) -> None:
         writer.option("kafka.compression.typ", "zstd").mode("append").save()
 
 
+def topics_of(place: Place) -> set[str]:
+    return set(AdminClient({"bootstrap.servers": place.broker.bootstrap_servers}).list_topics().topics)
+
+
+def test_a_misspelt_topic_ends_the_job_before_any_task(spark: SparkSession, place: Place) -> None:
+    misspelt = place.topic.replace("sink", "snik")
+    writer = spark.range(1).selectExpr("'v' AS value").write.format("trio_broker").options(**place.options)
+
+    with pytest.raises(Exception, match="does not exist; did you mean") as raised:
+        writer.option("topic", misspelt).mode("append").save()
+    assert f"topic {misspelt!r} does not exist; did you mean {place.topic!r}" in str(raised.value)
+    assert "Job aborted" not in str(raised.value)
+    assert misspelt not in topics_of(place)
+
+
+def test_a_topic_is_created_where_createtopics_says_so(spark: SparkSession, place: Place) -> None:
+    frame = spark.sql("SELECT 'v' AS value")
+    options = {**place.options, "topic": f"{place.topic}-new", "createTopics": "true"}
+    frame.write.format("trio_broker").options(**options).mode("append").save()
+
+    assert f"{place.topic}-new" in topics_of(place)
+
+
 # --- Streams ---
 
 
@@ -149,7 +172,7 @@ class Stream:
         )
         query = (
             frame.writeStream.format("trio_broker")
-            .options(**self.place.options, **options)
+            .options(**{**self.place.options, **options})
             .option("checkpointLocation", str(self.checkpoint))
             .trigger(availableNow=True)
             .start()
@@ -218,6 +241,17 @@ def test_a_stream_in_transactions_has_each_row_once_though_a_task_died_halfway(s
     stream.run(**options)
 
     assert sorted(int(value or b"") for value in values(place.read())) == list(range(2001))
+
+
+def test_a_stream_to_a_misspelt_topic_ends_with_its_name(stream: Stream, place: Place) -> None:
+    fill(place.broker, stream.source, [b"v"])
+    misspelt = place.topic.replace("sink", "snik")
+
+    with pytest.raises(Exception, match=f"topic '{misspelt}' does not exist; did you mean '"):
+        stream.run(topic=misspelt)
+    assert misspelt not in topics_of(place)
+    stream.run(topic=misspelt, createTopics="true")
+    assert misspelt in topics_of(place)
 
 
 @pytest.mark.parametrize("condition", ["false", "value IS NULL"])

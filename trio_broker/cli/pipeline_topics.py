@@ -86,7 +86,13 @@ class TopicOptions:
         if not servers:
             raise click.UsageError("say which cluster to write to: --to-bootstrap-server")
         return {
-            "target": ProducerSettings(servers, client_id=CLIENT_ID, codec=Codec[self.compression.upper()]),
+            "target": ProducerSettings(
+                servers,
+                client_id=CLIENT_ID,
+                codec=Codec[self.compression.upper()],
+                # The topics were checked or created before. One that is deleted meanwhile must end the job.
+                allow_auto_topic_creation=False,
+            ),
             "checkpoint": self.checkpoint,
             "topic": self.to_topic,
             "partitions": Partitions(self.partitions),

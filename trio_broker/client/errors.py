@@ -70,6 +70,10 @@ class WriteFailed(ClientError):
     """Records were not written, or it is unknown whether they were; the text names topic and partition."""
 
 
+class UnknownTopic(WriteFailed):
+    """The topic does not exist, and writing to it did not create it."""
+
+
 class RecordTooLarge(WriteFailed):
     """One record is larger than the topic or a request allows; the text names the size and the limit."""
 

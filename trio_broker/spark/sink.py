@@ -90,6 +90,17 @@ class BatchWriter(DataSourceArrowWriter):
         self.options = options
         self.job_id = uuid4()
 
+    def require_topic(self) -> None:
+        """Make sure, in the driver, that the topic of the options exists; topics of a column are looked up by tasks.
+
+        Raises:
+            TargetError, ClientError: as ``target_topic.partition_count``.
+        """
+        if self.options.topic is not None:
+            from trio_broker.spark.producer.target_topic import require_topic
+
+            require_topic(self.options.producer, self.options.topic, create=self.options.create_topics)
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskReport:
         """Write the rows of one task.
 
@@ -234,6 +245,7 @@ def _write(
                 include_headers=options.include_headers,
                 task_id=task_id if options.deduplication_header else None,
                 first_partition=first_partition,
+                create_topics=options.create_topics,
                 producer=producer,
             ) as writer:
                 for batch in batches:

@@ -1,9 +1,9 @@
 """The format ``trio_broker``: the class that PySpark asks for a schema, a reader or a writer.
 
 PySpark makes an object of this class many times, in short-lived processes of its own: when a frame is loaded, when it
-is planned, when a stream starts. Hence nothing here asks a cluster for anything, and nothing heavy is imported before
-rows are read. Objects travel between those processes as pickles, and classes by their names, so the package has to be
-installed where the tasks run.
+is planned, when a stream starts. Hence nothing here asks a cluster for anything but the writer of a frame, and nothing
+heavy is imported before rows are read. Objects travel between those processes as pickles, and classes by their names,
+so the package has to be installed where the tasks run.
 
 There is deliberately no ``pushFilters``. In PySpark up to 4.3 a filter that one query pushes to a reader stays with it
 when another query of the same frame is planned, and rows go missing; and while the feature is off, which is the
@@ -79,10 +79,17 @@ class TrioBrokerDataSource(DataSource):
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """Return the writer of a frame with the columns in ``schema``."""
+        """Return the writer of a frame with the columns in ``schema``. The topic of the options is looked up, so that a
+        misspelt one ends the job before it begins.
+
+        Raises:
+            TargetError: it does not exist, and is not to be created.
+        """
         from trio_broker.spark.sink import batch_writer
 
-        return batch_writer(self.options, schema, overwrite)
+        writer = batch_writer(self.options, schema, overwrite)
+        writer.require_topic()
+        return writer
 
     @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:

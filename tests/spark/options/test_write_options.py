@@ -27,9 +27,12 @@ def read(mode: Mode = Mode.BATCH, **options: str) -> WriteOptions:
 def test_defaults():
     assert read() == WriteOptions(
         topic=None,
+        create_topics=False,
         include_headers=True,
         deduplication_header=False,
-        producer=ProducerSettings(ADDRESSES, client_id="trio-broker-spark", option_prefix="kafka."),
+        producer=ProducerSettings(
+            ADDRESSES, client_id="trio-broker-spark", option_prefix="kafka.", allow_auto_topic_creation=False
+        ),
         is_exactly_once=False,
         write_id=None,
         commit_topic="trio-broker-spark-commits",
@@ -59,6 +62,7 @@ def test_only_a_batch_in_transactions_has_a_name():
 def test_every_option_arrives_at_its_place():
     options = read(
         topic=" orders ",
+        createTopics="true",
         includeHeaders="false",
         kafka__client__id="me",
         kafka__compression__type="zstd",
@@ -76,6 +80,7 @@ def test_every_option_arrives_at_its_place():
     )
 
     assert options.topic == "orders"
+    assert options.create_topics
     assert not options.include_headers
     assert options.producer == ProducerSettings(
         bootstrap_servers=ADDRESSES,
@@ -92,6 +97,7 @@ def test_every_option_arrives_at_its_place():
         retry_backoff_ms=70,
         retry_backoff_max_ms=80,
         ignore_keys=True,
+        allow_auto_topic_creation=False,
         option_prefix="kafka.",
     )
 

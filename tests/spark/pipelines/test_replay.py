@@ -27,7 +27,7 @@ from trio_broker.spark.pipelines.replay import (
     plan_replay,
     replay,
 )
-from trio_broker.spark.pipelines.target_topics import Partitions, TargetError
+from trio_broker.spark.pipelines.target_topics import Partitions
 from trio_broker.spark.pipelines.task_runner import (
     LocalTaskRunner,
     Result,
@@ -38,6 +38,7 @@ from trio_broker.spark.pipelines.task_runner import (
 )
 from trio_broker.spark.pipelines.token_bucket import RateLimit
 from trio_broker.spark.producer.row_ids import HEADER, Deduplicator, find_row_id
+from trio_broker.spark.producer.target_topic import TargetError
 from trio_broker.spark.tasks import ReadTask
 from trio_broker.testing import BrokerThread, broker_in_thread
 from trio_broker.topic_partition import TopicPartition

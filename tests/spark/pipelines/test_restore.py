@@ -37,9 +37,10 @@ from trio_broker.spark.pipelines.parquet_parts import (
 )
 from trio_broker.spark.pipelines.parquet_rows import rows_in_order
 from trio_broker.spark.pipelines.restore import RestoreReport, RestoreSettings, plan_restore, restore
-from trio_broker.spark.pipelines.target_topics import NewTopics, Partitions, TargetError
+from trio_broker.spark.pipelines.target_topics import NewTopics, Partitions
 from trio_broker.spark.pipelines.task_runner import LocalTaskRunner, Result, SparkTaskRunner, TasksDone
 from trio_broker.spark.producer.row_ids import Deduplicator, find_row_id
+from trio_broker.spark.producer.target_topic import TargetError
 from trio_broker.spark.schema import COLUMNS, arrow_schema
 from trio_broker.spark.tables.target import parse_target
 from trio_broker.testing import BrokerThread, broker_in_thread

@@ -176,7 +176,8 @@ class BatchProducer:
         """Return the number of a topic's partitions, which is requested once in a job.
 
         Raises:
-            WriteFailed: the topic does not exist, or no broker answers.
+            UnknownTopic: the topic does not exist.
+            WriteFailed: it may not be used, or no broker answers.
         """
         known = self._metadata.topic(topic)
         # The first id in a job is kept, so that ``_look_again`` notices when the name stands for another topic.

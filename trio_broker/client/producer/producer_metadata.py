@@ -19,7 +19,7 @@ from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, 
 from trio_broker.client.address import Address
 from trio_broker.client.connection import BrokerConnection, Identity
 from trio_broker.client.deadline import Deadline, pauses
-from trio_broker.client.errors import ClientError, VersionNotServed, WriteFailed, error_name
+from trio_broker.client.errors import ClientError, UnknownTopic, VersionNotServed, WriteFailed, error_name
 from trio_broker.client.kafka_client import KafkaClient
 
 MISSING_TOPIC_SECONDS: Final = 10.0
@@ -78,10 +78,11 @@ class ProducerMetadata:
             self._topics.clear()
 
     def topic(self, name: str) -> Topic:
-        """Return a topic; one that is missing is waited for, at most ``MISSING_TOPIC_SECONDS``.
+        """Return a topic; one that may be created is waited for, at most ``MISSING_TOPIC_SECONDS``.
 
         Raises:
-            WriteFailed: the topic does not exist, it may not be used, or no broker answers.
+            UnknownTopic: the topic does not exist.
+            WriteFailed: it may not be used, or no broker answers.
         """
         with self._lock:
             if name not in self._topics:
@@ -156,7 +157,7 @@ class ProducerMetadata:
                 if topic.error_code not in NOT_YET:
                     raise WriteFailed(f"topic {name!r} cannot be written to: {error_name(topic.error_code)}")
             if not (self.may_create_topics and missing.remaining_seconds):
-                raise WriteFailed(f"there is no topic {name!r}, and it is not created by being written to")
+                raise UnknownTopic(f"there is no topic {name!r}, and it is not created by being written to")
             return "there is no such topic"
 
         self.retry(f"topic {name!r} was not found", ask)

@@ -196,4 +196,9 @@ class DecisionLog:
 
 
 def _own_settings(settings: ProducerSettings) -> ProducerSettings:
-    return attrs.evolve(settings, transaction_timeout_ms=min(WRITE_TIMEOUT_MS, settings.transaction_timeout_ms))
+    return attrs.evolve(
+        settings,
+        transaction_timeout_ms=min(WRITE_TIMEOUT_MS, settings.transaction_timeout_ms),
+        # The topic has been created by now; this only has the producer wait until its broker knows of it.
+        allow_auto_topic_creation=True,
+    )

@@ -218,7 +218,7 @@ MAX_BLOCK_MS: Final = Option(
     integer(1, INT_MAX),
     DEFAULT_MAX_BLOCK_MS,
     "How long brokers are tried for topics and a producer id, in milliseconds.",
-    difference="A topic that does not exist is waited for 10 s.",
+    difference="A topic that does not exist is waited for 1 s.",
 )
 TRANSACTION_TIMEOUT_MS: Final = Option(
     "kafka.transaction.timeout.ms",

@@ -62,7 +62,8 @@ STRATEGIES: Final[tuple[Option[Any], ...]] = (table.ASSIGN, table.SUBSCRIBE, tab
 
 OF_OTHERS: Final = frozenset(
     {
-        *("topic", "deduplicationheader", "deliveryguarantee", "writeid", "committopic", "losttransactions"),
+        *("topic", "createtopics", "deduplicationheader", "deliveryguarantee", "writeid", "committopic"),
+        "losttransactions",
         "serialization.format",
     }
 )

@@ -29,6 +29,13 @@ from trio_broker.spark.producer.row_ids import HEADER
 log = logging.getLogger(__name__)
 
 TOPIC: Final = Option("topic", TEXT, None, "The topic of all rows. It beats the column `topic`.")
+CREATE_TOPICS: Final = Option(
+    "createTopics",
+    BOOLEAN,
+    False,
+    "Whether a missing topic is created, with the brokers' defaults (Kafka 2.4 or later); otherwise it is an error.",
+    difference="There `auto.create.topics.enable` of the brokers decides.",
+)
 INCLUDE_HEADERS: Final = Option(
     "includeHeaders",
     BOOLEAN,
@@ -85,7 +92,7 @@ LOST_TRANSACTIONS: Final = Option(
 )
 
 OWN_OPTIONS: Final[tuple[Option[Any], ...]] = (
-    *(TOPIC, INCLUDE_HEADERS, DEDUPLICATION_HEADER),
+    *(TOPIC, CREATE_TOPICS, INCLUDE_HEADERS, DEDUPLICATION_HEADER),
     *(DELIVERY_GUARANTEE, WRITE_ID, COMMIT_TOPIC, LOST_TRANSACTIONS),
 )
 
@@ -100,6 +107,7 @@ class WriteOptions:
     """A writing job. ``topic`` is None where the rows name their topics, ``write_id`` where a batch has no name."""
 
     topic: str | None
+    create_topics: bool
     include_headers: bool
     deduplication_header: bool
     producer: ProducerSettings
@@ -128,6 +136,7 @@ def write_options(options: Mapping[str, str], mode: Mode) -> WriteOptions:
         raise given.error(WRITE_ID, f"means nothing unless {DELIVERY_GUARANTEE.name!r} is exactly-once")
     return WriteOptions(
         topic=given.read(TOPIC),
+        create_topics=given.read_required(CREATE_TOPICS),
         include_headers=given.read_required(INCLUDE_HEADERS),
         deduplication_header=(mode is Mode.STREAM and not is_exactly_once if deduplicate is None else deduplicate),
         producer=_producer_settings(given),
@@ -144,7 +153,11 @@ def _producer_settings(given: GivenOptions) -> ProducerSettings:
     fields = given.read_fields(ProducerSettings, kafka.WRITE_OPTIONS)
     fields["batch_size"] = max(1, fields["batch_size"])
     return ProducerSettings(
-        **fields, compression_level=_compression_level(given, fields["codec"]), option_prefix=kafka.PREFIX
+        **fields,
+        compression_level=_compression_level(given, fields["codec"]),
+        # Whether the brokers would create a topic never decides: ``createTopics`` does, for any broker.
+        allow_auto_topic_creation=False,
+        option_prefix=kafka.PREFIX,
     )
 
 

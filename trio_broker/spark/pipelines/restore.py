@@ -31,7 +31,7 @@ from trio_broker.spark.pipelines.restore_inputs import Inputs, digest_of, sizes_
 from trio_broker.spark.pipelines.restore_slices import GroupPositions, RestoreSlice, next_slices, read_slice
 from trio_broker.spark.pipelines.round_end import end_round
 from trio_broker.spark.pipelines.slice_schedule import slice_records_at
-from trio_broker.spark.pipelines.target_topics import NewTopics, Partitions, prepare_topics
+from trio_broker.spark.pipelines.target_topics import CREATE_TOPIC_OPTION, NewTopics, Partitions, prepare_topics
 from trio_broker.spark.pipelines.task_runner import Result, TaskRunner
 from trio_broker.spark.pipelines.token_bucket import RateLimit, Throttle
 from trio_broker.spark.tasks import ReadTask
@@ -130,7 +130,9 @@ def plan_groups(
             raise OptionError("to-topic", f"name one: {group[0].path} says no topic, by a column or a directory")
         kept = origin.partition + 1 if settings.partitions is Partitions.KEEP else 0
         needed[topic] = max(kept, needed.get(topic, 0))
-    made = prepare_topics(settings.target.bootstrap_servers, needed, new=settings.new, dry_run=dry_run)
+    made = prepare_topics(
+        settings.target.bootstrap_servers, needed, new=settings.new, dry_run=dry_run, remedy=CREATE_TOPIC_OPTION
+    )
     return RestorePlan(groups, tuple(made))
 
 

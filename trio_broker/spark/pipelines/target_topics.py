@@ -19,7 +19,7 @@ from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import Refused
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.topics import BROKER_DEFAULT, create_topic, find_topics
-from trio_broker.spark.errors import SparkJobError
+from trio_broker.spark.producer.target_topic import TargetError, no_such_topic
 
 CLIENT_ID: Final = "trio-broker-spark"
 
@@ -27,8 +27,9 @@ TIMEOUT_SECONDS: Final = 60.0
 """For finding or creating topics; the default of Kafka's admin client."""
 
 
-class TargetError(SparkJobError):
-    """A topic cannot be written to as it is."""
+CREATE_FIRST: Final = "Create it first: trio-broker topics create."
+
+CREATE_TOPIC_OPTION: Final = "The option --create-topic creates it."
 
 
 class Partitions(Enum):
@@ -55,11 +56,12 @@ def prepare_topics(
     *,
     new: NewTopics | None = None,
     dry_run: bool = False,
+    remedy: str = CREATE_FIRST,
 ) -> list[str]:
     """Check that each topic has the partitions needed, and create missing topics; return the names of the new ones.
 
-    ``needed`` has the least number of partitions of each topic, 0 for any. Without ``new`` no topic is created. In a
-    dry run the broker only validates the creation.
+    ``needed`` has the least number of partitions of each topic, 0 for any. Without ``new`` no topic is created, and
+    ``remedy`` says what the user can do. In a dry run the broker only validates the creation.
 
     Raises:
         TargetError: a topic is missing, or has too few partitions.
@@ -74,7 +76,7 @@ def prepare_topics(
             elif topic.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise topic
             elif new is None:
-                raise TargetError(f"topic {name!r} does not exist; it can be created with the option for that")
+                raise no_such_topic(client, name, remedy)
             else:
                 create(client, name, needed[name], new, dry_run=dry_run)
                 made.append(name)

@@ -29,6 +29,7 @@ from trio_broker.spark.producer.partitioner import Hashing, StickyPartitioner, a
 from trio_broker.spark.producer.record_encoder import RecordAccumulator, RecordEngine, RowIds, best_engine
 from trio_broker.spark.producer.row_columns import Int64Array, RowColumns, read_columns
 from trio_broker.spark.producer.row_ids import TaskId
+from trio_broker.spark.producer.target_topic import partition_count
 from trio_broker.topic_partition import TopicPartition
 
 
@@ -53,7 +54,8 @@ class RecordWriter:
 
     ``topic`` beats the column. ``task_id`` turns on row ids: rows are numbered from 0 in the order they are written.
     ``first_partition`` is the first partition of rows without key and partition; tasks of one job should have different
-    ones. A ``producer`` that is passed in is not closed here.
+    ones. With ``create_topics`` a topic that does not exist is created. A ``producer`` that is passed in is not closed
+    here.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class RecordWriter:
         include_headers: bool = True,
         task_id: TaskId | None = None,
         first_partition: int = 0,
+        create_topics: bool = False,
         producer: BatchProducer | None = None,
         engine: RecordEngine | None = None,
         now_ms: Callable[[], int] = system_now_ms,
@@ -73,6 +76,7 @@ class RecordWriter:
         self._topic = topic
         self._include_headers = include_headers
         self._first_partition = first_partition
+        self._create_topics = create_topics
         self._now_ms = now_ms
         self._owns_producer = producer is None
         self._producer = producer or BatchProducer(settings)
@@ -125,6 +129,7 @@ class RecordWriter:
 
         Raises:
             UnwritableRow: a column or a row cannot become part of a record; nothing of this batch is sent.
+            TargetError: a topic does not exist.
             WriteFailed: a record, of this batch or an earlier one, could not be written.
         """
         columns = read_columns(
@@ -174,7 +179,8 @@ class RecordWriter:
         """Return how many partitions a topic has: the same for all rows of a task, so that equal keys stay together."""
         count = self._partition_counts.get(topic)
         if count is None:
-            count = self._partition_counts[topic] = self._producer.partition_count(topic)
+            count = partition_count(self._producer, topic, create=self._create_topics)
+            self._partition_counts[topic] = count
         return count
 
     def _require_partitions(self, topic: str, rows: Int64Array, partitions: Int64Array) -> None:
