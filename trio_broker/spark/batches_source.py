@@ -41,6 +41,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from trio_broker.spark.early_end import ending_quietly
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options.option import Mode, with_defaults
 from trio_broker.spark.options.read_options import ReadOptions, read_options
@@ -159,7 +160,7 @@ class BatchesReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows of a slice, in a worker."""
         if partition.value is not None:
-            with keeping_loaded("batches"):
+            with keeping_loaded("batches"), ending_quietly():
                 yield from read_batches(partition.value)
 
 
