@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from trio_broker.spark.column_hint import ColumnHint
 from trio_broker.spark.options.read_options import ReadOptions
 from trio_broker.spark.planner_errors import without_traceback
 from trio_broker.spark.task_partition import input_partitions, read_partition
@@ -26,9 +27,10 @@ class BatchReader(DataSourceReader):
     """The reader of one frame. PySpark pickles it before ``partitions`` is called, so ``read`` cannot use any state
     of it."""
 
-    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...], *, columns_are_chosen: bool = True) -> None:
         self._options = options
         self._columns = columns
+        self._hint = ColumnHint(columns, columns_are_chosen)
 
     @without_traceback
     def partitions(self) -> list[InputPartition]:
@@ -37,7 +39,9 @@ class BatchReader(DataSourceReader):
         Raises:
             OptionError, DataLoss, SourceUnavailable: as ``plan_batch_tasks``.
         """
-        return input_partitions(plan_batch_tasks(self._options, self._columns))
+        tasks = plan_batch_tasks(self._options, self._columns)
+        self._hint.count(sum(task.offsets.offset_count for task in tasks))
+        return input_partitions(tasks)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows of a partition, in a worker."""

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSource
 
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options.option import Mode
+from trio_broker.spark.options.read_option_table import COLUMNS
 from trio_broker.spark.options.read_options import read_columns, read_options
 from trio_broker.spark.planner_errors import without_traceback
 from trio_broker.spark.schema import columns_of, ddl_of
@@ -68,14 +69,16 @@ class TrioBrokerDataSource(DataSource):
         """Return the reader of a batch of the columns in ``schema``."""
         from trio_broker.spark.batch_reader import BatchReader
 
-        return BatchReader(read_options(self.options, Mode.BATCH), columns_of(schema))
+        options = read_options(self.options, Mode.BATCH)
+        return BatchReader(options, columns_of(schema), columns_are_chosen=COLUMNS.name in self.options)
 
     @without_traceback
     def streamReader(self, schema: StructType) -> StreamReader:
         """Return the reader of a stream of the columns in ``schema``."""
         from trio_broker.spark.stream_reader import StreamReader
 
-        return StreamReader(read_options(self.options, Mode.STREAM), columns_of(schema))
+        options = read_options(self.options, Mode.STREAM)
+        return StreamReader(options, columns_of(schema), columns_are_chosen=COLUMNS.name in self.options)
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:

@@ -35,6 +35,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from trio_broker.spark.column_hint import ColumnHint
 from trio_broker.spark.errors import DataLoss, SourceUnavailable
 from trio_broker.spark.options.offset_specs import OffsetSource
 from trio_broker.spark.options.read_options import Assign, ReadOptions
@@ -73,12 +74,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options: ReadOptions,
         columns: tuple[str, ...],
         *,
+        columns_are_chosen: bool = True,
         open_source: Callable[[ReadOptions], OffsetSource] = open_offset_source,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._options = options
         self._columns = columns
+        self._hint = ColumnHint(columns, columns_are_chosen)
         self._open_source = open_source
         self._now = now
         self._sleep = sleep
@@ -198,7 +201,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if start == end or (start == BEGINNING and depends_on_time(self._options.starting)):
             return []
-        return input_partitions(self._retrying(lambda: self._tasks(start, end)))
+        tasks = self._retrying(lambda: self._tasks(start, end))
+        self._hint.count(sum(task.offsets.offset_count for task in tasks))
+        return input_partitions(tasks)
 
     def _tasks(self, start: JsonOffsets, end: JsonOffsets) -> list[ReadTask]:
         ends = from_json(end)

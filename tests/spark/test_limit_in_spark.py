@@ -1,0 +1,53 @@
+"""What a user sees in the terminal of large scans: no traceback where Spark wants a few rows only, and one hint."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.spark.session_fixture import JAVA_OPTIONS
+from tests.spark.topic_records import fill, numbers
+from trio_broker.spark.column_hint import MIN_OFFSETS
+from trio_broker.testing import BrokerThread
+
+SECONDS = 300
+
+JOB = """
+import sys
+from trio_broker.spark.session import spark_session
+
+spark = spark_session("limits", master="local[2]", settings={"spark.driver.memory": "512m"})
+reader = spark.read.format("trio_broker").option("kafka.bootstrap.servers", sys.argv[1]).option("subscribe", "large")
+frame = reader.option("minPartitions", "4").load()
+frame.show(5)
+print(len(frame.limit(5).collect()), len(frame.select("offset").head(3)), len(frame.take(7)))
+print(reader.load().limit(1).count())
+spark.stop()
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+def test_rows_that_are_not_wanted_leave_no_traceback_and_all_columns_one_line(
+    kafka_broker_session: BrokerThread,
+) -> None:
+    kafka_broker_session.create_topic("large", 1)
+    # Fewer than librdkafka queues.
+    for start in range(0, MIN_OFFSETS, 50_000):
+        fill(kafka_broker_session, "large", numbers(start, start + 50_000))
+    ended = subprocess.run(
+        [sys.executable, "-c", JOB, kafka_broker_session.bootstrap_servers],
+        env={**os.environ, "JDK_JAVA_OPTIONS": JAVA_OPTIONS},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines()[-2:] == ["5 3 7", "1"]
+    assert "Traceback" not in ended.stderr
+    assert ended.stderr.count("are read with all 7 columns") == 1
