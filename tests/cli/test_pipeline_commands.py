@@ -15,6 +15,7 @@ from tests.spark.topic_records import fill, numbers
 from trio_broker.cli import main
 from trio_broker.cli import pipeline_options as options_module
 from trio_broker.cli.pipeline_options import SparkStart
+from trio_broker.spark.pipelines.progress import Progress
 from trio_broker.spark.tables import target as target_module
 from trio_broker.testing import BrokerThread
 
@@ -144,7 +145,7 @@ def test_a_cluster_that_does_not_answer_is_one_line_and_exit_code_1(tmp_path: Pa
 def test_where_nothing_is_new_no_spark_is_started(
     broker: BrokerThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    def refuse(self: SparkStart, app_name: str) -> None:
+    def refuse(self: SparkStart, app_name: str, progress: Progress) -> None:
         raise AssertionError("Spark was started")
 
     monkeypatch.setattr(SparkStart, "__call__", refuse)
@@ -166,7 +167,7 @@ class FakeSession:
 def interrupted_export(broker: BrokerThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sessions: list[object]):
     """An export that Ctrl-C ends; ``sessions`` are the active ones of its beginning and its end."""
 
-    def interrupt(self: SparkStart, app_name: str) -> None:
+    def interrupt(self: SparkStart, app_name: str, progress: Progress) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(SparkStart, "__call__", interrupt)

@@ -40,6 +40,7 @@ def etl_command(
     from trio_broker.spark.pipelines.etl import DEAD_LETTERS, ROWS, etl_settings, run_etl
     from trio_broker.spark.pipelines.export import read_job_options
     from trio_broker.spark.pipelines.job_source import JobSource
+    from trio_broker.spark.pipelines.progress import Progress
     from trio_broker.spark.pipelines.task_runner import SparkTaskRunner
 
     settings = etl_settings(
@@ -55,5 +56,8 @@ def etl_command(
         if dry_run:
             show_plan(plan_job(source, settings.checkpoint_directory, settings.trigger), as_json=as_json)
             return
-        report = run_etl(source, settings, lambda: SparkTaskRunner(start_spark("trio-broker etl")))
+        with Progress("etl") as progress:
+            report = run_etl(
+                source, settings, lambda: SparkTaskRunner(start_spark("trio-broker etl", progress)), progress=progress
+            )
     show_report(report, {ROWS: str(settings.target), DEAD_LETTERS: str(settings.dead_letters)}, as_json=as_json)

@@ -17,6 +17,7 @@ def export_command(
     from trio_broker.spark.pipelines.dry_run import plan_job
     from trio_broker.spark.pipelines.export import ROWS, ExportSettings, read_job_options, run_export
     from trio_broker.spark.pipelines.job_source import JobSource
+    from trio_broker.spark.pipelines.progress import Progress
     from trio_broker.spark.pipelines.task_runner import SparkTaskRunner
 
     settings = ExportSettings(table.target(), table.files, table.trigger, table.checkpoint)
@@ -24,5 +25,11 @@ def export_command(
         if dry_run:
             show_plan(plan_job(source, settings.checkpoint_directory, settings.trigger), as_json=as_json)
             return
-        report = run_export(source, settings, lambda: SparkTaskRunner(start_spark("trio-broker export")))
+        with Progress("export") as progress:
+            report = run_export(
+                source,
+                settings,
+                lambda: SparkTaskRunner(start_spark("trio-broker export", progress)),
+                progress=progress,
+            )
     show_report(report, {ROWS: str(settings.target)}, as_json=as_json)

@@ -22,12 +22,14 @@ import click
 from trio_broker.cli.assignments import key_value
 from trio_broker.cli.connecting import DEFAULT_BOOTSTRAP_SERVER, addresses, json_option
 from trio_broker.cli.failure import complain, fail
+from trio_broker.cli.jvm_output import jvm_lines_shown_by
 from trio_broker.cli.output import let_everything_be_printed, note, print_json, print_table
 from trio_broker.moments import parse_moment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from trio_broker.spark.pipelines.progress import Progress
     from trio_broker.spark.ranges import OffsetRange
 
 INTERRUPTED: Final = 130
@@ -37,6 +39,8 @@ WRONG_OPTION: Final = 2
 
 LOG_LEVEL: Final = "spark.log.level"
 """A setting of Spark. Spark's log is turned off unless the user sets it."""
+
+STARTING: Final = "starting Spark"
 
 Command = Callable[..., Any]
 
@@ -214,8 +218,9 @@ class SparkStart:
         help="A setting of Spark, such as spark.driver.memory=4g; repeatable.",
     )
 
-    def __call__(self, app_name: str) -> SparkSession:
-        """Start a session.
+    def __call__(self, app_name: str, progress: Progress) -> SparkSession:
+        """Start a session. What its JVM has to say is printed above ``progress``; without a log level, not its first
+        lines.
 
         Raises:
             SparkMissing: Spark, or a Java for it, is not installed.
@@ -223,7 +228,11 @@ class SparkStart:
         from trio_broker.spark.session import spark_session
 
         settings = dict(self.spark_conf)
-        session = spark_session(app_name, master=self.master, settings=settings)
+        progress.phase(STARTING, is_counting=False)
+        with contextlib.ExitStack() as stack:
+            if active_spark() is None:
+                stack.enter_context(jvm_lines_shown_by(progress.print_above, from_the_start=LOG_LEVEL in settings))
+            session = spark_session(app_name, master=self.master, settings=settings)
         # For a failed task Spark logs a page of JVM stack trace; the command prints the reason in one line.
         if LOG_LEVEL not in settings:
             session.sparkContext.setLogLevel("OFF")

@@ -43,7 +43,7 @@ def replay_command(
             return
         with Progress("replay") as progress:
             report = replay(
-                source, settings, given, lambda: SparkTaskRunner(start_spark("trio-broker replay")), progress
+                source, settings, given, lambda: SparkTaskRunner(start_spark("trio-broker replay", progress)), progress
             )
     if as_json:
         print_json(attrs.asdict(report))

@@ -84,7 +84,9 @@ def restore_command(
         show_plan(plan_restore(paths, settings), settings.limit, as_json=as_json)
         return
     with Progress("restore") as progress:
-        report = restore(paths, settings, lambda: SparkTaskRunner(start_spark("trio-broker restore")), progress)
+        report = restore(
+            paths, settings, lambda: SparkTaskRunner(start_spark("trio-broker restore", progress)), progress
+        )
     if as_json:
         print_json(attrs.asdict(report))
         return

@@ -35,7 +35,7 @@ def stats_command(
     as_json: bool,
 ) -> None:
     """Show sizes, codecs, gaps, order of timestamps and damage of the batches in topics, from their headers."""
-    from trio_broker.spark.pipelines.progress import Progress
+    from trio_broker.spark.pipelines.progress import READING, Progress
     from trio_broker.spark.pipelines.stats import StatsSettings, stats
     from trio_broker.spark.pipelines.stats_report import damage_count, report_document
     from trio_broker.spark.pipelines.task_runner import SparkTaskRunner
@@ -45,9 +45,10 @@ def stats_command(
 
         def on_plan(count: int) -> Any:
             progress.grow(count)
+            progress.phase(READING)
             return progress.set_running
 
-        runner = SparkTaskRunner(start_spark("trio-broker stats"))
+        runner = SparkTaskRunner(start_spark("trio-broker stats", progress))
         found = stats(runner, source_options.of_data_source(), settings, on_plan)
     document = report_document(found, settings, time.time_ns() // 1_000_000)
     if html is not None:

@@ -11,6 +11,6 @@ from trio_broker.spark.pipelines.task_runner import LocalTaskRunner
 
 def run_here(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:
     """Run ``trio-broker pipeline`` with ``arguments``."""
-    monkeypatch.setattr("trio_broker.cli.pipeline_options.SparkStart.__call__", lambda self, name: None)
+    monkeypatch.setattr("trio_broker.cli.pipeline_options.SparkStart.__call__", lambda self, name, progress: None)
     monkeypatch.setattr("trio_broker.spark.pipelines.task_runner.SparkTaskRunner", lambda session: LocalTaskRunner())
     return CliRunner().invoke(main, ["pipeline", *arguments])

@@ -27,8 +27,8 @@ import attrs
 from trio_broker.spark.pipelines.commit_log import Commit, CommitLog
 from trio_broker.spark.pipelines.job_source import JobSource
 from trio_broker.spark.pipelines.positions import Offsets, check_topics, find_target, next_batch, ranges_left
-from trio_broker.spark.pipelines.progress import Progress
-from trio_broker.spark.pipelines.task_runner import Result, TaskFunction, TaskRunner, TasksDone
+from trio_broker.spark.pipelines.progress import COMMITTING, READING, WAITING, Progress
+from trio_broker.spark.pipelines.task_runner import Result, TaskFunction, TaskRunner
 from trio_broker.spark.pipelines.trigger import Trigger
 from trio_broker.spark.planning.offset_planning import initial_offsets
 from trio_broker.spark.ranges import OffsetRange
@@ -85,13 +85,15 @@ def run_job(
 ) -> JobReport:
     """Run ``job`` from where its last run ended. ``runner`` is called only if there is something to read.
 
+    ``progress`` is one that its owner has entered; without it the job shows one of its own.
+
     Raises:
         SparkJobError: the job cannot go on; committed batches stay.
     """
     with CommitLog(job.checkpoint).open(job.kind, job.settings) as commits, ExitStack() as stack:
-        run = JobRun(
-            job, source, runner, commits, trigger or Trigger(), stack.enter_context(progress or Progress(job.kind))
-        )
+        if progress is None:
+            progress = stack.enter_context(Progress(job.kind))
+        run = JobRun(job, source, runner, commits, trigger or Trigger(), progress)
         run.recover()
         run.begin()
         started = monotonic()
@@ -101,6 +103,7 @@ def run_job(
             if run.trigger.interval_seconds is None:
                 run.clean()
                 return run.report(monotonic() - started)
+            run.progress.phase(WAITING, is_counting=False)
             sleep(max(0.0, looked + run.trigger.interval_seconds - monotonic()))
 
 
@@ -191,20 +194,17 @@ class JobRun:
         self._runner = self._runner or self.start_runner()
         tasks = self.source.tasks(ranges, self.job.columns, self._runner.parallelism(), topic_ids)
         needs = {name: table.files(self.commits.next_batch) for name, table in self.job.tables.items()}
-        results = self._runner.run(tasks, self.job.function(needs), self._on_tasks_done(count, len(tasks)))
+        self.progress.phase(READING)
+        results = self._runner.run(
+            tasks, self.job.function(needs), lambda done: self.progress.set_running(count * done // len(tasks))
+        )
         found = [result for of_task in results for result in of_task]
+        self.progress.phase(COMMITTING)
         ends = {each.partition: each.end_offset for each in ranges}
         position.update(ends)
         # Prepare, then apply: see the module's text for what a kill between the two means.
         self._apply(self.commits.prepare(position, self._facts(found, topic_ids)))
         self._count(found, count)
-
-    def _on_tasks_done(self, offsets: int, tasks: int) -> TasksDone | None:
-        """Return the function that shows how many tasks are done; None, which spares questions to Spark, without a
-        display."""
-        if not self.progress.is_shown:
-            return None
-        return lambda done: self.progress.set_running(offsets * done // tasks)
 
     def _apply(self, commit: Commit) -> None:
         """Add the files of a commit to the tables, and mark the commit as applied."""

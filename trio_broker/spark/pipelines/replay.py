@@ -25,7 +25,7 @@ from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.pipelines.commit_log import CommitLog, offsets_document, read_offsets_document
 from trio_broker.spark.pipelines.job_source import JobSource
-from trio_broker.spark.pipelines.progress import Progress
+from trio_broker.spark.pipelines.progress import COMMITTING, WRITING, Progress
 from trio_broker.spark.pipelines.round_end import end_round
 from trio_broker.spark.pipelines.slice_schedule import next_slices, slice_records_at
 from trio_broker.spark.pipelines.target_topics import Partitions, prepare_topics
@@ -248,7 +248,9 @@ class _ReplayRun:
         def on_done(tasks: int) -> None:
             self.progress.set_running(offsets * tasks // len(slices))
 
+        self.progress.phase(WRITING)
         results = runner.run(self._tasks(whole, slices), function, on_done)
+        self.progress.phase(COMMITTING)
         return end_round(self.settings.target, function.job, function.batch, results)
 
     def _tasks(self, whole: ReplayRange, slices: tuple[OffsetRange, ...]) -> list[ReadTask]:

@@ -26,7 +26,7 @@ from trio_broker.spark.errors import OptionError
 from trio_broker.spark.pipelines.commit_log import CommitLog, read_last_commit
 from trio_broker.spark.pipelines.parquet_parts import RowGroupPart, find_files, group_parts, parts_of
 from trio_broker.spark.pipelines.parquet_rows import rows_in_order, written_columns
-from trio_broker.spark.pipelines.progress import Progress
+from trio_broker.spark.pipelines.progress import COMMITTING, WRITING, Progress
 from trio_broker.spark.pipelines.restore_inputs import Inputs, digest_of, sizes_of
 from trio_broker.spark.pipelines.restore_slices import GroupPositions, RestoreSlice, next_slices, read_slice
 from trio_broker.spark.pipelines.round_end import end_round
@@ -260,7 +260,9 @@ class _RestoreRun:
             self.progress.set_running(rows * tasks // len(slices))
 
         # A runner passes its tasks to the function and reads nothing of them, so that they need not be ReadTasks.
+        self.progress.phase(WRITING)
         results = runner.run(cast(Sequence[ReadTask], slices), cast(Any, function), on_done)
+        self.progress.phase(COMMITTING)
         return end_round(self.settings.target, function.job, function.batch, results)
 
 

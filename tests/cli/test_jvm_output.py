@@ -1,0 +1,77 @@
+"""What a JVM writes on standard error is taken line by line; its first lines are shown only if its start fails."""
+
+from __future__ import annotations
+
+import os
+import queue
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from trio_broker.cli.jvm_output import STANDARD_ERROR, jvm_lines_shown_by
+
+SECONDS = 30
+
+CHILD = """
+import sys
+print("WARNING: Using incubator modules", file=sys.stderr, flush=True)
+print("started", flush=True)
+for line in sys.stdin:
+    print(line, end="", file=sys.stderr, flush=True)
+"""
+
+
+@pytest.fixture
+def shown() -> queue.Queue[str]:
+    return queue.Queue()
+
+
+@contextmanager
+def child() -> Iterator[subprocess.Popen[str]]:
+    """A process that writes on standard error what it is given, in the place of a JVM."""
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        yield process
+
+
+def write(process: subprocess.Popen[str], text: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(text)
+    process.stdin.flush()
+
+
+def test_the_first_lines_are_dropped_and_later_ones_shown(shown: queue.Queue[str]):
+    with jvm_lines_shown_by(shown.put, from_the_start=False):
+        started = child()
+        process = started.__enter__()
+    write(process, "ERROR Executor: ä\nlast\n")
+
+    assert [shown.get(timeout=SECONDS) for _ in range(2)] == ["ERROR Executor: ä", "last"]
+    started.__exit__(None, None, None)
+    assert shown.empty()
+
+
+def test_all_lines_are_shown_to_those_who_want_them(shown: queue.Queue[str]):
+    with jvm_lines_shown_by(shown.put, from_the_start=True), child():
+        assert shown.get(timeout=SECONDS) == "WARNING: Using incubator modules"
+
+
+def test_the_first_lines_are_shown_if_the_start_fails(shown: queue.Queue[str]):
+    with pytest.raises(RuntimeError), jvm_lines_shown_by(shown.put, from_the_start=False), child():
+        raise RuntimeError
+
+    assert shown.get_nowait() == "WARNING: Using incubator modules"
+
+
+def test_standard_error_is_as_before_at_the_end(shown: queue.Queue[str]):
+    before = os.fstat(STANDARD_ERROR)
+    with jvm_lines_shown_by(shown.put, from_the_start=True):
+        assert os.fstat(STANDARD_ERROR).st_ino != before.st_ino
+
+    assert os.path.samestat(os.fstat(STANDARD_ERROR), before)
