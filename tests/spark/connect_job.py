@@ -1,19 +1,43 @@
-"""A client of Spark Connect, with a server of its own: a process, because no other kind of session may be in it.
+"""A client of Spark Connect: a process, because no other kind of session may be in it.
 
-Arguments: the address of a broker, a topic. Prints what it found as one line of JSON.
+Arguments: the address of the server, that of a broker, a topic, a directory. Prints what it found as one line of JSON.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+
+from trio_broker.spark.errors import DataLoss
+from trio_broker.spark.pipelines.export import export
+from trio_broker.spark.pipelines.task_runner import Result, SparkTaskRunner, TaskFailed
+from trio_broker.spark.session import spark_session
+from trio_broker.spark.tasks import ReadTask
+from trio_broker.topic_partition import TopicPartition
 
 
-def main(servers: str, topic: str) -> None:
-    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+def lose(number: int, task: ReadTask) -> list[Result]:
+    raise DataLoss(TopicPartition("orders", 0), 1, "the segment is gone")
+
+
+def number_of(number: int, task: ReadTask) -> list[Result]:
+    return [{"task": number, "of": task}]
+
+
+def failure(runner: SparkTaskRunner) -> str:
+    try:
+        # Which task fails does not matter, nor what it would read.
+        runner.run([None], lose)  # type: ignore[list-item]
+    except TaskFailed as error:
+        return str(error)
+    return ""
+
+
+def main(server: str, servers: str, topic: str, directory: str) -> None:
+    spark = spark_session(master=server)
     options = {"kafka.bootstrap.servers": servers, "subscribe": topic}
     view = ", ".join(f"'{name}' '{value}'" for name, value in options.items())
     spark.sql(f"CREATE TEMPORARY VIEW records USING trio_broker OPTIONS ({view})")
@@ -26,6 +50,9 @@ def main(servers: str, topic: str) -> None:
     except PySparkException as raised:
         error = str(raised)
     batch = spark.read.format("trio_broker").options(**options)
+    runner = SparkTaskRunner(spark)
+    done: list[int] = []
+    report = export(spark, options, f"parquet:{Path(directory) / 'table'}")
     told = {
         "session": type(spark).__module__,
         "count": batch.load().count(),
@@ -33,6 +60,11 @@ def main(servers: str, topic: str) -> None:
         "view": spark.sql("SELECT count(*) FROM records WHERE offset >= 2").collect()[0][0],
         "stream": spark.table("copy").count(),
         "error": error,
+        "exported": report.rows,
+        "parallelism": runner.parallelism(),
+        "results": runner.run(["a", "b", "c"], number_of, done.append),  # type: ignore[list-item]
+        "done": max(done, default=0),
+        "failure": failure(runner),
     }
     print(json.dumps(told))
     spark.stop()

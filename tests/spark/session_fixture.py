@@ -31,6 +31,9 @@ def start_session(
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         # What the reader yields is checked by the JVM, too, which is off by default.
         "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
+        # Only used by the test that starts a server of Spark Connect.
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
         # Tests change checkpoints by hand.
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     }

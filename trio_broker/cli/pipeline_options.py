@@ -225,7 +225,7 @@ class SparkStart:
         Raises:
             SparkMissing: Spark, or a Java for it, is not installed.
         """
-        from trio_broker.spark.session import spark_session
+        from trio_broker.spark.session import is_connect, spark_session
 
         settings = dict(self.spark_conf)
         progress.phase(STARTING, is_counting=False)
@@ -234,7 +234,7 @@ class SparkStart:
                 stack.enter_context(jvm_lines_shown_by(progress.print_above, from_the_start=LOG_LEVEL in settings))
             session = spark_session(app_name, master=self.master, settings=settings)
         # For a failed task Spark logs a page of JVM stack trace; the command prints the reason in one line.
-        if LOG_LEVEL not in settings:
+        if LOG_LEVEL not in settings and not is_connect(session):
             session.sparkContext.setLogLevel("OFF")
         return session
 

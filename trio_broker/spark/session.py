@@ -28,6 +28,9 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
 }
 
+CONNECT_SCHEME: Final = "sc://"
+"""How the address of a server of Spark Connect begins."""
+
 LOOPBACK: Final = "127.0.0.1"
 
 LOCAL_DEFAULTS: Final[Mapping[str, str]] = {
@@ -52,13 +55,19 @@ def require_packages() -> None:
         raise SparkMissing(f"Spark's jobs need {', '.join(missing)}: pip install 'trio-broker[spark]'")
 
 
+def is_connect(spark: SparkSession) -> bool:
+    """Whether ``spark`` is a session of Spark Connect. Such a session has neither a ``SparkContext`` nor RDDs."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
 def spark_session(
     app_name: str = "trio-broker", *, master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
     """Return the active Spark session, or start one.
 
-    ``master`` is Spark's; without it, and without one in the environment (``MASTER``, ``SPARK_REMOTE``), tasks run on
-    this machine's cores. ``settings`` override the defaults made here.
+    ``master`` is Spark's, or a server of Spark Connect (``sc://host:port``). Without it, and without one in the
+    environment (``MASTER``, ``SPARK_REMOTE``), tasks run on this machine's cores. ``settings`` override the defaults
+    made here.
 
     Raises:
         SparkMissing: a package is not installed, or there is no Java.
@@ -70,19 +79,32 @@ def spark_session(
     if active is not None:
         return active
     builder = SparkSession.builder.appName(app_name)
+    server = master if master is not None and master.startswith(CONNECT_SCHEME) else os.environ.get("SPARK_REMOTE")
+    if server is not None:
+        return _connect_session(builder.remote(server), settings or {})
+    use_java()
+    master = master or os.environ.get("MASTER") or LOCAL_MASTER
     chosen = dict(DEFAULTS)
-    if "SPARK_REMOTE" not in os.environ:
-        use_java()
-        master = master or os.environ.get("MASTER") or LOCAL_MASTER
-        builder = builder.master(master)
-        if master.startswith("local"):
-            chosen.update(LOCAL_DEFAULTS)
-            # Otherwise the first python3 of the PATH would run the tasks, perhaps one without these packages.
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-            os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-    for key, value in {**chosen, **(settings or {})}.items():
-        builder = builder.config(key, value)
-    session: SparkSession = builder.getOrCreate()
-    if "SPARK_REMOTE" not in os.environ:
-        session.sparkContext.setLogLevel("ERROR")
+    if master.startswith("local"):
+        chosen.update(LOCAL_DEFAULTS)
+        # Otherwise the first python3 of the PATH would run the tasks, perhaps one without these packages.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    session = _configured(builder.master(master), {**chosen, **(settings or {})}).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _connect_session(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession:
+    """Return a session of a server, whose driver runs already: only settings of sessions are sent to it."""
+    chosen = {key: value for key, value in DEFAULTS.items() if key.startswith("spark.sql.")}
+    try:
+        return _configured(builder, {**chosen, **settings}).getOrCreate()
+    except ImportError as error:
+        raise SparkMissing(f"{error} Spark Connect needs it: pip install 'trio-broker[spark-connect]'") from error
+
+
+def _configured(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession.Builder:
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from trio_broker.spark.schema import COLUMNS, arrow_schema
 from trio_broker.spark.tables import table_writer
 from trio_broker.spark.tables.local_files import LocalFiles
 from trio_broker.spark.tables.parquet_directory import staged_files
-from trio_broker.spark.tables.table import DataFile, Partitioning, TableFiles, TableShape
+from trio_broker.spark.tables.table import DataFile, Partitioning, TableError, TableFiles, TableShape
 from trio_broker.spark.tables.table_writer import FileSettings, ParquetCodec, TableWriter, day_name, split_by_day
 
 DAY = datetime.datetime(2026, 1, 31, tzinfo=datetime.UTC)
@@ -147,6 +148,14 @@ def test_an_error_leaves_no_file(tmp_path: Path):
     with pytest.raises(OSError, match="the network is gone"):
         fail()
     assert staged(tmp_path) == []
+
+
+def test_a_task_that_does_not_see_the_directory_of_the_driver_says_so(tmp_path: Path):
+    files = files_in(tmp_path)
+    shutil.rmtree(tmp_path / "_trio_broker")
+    expected = f"driver and executors must see {tmp_path} under this path"
+    with TableWriter(files, FileSettings(), 7, "orders") as writer, pytest.raises(TableError, match=expected):
+        writer.write(rows([DAY]))
 
 
 def test_no_rows_are_no_file(tmp_path: Path):

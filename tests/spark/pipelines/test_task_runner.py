@@ -85,5 +85,19 @@ def test_what_nobody_foresaw_is_told_with_its_name(spark: SparkSession):
 
 
 @pytest.mark.spark
+def test_a_package_that_executors_lack_is_told_with_where_to_install_it(spark: SparkSession):
+    def lack(number: int, task: ReadTask) -> list[Result]:
+        import no_such_package  # type: ignore[import-not-found]  # noqa: F401
+
+        return []
+
+    expected = (
+        r"^No module named 'no_such_package': install trio-broker\[spark-provided\] in the Python of Spark's executors$"
+    )
+    with pytest.raises(TaskFailed, match=expected):
+        run_tasks(spark, tasks(1), lack)
+
+
+@pytest.mark.spark
 def test_as_many_tasks_run_at_once_as_there_are_cores(spark: SparkSession):
     assert SparkTaskRunner(spark).parallelism() == 2

@@ -2,8 +2,9 @@
 
 Each task of the plan is the one element of a partition of an RDD. The function reads the rows and returns only results,
 so that Spark places, repeats and cancels the tasks while no row crosses into the JVM, which would cost most (a
-microsecond of a core for three rows). A frame and ``mapInArrow`` would do as well; but PySpark refuses that without
-pandas, which nothing here needs.
+microsecond of a core for three rows). Spark Connect has no RDDs: there a task's element is the one row of a partition
+of a frame, and ``mapInArrow`` runs the function. That would do for all sessions; but PySpark refuses it without pandas,
+which only clients of Spark Connect need.
 
 A function may run several times for one task, even twice at once: Spark repeats a task that failed, and may run a slow
 one a second time. Exactly one of the results is returned. Files that a function writes must therefore have names that
@@ -12,20 +13,24 @@ no other attempt uses, and count only if the returned result names them.
 
 from __future__ import annotations
 
+import pickle
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 import attrs
 
 from trio_broker.spark.errors import SparkJobError
+from trio_broker.spark.session import is_connect
 from trio_broker.spark.tasks import ReadTask
 from trio_broker.spark.worker_memory import keeping_loaded
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
+    from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
 
 Result: TypeAlias = dict[str, Any]
 """What a task returns to the driver: names and values that can be pickled."""
@@ -36,8 +41,20 @@ TaskFunction: TypeAlias = Callable[[int, ReadTask], list[Result]]
 TasksDone: TypeAlias = Callable[[int], None]
 """Called from time to time with the number of tasks that are done."""
 
+Element: TypeAlias = tuple[int, ReadTask]
+"""A task with its number in the plan."""
+
+Finished: TypeAlias = tuple[int, list[Result]]
+"""The number of a task, and its results."""
+
+TaskBody: TypeAlias = Callable[[Element], Finished]
+"""What a Spark task applies to its element."""
+
 SECONDS_BETWEEN_LOOKS: Final = 0.3
 """How often Spark is asked how many tasks are done."""
+
+MOST_PARALLELISM: Final = 1 << 20
+"""More tasks than any cluster runs at once."""
 
 
 class TaskFailed(SparkJobError):
@@ -82,11 +99,13 @@ class LocalTaskRunner:
 
 @attrs.frozen
 class SparkTaskRunner:
-    """Runs each task of the plan as a task of Spark."""
+    """Runs each task of the plan as a task of Spark. The session may be one of Spark Connect."""
 
     spark: SparkSession
 
     def parallelism(self) -> int:
+        if is_connect(self.spark):
+            return _parallelism_of_server(self.spark)
         return int(self.spark.sparkContext.defaultParallelism)
 
     def run(
@@ -96,10 +115,9 @@ class SparkTaskRunner:
             return []
         from pyspark.errors import PySparkException
 
-        elements = self.spark.sparkContext.parallelize(list(enumerate(tasks)), numSlices=len(tasks))
+        apply = _apply_in_frame if is_connect(self.spark) else _apply_in_rdd
         try:
-            with _reporting_progress(self.spark, on_done):
-                collected = elements.map(_task_body(function)).collect()
+            collected = apply(self.spark, _task_body(function), list(enumerate(tasks)), on_done)
         except PySparkException as error:
             raise TaskFailed(reason_of(error)) from error
         return [results for _, results in sorted(collected, key=lambda each: each[0])]
@@ -116,15 +134,23 @@ def run_tasks(
     return SparkTaskRunner(spark).run(tasks, function, on_done)
 
 
-def _task_body(function: TaskFunction) -> Callable[[tuple[int, ReadTask]], tuple[int, list[Result]]]:
+def _task_body(function: TaskFunction) -> TaskBody:
     """Return the function that a Spark task applies to its element."""
 
-    def body(element: tuple[int, ReadTask]) -> tuple[int, list[Result]]:
+    def body(element: Element) -> Finished:
         number, task = element
         with keeping_loaded(type(function).__name__):
             return number, function(number, task)
 
     return body
+
+
+def _apply_in_rdd(
+    spark: SparkSession, body: TaskBody, elements: list[Element], on_done: TasksDone | None
+) -> list[Finished]:
+    """Apply ``body`` to each of ``elements``, in a session with a ``SparkContext``."""
+    with _reporting_progress(spark, on_done):
+        return spark.sparkContext.parallelize(elements, numSlices=len(elements)).map(body).collect()
 
 
 @contextmanager
@@ -159,6 +185,73 @@ def _reporting_progress(spark: SparkSession, on_done: TasksDone | None) -> Itera
             context.setLocalProperty(name, None)  # type: ignore[arg-type]  # the JVM takes it for "unset"
 
 
+# --- Spark Connect ---
+
+
+def _parallelism_of_server(spark: SparkSession) -> int:
+    """Return how many tasks the server runs at once: it cuts a range into so many partitions."""
+    numbers = spark.range(MOST_PARALLELISM).selectExpr("spark_partition_id() AS number")
+    [row] = numbers.selectExpr("1 + max(number) AS count").collect()
+    return int(row[0])
+
+
+def _apply_in_frame(
+    spark: SparkSession, body: TaskBody, elements: list[Element], on_done: TasksDone | None
+) -> list[Finished]:
+    """Apply ``body`` to each of ``elements``, in a session of Spark Connect.
+
+    Every Spark task receives all elements, and unpickles its own. They are some hundred bytes each.
+    """
+    pickled = [pickle.dumps(element) for element in elements]
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                finished = pickle.dumps(body(pickle.loads(pickled[index])))
+                yield pa.RecordBatch.from_arrays([pa.array([finished], pa.binary())], ["finished"])
+
+    frame = spark.range(0, len(elements), 1, numPartitions=len(elements)).mapInArrow(rows, "finished BINARY")
+    with _reporting_progress_of_server(spark, on_done), _interrupted_with(spark):
+        return [pickle.loads(row.finished) for row in frame.collect()]
+
+
+@contextmanager
+def _interrupted_with(spark: SparkSession) -> Iterator[None]:
+    """Interrupt the jobs of the block on the server when the block ends with an error, such as Ctrl-C."""
+    tag = f"trio-broker-{uuid.uuid4().hex}"
+    spark.addTag(tag)
+    try:
+        yield
+    except BaseException:
+        spark.interruptTag(tag)
+        raise
+    finally:
+        spark.removeTag(tag)
+
+
+@contextmanager
+def _reporting_progress_of_server(spark: SparkSession, on_done: TasksDone | None) -> Iterator[None]:
+    """Call ``on_done`` with the number of finished tasks of the operations that run in the session."""
+    if on_done is None:
+        yield
+        return
+
+    def look(stages: Iterable[StageInfo] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+        on_done(sum(stage.num_completed_tasks for stage in stages or ()))
+
+    handler = cast("ProgressHandler", look)
+    spark.registerProgressHandler(handler)
+    try:
+        yield
+    finally:
+        spark.removeProgressHandler(handler)
+
+
+# --- Errors ---
+
+
 def reason_of(error: Exception) -> str:
     """Return in one line why a Spark job failed: the text of the worker's Python error, if there was one."""
     from pyspark.errors import PySparkException
@@ -171,6 +264,8 @@ def reason_of(error: Exception) -> str:
             name, _, text = line.partition(": ")
             if name.startswith("trio_broker."):
                 return text
+            if name == ModuleNotFoundError.__name__:
+                return f"{text}: install trio-broker[spark-provided] in the Python of Spark's executors"
             if name.isidentifier() or all(part.isidentifier() for part in name.split(".")):
                 return f"{name.rpartition('.')[2]}: {text}"
     return lines[0] if lines else type(error).__name__

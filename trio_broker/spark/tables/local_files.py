@@ -66,7 +66,18 @@ class LocalFiles:
             raise TableError(f"{directory}: {error.strerror}") from error
 
     def create(self, file: DataFile) -> WritableFile:
-        sink: WritableFile = pa.OSFile(str(self.staged(file)), "wb")
+        """Open a new file for writing.
+
+        Raises:
+            TableError: the run's directory is not there.
+        """
+        try:
+            sink: WritableFile = pa.OSFile(str(self.staged(file)), "wb")
+        except FileNotFoundError:
+            raise TableError(
+                f"{self.staging / self.run_id}, which the driver created, is not there for this task: driver and"
+                f" executors must see {self.directory} under this path, on one file system"
+            ) from None
         return sink
 
     def seal(self, file: DataFile) -> int:

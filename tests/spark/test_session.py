@@ -1,0 +1,37 @@
+"""The session of the commands, where it is one of Spark Connect."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+SECONDS = 60
+
+WITHOUT_GRPC = """
+import sys
+sys.modules["grpc"] = None      # so that its import fails
+from trio_broker.spark.java import SparkMissing
+from trio_broker.spark.session import spark_session
+try:
+    spark_session(master="sc://127.0.0.1:1")
+except SparkMissing as error:
+    print(error)
+"""
+
+
+def test_what_spark_connect_lacks_is_named_with_the_extra_that_brings_it(tmp_path: Path) -> None:
+    # A process, because no other kind of session may be in it; a file, because PySpark ends a program of "-c" silently.
+    program = tmp_path / "without_grpc.py"
+    program.write_text(WITHOUT_GRPC)
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", str(program)],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    [told] = ended.stdout.splitlines()
+    assert "grpcio" in told
+    assert told.endswith("Spark Connect needs it: pip install 'trio-broker[spark-connect]'")
