@@ -5,6 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from pyspark.errors import PySparkException
+
+from trio_broker.spark import session
+from trio_broker.spark.errors import SparkJobError
 
 SECONDS = 60
 
@@ -35,3 +42,19 @@ def test_what_spark_connect_lacks_is_named_with_the_extra_that_brings_it(tmp_pat
     [told] = ended.stdout.splitlines()
     assert "grpcio" in told
     assert told.endswith("Spark Connect needs it: pip install 'trio-broker[spark-connect]'")
+
+
+class UnreachableServer:
+    """A builder of sessions whose server does not answer."""
+
+    def config(self, key: str, value: str) -> Self:
+        return self
+
+    def getOrCreate(self) -> Any:
+        raise PySparkException("UNAVAILABLE: connection refused\nwith more lines")
+
+
+def test_a_server_that_cannot_be_reached_is_named_in_one_line() -> None:
+    expected = r"^no session of Spark Connect at sc://db:15002: UNAVAILABLE: connection refused$"
+    with pytest.raises(SparkJobError, match=expected):
+        session._connect_session("sc://db:15002", UnreachableServer(), {})  # type: ignore[arg-type]

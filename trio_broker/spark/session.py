@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from trio_broker.spark.errors import SparkJobError
 from trio_broker.spark.java import SparkMissing, use_java
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def spark_session(
 
     Raises:
         SparkMissing: a package is not installed, or there is no Java.
+        SparkJobError: the server of Spark Connect cannot be reached.
     """
     require_packages()
     from pyspark.sql import SparkSession
@@ -81,7 +83,7 @@ def spark_session(
     builder = SparkSession.builder.appName(app_name)
     server = master if master is not None and master.startswith(CONNECT_SCHEME) else os.environ.get("SPARK_REMOTE")
     if server is not None:
-        return _connect_session(builder.remote(server), settings or {})
+        return _connect_session(server, builder.remote(server), settings or {})
     use_java()
     master = master or os.environ.get("MASTER") or LOCAL_MASTER
     chosen = dict(DEFAULTS)
@@ -95,13 +97,22 @@ def spark_session(
     return session
 
 
-def _connect_session(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession:
-    """Return a session of a server, whose driver runs already: only settings of sessions are sent to it."""
+def _connect_session(server: str, builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession:
+    """Return a session of ``server``, whose driver runs already: only settings of sessions are sent to it.
+
+    Raises:
+        SparkMissing: a package is not installed.
+        SparkJobError: the server cannot be reached; PySpark tries for some minutes.
+    """
+    from pyspark.errors import PySparkException
+
     chosen = {key: value for key, value in DEFAULTS.items() if key.startswith("spark.sql.")}
     try:
         return _configured(builder, {**chosen, **settings}).getOrCreate()
     except ImportError as error:
         raise SparkMissing(f"{error} Spark Connect needs it: pip install 'trio-broker[spark-connect]'") from error
+    except PySparkException as error:
+        raise SparkJobError(f"no session of Spark Connect at {server}: {str(error).splitlines()[0]}") from error
 
 
 def _configured(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession.Builder:

@@ -105,7 +105,8 @@ class SparkTaskRunner:
 
     def parallelism(self) -> int:
         if is_connect(self.spark):
-            return _parallelism_of_server(self.spark)
+            with _failing_in_one_line():
+                return _parallelism_of_server(self.spark)
         return int(self.spark.sparkContext.defaultParallelism)
 
     def run(
@@ -113,13 +114,9 @@ class SparkTaskRunner:
     ) -> list[list[Result]]:
         if not tasks:
             return []
-        from pyspark.errors import PySparkException
-
         apply = _apply_in_frame if is_connect(self.spark) else _apply_in_rdd
-        try:
+        with _failing_in_one_line():
             collected = apply(self.spark, _task_body(function), list(enumerate(tasks)), on_done)
-        except PySparkException as error:
-            raise TaskFailed(reason_of(error)) from error
         return [results for _, results in sorted(collected, key=lambda each: each[0])]
 
 
@@ -213,18 +210,18 @@ def _apply_in_frame(
                 yield pa.RecordBatch.from_arrays([pa.array([finished], pa.binary())], ["finished"])
 
     frame = spark.range(0, len(elements), 1, numPartitions=len(elements)).mapInArrow(rows, "finished BINARY")
-    with _reporting_progress_of_server(spark, on_done), _interrupted_with(spark):
+    with _reporting_progress_of_server(spark, on_done), _interrupted_by_ctrl_c(spark):
         return [pickle.loads(row.finished) for row in frame.collect()]
 
 
 @contextmanager
-def _interrupted_with(spark: SparkSession) -> Iterator[None]:
-    """Interrupt the jobs of the block on the server when the block ends with an error, such as Ctrl-C."""
+def _interrupted_by_ctrl_c(spark: SparkSession) -> Iterator[None]:
+    """Interrupt the jobs of the block on the server at Ctrl-C. PySpark does so only where it runs the driver."""
     tag = f"trio-broker-{uuid.uuid4().hex}"
     spark.addTag(tag)
     try:
         yield
-    except BaseException:
+    except KeyboardInterrupt:
         spark.interruptTag(tag)
         raise
     finally:
@@ -250,6 +247,17 @@ def _reporting_progress_of_server(spark: SparkSession, on_done: TasksDone | None
 
 
 # --- Errors ---
+
+
+@contextmanager
+def _failing_in_one_line() -> Iterator[None]:
+    """Make an error of PySpark a ``TaskFailed``."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        raise TaskFailed(reason_of(error)) from error
 
 
 def reason_of(error: Exception) -> str:
