@@ -116,8 +116,8 @@ def test_the_commands_of_the_page_count_the_records(kafka_broker_session: Broker
 
     def here(text: str) -> str:
         text = text.replace("127.0.0.1:9092", kafka_broker_session.bootstrap_servers)
-        text = text.replace("/opt/libraries", str(tmp_path / "libraries"))
-        return re.sub("|".join(PORTS), lambda found: ports[found[0]], text)
+        text = text.replace("/opt/", f"{tmp_path}/")
+        return re.sub(rf"\b({'|'.join(PORTS)})\b", lambda found: ports[found[0]], text)
 
     for name, text in programs().items():
         (tmp_path / name).write_text(here(text))
