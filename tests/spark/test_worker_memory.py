@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import sys
+import types
 from collections.abc import Iterator
 
 import pytest
@@ -14,7 +16,7 @@ from trio_broker.spark.worker_memory import is_worker, keeping_loaded
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(worker_memory, "is_worker", lambda: True)
-    monkeypatch.setattr(worker_memory, "_frozen", set())
+    monkeypatch.setattr(worker_memory, "_frozen", {})
     yield
     gc.unfreeze()
 
@@ -51,6 +53,20 @@ def test_what_is_loaded_is_frozen_at_the_end_of_the_first_task_of_each_kind():
     assert counts[1] <= counts[0]
     assert counts[2] > counts[1] + 1000
     assert counts[4] <= counts[3] <= counts[2]
+
+
+@pytest.mark.usefixtures("worker")
+def test_what_was_imported_since_is_frozen_by_the_next_task(monkeypatch: pytest.MonkeyPatch):
+    run_task()
+    frozen = gc.get_freeze_count()
+    loaded: list[list[int]] = [[] for _ in range(1000)]
+    run_task()
+    assert gc.get_freeze_count() <= frozen
+    monkeypatch.setitem(sys.modules, "imported_since", types.ModuleType("imported_since"))
+    run_task()
+
+    assert gc.get_freeze_count() > frozen + 900
+    assert len(loaded) == 1000
 
 
 @pytest.mark.usefixtures("worker")

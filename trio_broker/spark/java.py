@@ -19,7 +19,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Final
 
@@ -146,7 +146,7 @@ def _is_on_path(java: Java, environment: MutableMapping[str, str]) -> bool:
     )
 
 
-def cache_directory(environment: MutableMapping[str, str]) -> Path:
+def cache_directory(environment: Mapping[str, str]) -> Path:
     """Return this user's directory for wrappers; it need not exist."""
     base = environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME") or Path.home()) / ".cache"
     return Path(base) / "trio-broker"

@@ -24,6 +24,7 @@ from trio_broker.spark.options.read_option_table import COLUMNS
 from trio_broker.spark.options.read_options import read_columns, read_options
 from trio_broker.spark.planner_errors import without_traceback
 from trio_broker.spark.schema import columns_of, ddl_of
+from trio_broker.spark.worker_memory import keeping_loaded
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "trio_broker"
 """The name in ``format(...)``; without a hyphen, so that SQL needs no quotes around it."""
+
+PLANNING: Final = "planning"
+"""A kind of task for ``keeping_loaded``. PySpark makes a writer to plan each micro-batch, and another to commit it."""
 
 WRITE_ONLY: Final = "topic"
 """An option of writers. A table that is defined with it may be for writing alone, and then selects nothing to read."""
@@ -47,6 +51,7 @@ class TrioBrokerDataSource(DataSource):
         return FORMAT
 
     @without_traceback
+    @keeping_loaded(PLANNING)
     def schema(self) -> str:
         """Return the columns of a frame without a schema of the user's.
 
@@ -65,6 +70,7 @@ class TrioBrokerDataSource(DataSource):
         return ddl_of(columns)
 
     @without_traceback
+    @keeping_loaded(PLANNING)
     def reader(self, schema: StructType) -> BatchReader:
         """Return the reader of a batch of the columns in ``schema``."""
         from trio_broker.spark.batch_reader import BatchReader
@@ -73,6 +79,7 @@ class TrioBrokerDataSource(DataSource):
         return BatchReader(options, columns_of(schema), columns_are_chosen=COLUMNS.name in self.options)
 
     @without_traceback
+    @keeping_loaded(PLANNING)
     def streamReader(self, schema: StructType) -> StreamReader:
         """Return the reader of a stream of the columns in ``schema``."""
         from trio_broker.spark.stream_reader import StreamReader
@@ -81,6 +88,7 @@ class TrioBrokerDataSource(DataSource):
         return StreamReader(options, columns_of(schema), columns_are_chosen=COLUMNS.name in self.options)
 
     @without_traceback
+    @keeping_loaded(PLANNING)
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Return the writer of a frame with the columns in ``schema``. The topic of the options is looked up, so that a
         misspelt one ends the job before it begins.
@@ -95,6 +103,7 @@ class TrioBrokerDataSource(DataSource):
         return writer
 
     @without_traceback
+    @keeping_loaded(PLANNING)
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """Return the writer of a stream with the columns in ``schema``."""
         from trio_broker.spark.sink import stream_writer

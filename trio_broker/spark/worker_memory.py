@@ -3,11 +3,14 @@
 PySpark keeps its workers, and calls ``gc.collect()`` between two tasks (pyspark.daemon). With numba, numpy and pyarrow
 loaded it looks at some 85,000 objects, most of them functions and classes that stay for as long as the process. That
 takes 40 ms of CPU each time, as long as a small task. ``gc.freeze()`` takes the objects that there are out of all later
-collections, which then take microseconds.
+collections, which then take microseconds. The processes that plan queries and commit micro-batches are kept, and
+collect, in the same way.
 
-It is done at the end of the first task of each kind, when everything that such tasks import is loaded, and after a
-collection, so that no garbage is kept. What later tasks make is collected as before. Only workers do so: a driver is
-the user's own process, whose memory is not ours to arrange.
+It is done at the end of the first task of each kind, when everything that such tasks import is loaded, and again if
+modules were imported since; always after a collection, so that no garbage is kept. While something is loaded in the
+background (``background_load``) it is put off, since what a compiler works with would be kept for good. What later
+tasks make is collected as before. Only workers do so: a driver is the user's own process, whose memory is not ours to
+arrange.
 
 Source: pyspark.daemon; Python's gc.freeze.
 """
@@ -23,20 +26,34 @@ from typing import Final
 DAEMON: Final = "pyspark.daemon"
 """The module that forks PySpark's workers, and is the main module of each of them."""
 
-_frozen: Final[set[str]] = set()
-"""The kinds of tasks that this process has run."""
+_frozen: Final[dict[str, int]] = {}
+"""For each kind of task, how many modules were loaded when this process last froze what there was."""
+
+_loads: Final[set[object]] = set()
+"""What is being loaded in the background."""
 
 
 @contextmanager
 def keeping_loaded(kind: str) -> Iterator[None]:
-    """Freeze what is loaded at the end of the block, if it is the first task of its kind in a worker of PySpark."""
+    """Freeze what is loaded at the end of the block, if it is the first task of its kind in a worker of PySpark, or the
+    first since modules were imported."""
     try:
         yield
     finally:
-        if kind not in _frozen and is_worker():
-            _frozen.add(kind)
+        if _frozen.get(kind) != len(sys.modules) and not _loads and is_worker():
+            _frozen[kind] = len(sys.modules)
             gc.collect()
             gc.freeze()
+
+
+def load_begins(load: object) -> None:
+    """Freeze nothing until the load has ended."""
+    _loads.add(load)
+
+
+def load_ends(load: object) -> None:
+    """Allow freezing again."""
+    _loads.discard(load)
 
 
 def is_worker() -> bool:

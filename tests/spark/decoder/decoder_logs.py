@@ -74,7 +74,7 @@ def chunk(*batches: bytes, aborted: Iterable[AbortedTransactionStart] = (), orig
 
 def batches_of(
     chunks: Iterable[Chunk],
-    engine: Engine,
+    engine: Engine | None,
     *,
     start: int = 0,
     end: int = 2**63 - 1,
@@ -89,12 +89,14 @@ def batches_of(
     return batches
 
 
-def table_of(chunks: Iterable[Chunk], engine: Engine, *, columns: Sequence[str] = COLUMNS, **options: Any) -> pa.Table:
+def table_of(
+    chunks: Iterable[Chunk], engine: Engine | None, *, columns: Sequence[str] = COLUMNS, **options: Any
+) -> pa.Table:
     """Return the rows of ``chunks`` as one table."""
     return pa.Table.from_batches(batches_of(chunks, engine, columns=columns, **options), arrow_schema(columns))
 
 
-def offsets_of(chunks: Iterable[Chunk], engine: Engine, **options: Any) -> list[int]:
+def offsets_of(chunks: Iterable[Chunk], engine: Engine | None, **options: Any) -> list[int]:
     """Return the offsets of the rows."""
     found: list[int] = table_of(chunks, engine, columns=["offset"], **options)["offset"].to_pylist()
     return found

@@ -1,10 +1,11 @@
-"""Choosing an engine, compiling it where nothing can be written, and checksums in both."""
+"""Choosing an engine, changing it in the middle of a task, and checksums in both."""
 
 from __future__ import annotations
 
 import random
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,9 +14,10 @@ import pytest
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.crc import crc32c
 from tests.spark.decoder.decoder_logs import chunk, numbered, offsets_of, with_header
-from trio_broker.spark import decoder
+from trio_broker.spark import decoder, worker_memory
+from trio_broker.spark.background_load import BackgroundLoad
 from trio_broker.spark.chunk import Decoding
-from trio_broker.spark.decoder import Engine, available_engine, jit_crc, native_memory
+from trio_broker.spark.decoder import Engine, available_engine, jit_crc
 from trio_broker.spark.decoder.numba_engine import NumbaDecoder
 from trio_broker.spark.decoder.plain_engine import PlainDecoder
 from trio_broker.spark.errors import CorruptData
@@ -58,14 +60,32 @@ def test_the_plain_engine_does_not_import_numba() -> None:
     subprocess.run([sys.executable, "-c", path + program], check=True, timeout=120)
 
 
-def test_where_nothing_can_be_written_functions_are_compiled_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    for locator in ("UserProvidedCacheLocator", "InTreeCacheLocator", "UserWideCacheLocator"):
-        monkeypatch.setattr(f"numba.core.caching.{locator}.from_function", lambda *_: None)
+@pytest.mark.parametrize("switch_at", range(5))
+def test_a_task_changes_its_engine_between_two_chunks_and_yields_the_same_rows(
+    monkeypatch: pytest.MonkeyPatch, switch_at: int
+) -> None:
+    chosen: list[Engine] = []
 
-    def double(number: int) -> int:
-        return 2 * number
+    def choose() -> Engine:
+        chosen.append(Engine.PLAIN if len(chosen) < switch_at else Engine.NUMBA)
+        return chosen[-1]
 
-    assert native_memory.compiled("int64(int64)")(double)(21) == 42
+    monkeypatch.setattr(decoder, "ready_engine", choose)
+    chunks = [chunk(numbered(3, 10 * number, codec=codec)) for number, codec in enumerate((Codec.NONE, Codec.ZSTD) * 2)]
+
+    assert offsets_of(chunks, None) == [10 * number + row for number in range(4) for row in range(3)]
+    assert (Engine.PLAIN in chosen) == (switch_at > 0)
+    assert (Engine.NUMBA in chosen) == (switch_at < 5)
+
+
+def test_the_engine_that_a_worker_begins_with_does_not_wait_for_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_end = threading.Event()
+    monkeypatch.setattr(worker_memory, "is_worker", lambda: True)
+    monkeypatch.setattr(decoder, "_loaded_engine", BackgroundLoad(lambda: Engine.NUMBA if may_end.wait(60) else None))
+
+    assert offsets_of([chunk(numbered(3))], None) == [0, 1, 2]
+    assert decoder.ready_engine() is Engine.PLAIN
+    may_end.set()
 
 
 SIZES = [*range(40), 511, 512, 1535, 1536, 1537, 3071, 3072, 5000, 16_384, 100_000]

@@ -6,9 +6,10 @@ arrays.
 
 There are two engines, for the same records and the same errors. ``numba_engine`` runs machine code made by numba
 (``jit_decoder``), ``plain_engine`` needs numpy alone. The reference for both is ``kafka_wire.records``: tests compare
-them with it, and it finds the reason when one of them refuses a record.
+them with it, and it finds the reason when one of them refuses a record. A worker begins with the plain one and changes
+between two chunks, once numba's is loaded, which on a new machine takes seconds.
 
-Source: docs/formats/record-batch.md; Kafka's consumer for what counts as a record.
+Source: docs/formats/record-batch.md; Kafka's consumer for what counts as a record; docs/decisions/0058.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from __future__ import annotations
 import enum
 import importlib.util
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import Protocol
+from typing import Final, Protocol
 
 import attrs
 import pyarrow as pa
 
+from trio_broker.spark.background_load import BackgroundLoad
 from trio_broker.spark.chunk import Chunk, Decoding
 from trio_broker.spark.decoder.batch_filter import AbortedProducers, select_batches
 from trio_broker.spark.decoder.blocks import Grouping, InflationBuffer, RecordBlocks, record_blocks
@@ -71,6 +73,14 @@ def available_engine() -> Engine:
     return Engine.NUMBA
 
 
+_loaded_engine: Final = BackgroundLoad(available_engine)
+
+
+def ready_engine() -> Engine:
+    """Return the fastest engine of those that a task need not wait for."""
+    return _loaded_engine.get() or Engine.PLAIN
+
+
 def decode(
     chunks: Iterable[Chunk], offsets: OffsetRange, decoding: Decoding, *, engine: Engine | None = None
 ) -> Iterator[pa.RecordBatch]:
@@ -84,16 +94,23 @@ def decode(
     """
     if offsets.offset_count == 0:
         return
-    decoder = _decoder(engine or available_engine(), decoding)
+    choose = ready_engine if engine is None else lambda: engine
     assembler = BatchAssembler(offsets.partition, decoding)
-    found = _rows(chunks, offsets, decoding, decoder)
+    found = _rows(chunks, offsets, decoding, choose)
     yield from coalesced((assembler.batch(rows) for rows in found), decoding)
 
 
-def _rows(chunks: Iterable[Chunk], offsets: OffsetRange, decoding: Decoding, decoder: BlockDecoder) -> Iterator[Rows]:
+def _rows(
+    chunks: Iterable[Chunk], offsets: OffsetRange, decoding: Decoding, choose: Callable[[], Engine]
+) -> Iterator[Rows]:
+    engine = choose()
+    decoder = _decoder(engine, decoding)
     aborted, buffer = AbortedProducers(), InflationBuffer()
     left = offsets
     for chunk in chunks:
+        if (chosen_engine := choose()) is not engine:
+            yield from decoder.flush()
+            engine, decoder = chosen_engine, _decoder(chosen_engine, decoding)
         source = PartitionChunk(offsets.partition, chunk)
         if chunk.resumes_at is not None:
             # Every response of a broker names all its aborted transactions; markers of earlier ones may be gone.

@@ -4,9 +4,7 @@ Addresses are int64, as is every other number, since numba makes a float of a si
 checked here: the caller compares addresses with ends first.
 
 Functions that Python calls have an explicit signature, so they are compiled when their module is imported, or come from
-numba's cache on disk: beside the module, else in the user's cache directory; where neither can be written they are
-compiled each time. The cache notices a change of the module's own file, not of this one: after a change here, the
-compiled files in ``__pycache__`` have to be deleted by hand.
+the cache of ``trio_broker.spark.machine_code``, which notices changes of the helpers as well.
 """
 
 from __future__ import annotations
@@ -18,6 +16,8 @@ from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from trio_broker.spark import machine_code
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -35,16 +35,7 @@ machine_instruction: Callable[[Callable[..., Any]], Callable[..., int]] = intrin
 
 def compiled(signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Compile a function for ``signature`` now, or load it from the cache on disk."""
-
-    def compile_now(function: Callable[..., Any]) -> Callable[..., Any]:
-        options = {"nogil": True, "error_model": "numpy"}
-        try:
-            machine_code: Callable[..., Any] = njit(signature, cache=True, **options)(function)
-        except (RuntimeError, OSError):  # no directory can be written to, or it is full
-            machine_code = njit(signature, **options)(function)
-        return machine_code
-
-    return compile_now
+    return machine_code.compiled(signature, error_model="numpy")
 
 
 @machine_instruction

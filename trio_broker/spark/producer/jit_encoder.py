@@ -4,8 +4,8 @@ Both read Arrow's buffers by address and copy keys and values with a real ``memc
 more. Addresses and lengths are those of a ``RowColumns``, which Arrow made, not of anything that came over a wire.
 ``out`` has room for the sizes that ``row_columns`` computed, and the caller compares what was written with them.
 
-Functions have explicit signatures, so they are compiled when this is imported, or come from numba's cache on disk. The
-cache notices changes of this file only; that is why everything that becomes machine code is in it.
+Functions have explicit signatures, so they are compiled when this is imported, or come from the cache of
+``trio_broker.spark.machine_code``.
 
 Source: record_encoder and partitioner, which have the same in plain Python; kafka_wire.records.record for the format.
 """
@@ -19,6 +19,8 @@ from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from trio_broker.spark.machine_code import compiled
 
 _LONGS = types.Array(types.int64, 1, "C", readonly=True)
 _U8: Any = types.uint8
@@ -38,19 +40,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 def _inlined(function: F) -> F:
     machine_code: F = njit(inline="always")(function)
     return machine_code
-
-
-def _compiled(signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Compile a function now, or load it from the cache on disk."""
-
-    def compile_now(function: Callable[..., Any]) -> Callable[..., Any]:
-        try:
-            machine_code: Callable[..., Any] = njit(signature, nogil=True, cache=True)(function)
-        except (RuntimeError, OSError):  # no directory can be written to
-            machine_code = njit(signature, nogil=True)(function)
-        return machine_code
-
-    return compile_now
 
 
 # --- Addresses ---
@@ -143,7 +132,7 @@ def _write_bytes(at: Any, address: Any, start: Any, length: Any) -> Any:
 # --- Records ---
 
 
-@_compiled(
+@compiled(
     types.int64(
         *(_ADDRESS, _LONGS, types.int64, types.int64, _LONGS, _LONGS),
         *(*_COLUMN, *_COLUMN),
@@ -214,7 +203,7 @@ def write_records(  # type: ignore[no-untyped-def]
 # --- Keys ---
 
 
-@_compiled(types.void(*_COLUMN, _LONGS, types.int64[::1]))
+@compiled(types.void(*_COLUMN, _LONGS, types.int64[::1]))
 def hash_rows(address, starts, lengths, rows, hashes):  # type: ignore[no-untyped-def]
     """Write murmur2 of the key of each of ``rows`` into ``hashes``."""
     multiplier = _U32(MULTIPLIER)

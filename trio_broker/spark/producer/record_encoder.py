@@ -2,13 +2,15 @@
 
 The finished bytes of the records are gathered, made as the rows come, since Arrow's buffers are gone with the next
 rows. Where a batch ends is decided here, from the sizes of the rows alone. One of two engines writes the bytes, numba's
-(``jit_encoder``) or plain Python's; both write those of ``kafka_wire.records.batch.build_batch``.
+(``jit_encoder``) or, until that is loaded and where it does not run, plain Python's; both write those of
+``kafka_wire.records.batch.build_batch``.
 
 Source: docs/formats/record-batch.md.
 """
 
 from __future__ import annotations
 
+import logging
 from functools import cached_property
 from typing import Final, Protocol
 
@@ -20,10 +22,13 @@ from kafka_wire.records.compression import Codec, compress
 from kafka_wire.records.crc import Buffer
 from kafka_wire.records.record import MAX_RECORDS_PER_BATCH, append_record
 from trio_broker.client.producer.producer_batch import MOST_RECORDS, UnsequencedBatch
+from trio_broker.spark.background_load import BackgroundLoad
 from trio_broker.spark.producer.partitioner import hash_keys
 from trio_broker.spark.producer.row_columns import ROW_ID_KEY, BytesColumn, Int64Array, RowColumns
 from trio_broker.spark.producer.row_ids import HEADER, ROW_ID_BYTES, RowId, TaskId
 from trio_broker.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
 
 MAX_LENGTH_BYTES: Final = 5
 """The most that the length of a record takes."""
@@ -168,11 +173,51 @@ def _addressed(column: BytesColumn) -> tuple[int, Int64Array, Int64Array]:
 
 
 def best_engine() -> RecordEngine:
-    """Return numba's engine where numba is installed, else the plain one."""
+    """Return numba's engine where numba is installed and works, else the plain one."""
     try:
         return NumbaEngine()
     except ImportError:
         return PlainEngine()
+    except Exception as error:  # an unsuitable Python, numpy or processor raises many kinds of errors
+        log.warning("numba is there but cannot be used, so records are written several times more slowly: %r", error)
+        return PlainEngine()
+
+
+_loaded_engine: Final = BackgroundLoad(best_engine)
+_plain_engine: Final = PlainEngine()
+
+
+class ReadyEngine:
+    """With each call the best of the engines that a task need not wait for."""
+
+    def hash_keys(self, keys: BytesColumn, rows: Int64Array) -> Int64Array:
+        """Return the hash of the key of each of ``rows``, none of which is null."""
+        return self._engine.hash_keys(keys, rows)
+
+    def records(
+        self,
+        columns: RowColumns,
+        rows: Int64Array,
+        *,
+        first_delta: int,
+        base_timestamp: int,
+        max_bytes: int,
+        row_ids: RowIds | None,
+        first_row: int,
+    ) -> Buffer:
+        return self._engine.records(
+            columns,
+            rows,
+            first_delta=first_delta,
+            base_timestamp=base_timestamp,
+            max_bytes=max_bytes,
+            row_ids=row_ids,
+            first_row=first_row,
+        )
+
+    @property
+    def _engine(self) -> RecordEngine:
+        return _loaded_engine.get() or _plain_engine
 
 
 # --- Batches ---

@@ -26,7 +26,7 @@ from trio_broker.client.producer.producer_batch import UnsequencedBatch
 from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.producer.errors import UnwritableRow
 from trio_broker.spark.producer.partitioner import Hashing, StickyPartitioner, assign_partitions, ignore_keys
-from trio_broker.spark.producer.record_encoder import RecordAccumulator, RecordEngine, RowIds, best_engine
+from trio_broker.spark.producer.record_encoder import ReadyEngine, RecordAccumulator, RecordEngine, RowIds
 from trio_broker.spark.producer.row_columns import Int64Array, RowColumns, read_columns
 from trio_broker.spark.producer.row_ids import TaskId
 from trio_broker.spark.producer.target_topic import partition_count
@@ -81,7 +81,7 @@ class RecordWriter:
         self._owns_producer = producer is None
         self._producer = producer or BatchProducer(settings)
         self._producer.begin()
-        self._engine = engine or best_engine()
+        self._engine = engine or ReadyEngine()
         self._hashing: Hashing = ignore_keys if settings.ignore_keys else self._engine.hash_keys
         self._row_ids = None if task_id is None else RowIds(task_id)
         self._accumulator = RecordAccumulator(

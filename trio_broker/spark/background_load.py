@@ -1,0 +1,53 @@
+"""Loads what takes seconds in a thread, while a worker's first tasks do without.
+
+Code by numba takes half a second of CPU to load and several to compile. Only workers of PySpark load in the background.
+They end by ``os._exit``; in any other process a thread that compiles would still run while the interpreter takes down
+what it uses.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from trio_broker.spark import worker_memory
+
+T = TypeVar("T")
+
+
+class BackgroundLoad(Generic[T]):
+    """A value that is loaded once, beginning with the first call of ``get``.
+
+    ``load`` raises nothing. It must not need an import that is not done yet and that the other threads of the process
+    wait for.
+    """
+
+    def __init__(self, load: Callable[[], T]) -> None:
+        self._load = load
+        self._lock = threading.Lock()
+        self._is_loading = False
+        self._loaded: list[T] = []
+
+    def get(self) -> T | None:
+        """Return the value; in a worker, None until it is loaded."""
+        if not self._loaded:
+            self._begin()
+        return self._loaded[0] if self._loaded else None
+
+    def _begin(self) -> None:
+        with self._lock:
+            if self._loaded or self._is_loading:
+                return
+            if not worker_memory.is_worker():
+                self._loaded.append(self._load())
+                return
+            self._is_loading = True
+            worker_memory.load_begins(self)
+            threading.Thread(target=self._run, name="load", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._loaded.append(self._load())
+        finally:
+            worker_memory.load_ends(self)
