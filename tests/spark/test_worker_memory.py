@@ -8,8 +8,10 @@ import types
 from collections.abc import Iterator
 
 import pytest
+from pyspark.sql.types import StructType
 
 from trio_broker.spark import worker_memory
+from trio_broker.spark.source import TrioBrokerDataSource
 from trio_broker.spark.worker_memory import is_worker, keeping_loaded
 
 
@@ -92,6 +94,14 @@ def test_a_task_that_fails_is_the_first_one_as_well():
         raise ValueError("it")
 
     assert gc.get_freeze_count() > 0
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_process_that_plans_and_commits_micro_batches_freezes_as_well():
+    source = TrioBrokerDataSource({"kafka.bootstrap.servers": "127.0.0.1:9092", "topic": "orders"})
+    source.streamWriter(StructType().add("value", "binary"), False)
+
+    assert gc.get_freeze_count() > 1000
 
 
 def test_a_driver_is_left_alone():

@@ -21,7 +21,7 @@ import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from kafka_wire.messages.metadata import MetadataRequest
+from kafka_wire.messages.metadata import MetadataRequest, MetadataResponse
 from kafka_wire.schema import NEWEST, Request
 from trio_broker.client.address import Address
 from trio_broker.client.connection import SYSTEMS_CHOICE, BrokerConnection, Identity
@@ -145,20 +145,25 @@ class KafkaClient:
         raise ConnectFailed("; ".join(failures))
 
     def brokers(self) -> Brokers:
-        """Return the cluster's brokers, which are requested once and cached."""
+        """Return the cluster's brokers, which are requested unless a response has named them, and cached."""
         if self._brokers is None:
             broker = self.any_broker()
             # In version 0 an empty list of topics asks for all topics; from version 1 on, for none.
             version = broker.version_for(MetadataRequest, at_least=1)
             response = broker.ask(MetadataRequest(topics=[]), self.deadline, version)
             check("Metadata", response.error_code)
-            self._brokers = Brokers(
-                cluster_id=response.cluster_id,
-                controller_id=response.controller_id,
-                nodes=tuple(Node(each.node_id, Address(each.host, each.port), each.rack) for each in response.brokers),
-            )
-            # ``forget`` keeps these addresses: the only bootstrap address may belong to the broker that is down.
-            self._told_addresses = tuple(node.address for node in self._brokers.nodes)
+            return self.learn_brokers(response)
+        return self._brokers
+
+    def learn_brokers(self, response: MetadataResponse) -> Brokers:
+        """Cache the brokers that a response to Metadata names, whatever it was asked for, and return them."""
+        self._brokers = Brokers(
+            cluster_id=response.cluster_id,
+            controller_id=response.controller_id,
+            nodes=tuple(Node(each.node_id, Address(each.host, each.port), each.rack) for each in response.brokers),
+        )
+        # ``forget`` keeps these addresses: the only bootstrap address may belong to the broker that is down.
+        self._told_addresses = tuple(node.address for node in self._brokers.nodes)
         return self._brokers
 
     def controller(self) -> BrokerConnection:

@@ -153,6 +153,7 @@ def _metadata(client: KafkaClient, names: Sequence[str] | None) -> list[Metadata
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
     response = client.ask(client.any_broker(), request, at_least=ASKS_WITHOUT_CREATING_FROM)
     check("Metadata", response.error_code)
+    client.learn_brokers(response)
     return response.topics
 
 

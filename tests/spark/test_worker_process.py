@@ -1,0 +1,114 @@
+"""Tasks in a worker that PySpark's own daemon has forked, without Spark: the test sends what the JVM would."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+WAIT_SECONDS = 120
+
+MODULE = """
+import gc, json, struct
+
+def main(infile, outfile):
+    from tests.spark.decoder.decoder_logs import COLUMNS, PARTITION, chunk, numbered
+    from trio_broker.spark import decoder, worker_memory
+    from trio_broker.spark.chunk import Decoding
+    from trio_broker.spark.ranges import OffsetRange
+    from trio_broker.spark.task_partition import TaskPartition, read_partition
+    from trio_broker.spark.tasks import ReadTask
+
+    class Transport:
+        def chunks(self, offsets):
+            yield chunk(numbered(1000))
+            yield chunk(numbered(1000, 1000))
+
+    task = TaskPartition(ReadTask(OffsetRange(PARTITION, 0, 2000), Transport(), Decoding(tuple(COLUMNS))))
+    rows = sum(batch.num_rows for batch in read_partition(task))
+    told = {
+        "is_worker": worker_memory.is_worker(),
+        "rows": rows,
+        "engine": decoder.ready_engine().value,
+        "is_loading": bool(worker_memory._loads),
+        "frozen": gc.get_freeze_count(),
+        "left": len(gc.get_objects()),
+    }
+    text = json.dumps(told).encode()
+    outfile.write(struct.pack("!i", len(text)) + text)
+    outfile.flush()
+"""
+
+
+@attrs.frozen
+class Worker:
+    """A worker, from the view of the JVM."""
+
+    stream: BufferedIOBase
+
+    def run_task(self) -> dict[str, Any]:
+        """Return what the next task has told; the worker collects garbage, and runs the one after it."""
+        told: dict[str, Any] = json.loads(self.receive())
+        return told
+
+    def receive(self) -> bytes:
+        [size] = struct.unpack("!i", self.stream.read(4))
+        return self.stream.read(size)
+
+
+@contextmanager
+def worker(directory: Path) -> Iterator[Worker]:
+    """Start the daemon, which forks one worker; it runs tasks one after the other until it is closed."""
+    (directory / "pyspark_task.py").write_text(MODULE)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(directory), *sys.path]),
+        "PYTHON_WORKER_FACTORY_SECRET": "secret",
+        "SPARK_REUSE_WORKER": "1",
+        "NUMBA_CACHE_DIR": str(directory / "cache"),
+    }
+    command = [sys.executable, "-m", "pyspark.daemon", "pyspark_task"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as daemon:
+        assert daemon.stdin is not None
+        assert daemon.stdout is not None
+        try:
+            [port] = struct.unpack("!i", daemon.stdout.read(4))
+            with socket.create_connection(("127.0.0.1", port), WAIT_SECONDS) as connection:
+                stream = connection.makefile("rwb")
+                assert struct.unpack("!i", stream.read(4))[0] > 0
+                stream.write(struct.pack("!i", 6) + b"secret")
+                stream.flush()
+                running = Worker(stream)
+                assert running.receive() == b"ok"
+                yield running
+        finally:
+            daemon.stdin.close()
+            daemon.kill()
+
+
+def test_a_worker_begins_at_once_and_goes_on_with_compiled_code_which_it_freezes(tmp_path: Path) -> None:
+    with worker(tmp_path) as running:
+        task = running.run_task()
+        assert task["is_worker"]
+        give_up_at = time.monotonic() + WAIT_SECONDS
+        while task["engine"] != "numba" and time.monotonic() < give_up_at:
+            assert task["rows"] == 2000
+            assert task["frozen"] == 0 or not task["is_loading"]
+            task = running.run_task()
+        last = running.run_task()
+
+    assert last["engine"] == "numba"
+    assert last["rows"] == 2000
+    # So little is left to be looked at after each task.
+    assert last["left"] < last["frozen"] / 10
