@@ -7,7 +7,8 @@ and ends the process. That happens with every source and function in Python, and
 
 So a reader ends the process by itself when its generator is closed after such an error. Nothing is lost: the process
 would only have tried one more write to a closed connection. When the generator is closed for another reason, PySpark
-has an error to report, and the process goes on.
+has an error to report, and the process goes on. Where the JVM closes the connection after the last row, while PySpark
+sends its own last bytes, the traceback stays: no code of a reader runs then, nor in the processes that plan.
 
 Source: pyspark.worker and pyspark.daemon; ``spark.python.daemon.killWorkerOnFlushFailure``.
 """
