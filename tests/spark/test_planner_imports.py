@@ -13,7 +13,7 @@ import pytest
 from tests.spark.topic_records import fill, numbers
 from trio_broker.testing import BrokerThread
 
-HEAVY = {"numba", "llvmlite", "pyarrow", "pandas", "concurrent.futures", "trio", "asyncio"}
+HEAVY = {"numba", "llvmlite", "pyarrow", "pandas", "trio", "asyncio"}
 
 PROGRAM = """
 import pickle, sys

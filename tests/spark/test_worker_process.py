@@ -19,6 +19,8 @@ import attrs
 
 WAIT_SECONDS = 120
 
+PAUSE_SECONDS = 0.5
+
 MODULE = """
 import gc, json, struct
 
@@ -105,6 +107,8 @@ def test_a_worker_begins_at_once_and_goes_on_with_compiled_code_which_it_freezes
         while task["engine"] != "numba" and time.monotonic() < give_up_at:
             assert task["rows"] == 2000
             assert task["frozen"] == 0 or not task["is_loading"]
+            # Tasks without a pause, and the collections between them, would leave the compiler hardly any time.
+            time.sleep(PAUSE_SECONDS)
             task = running.run_task()
         last = running.run_task()
 

@@ -317,7 +317,7 @@ def test_a_task_of_a_failed_run_that_ends_during_the_next_run_leaves_no_file(tmp
         def run(self, tasks: Any, function: Any, on_done: Any = None) -> Any:
             results = super().run(tasks, function, on_done) if when == "behind" else None
             for late_function, task in late:
-                with suppress(OSError):
+                with suppress(OSError, TableError):
                     late_function(1, task)
             return results or super().run(tasks, function, on_done)
 
