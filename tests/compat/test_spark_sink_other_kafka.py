@@ -45,7 +45,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
 
 def create(kafka: KafkaProcess, topic: str, **configs: str) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    settings = {key.replace("_", "."): value for key, value in configs.items()}
+    # Records as old as these would not stay long.
+    settings = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in configs.items()}
     admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=settings)])[topic].result(SECONDS)
 
 

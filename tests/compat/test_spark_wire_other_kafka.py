@@ -54,6 +54,9 @@ segments by bytes than of a megabyte."""
 TRANSACTIONS: Final = 30
 TRANSACTIONAL_PRODUCERS: Final = 3
 
+OPEN_MS: Final = 600_000
+"""Below ``transaction.max.timeout.ms``, a quarter of an hour."""
+
 Row = dict[str, Any]
 every_isolation = pytest.mark.parametrize("read_committed", [True, False], ids=["committed", "uncommitted"])
 ENGINES: Final = tuple(dict.fromkeys((Engine.PLAIN, available_engine())))
@@ -195,7 +198,13 @@ def transactions(kafka: KafkaProcess) -> Iterator[str]:
     chance = random.Random(11)
     plain = producer_of(kafka, compression_type="lz4")
     producers = [
-        producer_of(kafka, transactional_id=f"writer-{number}", compression_type=CODECS[number])
+        # One stays open while the tests of this module last.
+        producer_of(
+            kafka,
+            transactional_id=f"writer-{number}",
+            compression_type=CODECS[number],
+            transaction_timeout_ms=OPEN_MS,
+        )
         for number in range(TRANSACTIONAL_PRODUCERS)
     ]
     for producer in producers:

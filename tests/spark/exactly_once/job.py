@@ -34,7 +34,7 @@ class Job:
     @property
     def settings(self) -> ProducerSettings:
         servers = parse_addresses(self.servers)
-        return ProducerSettings(servers, max_block_ms=10_000, transaction_timeout_ms=self.timeout_ms)
+        return ProducerSettings(servers, transaction_timeout_ms=self.timeout_ms)
 
     @property
     def driver(self) -> Committer:
