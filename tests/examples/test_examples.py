@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from trio_broker.testing import BrokerProcess
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 120.0
+SECONDS = 300.0
 """Far longer than any of them takes; Spark's JVM starts slowly on a busy machine."""
 
 
