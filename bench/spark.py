@@ -22,7 +22,6 @@ import psutil
 
 from bench.figures import Better, Repeats, ratio
 from bench.outcome import Options, Outcome
-from bench.spark_decoder import framed_as_java
 from bench.subject import QUIET, scratch
 from bench.wire import connect, create_topic, produce_frame, produced
 from kafka_wire.records.batch import build_batch
@@ -80,14 +79,12 @@ class Shape:
     def batches(self, count: int) -> list[bytes]:
         chance = random.Random(self.value_bytes)
         return [
-            framed_as_java(
-                build_batch(
-                    [
-                        NewRecord(NOW_MS + index, b"%016d" % chance.randrange(10**9), self.value(chance))
-                        for index in range(self.batch_rows)
-                    ]
-                ),
-                Codec.LZ4,
+            build_batch(
+                [
+                    NewRecord(NOW_MS + index, b"%016d" % chance.randrange(10**9), self.value(chance))
+                    for index in range(self.batch_rows)
+                ],
+                codec=Codec.LZ4,
             )
             for _ in range(count)
         ]

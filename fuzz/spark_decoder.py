@@ -142,12 +142,13 @@ def random_batch(chance: random.Random, offset: int, began: dict[int, int], code
         producer_id=producer_id,
         transactional=producer_id >= 0 and chance.random() < 0.7,
     )
-    batch = framed_as_java(batch) if chance.random() < 0.5 else batch
+    batch = framed_by_others(batch) if chance.random() < 0.5 else batch
     return cleaned(batch, chance) if chance.random() < 0.2 else batch
 
 
-def framed_as_java(batch: bytes) -> bytes:
-    """Return ``batch`` with lz4 and zstd as Java's producers write them: with neither sizes nor checksums of their own.
+def framed_by_others(batch: bytes) -> bytes:
+    """Return ``batch`` with lz4 as clients in Python and Go may write it, linked and with checksums, and with zstd as
+    Java's producers write it, without its size.
 
     That is read in other ways than what we write.
     """
@@ -155,7 +156,7 @@ def framed_as_java(batch: bytes) -> bytes:
     match header.attributes & CODEC_MASK:
         case Codec.LZ4:
             records = decompress(Codec.LZ4, block)
-            return assemble_batch(header, lz4.frame.compress(records, block_linked=False, store_size=False))
+            return assemble_batch(header, lz4.frame.compress(records, content_checksum=True))
         case Codec.ZSTD:
             compressor = cramjam.zstd.Compressor(level=3)
             compressor.compress(decompress(Codec.ZSTD, block))

@@ -4,7 +4,8 @@
 gzip     a gzip stream; concatenated members are read
 snappy   snappy-java's blocks: 8 magic bytes, two int32 versions, then int32 length and raw snappy, repeated; what does
          not begin with the magic is read as one raw snappy block
-lz4      the lz4 frame format. Written with independent blocks, because Java's reader refuses linked ones; both are read
+lz4      the lz4 frame format. Written as Java's clients write it, without checksums and with independent blocks, since
+         their reader refuses linked ones; all are read
 zstd     zstd frames, with or without the size in them; concatenated and skippable frames are read
 =======  ============================================================================================================
 
@@ -91,6 +92,11 @@ LZ4_PLAIN_HEADERS = {
 end, and their largest block. Java's clients and librdkafka write such frames, always with the first of them."""
 
 LZ4_PLAIN_HEADER_BYTES = 7
+LZ4_WRITTEN_HEADER = next(iter(LZ4_PLAIN_HEADERS))
+"""Blocks of 64 KiB, as Java's clients and the library write them."""
+LZ4_CHECKSUM_BYTES = 4
+LZ4_BLOCK_SIZE_MASK = 0x7FFF_FFFF
+"""The high bit of a block's length marks one that is stored as it is."""
 
 LZ4_KNOWN_FLAGS = 0xE3
 """Of a frame's first descriptor byte: version, independence of blocks, a reserved bit, and whether there is a
@@ -390,7 +396,23 @@ def _compress_lz4(data: Buffer, level: int) -> bytes:
 
     compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
     compressor.compress(bytes(data))  # it takes nothing else; bytes are not copied by this
-    return bytes(compressor.finish())
+    return _without_block_checksums(memoryview(compressor.finish()))
+
+
+def _without_block_checksums(frame: memoryview) -> bytes:
+    """Return a frame of the library, which has a checksum behind each block, as a plain one.
+
+    The batch has its own, and a reader of plain frames needs no more than their blocks (``_lz4_plain_into``).
+    """
+    pieces: list[Buffer] = [LZ4_WRITTEN_HEADER]
+    position = LZ4_PLAIN_HEADER_BYTES
+    while True:
+        (word,) = _LZ4_BLOCK_HEADER.unpack_from(frame, position)
+        end = position + _LZ4_BLOCK_HEADER.size + (word & LZ4_BLOCK_SIZE_MASK)
+        pieces.append(frame[position:end])
+        if word == 0:
+            return b"".join(pieces)
+        position = end + LZ4_CHECKSUM_BYTES
 
 
 def _lz4_into(data: memoryview, room: Room, limit: int) -> int:
@@ -483,7 +505,7 @@ def _lz4_frame_bound(data: memoryview, position: int) -> tuple[int, int]:
     if block_bytes is None:
         raise _damaged(Codec.LZ4, "a block size that does not exist")
     position += 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)  # content size, dictionary id
-    block_checksum_bytes = 4 if flags & 0x10 else 0
+    block_checksum_bytes = LZ4_CHECKSUM_BYTES if flags & 0x10 else 0
     bound = 0
     while True:
         try:
@@ -492,8 +514,8 @@ def _lz4_frame_bound(data: memoryview, position: int) -> tuple[int, int]:
             raise _damaged(Codec.LZ4, "it ends early") from None
         position += 4
         if word == 0:
-            return bound, position + (4 if flags & 0x04 else 0)  # content checksum
-        size = word & 0x7FFF_FFFF  # the high bit marks a block stored as it is
+            return bound, position + (LZ4_CHECKSUM_BYTES if flags & 0x04 else 0)  # of the content
+        size = word & LZ4_BLOCK_SIZE_MASK
         bound += min(block_bytes, LZ4_MAX_RATIO * size)
         position += size + block_checksum_bytes
 
