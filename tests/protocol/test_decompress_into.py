@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from contextlib import suppress
 
@@ -15,6 +16,7 @@ from kafka_wire.records.compression import (
     compress,
     decompress,
     decompress_into,
+    decompress_lz4_frames,
     decompress_zstd_frames,
     decompress_zstd_frames_apart,
     zstd_declared_bytes,
@@ -210,3 +212,57 @@ def test_plain_lz4_never_writes_beyond_what_its_blocks_may_hold() -> None:
             decompress_into(Codec.LZ4, bytes(broken), room)
         most = max(room.asked, default=0)
         assert room.memory[most:] == bytes(len(room.memory) - most)
+
+
+def pieces_of(frames: list[bytes]) -> list[tuple[int, int]]:
+    """Where each of the frames lies that are joined."""
+    return list(itertools.pairwise(itertools.accumulate(map(len, frames), initial=0)))
+
+
+@pytest.mark.parametrize("size", [100, 1000, 16_000, 65_536])
+def test_lz4_frames_of_one_block_are_inflated_one_behind_the_other(size: int) -> None:
+    records = [bytes([number]) * size for number in range(20)]
+    frames = [compress(Codec.LZ4, each) for each in records]
+    out = bytearray(20 * 65_536)
+    sizes = decompress_lz4_frames(memoryview(b"".join(frames)), pieces_of(frames), memoryview(out))
+    assert sizes == [size] * 20
+    assert out.startswith(b"".join(records))
+
+
+PLAIN = compress(Codec.LZ4, DATA[:1000])
+LINKED = PLAIN[:4] + lz4.frame.compress(DATA[:70_000], block_linked=True, store_size=False)[4:7] + PLAIN[7:]
+WITH_CHECKSUMS = lz4.frame.compress(DATA[:1000], block_linked=False, store_size=False, block_checksum=True)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(compress(Codec.LZ4, b""), id="no block"),
+        pytest.param(compress(Codec.LZ4, DATA[:70_000]), id="two blocks"),
+        pytest.param(compress(Codec.LZ4, DATA[:500]), id="a block that is stored as it is"),
+        pytest.param(LINKED, id="linked"),
+        pytest.param(WITH_CHECKSUMS, id="with checksums"),
+        pytest.param(PLAIN[:-1], id="cut"),
+        pytest.param(PLAIN[:10], id="cut in the first block's length"),
+        pytest.param(PLAIN + b"\0", id="a byte behind it"),
+        pytest.param(PLAIN[:-4] + b"\1\0\0\0", id="no end"),
+        pytest.param(PLAIN[:11] + b"\xff" * (len(PLAIN) - 15) + bytes(4), id="damaged"),
+    ],
+)
+def test_an_lz4_frame_of_another_kind_and_all_behind_it_are_left_to_the_caller(frame: bytes) -> None:
+    frames = [PLAIN, PLAIN, frame, PLAIN]
+    out = bytearray(5 * 65_536)
+    sizes = decompress_lz4_frames(memoryview(b"".join(frames)), pieces_of(frames), memoryview(out))
+    assert sizes == [1000, 1000]
+    assert out.startswith(2 * DATA[:1000])
+
+
+def test_a_last_lz4_frame_that_is_cut_is_left_to_the_caller() -> None:
+    for end in range(len(PLAIN)):
+        assert decompress_lz4_frames(memoryview(PLAIN)[:end], [(0, end)], memoryview(bytearray(65_536))) == []
+
+
+def test_an_lz4_frame_that_may_not_fit_is_left_to_the_caller() -> None:
+    out = bytearray(65_536 + 999)
+    assert decompress_lz4_frames(memoryview(2 * PLAIN), pieces_of([PLAIN, PLAIN]), memoryview(out)) == [1000]

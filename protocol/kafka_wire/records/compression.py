@@ -22,6 +22,7 @@ docs/formats/record-batch.md.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import os
 import struct
@@ -80,6 +81,8 @@ LZ4_BLOCK_BYTES = {4: 64 * 1024, 5: 256 * 1024, 6: 1024 * 1024, 7: 4 * 1024 * 10
 """The largest block, by the three bits that say so in the frame's second descriptor byte."""
 
 _LZ4_BLOCK_HEADER = struct.Struct("<I")
+_LZ4_FRAME_START = struct.Struct("<7sI")
+"""The header of a plain frame and that of its first block."""
 _ZSTD_FRAME_START = struct.Struct("<IB")
 
 LZ4_PLAIN_HEADERS = {
@@ -89,11 +92,11 @@ LZ4_PLAIN_HEADERS = {
     bytes.fromhex("04224d18 60 70 73"): LZ4_BLOCK_BYTES[7],
 }
 """How frames of independent blocks begin that have neither sizes nor checksums, with the header's own checksum at the
-end, and their largest block. Java's clients and librdkafka write such frames, always with the first of them."""
+end, and their largest block."""
 
 LZ4_PLAIN_HEADER_BYTES = 7
-LZ4_WRITTEN_HEADER = next(iter(LZ4_PLAIN_HEADERS))
-"""Blocks of 64 KiB, as Java's clients and the library write them."""
+LZ4_WRITTEN_HEADER, LZ4_WRITTEN_BLOCK_BYTES = next(iter(LZ4_PLAIN_HEADERS.items()))
+"""What frames begin with that are written here, by Java's clients and by librdkafka, and their largest block."""
 LZ4_CHECKSUM_BYTES = 4
 LZ4_BLOCK_SIZE_MASK = 0x7FFF_FFFF
 """The high bit of a block's length marks one that is stored as it is."""
@@ -462,6 +465,34 @@ def _lz4_compressed_blocks(data: memoryview, block_bytes: int) -> list[memoryvie
         blocks.append(data[position : position + size])
         position += size
     return None
+
+
+def decompress_lz4_frames(data: memoryview, pieces: Sequence[tuple[int, int]], out: memoryview) -> list[int]:
+    """Inflate pieces of ``data`` into ``out``, one behind the other, as far as each is a plain frame of one block.
+
+    Returns what each became, in bytes. The others, from the first that is anything else, is damaged, or may not fit,
+    are left to ``decompress_into``. For many small ones, since that takes as long as inflating 16 KiB to choose a way.
+    """
+    import cramjam
+
+    start_bytes, end_bytes = _LZ4_FRAME_START.size, _LZ4_BLOCK_HEADER.size
+    sizes: list[int] = []
+    position, left = 0, len(out)
+    with contextlib.suppress(cramjam.DecompressionError, struct.error):
+        for start, end in pieces:
+            header, size = _LZ4_FRAME_START.unpack_from(data, start)
+            (end_mark,) = _LZ4_BLOCK_HEADER.unpack_from(data, end - end_bytes)
+            block_start, block_end = start + start_bytes, end - end_bytes
+            bound = min(LZ4_WRITTEN_BLOCK_BYTES, LZ4_MAX_RATIO * size)
+            is_plain = header == LZ4_WRITTEN_HEADER and size == block_end - block_start and end_mark == 0
+            if not is_plain or size > LZ4_WRITTEN_BLOCK_BYTES or bound > left:
+                break
+            room = out[position : position + bound]
+            produced = cramjam.lz4.decompress_block_into(data[block_start:block_end], room, output_len=bound)
+            sizes.append(produced)
+            position += produced
+            left -= produced
+    return sizes
 
 
 def _lz4_frames_into(data: memoryview, room: Room, limit: int) -> int:

@@ -1,8 +1,8 @@
 """Raw record batches in, Arrow batches out: the part of a task that takes the time.
 
 The stages of a chunk: ``batch_table`` reads the headers of all its batches, ``batch_filter`` selects the batches that
-have rows, ``blocks`` checks their CRCs and inflates them, an engine decodes the records, ``columns`` makes Arrow
-arrays.
+have rows, ``blocks`` checks their CRCs and has ``inflation`` inflate them, an engine decodes the records, ``columns``
+makes Arrow arrays.
 
 There are two engines, for the same records and the same errors. ``numba_engine`` runs machine code made by numba
 (``jit_decoder``), ``plain_engine`` needs numpy alone. The reference for both is ``kafka_wire.records``: tests compare
@@ -27,10 +27,11 @@ import pyarrow as pa
 from trio_broker.spark.background_load import BackgroundLoad
 from trio_broker.spark.chunk import Chunk, Decoding
 from trio_broker.spark.decoder.batch_filter import AbortedProducers, select_batches
-from trio_broker.spark.decoder.blocks import Grouping, InflationBuffer, RecordBlocks, record_blocks
+from trio_broker.spark.decoder.blocks import Grouping, RecordBlocks, record_blocks
 from trio_broker.spark.decoder.coalescing import coalesced
 from trio_broker.spark.decoder.columns import BatchAssembler, Rows
 from trio_broker.spark.decoder.corruption import CorruptBlock, PartitionChunk
+from trio_broker.spark.decoder.inflation import InflationBuffer
 from trio_broker.spark.errors import CorruptData
 from trio_broker.spark.ranges import OffsetRange
 

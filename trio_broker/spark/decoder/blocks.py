@@ -1,13 +1,13 @@
 """Blocks of records: the bytes behind the headers of batches, checked and inflated, for an engine.
 
 Engines take many blocks at once, since the cost of a call is more than that of a small batch. Uncompressed blocks are
-not copied. Compressed ones are inflated, back to back, into memory that the next group uses again. The engine decides
-how large a group is: one wants it to stay in the processor's cache, the other wants few calls.
+not copied. Compressed ones are inflated (``inflation``), back to back, into memory that the next group uses again. The
+engine decides how large a group is: one wants it to stay in the processor's cache, the other wants few calls.
 
 An error of a batch is raised only after the blocks before it have been yielded, so that the rows of a damaged log
 depend neither on the groups nor on the engine.
 
-Source: kafka_wire.records.compression for the bounds; docs/formats/record-batch.md.
+Source: docs/formats/record-batch.md.
 """
 
 from __future__ import annotations
@@ -18,38 +18,16 @@ from typing import Final, Protocol
 import attrs
 import numpy as np
 
-from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import ATTRIBUTES_POSITION, BATCH_HEADER_BYTES, CODEC_MASK, TIMESTAMP_TYPE_BIT
-from kafka_wire.records.compression import (
-    ZSTD_BLOCK_BYTES,
-    ZSTD_SEPARATOR,
-    Codec,
-    decompress_into,
-    decompress_zstd_frames,
-    decompress_zstd_frames_apart,
-    decompression_bound,
-    zstd_declared_bytes,
-    zstd_output_bound,
-)
-from kafka_wire.records.errors import InvalidRecord
+from kafka_wire.records.compression import Codec
 from trio_broker.spark.batch_table import ByteArray, Int64Array
 from trio_broker.spark.chunk import Decoding
 from trio_broker.spark.decoder.corruption import PartitionChunk
-
-FIRST_INFLATION_BYTES: Final = 1024 * 1024
-"""The first size of the memory for inflated blocks; it grows by doubling."""
+from trio_broker.spark.decoder.inflation import Inflater, InflationBuffer
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 """The largest Arrow batch, or group, whatever ``batch_bytes`` says. More makes nothing faster; and with one more
 block, or one record alone, of up to two gibibytes, it stays within the int32 that Arrow counts bytes with."""
-
-MAX_FRAMES_AT_ONCE: Final = 32
-"""The number of zstd frames inflated by one call. With 32 the setup is a fortieth of the work; with more, joining the
-frames costs more than it saves."""
-
-SMALL_FRAME_BYTES: Final = 16 * 1024
-"""Up to this size a zstd frame that does not declare its inflated size is inflated together with others: finding the
-end of its output costs less than a setup of its own."""
 
 BLOCK_COLUMNS: Final = 9
 (START, END, BASE_OFFSET, LAST_OFFSET_DELTA, BASE_TIMESTAMP, APPEND_TIMESTAMP, IS_APPEND_TIME, RECORD_COUNT, CRC) = (
@@ -59,8 +37,6 @@ BLOCK_COLUMNS: Final = 9
 
 NO_CRC: Final = -1
 """In the column ``CRC``: already compared, or not to be compared."""
-
-_CODECS: Final = {int(codec): codec for codec in Codec}
 
 
 @attrs.frozen(eq=False)
@@ -109,32 +85,6 @@ class Grouping(Protocol):
         ...
 
 
-class InflationBuffer:
-    """Memory that inflated blocks are appended to, and that is reused after ``clear``."""
-
-    def __init__(self) -> None:
-        self.memory = bytearray(FIRST_INFLATION_BYTES)
-        self.used_bytes = 0
-
-    @property
-    def data(self) -> ByteArray:
-        """The memory as an array."""
-        return np.frombuffer(self.memory, np.uint8)
-
-    def clear(self) -> None:
-        """Remove all blocks."""
-        self.used_bytes = 0
-
-    def room(self, size: int) -> memoryview:
-        """Return memory for ``size`` more bytes, behind the used ones."""
-        needed = self.used_bytes + size
-        if needed > len(self.memory):
-            grown = bytearray(max(needed, 2 * len(self.memory)))
-            grown[: self.used_bytes] = memoryview(self.memory)[: self.used_bytes]
-            self.memory = grown
-        return memoryview(self.memory)[self.used_bytes : needed]
-
-
 def record_blocks(
     source: PartitionChunk, chosen: Int64Array, decoding: Decoding, buffer: InflationBuffer, grouping: Grouping
 ) -> Iterator[RecordBlocks]:
@@ -146,13 +96,16 @@ def record_blocks(
     if not len(chosen):
         return
     table = source.chunk.table
-    compressed = (table.attributes[chosen] & CODEC_MASK != 0) & (table.sizes[chosen] > BATCH_HEADER_BYTES)
-    # Neighbours of one kind form a run, so that a log of one codec is a single run.
-    cuts = np.flatnonzero(np.diff(compressed)) + 1
+    codecs = np.where(table.sizes[chosen] > BATCH_HEADER_BYTES, table.attributes[chosen] & CODEC_MASK, Codec.NONE)
+    # Neighbours of one codec form a run, so that a log of one codec is a single run.
+    cuts = np.flatnonzero(np.diff(codecs)) + 1
     for start, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(chosen)], strict=True):
         run = _blocks_of(source, chosen[start:end], decoding)
-        if compressed[start]:
-            yield from _inflated(source, run, decoding, buffer, grouping)
+        if codecs[start] != Codec.NONE:
+            inflater = Inflater(
+                int(codecs[start]), source.chunk.data, buffer, decoding.max_inflated_bytes, grouping.inflated_bytes
+            )
+            yield from _inflated(source, run, inflater, grouping)
         elif grouping.compares_crcs:
             yield run
         else:
@@ -211,128 +164,19 @@ def _verified(source: PartitionChunk, blocks: RecordBlocks, grouping: Grouping) 
 
 
 def _inflated(
-    source: PartitionChunk,
-    blocks: RecordBlocks,
-    decoding: Decoding,
-    buffer: InflationBuffer,
-    grouping: Grouping,
+    source: PartitionChunk, blocks: RecordBlocks, inflater: Inflater, grouping: Grouping
 ) -> Iterator[RecordBlocks]:
     """Inflate compressed blocks group by group."""
     for packed_group in _groups(blocks, grouping):
         for group in _verified(source, packed_group, grouping):
-            packed = _packed_blocks(source, group)
+            packed = list(zip(group.table[:, START].tolist(), group.table[:, END].tolist(), strict=True))
             done = 0
             while done < len(packed):
-                buffer.clear()
-                spans, error = _inflate_some(packed[done:], decoding, buffer, grouping)
+                spans, error = inflater.inflate(packed[done:])
                 if spans:
                     table = group.table[done : done + len(spans)]
                     table[:, START], table[:, END] = zip(*spans, strict=True)
-                    yield RecordBlocks(buffer.data, table, group.batches[done : done + len(spans)])
+                    yield RecordBlocks(inflater.buffer.data, table, group.batches[done : done + len(spans)])
                 done += len(spans)
                 if error is not None:
-                    raise source.corrupt(packed[done].row, error)
-
-
-@attrs.frozen(eq=False)
-class PackedBlock:
-    """A compressed block of records, and the row of its batch."""
-
-    row: int
-    codec: int
-    data: memoryview
-
-
-Spans = list[tuple[int, int]]
-"""Where inflated blocks begin and end in the memory."""
-
-
-def _packed_blocks(source: PartitionChunk, blocks: RecordBlocks) -> list[PackedBlock]:
-    data = source.chunk.data
-    starts, ends = blocks.table[:, START].tolist(), blocks.table[:, END].tolist()
-    codecs = (source.chunk.table.attributes[blocks.batches] & CODEC_MASK).tolist()
-    return [
-        PackedBlock(row, codec, data[start:end])
-        for row, codec, start, end in zip(blocks.batches.tolist(), codecs, starts, ends, strict=True)
-    ]
-
-
-def _inflate_some(
-    packed: list[PackedBlock], decoding: Decoding, buffer: InflationBuffer, grouping: Grouping
-) -> tuple[Spans, KafkaError | None]:
-    """Inflate blocks until the group is large enough; return where they lie, and the error of the next one."""
-    spans: Spans = []
-    while len(spans) < len(packed) and buffer.used_bytes < grouping.inflated_bytes:
-        block = packed[len(spans)]
-        if block.codec == Codec.ZSTD:
-            # Fast paths for many small frames. Where they do not apply or fail, the block is inflated alone, below.
-            some = packed[len(spans) : len(spans) + MAX_FRAMES_AT_ONCE]
-            together = _inflate_zstd_frames(some, decoding, buffer, grouping)
-            together = together or _inflate_small_zstd_frames(some, decoding, buffer)
-            if together:
-                spans += together
-                continue
-        start = buffer.used_bytes
-        try:
-            _inflate(block, decoding, buffer)
-        except KafkaError as error:
-            return spans, error
-        spans.append((start, buffer.used_bytes))
-    return spans, None
-
-
-def _inflate(block: PackedBlock, decoding: Decoding, buffer: InflationBuffer) -> None:
-    codec = _CODECS.get(block.codec)
-    if codec is None:
-        raise InvalidRecord(f"codec {block.codec} does not exist")
-    buffer.used_bytes += decompress_into(codec, block.data, buffer.room, max_bytes=decoding.max_inflated_bytes)
-
-
-def _inflate_zstd_frames(
-    blocks: list[PackedBlock], decoding: Decoding, buffer: InflationBuffer, grouping: Grouping
-) -> Spans:
-    """Inflate the first blocks in one call, as far as they are zstd and declare their inflated size.
-
-    Returns where they lie; nothing if one call does not pay, or if a frame does not inflate to what it declares. The
-    caller then inflates them one by one, which finds the error.
-    """
-    frames: list[memoryview] = []
-    spans: Spans = []
-    end = buffer.used_bytes
-    for block in blocks:
-        size = zstd_declared_bytes(block.data) if block.codec == Codec.ZSTD else None
-        if size is None or size > decompression_bound(block.data, decoding.max_inflated_bytes):
-            break
-        if end + size > grouping.inflated_bytes:
-            break
-        frames.append(block.data)
-        spans.append((end, end + size))
-        end += size
-    if len(frames) < 2 or not decompress_zstd_frames(frames, buffer.room(end - buffer.used_bytes)):
-        return []
-    buffer.used_bytes = end
-    return spans
-
-
-def _inflate_small_zstd_frames(blocks: list[PackedBlock], decoding: Decoding, buffer: InflationBuffer) -> Spans:
-    """Inflate the first blocks in one call, as far as they are zstd and small, whatever they declare.
-
-    Returns where they lie; nothing if one call does not pay or does not succeed.
-    """
-    frames: list[memoryview] = []
-    size = 0
-    for block in blocks:
-        if block.codec != Codec.ZSTD or len(block.data) > SMALL_FRAME_BYTES:
-            break
-        bound = zstd_output_bound(block.data)
-        if bound is None or bound > min(ZSTD_BLOCK_BYTES, decoding.max_inflated_bytes):
-            break
-        frames.append(block.data)
-        size += bound + len(ZSTD_SEPARATOR)
-    if len(frames) < 2:
-        return []
-    buffer.room(size)
-    spans = decompress_zstd_frames_apart(frames, buffer.memory, buffer.used_bytes) or []
-    if spans:
-        buffer.used_bytes = spans[-1][1]
-    return spans
+                    raise source.corrupt(int(group.batches[done]), error)
