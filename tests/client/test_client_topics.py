@@ -26,6 +26,7 @@ from trio_broker.client.topics import (
     create_topic,
     delete_topic,
     describe_topics,
+    ensure_topic,
     find_topics,
     list_topics,
 )
@@ -126,6 +127,25 @@ def test_a_creation_that_was_lost_is_not_repeated():
         with pytest.raises(ConnectionLost, match="whether it was done is not known"):
             create(client)
         assert len(server.requests(CreateTopicsRequest)) == 1
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS])
+def test_a_lost_creation_is_repeated_where_the_topic_may_exist(code: int):
+    with alone({CreateTopicsRequest: [CLOSED, created(code)]}) as server, client_of(server) as client:
+        ensure_topic(client, "t", partitions=3, configs={"retention.ms": "1"})
+        [topic] = server.requests(CreateTopicsRequest)[-1].topics
+        assert (topic.name, topic.num_partitions, topic.replication_factor) == ("t", 3, -1)
+        assert [(each.name, each.value) for each in topic.configs] == [("retention.ms", "1")]
+
+
+def test_another_error_of_a_creation_is_raised_where_the_topic_may_exist_too():
+    answer = created(ErrorCode.INVALID_PARTITIONS)
+    with (
+        alone({CreateTopicsRequest: answer}) as server,
+        client_of(server) as client,
+        pytest.raises(Refused, match="INVALID_PARTITIONS"),
+    ):
+        ensure_topic(client, "t", configs={})
 
 
 def test_a_check_that_was_lost_is_repeated():

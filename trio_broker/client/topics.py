@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
+from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kafka_wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafka_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -96,7 +97,30 @@ def create_topic(
     validate_only: bool,
 ) -> None:
     """Create a topic; with ``validate_only``, only check it. Both counts may be ``BROKER_DEFAULT``."""
-    topic = CreatableTopic(
+    topic = _creatable(name, partitions, replication_factor, configs)
+    # After a lost answer a second attempt would report a topic that it created itself as TOPIC_ALREADY_EXISTS.
+    client.attempt(lambda: _create(client, topic, validate_only=validate_only), repeatable=validate_only)
+
+
+def ensure_topic(
+    client: KafkaClient,
+    name: str,
+    *,
+    partitions: int = BROKER_DEFAULT,
+    replication_factor: int = BROKER_DEFAULT,
+    configs: Mapping[str, str],
+) -> None:
+    """Create a topic unless it exists, also after an answer that was lost."""
+    topic = _creatable(name, partitions, replication_factor, configs)
+    try:
+        client.attempt(lambda: _create(client, topic, validate_only=False))
+    except Refused as error:
+        if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+
+
+def _creatable(name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> CreatableTopic:
+    return CreatableTopic(
         name=name,
         num_partitions=partitions,
         replication_factor=replication_factor,
@@ -104,15 +128,12 @@ def create_topic(
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
 
-    def ask() -> None:
-        request = CreateTopicsRequest(
-            topics=[topic], timeout_ms=client.deadline.remaining_ms, validate_only=validate_only
-        )
-        result = only(client.ask(client.controller(), request).topics, f"topic {name!r}")
-        check(f"topic {name!r}", result.error_code, result.error_message)
 
-    # After a lost answer a second attempt would report a topic that it created itself as TOPIC_ALREADY_EXISTS.
-    client.attempt(ask, repeatable=validate_only)
+def _create(client: KafkaClient, topic: CreatableTopic, *, validate_only: bool) -> None:
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=client.deadline.remaining_ms, validate_only=validate_only)
+    subject = f"topic {topic.name!r}"
+    result = only(client.ask(client.controller(), request).topics, subject)
+    check(subject, result.error_code, result.error_message)
 
 
 def add_partitions(client: KafkaClient, name: str, *, count: int, validate_only: bool) -> None:

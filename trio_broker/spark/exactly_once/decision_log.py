@@ -25,7 +25,7 @@ from trio_broker.client.offsets import EARLIEST, LATEST, find_offsets
 from trio_broker.client.producer.batch_producer import BatchProducer
 from trio_broker.client.producer.record_producer import OpenBatch
 from trio_broker.client.producer.settings import ProducerSettings
-from trio_broker.client.topics import BROKER_DEFAULT, create_topic, find_topics
+from trio_broker.client.topics import ensure_topic, find_topics
 from trio_broker.murmur2 import partition_of
 from trio_broker.spark.errors import SparkJobError
 from trio_broker.spark.exactly_once.decision import Decision
@@ -127,18 +127,7 @@ class DecisionLog:
 
     def _create_topic(self) -> None:
         configs = {CLEANUP_POLICY: COMPACT, "segment.bytes": str(SEGMENT_BYTES)}
-        try:
-            create_topic(
-                self.transactions.client,
-                self._topic,
-                partitions=PARTITIONS,
-                replication_factor=BROKER_DEFAULT,
-                configs=configs,
-                validate_only=False,
-            )
-        except Refused as error:
-            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise
+        ensure_topic(self.transactions.client, self._topic, partitions=PARTITIONS, configs=configs)
 
     def _read_newest(self, partition: TopicPartition) -> bytes | None:
         """Return the newest value of the job's key, read backwards from the end; None if there is none."""

@@ -12,16 +12,15 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Final
 
-from kafka_wire.error_codes import ErrorCode
 from trio_broker import __version__
 from trio_broker.client.connection import Identity
 from trio_broker.client.deadline import pauses
-from trio_broker.client.errors import ClientError, Refused, UnknownTopic
+from trio_broker.client.errors import ClientError, UnknownTopic
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.producer.batch_producer import BatchProducer, Timer
 from trio_broker.client.producer.producer_metadata import MISSING_TOPIC_SECONDS
 from trio_broker.client.producer.settings import ProducerSettings
-from trio_broker.client.topics import BROKER_DEFAULT, create_topic, list_topics
+from trio_broker.client.topics import ensure_topic, list_topics
 from trio_broker.spark.errors import SparkJobError
 
 NEW_TOPIC_SECONDS: Final = 1.0
@@ -84,19 +83,8 @@ def no_such_topic(client: KafkaClient, name: str, remedy: str) -> TargetError:
 
 def _create(settings: ProducerSettings, name: str) -> None:
     with _client(settings) as client:
-        try:
-            create_topic(
-                client,
-                name,
-                partitions=BROKER_DEFAULT,
-                replication_factor=BROKER_DEFAULT,
-                configs={},
-                validate_only=False,
-            )
-        except Refused as error:
-            # Another task that writes to the same topic was faster.
-            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise
+        # Another task that writes to the same topic may be faster.
+        ensure_topic(client, name, configs={})
 
 
 def _client(settings: ProducerSettings) -> KafkaClient:
