@@ -62,7 +62,11 @@ class Turn:
 
 SMALL_TURN: Final = Turn(SMALL_BATCH_ROWS, batches=20, warm_up=5)
 TRANSACTIONAL_TURNS: Final = (Turn(10_000, batches=8), Turn(100_000, batches=8))
-STREAM_TURNS: Final = (Turn(10_000, batches=16), Turn(100_000, batches=8), Turn(1_000_000, batches=2, warm_up=1))
+STREAM_TURNS: Final = (
+    Turn(10_000, batches=40, warm_up=20),
+    Turn(100_000, batches=20, warm_up=10),
+    Turn(1_000_000, batches=2, warm_up=1),
+)
 REPEATED_TURNS: Final = 3
 
 
