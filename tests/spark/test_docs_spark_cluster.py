@@ -37,9 +37,11 @@ INSTALLED_HERE = re.compile(r"^(python3 -m venv|\S+/pip install) .*\n", re.MULTI
 PROGRAM = re.compile(r"`(?P<name>\w+\.py)`(?:(?!`\w+\.py`).)*?^```python\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 TESTED = re.compile(r"\[`(?P<name>test_\w+)`\]\(\.\./(?P<path>[\w/]+\.py)\)")
 
-CONNECT_JOBS = """
+[EXPORT_BY_COMMAND] = re.findall(r"`(trio-broker pipeline export [^`]*)`", PAGE)
+CONNECT_JOBS = f"""
 python3 count_by_connect.py
 python3 export_by_connect.py
+{" ".join(EXPORT_BY_COMMAND.split())}
 $SPARK_HOME/sbin/stop-connect-server.sh
 """
 
@@ -102,13 +104,13 @@ def test_packages_that_are_installed_by_hand_are_those_of_the_project() -> None:
 
 def test_every_test_that_the_page_names_is_there() -> None:
     named = [(match["name"], ROOT / match["path"]) for match in TESTED.finditer(PAGE)]
-    assert len(named) >= 2
+    assert len(named) == 4
     assert [name for name, path in named if f"def {name}(" not in path.read_text(encoding="utf-8")] == []
 
 
 @pytest.mark.spark
 @pytest.mark.soak
-def test_the_commands_of_the_page_count_the_records(kafka_broker_session: BrokerThread, tmp_path: Path) -> None:
+def test_the_commands_of_the_page_do_what_it_says(kafka_broker_session: BrokerThread, tmp_path: Path) -> None:
     kafka_broker_session.create_topic("orders")
     fill(kafka_broker_session, "orders", numbers(0, COUNT))
     ports = {port: free_port() for port in PORTS}
@@ -131,24 +133,26 @@ def test_the_commands_of_the_page_count_the_records(kafka_broker_session: Broker
     packer.write_text("#!/bin/sh\nexec tar -czf environment.tar.gz -C environment .\n")
     packer.chmod(0o755)
     make_wheel(tmp_path / "trio_broker-0-py3-none-any.whl")
-    script = "set -e\n" + here(INSTALLED_HERE.sub("", commands())) + CONNECT_JOBS
-    shell = subprocess.Popen(
-        ["bash", "-c", script],
-        cwd=tmp_path,
-        env={
-            **{name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))},
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
-            "SPARK_CONF_DIR": str(tmp_path / "conf"),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_LOG_DIR": str(tmp_path / "logs"),
-            "SPARK_PID_DIR": str(tmp_path / "pids"),
-            "SPARK_WORKER_DIR": str(tmp_path / "work"),
-        },
-        stdout=(tmp_path / "printed").open("w"),
-        stderr=(tmp_path / "errors").open("w"),
-        start_new_session=True,
-    )
+    script = "set -e\n" + here(INSTALLED_HERE.sub("", commands()) + CONNECT_JOBS)
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))},
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
+        "SPARK_CONF_DIR": str(tmp_path / "conf"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOG_DIR": str(tmp_path / "logs"),
+        "SPARK_PID_DIR": str(tmp_path / "pids"),
+        "SPARK_WORKER_DIR": str(tmp_path / "work"),
+    }
+    with (tmp_path / "printed").open("w") as printed, (tmp_path / "errors").open("w") as errors:
+        shell = subprocess.Popen(
+            ["bash", "-c", script],
+            cwd=tmp_path,
+            env=environment,
+            stdout=printed,
+            stderr=errors,
+            start_new_session=True,
+        )
     try:
         status = shell.wait(SECONDS)
     finally:
@@ -157,8 +161,9 @@ def test_the_commands_of_the_page_count_the_records(kafka_broker_session: Broker
             os.killpg(shell.pid, signal.SIGKILL)
 
     assert status == 0, (tmp_path / "errors").read_text()[-5000:]
-    printed = (tmp_path / "printed").read_text().splitlines()
-    assert [line for line in printed if line.startswith("records:")] == [f"records: {COUNT}"] * 4
-    assert f"exported: {{'rows': {COUNT}}}" in printed
-    table = read_table(Target(Format.PARQUET, str(tmp_path / "orders-table")))
-    assert sorted(map(int, table["value"].to_pylist())) == list(range(COUNT))
+    lines = (tmp_path / "printed").read_text().splitlines()
+    assert [line for line in lines if line.startswith("records:")] == [f"records: {COUNT}"] * 4
+    assert f"exported: {{'rows': {COUNT}}}" in lines
+    for name in ("orders-table", "orders-by-command"):
+        table = read_table(Target(Format.PARQUET, str(tmp_path / name)))
+        assert sorted(map(int, table["value"].to_pylist())) == list(range(COUNT))

@@ -208,7 +208,9 @@ class SparkStart:
     """Spark. A command calls the object to start a session, and only if there is work: a start takes seconds."""
 
     master: str | None = option(
-        "--master", metavar="URL", help="Spark's master.  [default: local[*], all cores of this machine]"
+        "--master",
+        metavar="URL",
+        help="Spark's master, or a server of Spark Connect.  [default: local[*], all cores of this machine]",
     )
     spark_conf: tuple[tuple[str, str], ...] = option(
         "--spark-conf",
