@@ -1,12 +1,15 @@
-"""Every page and every dialog is looked at by axe-core (WCAG 2.1 A and AA), in both themes and at three widths.
+"""Every page and every dialog is looked at by axe-core (WCAG 2.1 A and AA), in the light theme on a wide screen and in
+the dark one on a narrow screen, by default in turns.
 
 axe-core is a package of npm: ``npm install`` in ``tests/compat/node``.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -27,8 +30,10 @@ NO_PAGES = ("/api/v1/", "/static/", "/metrics", "/healthz", "/readyz")
 WIDTHS = (420, 640, 768, 1280)
 """A telephone, a small desktop at 200 %, a tablet, a small desktop, in CSS pixels."""
 
-LOOKS = ((1280, False), (420, True))
-"""Width and darkness of each look of axe-core."""
+Look = tuple[int, bool]
+"""Width and darkness of a look of axe-core."""
+
+LOOKS: tuple[Look, ...] = ((1280, False), (420, True))
 
 QUERIES = {"/groups/detail": f"group_id={NAMES['group_id']}", "/clients/client": "client_id=test"}
 """What the pages need that have no name in their path."""
@@ -63,22 +68,30 @@ def axe() -> str:
     return (node_package("axe-core") / "axe.min.js").read_text(encoding="utf-8")
 
 
-async def looked_at(page: Page, selector: str) -> list[str]:
+async def looked_at(page: Page, selector: str, looks: Sequence[Look]) -> list[str]:
     """What is wrong in the part that ``selector`` finds, by the view that shows it."""
     found = []
     for width in WIDTHS:
         await page.set_view(width=width)
         found += [f"{width} px: {more} px too wide" for more in await page.evaluate(WIDER) if more > 0]
-    for width, dark in LOOKS:
+    for width, dark in looks:
         await page.set_view(width=width, dark=dark)
         wrong = await page.evaluate(f"({LOOK})({json.dumps(selector)})")
         found += [f"{width} px, {'dark' if dark else 'light'}: {each}" for each in wrong]
     return found
 
 
+@pytest.mark.parametrize(
+    "looks",
+    [
+        pytest.param([LOOKS[:1], LOOKS[1:]], id="one look each"),
+        pytest.param([LOOKS], id="all looks", marks=pytest.mark.soak),
+    ],
+)
 async def test_axe_finds_nothing_on_any_page_or_dialog_and_none_is_wider_than_its_window(
-    live: LiveAdmin, live_url: str, browser: Browser, tmp_path: Path, axe: str
+    live: LiveAdmin, live_url: str, browser: Browser, tmp_path: Path, axe: str, looks: list[tuple[Look, ...]]
 ) -> None:
+    turns = itertools.cycle(looks)
     # The first change, which is the one whose page is looked at, is on trial: only then it has dialogs.
     await live.http.patch("/api/v1/config?try_seconds=600", json={"num.io.threads": 4})
     found: dict[str, list[str]] = {}
@@ -90,7 +103,7 @@ async def test_axe_finds_nothing_on_any_page_or_dialog_and_none_is_wider_than_it
             await page.go_to(address)
             await page.evaluate(axe + "; true")
             await page.evaluate("document.querySelectorAll('details').forEach((each) => each.open = true)")
-            return await looked_at(page, "html")
+            return await looked_at(page, "html", next(turns))
 
         found["/login"] = await look(f"{guarded_url}/login")
         for address in EMPTY_PAGES:
@@ -113,7 +126,7 @@ async def test_axe_finds_nothing_on_any_page_or_dialog_and_none_is_wider_than_it
                 seen_dialogs.add(kind)
                 selector = f"dialog#{dialog}"
                 await page.evaluate(f"document.querySelector({json.dumps(selector)}).showModal()")
-                found[f"{address} {selector}"] = await looked_at(page, selector)
+                found[f"{address} {selector}"] = await looked_at(page, selector, next(turns))
                 await page.evaluate(f"document.querySelector({json.dumps(selector)}).close()")
     wrong = {place: seen for place, seen in found.items() if seen}
     assert wrong == {}, json.dumps(wrong, indent=1)

@@ -134,7 +134,7 @@ def test_the_commands_of_the_page_do_what_it_says(kafka_broker_session: BrokerTh
     packer.chmod(0o755)
     make_wheel(tmp_path / "trio_broker-0-py3-none-any.whl")
     script = "set -e\n" + here(INSTALLED_HERE.sub("", commands()) + CONNECT_JOBS)
-    environment = {
+    variables = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))},
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
@@ -148,7 +148,7 @@ def test_the_commands_of_the_page_do_what_it_says(kafka_broker_session: BrokerTh
         shell = subprocess.Popen(
             ["bash", "-c", script],
             cwd=tmp_path,
-            env=environment,
+            env=variables,
             stdout=printed,
             stderr=errors,
             start_new_session=True,
