@@ -147,8 +147,8 @@ def random_batch(chance: random.Random, offset: int, began: dict[int, int], code
 
 
 def framed_by_others(batch: bytes) -> bytes:
-    """Return ``batch`` with lz4 as clients in Python and Go may write it, linked and with checksums, and with zstd as
-    Java's producers write it, without its size.
+    """Return ``batch`` with lz4 in a frame that has its size and a checksum, as clients in Python may write it, and
+    with zstd as Java's producers write it, without its size.
 
     That is read in other ways than what we write.
     """

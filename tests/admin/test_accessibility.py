@@ -1,5 +1,5 @@
 """Every page and every dialog is looked at by axe-core (WCAG 2.1 A and AA), in the light theme on a wide screen and in
-the dark one on a narrow screen, by default in turns.
+the dark one on a narrow screen, by default in turns; and at four widths none is wider than its window.
 
 axe-core is a package of npm: ``npm install`` in ``tests/compat/node``.
 """

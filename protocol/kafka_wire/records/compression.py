@@ -85,8 +85,11 @@ _LZ4_FRAME_START = struct.Struct("<7sI")
 """The header of a plain frame and that of its first block."""
 _ZSTD_FRAME_START = struct.Struct("<IB")
 
+LZ4_WRITTEN_HEADER, LZ4_WRITTEN_BLOCK_BYTES = bytes.fromhex("04224d18 60 40 82"), LZ4_BLOCK_BYTES[4]
+"""What frames begin with that are written here, by Java's clients and by librdkafka, and their largest block."""
+
 LZ4_PLAIN_HEADERS = {
-    bytes.fromhex("04224d18 60 40 82"): LZ4_BLOCK_BYTES[4],
+    LZ4_WRITTEN_HEADER: LZ4_WRITTEN_BLOCK_BYTES,
     bytes.fromhex("04224d18 60 50 fb"): LZ4_BLOCK_BYTES[5],
     bytes.fromhex("04224d18 60 60 51"): LZ4_BLOCK_BYTES[6],
     bytes.fromhex("04224d18 60 70 73"): LZ4_BLOCK_BYTES[7],
@@ -95,8 +98,6 @@ LZ4_PLAIN_HEADERS = {
 end, and their largest block."""
 
 LZ4_PLAIN_HEADER_BYTES = 7
-LZ4_WRITTEN_HEADER, LZ4_WRITTEN_BLOCK_BYTES = next(iter(LZ4_PLAIN_HEADERS.items()))
-"""What frames begin with that are written here, by Java's clients and by librdkafka, and their largest block."""
 LZ4_CHECKSUM_BYTES = 4
 LZ4_BLOCK_SIZE_MASK = 0x7FFF_FFFF
 """The high bit of a block's length marks one that is stored as it is."""
