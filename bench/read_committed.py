@@ -33,9 +33,9 @@ from bench.wire import (
     receive_response_into,
     require,
 )
+from kafka_wire.isolation_level import IsolationLevel
 from kafka_wire.messages.fetch import FetchRequest, FetchResponse
 from kafka_wire.records.batch import read_batches
-from trio_broker.partition.partition import IsolationLevel
 from trio_broker.testing.process import BrokerProcess
 
 TOPIC = "committed"

@@ -18,6 +18,7 @@ from kafka_wire.codec import decode, encode
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.framing import SIZE_PREFIX, frame
 from kafka_wire.headers import RequestHeader, read_response_header, request_header
+from kafka_wire.isolation_level import IsolationLevel
 from kafka_wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafka_wire.messages.delete_topics import DeleteTopicsRequest
 from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -33,7 +34,6 @@ from kafka_wire.messages.produce import (
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
 from kafka_wire.schema import Request
-from trio_broker.partition.partition import IsolationLevel
 
 T = TypeVar("T")
 

@@ -21,6 +21,7 @@ import attrs
 from kafka_wire.errors import WireError
 
 ReadableBuffer: TypeAlias = bytes | bytearray | memoryview
+"""What is decoded: anything contiguous, one byte an item."""
 
 
 class Region(Protocol):

@@ -10,11 +10,12 @@ import trio.testing
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.isolation_level import IsolationLevel
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from tests.partition.real_logs import NOW_MS, batch, make_log, make_partition, sync, write_epoch_entry
 from trio_broker.config.log_config import LogConfig
 from trio_broker.partition.delayed_operations import DelayedFetch, DelayedProduce, ExpirationReaper
-from trio_broker.partition.partition import Durability, IsolationLevel, Partition
+from trio_broker.partition.partition import Durability, Partition
 from trio_broker.partition.writer import PartitionWriter
 from trio_broker.storage.append import AppendOrigin
 

@@ -25,6 +25,7 @@ from broker_admin.views.group_changes import (
 )
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.isolation_level import IsolationLevel
 from kafka_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafka_wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -65,7 +66,6 @@ from trio_broker.offset_reset import (
     read_offsets,
     to_moment,
 )
-from trio_broker.partition.partition import IsolationLevel
 from trio_broker.request_phase import RequestPhase
 from trio_broker.steps import Steps, finish
 from trio_broker.topic_partition import TopicPartition

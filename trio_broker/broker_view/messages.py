@@ -25,6 +25,7 @@ from broker_admin.views.messages import (
 )
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.isolation_level import IsolationLevel
 from kafka_wire.records.batch import NO_PRODUCER_ID, BatchHeader, RecordBatch, build_batch, read_batches
 from kafka_wire.records.record import NewRecord, Record
 from trio_broker.broker_view.metadata_records import MetadataRecords, is_secret
@@ -35,7 +36,6 @@ from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.murmur2 import partition_of
 from trio_broker.partition.fetch_operation import FetchedPartition, FetchLimits, FetchTarget
 from trio_broker.partition.hosted_topics import HostedTopic
-from trio_broker.partition.partition import IsolationLevel
 from trio_broker.partition.replica_manager import RequiredOffset
 from trio_broker.request_phase import RequestPhase
 from trio_broker.runtime.disk import FileRegion

@@ -19,7 +19,15 @@ from typing import Final
 import attrs
 
 from kafka_wire.error_codes import ErrorCode
-from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from kafka_wire.isolation_level import IsolationLevel
+from kafka_wire.messages.fetch import (
+    NAMES_UP_TO,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import RecordBatch, TimestampType, read_batches
 from kafka_wire.records.compression import MAX_DECOMPRESSED_BYTES
@@ -44,14 +52,6 @@ from trio_broker.client.offsets import find_ranges
 from trio_broker.client.receive_buffer import ReceiveBuffer
 from trio_broker.client.topics import describe_topics
 from trio_broker.topic_partition import TopicPartition
-
-NAMES_UP_TO: Final = 12
-"""The last version of Fetch that names topics. Later ones have topic ids, which brokers before 2.8 do not return."""
-
-READ_UNCOMMITTED: Final = 0
-READ_COMMITTED: Final = 1
-
-NOT_A_REPLICA: Final = -1
 
 MAX_WAIT_MS: Final = 500
 """How long a broker waits for new records before it sends an empty answer; Kafka's default ``fetch.max.wait.ms``."""
@@ -186,7 +186,7 @@ class Fetcher:
     ) -> None:
         self.positions = dict(positions)
         self._client = client
-        self._isolation_level = READ_COMMITTED if read_committed else READ_UNCOMMITTED
+        self._isolation_level = IsolationLevel.of(read_committed=read_committed)
         self._on_lost = on_lost
         self._leaders: dict[TopicPartition, _LeaderAndEpoch] = {}
         self._topic_ids: dict[str, bytes] = {}
@@ -300,7 +300,6 @@ class Fetcher:
             )
         deadline = self._client.deadline
         request = FetchRequest(
-            replica_id=NOT_A_REPLICA,
             # At most half of the time that is left: a broker that waits until this client's deadline answers too late.
             max_wait_ms=min(MAX_WAIT_MS, deadline.remaining_ms // 2),
             min_bytes=1,

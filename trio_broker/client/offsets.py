@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from kafka_wire.isolation_level import IsolationLevel
 from kafka_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from trio_broker.client.connection import BrokerConnection
 from trio_broker.client.errors import Refused
@@ -55,7 +56,7 @@ def find_offsets_at(
     With ``read_committed`` the log ends at the last stable offset: ``LATEST`` means that offset, and a record at or
     after it is not found.
     """
-    isolation_level = 1 if read_committed else 0
+    isolation_level = IsolationLevel.of(read_committed=read_committed)
 
     def ask(leader: BrokerConnection, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Found]:
         return _ask_leader(client, leader, {each: timestamps[each] for each in partitions}, isolation_level)
@@ -82,7 +83,10 @@ def _range(earliest: Found, latest: Found) -> LogRange | Refused:
 
 
 def _ask_leader(
-    client: KafkaClient, leader: BrokerConnection, timestamps: Mapping[TopicPartition, int], isolation_level: int
+    client: KafkaClient,
+    leader: BrokerConnection,
+    timestamps: Mapping[TopicPartition, int],
+    isolation_level: IsolationLevel,
 ) -> dict[TopicPartition, Found]:
     request = ListOffsetsRequest(
         replica_id=CONSUMER_REPLICA,

@@ -14,6 +14,7 @@ import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.isolation_level import IsolationLevel
 from kafka_wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -34,7 +35,7 @@ from trio_broker.partition.fetch_sessions import (
     KeyedResult,
     SessionKey,
 )
-from trio_broker.partition.partition import IsolationLevel, Partition
+from trio_broker.partition.partition import Partition
 from trio_broker.steps import Steps
 from trio_broker.yield_budget import YieldBudget, emptied
 

@@ -19,6 +19,7 @@ import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.isolation_level import IsolationLevel
 from kafka_wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -28,7 +29,7 @@ from kafka_wire.messages.list_offsets import (
 )
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.partition.partition import IsolationLevel, Partition
+from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.request_phase import ReleaseHandler, RequestPhase, ignore_release
 from trio_broker.steps import Steps

@@ -22,8 +22,9 @@ import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.isolation_level import IsolationLevel
 from trio_broker.partition.delayed_operations import DelayedFetch
-from trio_broker.partition.partition import NO_EPOCH, IsolationLevel, Partition
+from trio_broker.partition.partition import NO_EPOCH, Partition
 from trio_broker.request_phase import ReleaseHandler, RequestPhase
 from trio_broker.runtime.disk import FileRegion
 from trio_broker.steps import Steps

@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.isolation_level import IsolationLevel
 from trio_broker.partition.append_times import AppendTimes
 from trio_broker.partition.delayed_operations import DelayedOperations
 from trio_broker.partition.state import PartitionState
@@ -34,13 +35,6 @@ class Durability(enum.Enum):
 
     FSYNC = "fsync"
     PAGE_CACHE = "page-cache"
-
-
-class IsolationLevel(enum.IntEnum):
-    """Which records a consumer wants to see."""
-
-    READ_UNCOMMITTED = 0
-    READ_COMMITTED = 1
 
 
 class Partition:

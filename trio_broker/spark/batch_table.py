@@ -22,8 +22,9 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from kafka_wire.primitives import ReadableBuffer
 from kafka_wire.records.batch import ATTRIBUTES_POSITION, BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, MAX_OFFSET
-from kafka_wire.records.crc import Buffer, crc32c
+from kafka_wire.records.crc import crc32c
 
 Int64Array = npt.NDArray[np.int64]
 ByteArray = npt.NDArray[np.uint8]
@@ -105,7 +106,7 @@ class BatchTable:
                 yield row
 
 
-def scan_batches(data: Buffer) -> BatchTable:
+def scan_batches(data: ReadableBuffer) -> BatchTable:
     """Return the headers of the whole batches from the start of ``data`` on. Damage ends the table and does not raise.
 
     Only what reading on depends on is checked: magic, lengths, and that offsets grow; not the CRC, and nothing behind a

@@ -29,6 +29,9 @@ from __future__ import annotations
 from kafka_wire.primitives import NO_UUID, Int8, Int16, Int32, Int64, Records, String, Uuid
 from kafka_wire.schema import Request, field, message, struct
 
+NAMES_UP_TO = 12
+"""The last version that names topics. Later ones have topic ids, which brokers before 2.8 do not return."""
+
 NO_BYTE_LIMIT = 2**31 - 1
 """The ``max_bytes`` of a reader that leaves the size of the answer to the broker."""
 
@@ -40,8 +43,8 @@ HIGH_WATERMARK_NOT_SUPPORTED = 2**63 - 1
 class FetchRequest(Request["FetchResponse"]):
     """Which partitions to read, from where, and how long to wait.
 
-    The answer may be held for ``max_wait_ms`` until ``min_bytes`` are there. ``isolation_level`` is 0 for everything
-    below the high watermark, 1 for everything below the last stable offset. ``session_id`` and ``session_epoch`` are
+    The answer may be held for ``max_wait_ms`` until ``min_bytes`` are there. ``isolation_level`` is a number of
+    ``IsolationLevel``. ``session_id`` and ``session_epoch`` are
     (0, -1) when no session is wanted and (0, 0) when one is asked for. ``replica_id`` is the follower's node id, -1 for
     consumers; from version 15 on it is in ``replica_state``.
     """

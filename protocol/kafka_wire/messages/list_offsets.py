@@ -27,7 +27,7 @@ from kafka_wire.schema import Request, field, message, struct
 class ListOffsetsRequest(Request["ListOffsetsResponse"]):
     """The partitions to look into and the timestamps to look for.
 
-    ``replica_id`` is -1 for consumers, -2 for tools. ``isolation_level`` is 0 or 1 as in Fetch. ``timeout_ms`` bounds
+    ``replica_id`` is -1 for consumers, -2 for tools. ``isolation_level`` is as in Fetch. ``timeout_ms`` bounds
     the wait for tiered storage alone.
     """
 

@@ -38,8 +38,9 @@ from itertools import islice
 import attrs
 
 from kafka_wire.emit_source import TURN_ELEMENTS
+from kafka_wire.primitives import ReadableBuffer
 from kafka_wire.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Codec, compress, decompress
-from kafka_wire.records.crc import Buffer, crc32c
+from kafka_wire.records.crc import crc32c
 from kafka_wire.records.errors import CorruptRecordBatch, InvalidRecord
 from kafka_wire.records.record import (
     KeyAndValue,
@@ -284,7 +285,7 @@ def _check_offsets(header: BatchHeader) -> None:
         raise InvalidRecord(f"offsets from {header.base_offset}, {header.last_offset_delta} further")
 
 
-def read_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+def read_batch_header(buffer: ReadableBuffer, position: int = 0) -> BatchHeader:
     """Return the header at ``position``. The rest of the batch need not be there.
 
     Raises:
@@ -308,7 +309,7 @@ def read_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return header
 
 
-def read_batches(buffer: Buffer) -> Iterator[RecordBatch]:
+def read_batches(buffer: ReadableBuffer) -> Iterator[RecordBatch]:
     """Yield the whole batches in ``buffer``, one after the other; stop at one that is cut short.
 
     A fetch response, or a piece of a segment, may end in the middle of a batch: that is no error.
@@ -408,7 +409,7 @@ class _NewBatch:
 
     def assembled(
         self,
-        block: Buffer,
+        block: ReadableBuffer,
         attributes: int = 0,
         partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
         producer_id: int = NO_PRODUCER_ID,
@@ -454,7 +455,7 @@ def recompress_batch(
     return assemble_batch(attrs.evolve(batch.header, attributes=batch.header.attributes & ~CODEC_MASK | codec), block)
 
 
-def assemble_batch(header: BatchHeader, *blocks: Buffer) -> bytes:
+def assemble_batch(header: BatchHeader, *blocks: ReadableBuffer) -> bytes:
     """Return the bytes of a batch whose records are ``blocks``, one behind the other.
 
     Length and CRC are made to go with them, in ``header`` too as to the length.

@@ -31,7 +31,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from kafka_wire.records.crc import Buffer
+from kafka_wire.primitives import ReadableBuffer
 from kafka_wire.records.errors import DecompressionTooLarge, InvalidRecord
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
@@ -157,7 +157,7 @@ def decompression_limit(max_message_bytes: int) -> int:
     return min(wanted, MAX_DECOMPRESSED_BYTES)
 
 
-def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+def compress(codec: Codec, data: ReadableBuffer, level: int | None = None) -> bytes:
     """Return ``data`` compressed. ``level`` is the codec's own scale; None is a good one; snappy has none."""
     match codec:
         case Codec.NONE:
@@ -175,7 +175,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
             return packed
 
 
-def decompress(codec: Codec, data: Buffer, *, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> bytes:
+def decompress(codec: Codec, data: ReadableBuffer, *, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> bytes:
     """Return ``data`` inflated, at most ``max_bytes`` of it.
 
     Raises:
@@ -198,7 +198,9 @@ def decompress(codec: Codec, data: Buffer, *, max_bytes: int = DEFAULT_MAX_DECOM
             return _decompress_zstd(data, limit)
 
 
-def decompress_into(codec: Codec, data: Buffer, room: Room, *, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> int:
+def decompress_into(
+    codec: Codec, data: ReadableBuffer, room: Room, *, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
+) -> int:
     """Inflate ``data`` into memory of the caller's; return how many bytes of it that took.
 
     ``room`` is called with a number of bytes that is enough and within the bounds, and returns at least as much memory;
@@ -219,7 +221,7 @@ def decompress_into(codec: Codec, data: Buffer, room: Room, *, max_bytes: int = 
             return len(inflated)
 
 
-def decompression_bound(data: Buffer, max_bytes: int) -> int:
+def decompression_bound(data: ReadableBuffer, max_bytes: int) -> int:
     """Return how many bytes ``data`` may become."""
     return min(max_bytes, MAX_DECOMPRESSED_BYTES, max(RATIO_FREE_BYTES, MAX_RATIO * len(data)))
 
@@ -263,7 +265,7 @@ def check_framing(codec: Codec, data: memoryview) -> None:
         raise _damaged(Codec.LZ4, f"frame flags {flags:#04x}, blocks must be independent and without a dictionary")
 
 
-def _into_new(into: Callable[[memoryview, Room, int], int], data: Buffer, limit: int) -> bytes:
+def _into_new(into: Callable[[memoryview, Room, int], int], data: ReadableBuffer, limit: int) -> bytes:
     out = bytearray()
 
     def room(size: int) -> memoryview:
@@ -275,7 +277,7 @@ def _into_new(into: Callable[[memoryview, Room, int], int], data: Buffer, limit:
     return bytes(memoryview(out)[:produced])
 
 
-def _too_large(codec: Codec, data: Buffer, limit: int) -> DecompressionTooLarge:
+def _too_large(codec: Codec, data: ReadableBuffer, limit: int) -> DecompressionTooLarge:
     return DecompressionTooLarge(f"{len(data)} bytes of {codec.name.lower()} hold more than the {limit} bytes allowed")
 
 
@@ -286,19 +288,19 @@ def _damaged(codec: Codec, reason: object) -> InvalidRecord:
 # gzip -----------------------------------------------------------------------------------------------------------------
 
 
-def _decompress_gzip(data: Buffer, limit: int) -> bytes:
+def _decompress_gzip(data: ReadableBuffer, limit: int) -> bytes:
     import zlib
 
     return _inflate_streams(Codec.GZIP, lambda: zlib.decompressobj(GZIP_WBITS), zlib.error, data, limit)
 
 
 def _inflate_streams(
-    codec: Codec, new_inflater: Callable[[], Any], failed: type[Exception], data: Buffer, limit: int
+    codec: Codec, new_inflater: Callable[[], Any], failed: type[Exception], data: ReadableBuffer, limit: int
 ) -> bytes:
     """Inflate the streams, gzip members or zstd frames, that ``data`` consists of."""
     parts: list[bytes] = []
     produced = 0
-    rest: Buffer = data
+    rest: ReadableBuffer = data
     for _ in range(MAX_FRAMES):
         inflater = new_inflater()
         try:
@@ -321,7 +323,7 @@ def _inflate_streams(
 # snappy ---------------------------------------------------------------------------------------------------------------
 
 
-def _compress_snappy(data: Buffer) -> bytes:
+def _compress_snappy(data: ReadableBuffer) -> bytes:
     import cramjam
 
     view = memoryview(data)
@@ -395,7 +397,7 @@ def _snappy_declared_bytes(block: memoryview) -> int:
 # lz4 ------------------------------------------------------------------------------------------------------------------
 
 
-def _compress_lz4(data: Buffer, level: int) -> bytes:
+def _compress_lz4(data: ReadableBuffer, level: int) -> bytes:
     import cramjam
 
     compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
@@ -408,7 +410,7 @@ def _without_block_checksums(frame: memoryview) -> bytes:
 
     The batch has its own, and a reader of plain frames needs no more than their blocks (``_lz4_plain_into``).
     """
-    pieces: list[Buffer] = [LZ4_WRITTEN_HEADER]
+    pieces: list[ReadableBuffer] = [LZ4_WRITTEN_HEADER]
     position = LZ4_PLAIN_HEADER_BYTES
     while True:
         (word,) = _LZ4_BLOCK_HEADER.unpack_from(frame, position)
@@ -564,7 +566,7 @@ def _zstd() -> ModuleType:
     return module
 
 
-def _decompress_zstd(data: Buffer, limit: int) -> bytes:
+def _decompress_zstd(data: ReadableBuffer, limit: int) -> bytes:
     zstd = _zstd()
     options = {zstd.DecompressionParameter.window_log_max: ZSTD_MAX_WINDOW_LOG}
     return _inflate_streams(Codec.ZSTD, lambda: zstd.ZstdDecompressor(options=options), zstd.ZstdError, data, limit)

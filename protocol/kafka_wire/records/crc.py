@@ -11,7 +11,4 @@ from __future__ import annotations
 
 from crc32c import crc32c
 
-__all__ = ["Buffer", "crc32c"]
-
-Buffer = bytes | bytearray | memoryview
-"""What the functions of this package read from: anything contiguous, one byte an item."""
+__all__ = ["crc32c"]

@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 
+from kafka_wire.primitives import ReadableBuffer
 from kafka_wire.records.batch import (
     BATCH_HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
@@ -27,7 +28,6 @@ from kafka_wire.records.batch import (
     read_batches,
 )
 from kafka_wire.records.compression import MAX_DECOMPRESSED_BYTES, Codec
-from kafka_wire.records.crc import Buffer
 from kafka_wire.records.record import NewRecord, Record
 from trio_broker.topic_partition import TopicPartition
 
@@ -47,7 +47,7 @@ class UnsequencedBatch:
     base_timestamp: int
     max_timestamp: int
     codec: Codec
-    blocks: tuple[Buffer, ...]
+    blocks: tuple[ReadableBuffer, ...]
 
     @property
     def size_bytes(self) -> int:

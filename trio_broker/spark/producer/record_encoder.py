@@ -17,9 +17,9 @@ from typing import Final, Protocol
 import attrs
 import numpy as np
 
+from kafka_wire.primitives import ReadableBuffer
 from kafka_wire.records.batch import BATCH_HEADER_BYTES
 from kafka_wire.records.compression import Codec, compress
-from kafka_wire.records.crc import Buffer
 from kafka_wire.records.record import MAX_RECORDS_PER_BATCH, append_record
 from trio_broker.client.producer.producer_batch import MOST_RECORDS, UnsequencedBatch
 from trio_broker.spark.background_load import BackgroundLoad
@@ -74,7 +74,7 @@ class RecordEngine(Protocol):
         max_bytes: int,
         row_ids: RowIds | None,
         first_row: int,
-    ) -> Buffer:
+    ) -> ReadableBuffer:
         """Return the records of ``rows``, whose offsets in their batch begin with ``first_delta``.
 
         They take at most ``max_bytes``. With ``row_ids`` each has a header that numbers it, from ``first_row`` on with
@@ -99,7 +99,7 @@ class PlainEngine:
         max_bytes: int,
         row_ids: RowIds | None,
         first_row: int,
-    ) -> Buffer:
+    ) -> ReadableBuffer:
         out = bytearray()
         key, value, timestamps = columns.key, columns.value, columns.timestamps
         for delta, row in enumerate(rows.tolist(), first_delta):
@@ -152,7 +152,7 @@ class NumbaEngine:
         max_bytes: int,
         row_ids: RowIds | None,
         first_row: int,
-    ) -> Buffer:
+    ) -> ReadableBuffer:
         out = np.empty(max_bytes, np.uint8)
         header = np.frombuffer(row_ids.header_start if row_ids else b"\0", np.uint8)
         headers = columns.headers
@@ -204,7 +204,7 @@ class ReadyEngine:
         max_bytes: int,
         row_ids: RowIds | None,
         first_row: int,
-    ) -> Buffer:
+    ) -> ReadableBuffer:
         return self._engine.records(
             columns,
             rows,
@@ -229,7 +229,7 @@ class _OpenBatch:
     max_timestamp: int
     record_count: int = 0
     size_bytes: int = BATCH_HEADER_BYTES
-    pieces: list[Buffer] = attrs.Factory(list)
+    pieces: list[ReadableBuffer] = attrs.Factory(list)
 
 
 @attrs.define(eq=False)
@@ -301,7 +301,7 @@ class RecordAccumulator:
             blocks=self._compressed(batch.pieces),
         )
 
-    def _compressed(self, pieces: list[Buffer]) -> tuple[Buffer, ...]:
+    def _compressed(self, pieces: list[ReadableBuffer]) -> tuple[ReadableBuffer, ...]:
         if self.codec is Codec.NONE:
             return tuple(pieces)
         payload = pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -15,13 +15,20 @@ from __future__ import annotations
 import attrs
 
 from kafka_wire.error_codes import ErrorCode
-from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from kafka_wire.isolation_level import IsolationLevel
+from kafka_wire.messages.fetch import (
+    NAMES_UP_TO,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.schema import NEWEST
 from trio_broker.client.connection import MAX_RESPONSE_BYTES, BrokerConnection, Pending
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import Refused, TopicReplaced, check, only
-from trio_broker.client.fetcher import NAMES_UP_TO, NOT_A_REPLICA, READ_COMMITTED, READ_UNCOMMITTED
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.receive_buffer import ReceiveBuffer
 from trio_broker.client.topics import PartitionDescription, TopicDescription, find_topics
@@ -78,7 +85,7 @@ class PartitionLeader:
         self._client = client
         self._partition = partition
         self._kafka = kafka
-        self._isolation_level = READ_COMMITTED if read_committed else READ_UNCOMMITTED
+        self._isolation_level = IsolationLevel.of(read_committed=read_committed)
         self._topic_id = topic_id
         self._leader: _Leader | None = None
         self._pending: Pending[FetchResponse] | None = None
@@ -116,7 +123,6 @@ class PartitionLeader:
             partition_max_bytes=max_bytes,
         )
         request = FetchRequest(
-            replica_id=NOT_A_REPLICA,
             # A broker that waits for the whole of our deadline would answer too late.
             max_wait_ms=min(self._kafka.fetch_max_wait_ms, deadline.remaining_ms // 2),
             min_bytes=self._kafka.fetch_min_bytes,
