@@ -1,7 +1,5 @@
-"""What the processes import that plan batches and streams: PySpark starts one, or several, for each query.
-
-PySpark itself imports pyarrow, and with it numpy, in some of them, so that is left to it.
-"""
+"""What the processes import that plan batches and streams, of which PySpark starts one, or several, for each query; and
+those that read."""
 
 from __future__ import annotations
 
@@ -13,7 +11,11 @@ import pytest
 from tests.spark.topic_records import fill, numbers
 from trio_broker.testing import BrokerThread
 
-HEAVY = {"numba", "llvmlite", "pyarrow", "pandas", "trio", "asyncio"}
+HEAVY = {"numba", "llvmlite", "pyarrow", "numpy", "pandas", "trio", "asyncio"}
+
+OF_WRITERS = {"crc32c"}
+"""What only those may import that plan a write, which ask the cluster by a producer. It reads the metadata of its own
+distribution, for which it searches PySpark's archives: 80 ms."""
 
 PROGRAM = """
 import pickle, sys
@@ -56,6 +58,14 @@ reader.stop()
     + "writer = pickle.loads(pickle.dumps(target.streamWriter(schema, False))); writer.commit([], 0)",
 }
 
+READ = (
+    SCHEMA
+    + """
+rows = sum(batch.num_rows for part in source.reader(schema).partitions() for batch in source.reader(schema).read(part))
+assert rows == 6, rows
+"""
+)
+
 
 @pytest.fixture(scope="module")
 def broker(kafka_broker_session: BrokerThread) -> BrokerThread:
@@ -67,15 +77,25 @@ def broker(kafka_broker_session: BrokerThread) -> BrokerThread:
 
 @pytest.mark.parametrize("name", STEPS)
 def test_planning_imports_no_compiler_and_no_arrow(broker: BrokerThread, name: str) -> None:
-    program = PROGRAM.format(steps=STEPS[name])
-    completed = subprocess.run(
-        [sys.executable, "-c", program, broker.bootstrap_servers],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    imported = set(completed.stdout.rpartition("imported:")[2].split())
+    imported = imported_by(STEPS[name], broker)
 
     assert "trio_broker.spark.source" in imported
     assert imported & HEAVY == set()
+    assert "written" in name or imported & OF_WRITERS == set()
+
+
+@pytest.mark.parametrize(("engine", "before"), [("numba", ""), ("plain", 'sys.modules["numba"] = None\n')])
+def test_reading_imports_no_pandas(broker: BrokerThread, engine: str, before: str) -> None:
+    """It would be half a second of each worker's first task, and pyarrow imports it for a ``pa.array`` of anything."""
+    imported = imported_by(before + READ, broker)
+
+    assert f"trio_broker.spark.decoder.{engine}_engine" in imported
+    assert "pandas" not in imported
+
+
+def imported_by(steps: str, broker: BrokerThread) -> set[str]:
+    """Run ``steps`` in a new process; return the names of the modules that were imported for them."""
+    program = PROGRAM.format(steps=steps)
+    command = [sys.executable, "-c", program, broker.bootstrap_servers]
+    completed = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120, check=True)
+    return set(completed.stdout.rpartition("imported:")[2].split())

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 
 from kafka_wire.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
+from trio_broker.spark.ranges import OffsetRange
 
 if TYPE_CHECKING:
     from trio_broker.spark.batch_table import BatchTable
-from trio_broker.spark.ranges import OffsetRange
 
 DEFAULT_BATCH_ROWS = 16_384
 """Rows of one Arrow batch. From 4,000 to 64,000 Spark reads them equally fast; more only costs memory."""

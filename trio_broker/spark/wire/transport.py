@@ -27,7 +27,7 @@ import logging
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -37,7 +37,6 @@ from trio_broker.client.errors import ClientError, Refused
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.offsets import find_ranges
 from trio_broker.log_range import LogRange
-from trio_broker.spark.batch_table import BatchTable, scan_batches
 from trio_broker.spark.chunk import Chunk
 from trio_broker.spark.errors import CorruptData, DataLoss, SourceUnavailable
 from trio_broker.spark.options.kafka_settings import KafkaSettings
@@ -45,6 +44,9 @@ from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.wire.cluster import identity
 from trio_broker.spark.wire.failure_kind import FailureKind, failure_kind
 from trio_broker.spark.wire.partition_leader import Fetched, PartitionLeader
+
+if TYPE_CHECKING:
+    from trio_broker.spark.batch_table import BatchTable
 
 log = logging.getLogger(__name__)
 
@@ -161,6 +163,9 @@ class WireReader:
 
     def _next_chunk(self) -> Chunk | None:
         """Return the next batches, or None when the rest of the range is lost."""
+        # The processes that plan import this module and read nothing; they go without the checksum's module and numpy.
+        from trio_broker.spark.batch_table import scan_batches
+
         while self._offset < self._end:
             try:
                 fetched = self._fetch()
