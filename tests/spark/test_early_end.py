@@ -1,14 +1,15 @@
-"""What a worker does whose rows are not wanted any more: it ends without a word, if that is the reason."""
+"""What a process does whose answers are not wanted any more: it ends without a word, if that is the reason."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 
 import pytest
 
 from trio_broker.spark import early_end
-from trio_broker.spark.early_end import ending_quietly
+from trio_broker.spark.early_end import STREAM_PLANNER, end_with_the_query, ending_quietly
 
 
 @pytest.fixture
@@ -68,3 +69,29 @@ def test_no_other_process_is_ended(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(BrokenPipeError):
         write(records_to_batches(rows()), BrokenPipeError())
     assert codes == []
+
+
+@pytest.mark.parametrize(
+    ("main_module", "error", "codes"),
+    [
+        (STREAM_PLANNER, EOFError(), [0]),
+        (STREAM_PLANNER, ValueError("no such topic"), []),
+        (STREAM_PLANNER, None, []),
+        ("pytest", EOFError(), []),
+    ],
+)
+def test_a_planner_of_a_stream_ends_when_the_jvm_has_gone_and_has_nothing_else_to_report(
+    main_module: str,
+    error: Exception | None,
+    codes: list[int],
+    exit_codes: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(early_end, "main_module", lambda: main_module)
+    with contextlib.suppress(Exception):
+        try:
+            if error is not None:
+                raise error
+        finally:
+            end_with_the_query()
+    assert exit_codes == codes

@@ -36,6 +36,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from trio_broker.spark.column_hint import ColumnHint
+from trio_broker.spark.early_end import end_with_the_query
 from trio_broker.spark.errors import DataLoss, SourceUnavailable
 from trio_broker.spark.options.offset_specs import OffsetSource
 from trio_broker.spark.options.read_options import Assign, ReadOptions
@@ -261,7 +262,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return answer
 
     def stop(self) -> None:
-        """Close the connections."""
+        """Close the connections; the process goes with them if the query has ended."""
         if self._source is not None:
             self._source.close()
             self._source = None
+        end_with_the_query()

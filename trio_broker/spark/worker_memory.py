@@ -58,5 +58,10 @@ def load_ends(load: object) -> None:
 
 def is_worker() -> bool:
     """Whether this process was forked by PySpark's daemon, to run tasks."""
+    return main_module() == DAEMON
+
+
+def main_module() -> str | None:
+    """Return the name of the module that this process was started with (``python -m``)."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return spec is not None and spec.name == DAEMON
+    return spec.name if spec is not None else None
