@@ -19,7 +19,7 @@ import logging
 import pickle
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack, contextmanager
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
@@ -50,7 +50,7 @@ def compiled(
     def compile_now(function: Callable[..., Any]) -> Callable[..., Any]:
         dispatcher: Any = numba.njit(nogil=True, **options)(function)
         kept = KeptFunction(dispatcher, signature, cache or user_cache())
-        with nullcontext() if kept.is_there else kept.lock():
+        with kept.read():
             dispatcher._cache = kept
             dispatcher.compile(signature)
         dispatcher.disable_compile()
@@ -67,24 +67,27 @@ class KeptFunction(NullCache):  # type: ignore[misc]
         self._cache = cache
         self._function = dispatcher.py_func.__name__
         self._name = f"{self._function}-{digest_of(dispatcher, signature)}.machine-code"
+        self._content: bytes | None = None
 
-    @property
-    def is_there(self) -> bool:
-        """Whether there is a whole file."""
-        return self._cache.read(self._name) is not None
-
-    def lock(self) -> Any:
-        """Return the context in which no other process compiles the function."""
-        return self._cache.lock(self._function)
+    @contextmanager
+    def read(self) -> Iterator[None]:
+        """Have the file's content in the block. If there is none, no other process compiles the function meanwhile."""
+        with ExitStack() as stack:
+            self._content = self._cache.read(self._name)
+            if self._content is None:
+                stack.enter_context(self._cache.lock(self._function))
+                # Another process may have compiled it while this one waited.
+                self._content = self._cache.read(self._name)
+            yield
+            self._content = None
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled function, or None."""
-        content = self._cache.read(self._name)
-        if content is None:
+        if self._content is None:
             return None
         target_context.refresh()
         try:
-            return CompileResult._rebuild(target_context, *pickle.loads(content))
+            return CompileResult._rebuild(target_context, *pickle.loads(self._content))
         except Exception as error:  # whatever it is, compiling takes its place
             log.warning("%s in the cache cannot be used: %r", self._name, error)
             return None
