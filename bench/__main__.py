@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -28,6 +29,7 @@ from bench import (
     small,
     spark,
     spark_decoder,
+    spark_first_scan,
     spark_streams,
     storm,
     transactions,
@@ -76,6 +78,7 @@ BENCHMARKS: Mapping[str, Callable[[Options], Outcome]] = {
     "spark-decoder": spark_decoder.spark_decoder,
     "spark-scans": spark.scans,
     "spark-exports": spark.exports,
+    "spark-first-scan": spark_first_scan.first_scan,
     "spark-micro-batches": spark_streams.micro_batches,
     "spark-streams": spark_streams.streams,
     "spark-exactly-once": spark_streams.exactly_once,
@@ -120,6 +123,9 @@ def measured(name: str, options: Options) -> Outcome | None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmarks that were asked for, one after the other."""
     names, options = options_of(arguments)
+    # Images of containers often forbid to write bytecode. Each process that a benchmark starts would compile modules
+    # again that an installed package has compiled.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     facts = {**description(options.directory), "repeats": options.repeats, "scale": options.scale}
     if facts["file_system"] in ("tmpfs", "ramfs"):
         print(f"{options.directory} is in memory: what is about the disk means nothing", file=sys.stderr)

@@ -127,6 +127,9 @@ GOALS: Mapping[str, Goal] = {
     "spark-stream-large-100k-cpu": Goal("the same; 1 KB", Better.MORE, 1.3),
     "spark-stream-small-100k-wall": Goal("the same, time of a micro-batch; 100 B", Better.MORE, 1.8),
     "spark-stream-large-100k-wall": Goal("the same; 1 KB", Better.MORE, 1.3),
+    "spark-first-scan": Goal(
+        "first scan on a new executor, nothing compiled, 40,000 rows of 100 B", Better.LESS, 3, "s"
+    ),
     "spark-export-small": Goal("pipeline export ÷ df.write.parquet from the same source; 100 B", Better.MORE, 2.5),
     "spark-export-large": Goal("the same; 1 KB", Better.MORE, 1.4),
     "spark-micro-batch": Goal("micro-batch of 100 rows, from our source to our sink", Better.LESS, 0.4, "s"),

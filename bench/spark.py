@@ -42,7 +42,9 @@ KEPT: Final = {"log.retention.ms": "-1"}
 PARTITIONS: Final = 4
 
 TASKS_AT_ONCE: Final = 2
-"""What ``local[2]`` runs; a micro-batch has no more tasks than that, so that it is what each costs that is measured."""
+"""A micro-batch has no more tasks than that, so that it is what each costs that is measured."""
+
+LOCAL_MASTER: Final = f"local[{TASKS_AT_ONCE}]"
 
 PRODUCED_BATCH_BYTES: Final = 16 * 1024
 """``batch.size`` of producers that set nothing."""
@@ -175,7 +177,10 @@ class Bench:
             cpu.jvm += cpu_seconds(java)
             for worker in java.children(recursive=True):
                 with suppress(psutil.NoSuchProcess):  # a worker may end while we look
-                    cpu.python += cpu_seconds(worker)
+                    if worker.name() == "java":  # an executor of its own
+                        cpu.jvm += cpu_seconds(worker)
+                    else:
+                        cpu.python += cpu_seconds(worker)
         return cpu
 
 
@@ -206,17 +211,23 @@ class Runs:
 
 
 @contextmanager
-def bench(options: Options, shapes: tuple[Shape, ...] = SHAPES) -> Iterator[Bench]:
+def bench(
+    options: Options,
+    shapes: tuple[Shape, ...] = SHAPES,
+    *,
+    master: str = LOCAL_MASTER,
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[Bench]:
     """Start broker and session, and fill the topics of ``shapes``."""
-    settings = {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2"}
+    chosen = {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2", **(settings or {})}
     if has_kafka_source():
-        settings["spark.jars"] = ",".join(str(jar) for jar in sorted(KAFKA_JARS.glob("*.jar")))
+        chosen["spark.jars"] = ",".join(str(jar) for jar in sorted(KAFKA_JARS.glob("*.jar")))
     with (
         scratch(options.directory) as directory,
         BrokerProcess(directory / "data", {**PAGE_CACHE, **KEPT}, QUIET) as broker,
     ):
         rows = {shape: fill(broker, shape, options.volume(shape.rows)) for shape in shapes}
-        session = spark_session("bench", master=f"local[{TASKS_AT_ONCE}]", settings=settings)
+        session = spark_session("bench", master=master, settings=chosen)
         try:
             yield Bench(broker, session, directory, rows)
         finally:
