@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,11 @@ from tests.oracles import required_oracles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# Images of containers often forbid to write bytecode. Each broker, command and worker of Spark, of which a run starts
+# hundreds, would compile all modules again, which takes a third of its start; so would pytest with the tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # The default run takes the same examples each time, so that it fails for the change at hand and nothing else. The
 # nightly run (--hypothesis-profile=nightly) draws others each time, and a failure prints how to take the same again.
