@@ -1,8 +1,9 @@
 """Chromium without a window, driven over its DevTools protocol by a pair of pipes: pages for tests and pictures.
 
-``Browser`` is one process, ``Page`` one tab. The protocol is JSON, each message ended by a zero byte; commands are
-answered by ``id``, and a tab's commands carry its ``sessionId``. Source: Chrome DevTools Protocol, "Remote debugging
-pipe".
+``Chromium`` is one process, ``Browser`` a profile of its own in it, as a private window has one, and ``Page`` one tab.
+Tests share one process, because a start costs more than most of them. The protocol is JSON, each message ended by a
+zero byte; commands are answered by ``id``, and a tab's commands carry its ``sessionId``. Source: Chrome DevTools
+Protocol, "Remote debugging pipe".
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import fcntl
 import json
 import os
 import shutil
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from functools import partial
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -75,17 +76,40 @@ class ScriptFailed(Exception):
 
 
 @attrs.define(eq=False)
-class Browser:
-    """One process of Chromium, and the commands that wait for their answers."""
+class Chromium:
+    """One process and our ends of its pipes, for one ``Browser`` after the other."""
 
+    process: subprocess.Popen[bytes]
+    commands: int
+    answers: int
+    next_id: int = 1
+    received: bytearray = attrs.field(factory=bytearray)
+    """The beginning of an answer whose end has not arrived, which the next browser must not take for a whole one."""
+
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for end in (self.commands, self.answers):
+            os.close(end)
+
+
+@attrs.define(eq=False)
+class Browser:
+    """A profile of its own in a process of Chromium, and the commands that wait for their answers."""
+
+    chromium: Chromium
     commands: trio.abc.SendStream
     answers: trio.abc.ReceiveStream
+    context_id: str = ""
     _waiting: dict[int, trio.MemorySendChannel[Outcome[Any]]] = attrs.field(factory=dict, init=False)
-    _next_id: int = attrs.field(default=1, init=False)
 
     async def command(self, method: str, session: str | None = None, **parameters: Any) -> Any:
         """Send one command and return its result."""
-        number, self._next_id = self._next_id, self._next_id + 1
+        number = self.chromium.next_id
+        self.chromium.next_id += 1
         message = {"id": number, "method": method, "params": parameters}
         if session is not None:
             message["sessionId"] = session
@@ -97,7 +121,7 @@ class Browser:
 
     async def dispatch(self) -> None:
         """Hand answers to the commands that wait for them, until the process ends."""
-        buffer = bytearray()
+        buffer = self.chromium.received
         while chunk := await self.answers.receive_some(1 << 16):
             buffer += chunk
             while (end := buffer.find(b"\0")) >= 0:
@@ -108,7 +132,7 @@ class Browser:
 
     async def open_page(self, url: str, *, script: str = "", **view: Any) -> Page:
         """Open ``url`` in a new tab; ``script`` runs before the page's own, ``view`` is as for ``Page.set_view``."""
-        target = await self.command("Target.createTarget", url="about:blank")
+        target = await self.command("Target.createTarget", url="about:blank", browserContextId=self.context_id)
         attached = await self.command("Target.attachToTarget", targetId=target["targetId"], flatten=True)
         page = Page(self, attached["sessionId"], target["targetId"])
         await page.command("Page.enable")
@@ -210,31 +234,62 @@ class Page:
         await self.browser.command("Target.closeTarget", targetId=self.target_id)
 
 
-@asynccontextmanager
-async def open_browser(profile: Path) -> AsyncIterator[Browser]:
+@contextmanager
+def running_chromium(profile: Path) -> Iterator[Chromium]:
     """Run Chromium with an empty profile in ``profile`` while the block lasts."""
+    chromium = start_chromium(profile)
+    try:
+        yield chromium
+    finally:
+        chromium.end()
+
+
+def start_chromium(profile: Path) -> Chromium:
     assert EXECUTABLE is not None, "there is no Chromium here"
     command_read, command_write = pipe()
     answer_read, answer_write = pipe()
     program = [EXECUTABLE, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
-    launch = [sys.executable, "-S", "-c", LAUNCHER, str(command_read), str(answer_write), *program]
+    process = subprocess.Popen(
+        [sys.executable, "-S", "-c", LAUNCHER, str(command_read), str(answer_write), *program],
+        pass_fds=(command_read, answer_write),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(command_read)
+    os.close(answer_write)
+    return Chromium(process, command_write, answer_read)
+
+
+@asynccontextmanager
+async def browser_in(chromium: Chromium) -> AsyncIterator[Browser]:
+    """A browser with cookies, storage and cache of its own while the block lasts; its pages are closed at the end."""
     async with (
-        trio.lowlevel.FdStream(command_write) as commands,
-        trio.lowlevel.FdStream(answer_read) as answers,
+        trio.lowlevel.FdStream(os.dup(chromium.commands)) as commands,
+        trio.lowlevel.FdStream(os.dup(chromium.answers)) as answers,
         trio.open_nursery() as nursery,
     ):
-        process: trio.Process = await nursery.start(
-            partial(trio.run_process, launch, pass_fds=(command_read, answer_write), capture_stderr=True, check=False)
-        )
-        os.close(command_read)
-        os.close(answer_write)
-        browser = Browser(commands, answers)
+        browser = Browser(chromium, commands, answers)
         nursery.start_soon(browser.dispatch)
+        context = await browser.command("Target.createBrowserContext")
+        browser.context_id = context["browserContextId"]
         try:
             yield browser
+        except BaseException:
+            chromium.process.kill()  # a command may have been sent in part, and its rest would spoil the next test
+            raise
+        else:
+            await browser.command("Target.disposeBrowserContext", browserContextId=browser.context_id)
         finally:
-            process.kill()
             nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def open_browser(profile: Path) -> AsyncIterator[Browser]:
+    """A browser in a process of its own, with an empty profile in ``profile``, while the block lasts."""
+    with running_chromium(profile) as chromium:
+        async with browser_in(chromium) as browser:
+            yield browser
 
 
 def pipe() -> tuple[int, int]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
 from broker_admin.app import create_app
-from tests.admin.chromium import EXECUTABLE, Browser, open_browser
+from tests.admin.chromium import EXECUTABLE, Browser, Chromium, browser_in, start_chromium
 from tests.admin.fake_broker import FakeBroker
 from tests.admin.live_admin import LiveAdmin, open_live_admin, served
 from tests.oracles import absent
@@ -46,7 +46,22 @@ async def live_url(live: LiveAdmin) -> AsyncIterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def running_chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Chromium]]:
+    """The process of Chromium that tests share, or another where a test has ended it."""
+    started: list[Chromium] = []
+
+    def running() -> Chromium:
+        if not started or not started[-1].is_running():
+            started.append(start_chromium(tmp_path_factory.mktemp("profile")))
+        return started[-1]
+
+    yield running
+    for chromium in started:
+        chromium.end()
+
+
 @pytest.fixture
-async def browser(chromium: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser]:
-    async with open_browser(tmp_path_factory.mktemp("profile")) as opened:
+async def browser(chromium: None, running_chromium: Callable[[], Chromium]) -> AsyncIterator[Browser]:
+    async with browser_in(running_chromium()) as opened:
         yield opened
