@@ -266,8 +266,9 @@ async def test_a_level_is_tried_and_set(live: LiveAdmin, browser: Browser) -> No
 @needs_chromium
 async def test_the_pages_hold_together_at_every_width(live: LiveAdmin, browser: Browser) -> None:
     async with served(create_app(live.view)) as url:
+        page = await browser.open_page("about:blank")
         for path in ("/config?key=log.segment.bytes&still", "/config/loggers?still"):
-            page = await browser.open_page(f"{url}{path}")
+            await page.go_to(f"{url}{path}")
             for width in (420, 768, 1280):
                 await page.set_view(width=width, dark=width == 768)
                 assert await page.evaluate("document.documentElement.scrollWidth") <= width

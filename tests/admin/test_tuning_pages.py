@@ -187,10 +187,10 @@ async def test_the_pages_hold_together_at_every_width_in_both_themes(
     live: LiveAdmin, live_url: str, browser: Browser
 ) -> None:
     number = await measured_change(live)
+    page = await browser.open_page("about:blank")
     for address in ("/tuning", "/changes", f"/changes/{number}"):
-        page = await browser.open_page(f"{live_url}{address}?still")
+        await page.go_to(f"{live_url}{address}?still")
         for width in WIDTHS:
             for dark in (False, True):
                 await page.set_view(width=width, dark=dark)
                 assert await page.evaluate("document.documentElement.scrollWidth") <= width
-        await page.close()
