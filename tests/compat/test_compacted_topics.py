@@ -22,7 +22,7 @@ from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-RECORDS = 1500
+RECORDS = 750
 KEYS = 100
 TOPIC = "compacted"
 
@@ -39,7 +39,7 @@ def broker(start_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
 def create(broker: BrokerProcess, **config: str) -> None:
     settings = {
         "cleanup.policy": "compact",
-        "internal.segment.bytes": "20000",
+        "internal.segment.bytes": "10000",
         "min.cleanable.dirty.ratio": "0.01",
         **{key.replace("_", "."): value for key, value in config.items()},
     }
@@ -157,7 +157,7 @@ def test_writing_reading_and_compacting_at_once_loses_no_key_while_threads_chang
     create(broker, delete_retention_ms="0")
     newest: Newest = {}
     with ThreadTuner(broker, seed=11):
-        for seed in range(5):
+        for seed in range(10):
             write(broker, seed, newest)
             found = newest_of(read(broker))
             assert {place: found.get(place) for place in newest} == newest
