@@ -74,7 +74,7 @@ def test_both_durability_modes_are_asked_the_same(tmp_path: Path):
     assert {goal for goal in GOALS if goal.startswith("fsync-cost")} == set(outcome.measures)
 
 
-@pytest.mark.parametrize("name", ["read-committed", "transactions-start"])
+@pytest.mark.parametrize("name", ["read-committed", pytest.param("transactions-start", marks=pytest.mark.soak)])
 def test_transactions_are_read_and_loaded(tmp_path: Path, name: str):
     measures = BENCHMARKS[name](Options(tmp_path, repeats=1, scale=0.005)).measures
     assert {goal for goal in GOALS if goal.startswith(name)} <= set(measures)
