@@ -23,7 +23,7 @@ SECONDS = 30
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 
 
-@pytest.fixture(scope="module", params=["killed", pytest.param("stopped", marks=pytest.mark.soak)])
+@pytest.fixture(scope="module", params=["killed", "stopped"])
 def left_by_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     overrides = {
         "log.segment.bytes": "1048576",
