@@ -1,7 +1,7 @@
-"""A Spark application of two executors, one of which is killed in each job: a scan, a stream, a sink, an export.
+"""A Spark application of two executors, one of which is killed in each job: a scan, a stream, a sink, and pipelines.
 
-Arguments: the address of a broker, the topic to read, the topic to write, a directory. Run as a module, from the root
-of the repository. Prints what it found as one line of JSON.
+Arguments: the address of a broker with the topics below, and a directory. Run as a module, from the root of the
+repository. Prints what it found as one line of JSON.
 
 The worker of a task kills the executor that it belongs to, and goes on, as one does whose driver has given it up.
 """
@@ -15,13 +15,21 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from unittest.mock import patch
 
 import attrs
 import pyarrow as pa
 
 from tests.spark.session_fixture import start_session
+from trio_broker.client.address import parse_addresses
+from trio_broker.client.producer.settings import ProducerSettings
+from trio_broker.spark.options.option import Mode
+from trio_broker.spark.options.read_options import read_options
+from trio_broker.spark.pipelines.etl import etl_settings, run_etl
 from trio_broker.spark.pipelines.export import ExportSettings, read_job_options, run_export
 from trio_broker.spark.pipelines.job_source import JobSource
+from trio_broker.spark.pipelines.replay import ReplaySettings, replay
+from trio_broker.spark.pipelines.restore import RestoreSettings, restore
 from trio_broker.spark.pipelines.task_runner import Result, SparkTaskRunner, TaskFunction, TasksDone
 from trio_broker.spark.pipelines.trigger import Trigger
 from trio_broker.spark.tables.target import parse_target
@@ -31,6 +39,27 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+
+SOURCE: Final = "killed-source"
+JSON_SOURCE: Final = "killed-json"
+SINK: Final = "killed-sink"
+
+GUARANTEES: Final = {"at-least-once": False, "exactly-once": True}
+"""Whether a replay and a restore write in transactions, by the name that ends those of their topics."""
+
+JOBS: Final = (
+    "scan",
+    "stream",
+    "sink",
+    "export",
+    "etl",
+    *(f"replay-{each}" for each in GUARANTEES),
+    *(f"restore-{each}" for each in GUARANTEES),
+)
+"""Each job leaves a file of its name in the directory when it kills an executor."""
+
+ROWS_OF_A_BATCH: Final = 600
+ROWS_OF_A_SLICE: Final = 250
 
 MASTER: Final = "local-cluster[2,1,512]"
 
@@ -65,7 +94,7 @@ def with_a_kill(frame: DataFrame, mark: Path) -> DataFrame:
 
 @attrs.frozen
 class KillBehind:
-    """The function of an export's tasks, one of which kills its executor when its files are written."""
+    """The function of a pipeline's tasks, one of which kills its executor when everything is written."""
 
     function: TaskFunction
     mark: Path
@@ -113,25 +142,65 @@ def sink(spark: SparkSession, servers: str, topic: str, count: int, directory: P
     frame.write.format("trio_broker").options(**options).option("kafka.batch.size", "500").mode("append").save()
 
 
-def exported(spark: SparkSession, options: dict[str, str], directory: Path) -> dict[str, int]:
-    settings = ExportSettings(parse_target(f"parquet:{directory / 'table'}"), trigger=Trigger(batch_records=600))
-    runner = KillingRunner(SparkTaskRunner(spark), directory / "export")
-    with JobSource.of(read_job_options(options, settings.trigger)) as source:
-        return dict(run_export(source, settings, lambda: runner).rows)
+def export_rows(source: JobSource, runner: SparkTaskRunner, directory: Path) -> dict[str, int]:
+    settings = ExportSettings(parse_target(f"parquet:{directory / 'table'}"), trigger=Trigger(ROWS_OF_A_BATCH))
+    return dict(run_export(source, settings, lambda: KillingRunner(runner, directory / "export")).rows)
 
 
-def main(servers: str, topic: str, written: str, directory: str) -> None:
+def etl_rows(source: JobSource, runner: SparkTaskRunner, directory: Path) -> dict[str, int]:
+    target = parse_target(f"parquet:{directory / 'typed'}")
+    settings = etl_settings("id BIGINT NOT NULL", target, trigger=Trigger(ROWS_OF_A_BATCH))
+    return dict(run_etl(source, settings, lambda: KillingRunner(runner, directory / "etl")).rows)
+
+
+def write_again(options: dict[str, str], runner: SparkTaskRunner, directory: Path, guarantee: str) -> list[int]:
+    """Replay the source, and restore its export; return how many rounds each has taken."""
+    target = ProducerSettings(parse_addresses(options["kafka.bootstrap.servers"]))
+    replayed, restored = f"replay-{guarantee}", f"restore-{guarantee}"
+    is_exactly_once = GUARANTEES[guarantee]
+    # Several rounds of few records. The option that makes rounds so small makes the job slow as well.
+    with (
+        patch("trio_broker.spark.pipelines.slice_schedule.DEFAULT_SLICE_RECORDS", ROWS_OF_A_SLICE),
+        JobSource.of(read_options(options, Mode.BATCH)) as source,
+    ):
+        replay_settings = ReplaySettings(
+            target,
+            directory / f"{replayed}-job",
+            replayed,
+            with_row_ids=not is_exactly_once,
+            is_exactly_once=is_exactly_once,
+        )
+        restore_settings = RestoreSettings(
+            target,
+            directory / f"{restored}-job",
+            restored,
+            with_row_ids=not is_exactly_once,
+            is_exactly_once=is_exactly_once,
+        )
+        return [
+            replay(source, replay_settings, options, lambda: KillingRunner(runner, directory / replayed)).rounds,
+            restore(
+                [directory / "table"], restore_settings, lambda: KillingRunner(runner, directory / restored)
+            ).rounds,
+        ]
+
+
+def main(servers: str, directory_name: str) -> None:
+    directory = Path(directory_name)
     # Executors write their logs there, and else beside Spark's own files.
-    os.environ["SPARK_WORKER_DIR"] = str(Path(directory) / "work")
-    spark = start_session(Path(directory) / "session", master=MASTER, settings=CLUSTER)
-    options = {"kafka.bootstrap.servers": servers, "subscribe": topic, "minPartitions": "8"}
-    read = scan(spark, options, Path(directory))
-    told = {
-        "scan": read,
-        "stream": stream(spark, options, Path(directory)),
-        "exported": exported(spark, options, Path(directory)),
-    }
-    sink(spark, servers, written, len(read), Path(directory))
+    os.environ["SPARK_WORKER_DIR"] = str(directory / "work")
+    spark = start_session(directory / "session", master=MASTER, settings=CLUSTER)
+    runner = SparkTaskRunner(spark)
+    options = {"kafka.bootstrap.servers": servers, "subscribe": SOURCE}
+    many_tasks = {"minPartitions": "8"}
+    read = scan(spark, {**options, **many_tasks}, directory)
+    told: dict[str, object] = {"scan": read, "stream": stream(spark, {**options, **many_tasks}, directory)}
+    sink(spark, servers, SINK, len(read), directory)
+    with JobSource.of(read_job_options({**options, **many_tasks}, Trigger())) as source:
+        told["export"] = export_rows(source, runner, directory)
+    with JobSource.of(read_job_options({**options, **many_tasks, "subscribe": JSON_SOURCE}, Trigger())) as source:
+        told["etl"] = etl_rows(source, runner, directory)
+    told["rounds"] = [write_again(options, runner, directory, guarantee) for guarantee in GUARANTEES]
     print(json.dumps(told))
     spark.stop()
 

@@ -9,6 +9,9 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
 
+from trio_broker.spark.producer.row_ids import Deduplicator, find_row_id
+from trio_broker.topic_partition import TopicPartition
+
 SECONDS = 20
 
 
@@ -44,6 +47,17 @@ def read_back(bootstrap_servers: str, topic: str, partitions: int = 3) -> dict[i
 
 def values_of(messages: list[Message]) -> list[bytes | None]:
     return [message.value() for message in messages]
+
+
+def new_values(topic: str, messages: list[Message]) -> list[bytes | None]:
+    """The values of one partition that a consumer takes which knows repeated rows by their ids, if they have any."""
+    seen = Deduplicator()
+    found: list[bytes | None] = []
+    for message in messages:
+        row_id = find_row_id(headers_of(message))
+        if row_id is None or seen.is_new(TopicPartition(topic, message.partition() or 0), row_id):
+            found.append(message.value())
+    return found
 
 
 def by_kafka_python(bootstrap_servers: str, topic: str, partition: int) -> list[tuple[Any, ...]]:
