@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from trio_broker.spark import session
 from trio_broker.spark.errors import SparkJobError
@@ -47,6 +48,9 @@ def test_what_spark_connect_lacks_is_named_with_the_extra_that_brings_it(tmp_pat
 class UnreachableServer:
     """A builder of sessions whose server does not answer."""
 
+    def remote(self, url: str) -> Self:
+        return self
+
     def config(self, key: str, value: str) -> Self:
         return self
 
@@ -58,3 +62,10 @@ def test_a_server_that_cannot_be_reached_is_named_in_one_line() -> None:
     expected = r"^no session of Spark Connect at sc://db:15002: UNAVAILABLE: connection refused$"
     with pytest.raises(SparkJobError, match=expected):
         session._connect_session("sc://db:15002", UnreachableServer(), {})  # type: ignore[arg-type]
+
+
+def test_a_master_in_the_environment_beside_a_server_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASTER", "local[2]")
+    expected = r"^no session of Spark Connect at sc://db:15002: .*Spark master \[local\[2\]\], Spark Connect \[sc://db"
+    with pytest.raises(SparkJobError, match=expected):
+        session._connect_session("sc://db:15002", SparkSession.Builder(), {})

@@ -83,7 +83,7 @@ def spark_session(
     builder = SparkSession.builder.appName(app_name)
     server = master if master is not None and master.startswith(CONNECT_SCHEME) else os.environ.get("SPARK_REMOTE")
     if server is not None:
-        return _connect_session(server, builder.remote(server), settings or {})
+        return _connect_session(server, builder, settings or {})
     use_java()
     master = master or os.environ.get("MASTER") or LOCAL_MASTER
     chosen = dict(DEFAULTS)
@@ -102,13 +102,14 @@ def _connect_session(server: str, builder: SparkSession.Builder, settings: Mappi
 
     Raises:
         SparkMissing: a package is not installed.
-        SparkJobError: the server cannot be reached; PySpark tries for some minutes.
+        SparkJobError: the server cannot be reached, for which PySpark tries for some minutes, or the environment has
+            a ``MASTER`` as well.
     """
     from pyspark.errors import PySparkException
 
     chosen = {key: value for key, value in DEFAULTS.items() if key.startswith("spark.sql.")}
     try:
-        return _configured(builder, {**chosen, **settings}).getOrCreate()
+        return _configured(builder.remote(server), {**chosen, **settings}).getOrCreate()
     except ImportError as error:
         raise SparkMissing(f"{error} Spark Connect needs it: pip install 'trio-broker[spark-connect]'") from error
     except PySparkException as error:
