@@ -1,17 +1,29 @@
-"""Ctrl-C as the normal end of a command that reads without end.
+"""Ctrl-C as the normal end of a command: of one that reads without end, and of one that waits for Spark.
 
-The first Ctrl-C raises ``KeyboardInterrupt`` only while the command waits. At any other time it is remembered until the
-next wait, so that no record is printed in part, and the answer to every sent record is read. A second Ctrl-C raises at
-once, so a command that hangs can still be ended.
+``Interrupts`` is for a command that reads without end. The first Ctrl-C raises ``KeyboardInterrupt`` only while the
+command waits. At any other time it is remembered until the next wait, so that no record is printed in part, and the
+answer to every sent record is read. A second Ctrl-C raises at once, so a command that hangs can still be ended.
+
+``ending_after_ctrl_c`` bounds the time that a command waits, after Ctrl-C, for the end of what it has begun elsewhere.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import queue
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, Final
+
+from trio_broker.cli.jvm_output import STANDARD_ERROR
+
+END_SECONDS: Final = 10.0
+"""From Ctrl-C to the end of the process at the latest. Spark ends its jobs and a session in two seconds; the client of
+Spark Connect tries for minutes to reach a server that does not answer."""
 
 
 class Interrupts:
@@ -49,3 +61,41 @@ class Interrupts:
             yield
         finally:
             self._is_waiting = False
+
+
+@contextlib.contextmanager
+def ending_after_ctrl_c(text: str, code: int, seconds: float = END_SECONDS) -> Iterator[None]:
+    """End the process with ``text`` and exit code ``code``, ``seconds`` after a Ctrl-C in the block, if it still runs.
+
+    Ctrl-C does what it did before, too: it raises ``KeyboardInterrupt``, which libraries may catch. The end is that of
+    a killed process, so what the command does must survive one. Only the main thread may call it.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before):
+        # Ctrl-C is ignored, as in a shell's background.
+        yield
+        return
+    # A signal handler may run while its thread holds any lock: it starts no thread, and this queue's put is reentrant.
+    seen: queue.SimpleQueue[bool] = queue.SimpleQueue()
+
+    def take(number: int, frame: FrameType | None) -> None:
+        seen.put(True)
+        before(number, frame)
+
+    def watch() -> None:
+        if seen.get():
+            time.sleep(seconds)
+            # Not by ``sys.stderr``, whose lock the thread that hangs may hold. On a terminal, below the progress.
+            line_break = "\n" if os.isatty(STANDARD_ERROR) else ""
+            os.write(STANDARD_ERROR, f"{line_break}{text}\n".encode())
+            os._exit(code)
+
+    threading.Thread(target=watch, name="end-after-ctrl-c", daemon=True).start()
+    signal.signal(signal.SIGINT, take)
+    try:
+        yield
+    finally:
+        # Spark on this machine sets a handler of its own when it starts.
+        if signal.getsignal(signal.SIGINT) is take:
+            signal.signal(signal.SIGINT, before)
+        seen.put(False)

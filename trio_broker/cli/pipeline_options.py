@@ -22,6 +22,7 @@ import click
 from trio_broker.cli.assignments import key_value
 from trio_broker.cli.connecting import DEFAULT_BOOTSTRAP_SERVER, addresses, json_option
 from trio_broker.cli.failure import complain, fail
+from trio_broker.cli.interrupts import ending_after_ctrl_c
 from trio_broker.cli.jvm_output import jvm_lines_shown_by
 from trio_broker.cli.output import let_everything_be_printed, note, print_json, print_table
 from trio_broker.moments import parse_moment
@@ -36,6 +37,9 @@ INTERRUPTED: Final = 130
 """The exit code that a shell reports for a process ended by SIGINT: 128 plus the signal's number."""
 
 WRONG_OPTION: Final = 2
+
+FORCED_END: Final = "ended without Spark, which does not answer; finished work is kept"
+"""Shown where Spark does not end in time after Ctrl-C. A batch survives that as it survives ``kill -9``."""
 
 LOG_LEVEL: Final = "spark.log.level"
 """A setting of Spark. Spark's log is turned off unless the user sets it."""
@@ -82,7 +86,7 @@ def pipeline_command(name: str, example: str, **groups: type[Any]) -> Callable[[
     def decorate(command: Command) -> SectionedCommand:
         @functools.wraps(command)
         def run(**values: Any) -> None:
-            with ending_in_one_line():
+            with ending_after_ctrl_c(FORCED_END, INTERRUPTED), ending_in_one_line():
                 objects = {
                     key: options(**{field.name: values.pop(field.name) for field in attrs.fields(options)})
                     for key, options in groups.items()

@@ -21,26 +21,25 @@ SECONDS = 300
 
 
 @contextmanager
-def pipeline_process(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+def pipeline_process(*arguments: str, master: str = "local[2]") -> Iterator[subprocess.Popen[str]]:
     """``trio-broker pipeline`` in a process group of its own, which is killed at the end of the block.
 
     A test that kills the driver alone stays in the block, so that what the driver leaves, its JVM and workers, ends by
     itself, perhaps after the next run began.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-m", "trio_broker", "pipeline", *arguments, "--master", "local[2]"],
+    with subprocess.Popen(
+        [sys.executable, "-m", "trio_broker", "pipeline", *arguments, "--master", master],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         env={**os.environ, "JDK_JAVA_OPTIONS": f"{JAVA_OPTIONS} -Xmx512m"},
         start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+    ) as process:
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
