@@ -52,6 +52,19 @@ def test_every_codec_is_measured_beside_kafka(java: Java, tmp_path: Path):
     assert all(value > 0 for value in measures.values())
 
 
+@pytest.mark.soak
+@pytest.mark.spark
+def test_the_first_scan_is_measured_beside_a_source_that_does_nothing(tmp_path: Path):
+    outcome = BENCHMARKS["spark-first-scan"](Options(tmp_path, repeats=1))
+    [table] = outcome.tables
+    assert [row[0] for row in table.rows] == [
+        "a source that does nothing",
+        "trio_broker",
+        "trio_broker, nothing compiled",
+    ]
+    assert outcome.measures["spark-first-scan"] > 0
+
+
 @pytest.mark.parametrize("name", ["kafka", "kafka-bulk", "kafka-compressed", "peers", "transactions"])
 def test_what_needs_kafka_is_one_line_where_there_is_no_java(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

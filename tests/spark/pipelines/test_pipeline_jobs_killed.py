@@ -1,4 +1,4 @@
-"""The real commands ``etl``, ``replay`` and ``restore``, whose driver or broker is killed in the middle.
+"""The real commands ``export``, ``etl``, ``replay`` and ``restore``, whose driver or broker is killed in the middle.
 
 The same command is run again until one ends by itself. Then each record is there as docs/pipelines.md promises.
 ``PIPELINE_KILL_SEEDS=0:20`` takes other moments to kill at.
@@ -44,7 +44,7 @@ VALUE_BYTES = 30_000
 """Of a record: a batch has no more than nine, so that a task that is killed has sent some."""
 
 LETTERS, LETTERS_OF_A_BATCH = 8000, 200
-"""Records of the topic that is read as JSON: forty batches."""
+"""Records of the topic that is written to tables: forty batches."""
 
 KILLS = 2
 
@@ -87,21 +87,26 @@ def fill(broker: BrokerProcess, topic: str, partition: int, values: list[bytes])
     assert producer.flush(SECONDS) == 0
 
 
+def export(broker: BrokerProcess, directory: Path) -> Job:
+    source = letters(broker)
+    target = Target(Format.PARQUET, str(directory / "rows"))
+
+    def check() -> None:
+        assert sorted(read_table(target)["value"].to_pylist()) == sorted(map(letter, range(LETTERS)))
+
+    return Job(("export", *source, "--to", str(target)), lambda: rows_in(directory / "rows"), check)
+
+
 def etl(broker: BrokerProcess, directory: Path) -> Job:
-    """Of a topic in which every fourth record is not the JSON that is expected."""
-    create(broker, SOURCE, 2)
-    for partition in range(2):
-        numbers = range(partition, LETTERS, 2)
-        fill(broker, SOURCE, partition, [b"%d" % n if n % 4 == 3 else b'{"id": %d}' % n for n in numbers])
+    source = letters(broker)
     rows, dead = (Target(Format.PARQUET, str(directory / name)) for name in ("rows", "rows_dead_letters"))
 
     def check() -> None:
         ids = read_table(rows)["id"].to_pylist()
-        letters = [int(value) for value in read_table(dead)["value"].to_pylist()]
+        dead_letters = [int(value) for value in read_table(dead)["value"].to_pylist()]
         assert sorted(ids) == [n for n in range(LETTERS) if n % 4 != 3]
-        assert sorted(letters) == [n for n in range(LETTERS) if n % 4 == 3]
+        assert sorted(dead_letters) == [n for n in range(LETTERS) if n % 4 == 3]
 
-    source = ("-b", broker.bootstrap_servers, "--topic", SOURCE, "--batch-records", str(LETTERS_OF_A_BATCH))
     words = ("etl", *source, "--schema", "id BIGINT NOT NULL", "--to", str(rows))
     return Job(words, lambda: rows_in(directory / "rows"), check)
 
@@ -155,9 +160,23 @@ def writing(broker: BrokerProcess, directory: Path, *words: str) -> Job:
     return Job((*words, "--to-topic", WRITTEN, *checkpoint, "--max-records-per-second", RATE), log_ends, check)
 
 
+def letters(broker: BrokerProcess) -> tuple[str, ...]:
+    """Fill a topic; return the words that say that it is read in many batches."""
+    create(broker, SOURCE, 2)
+    for partition in range(2):
+        fill(broker, SOURCE, partition, [letter(number) for number in range(partition, LETTERS, 2)])
+    return ("-b", broker.bootstrap_servers, "--topic", SOURCE, "--batch-records", str(LETTERS_OF_A_BATCH))
+
+
+def letter(number: int) -> bytes:
+    """JSON, but for every fourth record."""
+    return b"%d" % number if number % 4 == 3 else b'{"id": %d}' % number
+
+
 MakeJob = Callable[[BrokerProcess, Path], Job]
 
 JOBS: Mapping[str, MakeJob] = {
+    "export": export,
     "etl": etl,
     "replay": replay,
     "replay exactly-once": partial(replay, further=EXACTLY_ONCE),
