@@ -13,6 +13,8 @@ from __future__ import annotations
 import os
 import shutil
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -50,7 +52,7 @@ POLL_SECONDS: Final = 0.05
 
 @attrs.frozen
 class Query:
-    """What is scanned; ``compiled`` says whether the cache of machine code is kept."""
+    """What is scanned; ``compiled`` says whether the cache of machine code is full or empty."""
 
     frame: Callable[[], DataFrame]
     compiled: bool = True
@@ -73,8 +75,7 @@ def first_scan(options: Options) -> Outcome:
         # Executors write their logs there, and else beside Spark's own files.
         os.environ["SPARK_WORKER_DIR"] = str(directory / "work")
         settings = {
-            "spark.executorEnv.PYTHONPATH": f"{packages}{os.pathsep}{ROOT}",
-            "spark.executorEnv.NUMBA_CACHE_DIR": str(packages / "cache"),
+            **{f"spark.executorEnv.{name}": value for name, value in environment_of(packages).items()},
             "spark.executor.memory": "1g",
             "spark.deploy.maxExecutorRetries": "-1",
         }
@@ -92,11 +93,13 @@ def first_scan(options: Options) -> Outcome:
 def in_turns(subject: Bench, queries: dict[str, Query], packages: Path, repeats: int) -> dict[str, list[FirstScan]]:
     taken: dict[str, list[FirstScan]] = {name: [] for name in queries}
     for query in queries.values():
-        scan(query.frame())  # the processes that plan, and machine code for those that keep it
+        scan(query.frame())  # so that the processes that plan run
     for _ in range(repeats):
         for name, query in queries.items():
             kill_executor()
-            if not query.compiled:
+            if query.compiled:
+                compile_everything(packages)
+            else:
                 forget_compiled(packages)
             scan(subject.session.range(TASKS_AT_ONCE).toDF("id"))
             taken[name].append(measured(subject, query))
@@ -143,6 +146,17 @@ def copied(directory: Path) -> Path:
     for package in PACKAGES:
         shutil.copytree(package, directory / package.name, ignore=shutil.ignore_patterns("*.machine-code"))
     return directory
+
+
+def environment_of(packages: Path) -> dict[str, str]:
+    """The variables by which Python finds the copy, and machine code for it."""
+    return {"PYTHONPATH": f"{packages}{os.pathsep}{ROOT}", "NUMBA_CACHE_DIR": str(packages / "cache")}
+
+
+def compile_everything(packages: Path) -> None:
+    """Fill the cache, in which an executor that was killed while it compiled has left a part."""
+    program = "from trio_broker.spark.decoder import available_engine; available_engine()"
+    subprocess.run([sys.executable, "-c", program], env={**os.environ, **environment_of(packages)}, check=True)
 
 
 def forget_compiled(packages: Path) -> None:
