@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,44 @@ def test_what_spark_connect_lacks_is_named_with_the_extra_that_brings_it(tmp_pat
     [told] = ended.stdout.splitlines()
     assert "grpcio" in told
     assert told.endswith("Spark Connect needs it: pip install 'trio-broker[spark-connect]'")
+
+
+FOLLOWED = """
+import os, sys
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from trio_broker.spark.session import spark_session
+
+def chosen(self):
+    self._validate_startup_urls()
+    raise PySparkException(f"{self._options.get('spark.master')} {self._options.get('spark.remote')}")
+
+SparkSession.Builder.getOrCreate = chosen
+try:
+    spark_session(master=sys.argv[1])
+except Exception as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("master", "told"),
+    [
+        ("local[2]", "local[2] None"),
+        ("sc://db:15002", "no session of Spark Connect at sc://db:15002: None sc://db:15002"),
+    ],
+)
+def test_a_master_that_is_asked_for_stands_above_the_environment(master: str, told: str) -> None:
+    """In a process, since it is of both kinds."""
+    ended = subprocess.run(
+        [sys.executable, "-c", FOLLOWED, master],
+        env={**os.environ, "MASTER": "local[3]", "SPARK_REMOTE": "sc://other:15002"},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert ended.stdout.splitlines() == [told], ended.stderr
 
 
 class UnreachableServer:

@@ -66,9 +66,9 @@ def spark_session(
 ) -> SparkSession:
     """Return the active Spark session, or start one.
 
-    ``master`` is Spark's, or a server of Spark Connect (``sc://host:port``). Without it, and without one in the
-    environment (``MASTER``, ``SPARK_REMOTE``), tasks run on this machine's cores. ``settings`` override the defaults
-    made here.
+    ``master`` is Spark's, or a server of Spark Connect (``sc://host:port``); what the environment says of either
+    (``MASTER``, ``SPARK_REMOTE``) is removed then. Without one here and there, tasks run on this machine's cores.
+    ``settings`` override the defaults made here.
 
     Raises:
         SparkMissing: a package is not installed, or there is no Java.
@@ -80,10 +80,14 @@ def spark_session(
     active: SparkSession | None = SparkSession.getActiveSession()
     if active is not None:
         return active
-    builder = SparkSession.builder.appName(app_name)
+    if master is not None:
+        # PySpark would follow the environment, or refuse both.
+        for variable in ("MASTER", "SPARK_REMOTE"):
+            os.environ.pop(variable, None)
     server = master if master is not None and master.startswith(CONNECT_SCHEME) else os.environ.get("SPARK_REMOTE")
+    named = {"spark.app.name": app_name, **(settings or {})}
     if server is not None:
-        return _connect_session(server, builder, settings or {})
+        return _connect_session(server, SparkSession.builder, named)
     use_java()
     master = master or os.environ.get("MASTER") or LOCAL_MASTER
     chosen = dict(DEFAULTS)
@@ -92,7 +96,7 @@ def spark_session(
         # Otherwise the first python3 of the PATH would run the tasks, perhaps one without these packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-    session = _configured(builder.master(master), {**chosen, **(settings or {})}).getOrCreate()
+    session = _configured(SparkSession.builder.master(master), {**chosen, **named}).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
 
