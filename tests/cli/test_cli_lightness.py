@@ -15,15 +15,15 @@ from trio_broker.cli import main
 try:
     main({arguments!r})
 except SystemExit as end:
-    assert not end.code, end
+    assert (end.code or 0) == {exit_code}, end
 print("imported:", *sorted(sys.modules))
 """
 
 
-def imported_by(*arguments: str) -> set[str]:
-    """The modules that a command imports."""
+def imported_by(*arguments: str, exit_code: int = 0) -> set[str]:
+    """The modules that a command imports, which ends with this code."""
     completed = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(arguments=list(arguments))],
+        [sys.executable, "-c", PROGRAM.format(arguments=list(arguments), exit_code=exit_code)],
         capture_output=True,
         text=True,
         check=True,
@@ -60,6 +60,12 @@ def test_a_pipeline_imports_neither_spark_nor_arrow_before_it_runs(command: str)
 def test_start_imports_no_client():
     modules = imported_by("start", "--help")
     assert {name for name in modules if name.startswith(("trio_broker.client", "kafka_wire"))} == set()
+
+
+def test_a_mistake_in_the_configuration_is_told_before_the_broker_is_loaded():
+    """Loading it is the longest part of a start."""
+    modules = imported_by("start", "--override", "num.io.threads=many", exit_code=1)
+    assert modules & (HEAVY | {"trio_broker.broker"}) == set()
 
 
 def test_every_command_is_told_by_the_help():

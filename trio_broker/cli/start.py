@@ -19,6 +19,7 @@ import click
 from trio_broker.cli.failure import fail
 
 if TYPE_CHECKING:
+    from trio_broker.config.broker_config import BrokerConfig
     from trio_broker.config.static_settings import StaticSettings
 
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
@@ -44,29 +45,53 @@ def start(
     log_level: str,
 ) -> None:
     """Run a broker and its admin page until SIGTERM, SIGINT or SIGHUP."""
-    # Imported here and not above: ``trio-broker --help`` and completion import this module, and need no broker.
-    import gc
+    logging.basicConfig(level=log_level, format=LOG_FORMAT, stream=sys.stderr)
+    run(configured(config_file, overrides, data_dir, port, admin_port))
+
+
+# Functions import what they need: ``trio-broker --help`` and completion need no broker, nor does a mistake in the
+# configuration, which is told before the broker is loaded, the longest part of a start.
+
+
+def configured(
+    config_file: Path | None,
+    overrides: tuple[str, ...],
+    data_dir: Path | None,
+    port: int | None,
+    admin_port: int | None,
+) -> BrokerConfig:
+    """Return the configuration; end the command where something is wrong with it."""
     import os
 
-    gc.disable()  # modules leave no garbage, and searching what they make takes a fifth of the time of the imports
-    from trio_broker.broker import StartupError, UncleanStop, run_until_signalled
     from trio_broker.config.broker_config import broker_config_of
     from trio_broker.config.errors import ConfigError
     from trio_broker.config.static_settings import gather_settings, read_settings_file
-    from trio_broker.runtime.memory import bound_kept_memory
     from trio_broker.runtime.real_disk import RealDisk
 
-    gc.enable()
-    logging.basicConfig(level=log_level, format=LOG_FORMAT, stream=sys.stderr)
     try:
         file = None if config_file is None else read_settings_file(RealDisk(), config_file)
         settings = gather_settings(file, parse_overrides(overrides), os.environ)
         refuse_unknown_overrides(settings)
         apply_options(settings, data_dir, port, admin_port)
-        config = broker_config_of(settings)
-        for warning in config.warnings:
-            logging.getLogger(__name__).warning("%s", warning)
-        bound_kept_memory()
+        return broker_config_of(settings)
+    except ConfigError as error:
+        fail(str(error))
+
+
+def run(config: BrokerConfig) -> None:
+    """Run the broker until a signal; end the command where it cannot start, or does not stop cleanly."""
+    import gc
+
+    gc.disable()  # modules leave no garbage, and searching what they make takes a fifth of the time of the imports
+    from trio_broker.broker import StartupError, UncleanStop, run_until_signalled
+    from trio_broker.config.errors import ConfigError
+    from trio_broker.runtime.memory import bound_kept_memory
+
+    gc.enable()
+    for warning in config.warnings:
+        logging.getLogger(__name__).warning("%s", warning)
+    bound_kept_memory()
+    try:
         run_until_signalled(config, announce=click.echo)
     except (ConfigError, StartupError, UncleanStop) as error:
         fail(str(error))
