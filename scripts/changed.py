@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -99,6 +100,7 @@ def users_of(path: Path, imports: Mapping[Path, set[str]]) -> set[Path]:
     return below | {user for user in users if user.name.startswith("test_") and (TESTS / user).exists()}
 
 
+@cache
 def imports_of_tests() -> dict[Path, set[str]]:
     """What each module of the tests imports from the others."""
     found: dict[Path, set[str]] = {}

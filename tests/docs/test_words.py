@@ -39,7 +39,8 @@ def is_name(entry: str) -> bool:
     return "_" in entry or not entry.islower()
 
 
-FORBIDDEN = [pattern(entry) for entry in entries()]
+FORBIDDEN = {pattern(entry): entry.split()[0].lower() for entry in entries()}
+"""Each pattern, and its first word: in nearly all texts that is not to be found, which is known sooner."""
 
 
 def texts() -> dict[str, str]:
@@ -60,9 +61,11 @@ TEXTS = texts()
 
 def findings(text: str) -> list[str]:
     """Each forbidden word in ``text``, with its line."""
+    lowered = text.lower()
     return [
         f"line {text.count(chr(10), 0, match.start()) + 1}: {match[0]}"
-        for forbidden in FORBIDDEN
+        for forbidden, first_word in FORBIDDEN.items()
+        if first_word in lowered
         for match in forbidden.finditer(text)
     ]
 

@@ -18,8 +18,8 @@ from tests.simulation.simulation import Result, simulate, simulate_lost_transact
 
 SEEDS = range(10)
 
-SEEDS_OF_TRANSACTIONS = range(40)
-"""Some six seconds."""
+SEEDS_OF_TRANSACTIONS = range(20)
+"""Three seconds."""
 
 SEEDS_OF_LOST_TRANSACTIONS = range(20)
 """Two seconds."""

@@ -32,9 +32,9 @@ def test_every_kind_of_file_is_damaged():
     kinds = {kind_of(path) for path in files}
     assert {".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".metadata", ".properties"} <= kinds
     assert len({kind for kind in kinds if "checkpoint" in kind}) == 5
-    counts = Counter(kind_of(drawn(random.Random(seed), files).path) for seed in range(2000))
+    counts = Counter(kind_of(drawn(random.Random(seed), files).path) for seed in range(400))
     assert counts.keys() == kinds
-    assert min(counts.values()) > 50
+    assert min(counts.values()) > 10
 
 
 def test_a_topic_id_that_is_nearly_right_is_a_damaged_one():

@@ -50,7 +50,7 @@ def start(
 
 
 # Functions import what they need: ``trio-broker --help`` and completion need no broker, nor does a mistake in the
-# configuration, which is told before the broker is loaded, the longest part of a start.
+# configuration, which is reported before the broker is loaded, the longest part of a start.
 
 
 def configured(
