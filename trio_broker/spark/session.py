@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from trio_broker.spark.errors import SparkJobError
 from trio_broker.spark.java import SparkMissing, use_java
+from trio_broker.spark.spark_home import use_compiled_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,6 +97,7 @@ def spark_session(
         # Otherwise the first python3 of the PATH would run the tasks, perhaps one without these packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+        use_compiled_pyspark()
     session = _configured(SparkSession.builder.master(master), {**chosen, **named}).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session

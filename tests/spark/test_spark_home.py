@@ -1,0 +1,99 @@
+"""Spark's Python processes take PySpark from the installed package, compiled, and not from its archive of sources."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trio_broker.spark import spark_home
+from trio_broker.spark.spark_home import linked_home, use_compiled_pyspark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A PySpark as pip installs it."""
+    package = tmp_path / "site-packages" / "pyspark"
+    for name in ("__init__.py", "bin/spark-submit", "python/lib/py4j-1-src.zip", "python/lib/pyspark.zip"):
+        path = package / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    monkeypatch.setattr(spark_home, "installed_package", lambda: package)
+    return package
+
+
+def test_the_home_has_all_that_the_package_has_and_its_modules_in_place_of_their_archive(
+    package: Path, tmp_path: Path
+) -> None:
+    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    use_compiled_pyspark(environment)
+    home = Path(environment["SPARK_HOME"])
+
+    assert home.is_relative_to(tmp_path / "cache")
+    assert (home / "bin" / "spark-submit").samefile(package / "bin" / "spark-submit")
+    assert (home / "python" / "lib" / "py4j-1-src.zip").samefile(package / "python" / "lib" / "py4j-1-src.zip")
+    [module] = (home / "python" / "lib" / "pyspark.zip").iterdir()
+    assert module.name == "pyspark"
+    assert module.samefile(package)
+
+
+def test_a_home_is_made_once_and_completed_where_a_link_is_missing(package: Path, tmp_path: Path) -> None:
+    home = linked_home(package, tmp_path)
+    (home / "bin").unlink()
+    kept = (home / "__init__.py").lstat().st_ino
+
+    assert linked_home(package, tmp_path) == home
+    assert (home / "bin").samefile(package / "bin")
+    assert (home / "__init__.py").lstat().st_ino == kept
+
+
+def test_what_comes_into_the_package_later_is_in_its_home(package: Path, tmp_path: Path) -> None:
+    before = linked_home(package, tmp_path)
+    (package / "conf").mkdir()
+    (package / "conf" / "spark-defaults.conf").write_text("spark.driver.memory 2g")
+
+    assert (linked_home(package, tmp_path) / "conf" / "spark-defaults.conf").exists()
+    assert not (before / "conf").exists()
+
+
+def test_a_home_that_is_named_is_left_as_it_is(package: Path) -> None:
+    environment = {"SPARK_HOME": "/opt/spark"}
+    use_compiled_pyspark(environment)
+
+    assert environment == {"SPARK_HOME": "/opt/spark"}
+
+
+@pytest.mark.parametrize("missing", ["the package", "its archive", "a cache that can be written to"])
+def test_without_what_it_takes_spark_finds_its_home_by_itself(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    cache = tmp_path / "cache"
+    match missing:
+        case "the package":
+            monkeypatch.setattr(spark_home, "installed_package", lambda: None)
+        case "its archive":
+            (package / "python" / "lib" / "pyspark.zip").unlink()
+        case _:
+            cache.touch()
+    environment = {"XDG_CACHE_HOME": str(cache)}
+    use_compiled_pyspark(environment)
+
+    assert "SPARK_HOME" not in environment
+
+
+@pytest.mark.spark
+def test_a_worker_imports_the_installed_package(spark: SparkSession) -> None:
+    def origin(_: int) -> str:
+        import pyspark.worker
+
+        return str(pyspark.worker.__file__)
+
+    [path] = spark.sparkContext.parallelize([0], 1).map(origin).collect()
+    installed = spark_home.installed_package()
+
+    assert installed is not None
+    assert Path(path).samefile(installed / "worker.py")

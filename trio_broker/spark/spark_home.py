@@ -1,0 +1,79 @@
+"""A ``SPARK_HOME`` for local sessions whose Python processes find PySpark compiled.
+
+Spark's JVM puts ``$SPARK_HOME/python/lib/pyspark.zip`` first on the path of each Python process that it starts: of its
+workers, and of those that plan and commit what a data source reads and writes. The archive has sources only. So each
+process compiles them anew, for which it takes 0.7 s of CPU, four times as long as for all the rest of its start. The
+same modules lie in the installed package, and Python keeps them compiled there.
+
+The directory that is made here consists of links to what is in the package, but for ``pyspark.zip``. That is a
+directory with a link to the package, and nothing else of the same installation, since tasks may run in another one.
+
+Source: org.apache.spark.api.python.PythonUtils.sparkPythonPath; pyspark.find_spark_home; docs/spark.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import os
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Final
+
+from trio_broker.spark.java import cache_directory
+
+SPARK_HOME: Final = "SPARK_HOME"
+
+ARCHIVES: Final = Path("python", "lib")
+"""Where Spark looks for the modules of PySpark and of py4j."""
+
+PYSPARK_ARCHIVE: Final = "pyspark.zip"
+
+
+def use_compiled_pyspark(environment: MutableMapping[str, str] | None = None) -> None:
+    """Set ``SPARK_HOME`` for a JVM that this process starts later.
+
+    It is left as it is where it is set, where PySpark is not installed as pip does it, and where no links can be made.
+    """
+    environment = os.environ if environment is None else environment
+    package = installed_package()
+    if SPARK_HOME in environment or package is None or not (package / ARCHIVES / PYSPARK_ARCHIVE).is_file():
+        return
+    with contextlib.suppress(OSError):
+        environment[SPARK_HOME] = str(linked_home(package, cache_directory(environment)))
+
+
+def installed_package() -> Path | None:
+    """Return the directory of the package ``pyspark``."""
+    spec = importlib.util.find_spec("pyspark")
+    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
+
+
+def linked_home(package: Path, cache: Path) -> Path:
+    """Return the directory for ``package``, made in ``cache`` unless it exists.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    links = links_to(package)
+    digest = hashlib.sha256("\n".join(f"{name}\0{target}" for name, target in links.items()).encode())
+    home = cache / f"spark-{digest.hexdigest()[:16]}"
+    for name, target in links.items():
+        link = home / name
+        if not link.is_symlink():
+            link.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # Another process may make the same link at this moment.
+            with contextlib.suppress(FileExistsError):
+                link.symlink_to(target)
+    return home
+
+
+def links_to(package: Path) -> dict[Path, Path]:
+    """Return what each link leads to, by its path in the home."""
+    links = {Path(each.name): each for each in sorted(package.iterdir()) if each.name != ARCHIVES.parts[0]}
+    for archive in sorted((package / ARCHIVES).iterdir()):
+        if archive.name != PYSPARK_ARCHIVE:
+            links[ARCHIVES / archive.name] = archive
+    links[ARCHIVES / PYSPARK_ARCHIVE / package.name] = package
+    return links
