@@ -26,10 +26,10 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 class SlowLoad:
     """A load that ends when it may; ``get`` of a worker never waits for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, min_rows: int = 0) -> None:
         self.may_end = threading.Event()
         self.calls = 0
-        self.load = BackgroundLoad(self._load)
+        self.load = BackgroundLoad(self._load, min_rows=min_rows)
 
     def _load(self) -> str:
         self.calls += 1
@@ -57,6 +57,27 @@ def test_a_worker_has_nothing_until_it_is_loaded() -> None:
     slow.end()
 
     assert [slow.load.get(), slow.calls] == ["loaded", 1]
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_worker_loads_nothing_before_it_has_rows_enough() -> None:
+    slow = SlowLoad(min_rows=10)
+    slow.may_end.set()
+    for rows in (0, 4, 5, 0):
+        slow.load.get(rows)
+        slow.end()
+    assert slow.calls == 0
+    slow.load.get(1)
+    slow.end()
+
+    assert [slow.load.get(), slow.calls] == ["loaded", 1]
+
+
+def test_a_process_that_is_no_worker_loads_for_any_number_of_rows() -> None:
+    slow = SlowLoad(min_rows=10)
+    slow.may_end.set()
+
+    assert slow.load.get(1) == "loaded"
 
 
 @pytest.mark.usefixtures("worker")

@@ -13,14 +13,15 @@ import pytest
 
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.crc import crc32c
-from tests.spark.decoder.decoder_logs import chunk, numbered, offsets_of, with_header
+from tests.spark.decoder.decoder_logs import PARTITION, chunk, numbered, offsets_of, with_header
 from trio_broker.spark import decoder, worker_memory
 from trio_broker.spark.background_load import BackgroundLoad
 from trio_broker.spark.chunk import Decoding
-from trio_broker.spark.decoder import Engine, available_engine, jit_crc
+from trio_broker.spark.decoder import Engine, available_engine, decode, jit_crc
 from trio_broker.spark.decoder.numba_engine import NumbaDecoder
 from trio_broker.spark.decoder.plain_engine import PlainDecoder
 from trio_broker.spark.errors import CorruptData
+from trio_broker.spark.ranges import OffsetRange
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +67,7 @@ def test_a_task_changes_its_engine_between_two_chunks_and_yields_the_same_rows(
 ) -> None:
     chosen: list[Engine] = []
 
-    def choose() -> Engine:
+    def choose(offset_count: int) -> Engine:
         chosen.append(Engine.PLAIN if len(chosen) < switch_at else Engine.NUMBA)
         return chosen[-1]
 
@@ -81,11 +82,31 @@ def test_a_task_changes_its_engine_between_two_chunks_and_yields_the_same_rows(
 def test_the_engine_that_a_worker_begins_with_does_not_wait_for_numba(monkeypatch: pytest.MonkeyPatch) -> None:
     may_end = threading.Event()
     monkeypatch.setattr(worker_memory, "is_worker", lambda: True)
-    monkeypatch.setattr(decoder, "_loaded_engine", BackgroundLoad(lambda: Engine.NUMBA if may_end.wait(60) else None))
+    load = BackgroundLoad(lambda: Engine.NUMBA if may_end.wait(60) else None)
+    monkeypatch.setattr(decoder, "_loaded_engine", load)
 
     assert offsets_of([chunk(numbered(3))], None) == [0, 1, 2]
     assert decoder.ready_engine() is Engine.PLAIN
     may_end.set()
+
+
+def test_a_worker_does_not_load_numba_for_few_records_but_at_once_for_a_large_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[object] = []
+    monkeypatch.setattr(worker_memory, "is_worker", lambda: True)
+    monkeypatch.setattr(worker_memory, "load_begins", begun.append)
+    load = BackgroundLoad(lambda: Engine.PLAIN, min_rows=decoder.MIN_OFFSETS)
+    monkeypatch.setattr(decoder, "_loaded_engine", load)
+
+    def read(offset_count: int) -> int:
+        offsets = OffsetRange(PARTITION, 0, offset_count)
+        return sum(batch.num_rows for batch in decode([chunk(numbered(3))], offsets, Decoding(("offset",))))
+
+    assert read(3) == 3
+    assert not begun
+    assert read(decoder.MIN_OFFSETS) == 3
+    assert begun == [load]
 
 
 SIZES = [*range(40), 511, 512, 1535, 1536, 1537, 3071, 3072, 5000, 16_384, 100_000]

@@ -7,7 +7,8 @@ makes Arrow arrays.
 There are two engines, for the same records and the same errors. ``numba_engine`` runs machine code made by numba
 (``jit_decoder``), ``plain_engine`` needs numpy alone. The reference for both is ``kafka_wire.records``: tests compare
 them with it, and it finds the reason when one of them refuses a record. A worker begins with the plain one and changes
-between two chunks, once numba's is loaded, which on a new machine takes seconds.
+between two chunks, once numba's is loaded, which on a new machine takes seconds. It loads numba's only when it has a
+large task, or has had many small ones.
 
 Source: docs/formats/record-batch.md; Kafka's consumer for what counts as a record; docs/decisions/0058.
 """
@@ -74,12 +75,16 @@ def available_engine() -> Engine:
     return Engine.NUMBA
 
 
-_loaded_engine: Final = BackgroundLoad(available_engine)
+MIN_OFFSETS: Final = 100_000
+"""So many offsets a worker reads before it loads numba's engine, or is about to. For their records that engine takes
+0.1 s of CPU less, and 0.4 s to load where it is compiled already."""
+
+_loaded_engine: Final = BackgroundLoad(available_engine, min_rows=MIN_OFFSETS)
 
 
-def ready_engine() -> Engine:
-    """Return the fastest engine of those that a task need not wait for."""
-    return _loaded_engine.get() or Engine.PLAIN
+def ready_engine(offset_count: int = 0) -> Engine:
+    """Return the fastest engine of those that a task need not wait for, which is to read so many more offsets."""
+    return _loaded_engine.get(offset_count) or Engine.PLAIN
 
 
 def decode(
@@ -95,21 +100,21 @@ def decode(
     """
     if offsets.offset_count == 0:
         return
-    choose = ready_engine if engine is None else lambda: engine
+    choose = ready_engine if engine is None else lambda _: engine
     assembler = BatchAssembler(offsets.partition, decoding)
     found = _rows(chunks, offsets, decoding, choose)
     yield from coalesced((assembler.batch(rows) for rows in found), decoding)
 
 
 def _rows(
-    chunks: Iterable[Chunk], offsets: OffsetRange, decoding: Decoding, choose: Callable[[], Engine]
+    chunks: Iterable[Chunk], offsets: OffsetRange, decoding: Decoding, choose: Callable[[int], Engine]
 ) -> Iterator[Rows]:
-    engine = choose()
+    engine = choose(offsets.offset_count)
     decoder = _decoder(engine, decoding)
     aborted, buffer = AbortedProducers(), InflationBuffer()
     left = offsets
     for chunk in chunks:
-        if (chosen_engine := choose()) is not engine:
+        if (chosen_engine := choose(0)) is not engine:
             yield from decoder.flush()
             engine, decoder = chosen_engine, _decoder(chosen_engine, decoding)
         source = PartitionChunk(offsets.partition, chunk)
