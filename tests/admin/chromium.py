@@ -33,6 +33,9 @@ PATIENCE_SECONDS = 60.0
 POLL_SECONDS = 0.05
 """Between two looks at a condition in a page."""
 
+PAGES_OF_THE_ADDRESS_BAR = ("WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "WebUIOmniboxFullPopup")
+"""Features of Chromium that load pages of its own for each window, in processes that cost more than a test's page."""
+
 FLAGS = (
     "--headless=new",
     "--remote-debugging-pipe",
@@ -45,6 +48,9 @@ FLAGS = (
     "--disable-renderer-backgrounding",
     "--hide-scrollbars",
     "--force-color-profile=srgb",
+    "--no-startup-window",  # each profile has a window of its own, and the first of them nobody would use
+    "--renderer-process-limit=1",  # a process costs as much as a page: not one for each, and none in reserve
+    f"--disable-features={','.join(PAGES_OF_THE_ADDRESS_BAR)}",
 )
 
 LAUNCHER = (
@@ -248,7 +254,7 @@ def start_chromium(profile: Path) -> Chromium:
     assert EXECUTABLE is not None, "there is no Chromium here"
     command_read, command_write = pipe()
     answer_read, answer_write = pipe()
-    program = [EXECUTABLE, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
+    program = [EXECUTABLE, *FLAGS, f"--user-data-dir={profile}"]
     process = subprocess.Popen(
         [sys.executable, "-S", "-c", LAUNCHER, str(command_read), str(answer_write), *program],
         pass_fds=(command_read, answer_write),
