@@ -283,50 +283,45 @@ class BrokerConfig:
 
     def synonyms(self, key: ConfigKey) -> tuple[ConfigSynonym, ...]:
         """Return the synonyms of ``key`` that have a value, in order of precedence."""
-        layers: list[tuple[ConfigSource, Mapping[str, str | None]]] = [
-            (ConfigSource.DYNAMIC_BROKER_CONFIG, overlaid(self._dynamic[ConfigScope.BROKER], self._tried)),
-            (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, self._dynamic[ConfigScope.CLUSTER]),
-            (ConfigSource.STATIC_BROKER_CONFIG, self._static),
-            # As in Kafka, the default of a fallback is no synonym: it shows with its own key.
-            (ConfigSource.DEFAULT_CONFIG, {key.name: key.default_text}),
-        ]
-        return tuple(
-            ConfigSynonym(name, None if key.sensitive else text, source)
-            for source, layer in layers
+        found = [
+            ConfigSynonym(name, None if key.sensitive else layer[name], source)
+            for source, layer in self._layers.items()
             for name in key.names
-            if (text := layer.get(name)) is not None
-        )
+            if name in layer
+        ]
+        # As in Kafka, the default of a fallback is no synonym: it shows with its own key.
+        if (default := key.default_text) is not None:
+            found.append(ConfigSynonym(key.name, None if key.sensitive else default, ConfigSource.DEFAULT_CONFIG))
+        return tuple(found)
 
     def level_values(self, key: ConfigKey) -> tuple[ConfigLevelValue, ...]:
         """Return the value of ``key`` and of its fallbacks at each level that has one, the strongest level first.
 
         The value in effect need not be that of the strongest level: the key's own name wins over a fallback's.
         """
-        levels: dict[ConfigLevel, Mapping[str, StaticSetting]] = {
-            ConfigLevel.BROKER: _given(overlaid(self._dynamic[ConfigScope.BROKER], self._tried), self._tried),
-            ConfigLevel.CLUSTER: _given(self._dynamic[ConfigScope.CLUSTER]),
-            **dict(reversed(self._static_levels.items())),
-        }
-        built_in = {each.name: each.default_text for each in (key, *(fallback.key for fallback in key.fallbacks))}
-        levels[ConfigLevel.BUILT_IN] = _given({name: text for name, text in built_in.items() if text is not None})
-        found = [(level, name) for level, layer in levels.items() for name in key.names if name in layer]
+        given = [
+            (level, name, layer[name]) for level, layer in self._levels.items() for name in key.names if name in layer
+        ]
+        built_in = [
+            (ConfigLevel.BUILT_IN, each.name, StaticSetting(each.default_text, ""))
+            for each in (key, *(fallback.key for fallback in key.fallbacks))
+            if each.default_text is not None
+        ]
         # Defaults count only where nothing is set, so they do not take part in the order of names.
-        in_effect = min(
-            found, key=lambda each: (each[0] is ConfigLevel.BUILT_IN, key.names.index(each[1])), default=None
-        )
+        in_effect = min(given or built_in, key=lambda each: key.names.index(each[1]), default=None)
         return tuple(
             ConfigLevelValue(
-                level=level,
-                name=name,
-                value=None if key.sensitive else levels[level][name].text,
-                origin=levels[level][name].origin,
-                wins=(level, name) == in_effect,
+                level=each[0],
+                name=each[1],
+                value=None if key.sensitive else each[2].text,
+                origin=each[2].origin,
+                wins=each is in_effect,
             )
-            for level, name in found
+            for each in given + built_in
         )
 
     def _entry(self, key: ConfigKey) -> ConfigEntry:
-        text = self._merged(self._dynamic, self._tried).get(key.name, key.default_text)
+        text = self._texts.get(key.name, key.default_text)
         return _describe(key, None if key.sensitive else text, self.synonyms(key))
 
     # --- layers ---
@@ -360,6 +355,19 @@ class BrokerConfig:
         return _Checked({scope: dict(layer) for scope, layer in dynamic.items()}, dict(tried), values, sections)
 
     def _take(self, checked: _Checked) -> None:
+        """Take the settings of the layers, and keep the layers as descriptions read them: there are many keys."""
+        own, cluster = overlaid(self._dynamic[ConfigScope.BROKER], self._tried), self._dynamic[ConfigScope.CLUSTER]
+        self._texts = self._merged(self._dynamic, self._tried)
+        self._layers: Mapping[ConfigSource, Mapping[str, str]] = {
+            ConfigSource.DYNAMIC_BROKER_CONFIG: own,
+            ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: cluster,
+            ConfigSource.STATIC_BROKER_CONFIG: self._static,
+        }
+        self._levels: Mapping[ConfigLevel, Mapping[str, StaticSetting]] = {
+            ConfigLevel.BROKER: _given(own, self._tried),
+            ConfigLevel.CLUSTER: _given(cluster),
+            **dict(reversed(self._static_levels.items())),
+        }
         self._values = checked.values
         self._checked = None
         self.node = checked.sections["Node"]

@@ -16,6 +16,7 @@ import enum
 import re
 import sys
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import attrs
@@ -180,7 +181,7 @@ class ConfigKey:
         shown = "(hidden)" if self.sensitive else repr(text)
         return ConfigError(f"{self.name}: {shown} is refused: {reason}", key=self.name)
 
-    @property
+    @cached_property
     def unit(self) -> ConfigUnit | None:
         """The unit of the key's value, which the name says."""
         return next((unit for suffix, unit in UNITS_BY_SUFFIX.items() if self.name.endswith(suffix)), None)
@@ -194,19 +195,19 @@ class ConfigKey:
     def bounds(self) -> ValueBounds:
         return self.validator.bounds if self.validator is not None else NO_BOUNDS
 
-    @property
+    @cached_property
     def inherits_default(self) -> bool:
         """Whether a fallback has a default, so that the key's own default is only that one in another unit."""
         return any(fallback.key.default_text is not None for fallback in self.fallbacks)
 
-    @property
+    @cached_property
     def default_text(self) -> str | None:
         """The default as text; None if the key has none, or if a fallback's default counts."""
         # A key with a formatter may have None for a value, as compression.type has for "producer".
         has_none = self.default is None and self.formatter is None
         return None if self.inherits_default or has_none else self.text_of(self.default)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The key's own name and those of its fallbacks, in order of precedence."""
         return (self.name, *(fallback.key.name for fallback in self.fallbacks))
