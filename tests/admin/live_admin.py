@@ -26,6 +26,9 @@ from trio_broker.broker_view.live import LiveBrokerView
 CHANGE_HEADERS = {"x-requested-with": "pytest"}
 """What each change needs; httpx sends the JSON content type by itself."""
 
+ONE_PARTITION_EACH = {"offsets_topic_num_partitions": "1", "transaction_state_log_num_partitions": "1"}
+"""The first group of a broker makes a topic, and to make the usual fifty partitions takes longer than most tests."""
+
 
 @attrs.frozen
 class LiveAdmin:
@@ -45,8 +48,11 @@ class LiveAdmin:
 
 @asynccontextmanager
 async def open_live_admin(directory: Path, **settings: Any) -> AsyncIterator[LiveAdmin]:
-    """A broker on ``directory`` with ``settings`` (``_`` for the dots), and its admin app, inside the block."""
-    async with running(directory, **settings) as broker, connected(broker) as kafka:
+    """A broker on ``directory`` with ``settings`` (``_`` for the dots), and its admin app, inside the block.
+
+    Its internal topics have one partition each unless ``settings`` say otherwise.
+    """
+    async with running(directory, **(ONE_PARTITION_EACH | settings)) as broker, connected(broker) as kafka:
         view = view_of(broker)
         transport = httpx.ASGITransport(create_app(view), raise_app_exceptions=False, client=("127.0.0.1", 5555))
         async with httpx.AsyncClient(

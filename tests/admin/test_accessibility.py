@@ -108,11 +108,10 @@ async def test_axe_finds_nothing_on_any_page_or_dialog_and_none_is_wider_than_it
     found: dict[str, list[str]] = {}
     guarded = create_app(live.view, tokens=read_or_make_tokens(tmp_path / "tokens"))
     async with served(guarded) as guarded_url:
-        page = await browser.open_page("about:blank")
+        page = await browser.open_page("about:blank", script=axe)
 
         async def look(address: str) -> list[str]:
             await page.go_to(address)
-            await page.evaluate(axe + "; true")
             await page.evaluate("document.querySelectorAll('details').forEach((each) => each.open = true)")
             return await looked_at(page, "html", next(turns))
 

@@ -75,7 +75,7 @@ async def state_of(live: LiveAdmin) -> Any:
     report = await live.view.groups.report()
     return (
         [(topic.name, topic.configs, topic.partitions) for topic in live.view.topics.list()],
-        [(entry.name, entry.value, entry.source) for entry in live.view.config.entries()],
+        [(entry.name, entry.value, entry.source) for entry in live.broker.services.config.entries()],
         sorted(lag.group.group_id for lag in report.groups),
     )
 
