@@ -6,6 +6,7 @@ installs packages or changes the shell is not run again, since the tests run in 
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.spark.session_fixture import JAVA_OPTIONS
 from trio_broker.testing import BrokerProcess
 
 ROOT = Path(__file__).parents[2]
@@ -78,6 +80,7 @@ def run_trio_broker(broker: BrokerProcess, line: str, directory: Path) -> str:
     completed = subprocess.run(
         [sys.executable, "-m", "trio_broker", *words[1:], "--bootstrap-server", broker.bootstrap_servers],
         cwd=directory,
+        env={**os.environ, "JDK_JAVA_OPTIONS": JAVA_OPTIONS},
         input=echo.removeprefix("echo ").strip(" '") + "\n" if echo else "",
         capture_output=True,
         text=True,

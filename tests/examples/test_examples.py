@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from tests.spark.session_fixture import JAVA_OPTIONS
 from trio_broker.testing import BrokerProcess
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +32,7 @@ def run(*command: str) -> str:
     completed = subprocess.run(
         [sys.executable, *command],
         cwd=ROOT,
-        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        env={**os.environ, "PYTHONWARNINGS": "ignore", "JDK_JAVA_OPTIONS": JAVA_OPTIONS},
         capture_output=True,
         text=True,
         timeout=SECONDS,
