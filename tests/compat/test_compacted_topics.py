@@ -22,8 +22,8 @@ from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-RECORDS = 750
-KEYS = 100
+RECORDS = 300
+KEYS = 40
 TOPIC = "compacted"
 
 Newest: TypeAlias = dict[tuple[int, bytes], bytes]

@@ -28,16 +28,18 @@ from trio_broker.testing.process import BrokerProcess
 SECONDS = 60
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
-WRITTEN_RECORDS = 2500
+WRITTEN_RECORDS = 500
 VALUE_BYTES = 650
 EMPTY_BYTES = 200
-"""At the end of each value, for the codecs to gain from. A partition still has a full segment and a second one."""
+"""At the end of each value, for the codecs to gain from."""
+
+SEGMENT_BYTES = 150_000
+"""Below what compression leaves of a partition, so that each has a full segment and a second one."""
 
 BATCH_BYTES = 3000
 """Less than ``index.interval.bytes``, so that the indexes are sparse."""
 
-ADDED_RECORDS = 500
-MEGABYTE = 1 << 20
+ADDED_RECORDS = 100
 
 
 # The command line tools
@@ -168,9 +170,8 @@ def data(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataD
     """What a broker leaves after a clean stop, and later after a kill −9."""
     directory = tmp_path_factory.mktemp("data")
     directories = DataDirectories(stopped=directory / "stopped", killed=directory / "killed")
-    broker = BrokerProcess(
-        directory / "broker", overrides={"log.durability": "page-cache", "log.segment.bytes": str(MEGABYTE)}
-    )
+    overrides = {"log.durability": "page-cache", "internal.segment.bytes": str(SEGMENT_BYTES)}
+    broker = BrokerProcess(directory / "broker", overrides=overrides)
     try:
         broker.start()
         create_topic(broker)
