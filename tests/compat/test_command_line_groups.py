@@ -1,15 +1,14 @@
 """``trio-broker topics | configs | groups`` as a user meets them, against our broker and against Kafka itself.
 
-Where Java and Kafka's jars are, each test runs twice, and what ``groups reset-offsets`` plans is compared with what
-Kafka's own kafka-consumer-groups plans.
+The commands run in the process of the tests, because a start takes far longer than any of them;
+``test_docs_commands.py`` starts each as a process of its own. Where Java and Kafka's jars are, what ``groups
+reset-offsets`` plans is compared with what Kafka's own kafka-consumer-groups plans.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from typing import Any
 
 import attrs
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, Producer
 
 from tests.compat.kafka_process import KafkaProcess
@@ -49,24 +48,17 @@ def cluster(
 
 @attrs.frozen
 class CommandLine:
-    """The command as a process of its own, which asks one cluster."""
+    """The command, which asks one cluster."""
 
     bootstrap_servers: str
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "trio_broker", *arguments, "--bootstrap-server", self.bootstrap_servers],
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
+    def run(self, *arguments: str) -> Result:
+        return CliRunner().invoke(main, [*arguments, "--bootstrap-server", self.bootstrap_servers])
 
     def __call__(self, *arguments: str) -> str:
         """What a command that must succeed prints."""
         completed = self.run(*arguments)
-        assert completed.returncode == 0, completed
+        assert completed.exit_code == 0, completed.output
         return completed.stdout
 
     def json(self, *arguments: str) -> Any:
@@ -75,7 +67,7 @@ class CommandLine:
     def refusal(self, *arguments: str) -> str:
         """The one line that a command which must fail ends with."""
         completed = self.run(*arguments)
-        assert completed.returncode == 1, completed
+        assert completed.exit_code == 1, completed.output
         [line] = [line for line in completed.stderr.splitlines() if line.startswith("trio-broker: ")]
         return line.removeprefix("trio-broker: ")
 
@@ -236,7 +228,7 @@ def test_a_group_with_a_member_is_described_and_protected(command: CommandLine, 
         assert "NON_EMPTY_GROUP" in command.refusal("groups", "delete", group, "--execute")
         arguments = [group, "--topic", filled, "--execute"]
         completed = command.run("groups", "delete-offsets", *arguments)
-        assert completed.returncode == 1
+        assert completed.exit_code == 1
         assert completed.stderr.count("GROUP_SUBSCRIBED_TO_TOPIC") == 2
     assert command.offsets(group) == {(filled, 0): 10, (filled, 1): 10}
 
@@ -342,13 +334,6 @@ def kafkas_plans(java: Java, command: CommandLine, group: str, choices: list[lis
     return [sorted(CSV_LINE.findall(told["out"])) for told in java.run("RunTools", given=steps)]
 
 
-def in_process(command: CommandLine, *arguments: str) -> str:
-    """The same as a call of ``command``, without a process for each."""
-    result = CliRunner().invoke(main, [*arguments, "--bootstrap-server", command.bootstrap_servers])
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
 def test_plans_are_those_of_kafkas_own_tool(java: Java, command: CommandLine, filled: str, tmp_path: Path) -> None:
     group = f"{filled}-group"
     start = tmp_path / "start.csv"
@@ -362,7 +347,7 @@ def test_plans_are_those_of_kafkas_own_tool(java: Java, command: CommandLine, fi
     choices += [["--topic", filled, *way] for way in WAYS if way[0] != "--shift-by"]
     choices += [["--from-file", str(beyond)], ["--from-file", str(start)]]
     for options, theirs in zip(choices, kafkas_plans(java, command, group, choices), strict=True):
-        ours = in_process(command, "groups", "reset-offsets", group, *options, "--export")
+        ours = command("groups", "reset-offsets", group, *options, "--export")
         assert sorted(ours.splitlines()) == theirs, options
         assert theirs, options
 

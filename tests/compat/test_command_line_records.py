@@ -13,10 +13,12 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from tests.compat.kafka_process import KafkaProcess
 from tests.oracles import absent
+from trio_broker.cli import main
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
@@ -50,7 +52,8 @@ def cluster(request: pytest.FixtureRequest) -> AnyBroker:
 def kcat(broker: AnyBroker, *arguments: str, given: bytes = b"") -> bytes:
     assert KCAT is not None
     completed = subprocess.run(
-        [KCAT, "-b", broker.bootstrap_servers, "-q", *arguments],
+        # Or it waits half a second at the end of each partition.
+        [KCAT, "-b", broker.bootstrap_servers, "-q", "-X", "fetch.wait.max.ms=10", *arguments],
         input=given,
         capture_output=True,
         timeout=SECONDS,
@@ -68,7 +71,14 @@ def environment(broker: AnyBroker) -> dict[str, str]:
 
 
 def ours(broker: AnyBroker, *arguments: str, given: bytes = b"") -> bytes:
-    """What a command prints that must succeed."""
+    """What a command prints that must succeed, run in the process of the tests: a start takes longer than the rest."""
+    completed = CliRunner().invoke(main, arguments, input=given, env=environment(broker))
+    assert completed.exit_code == 0, completed.output
+    return completed.stdout_bytes
+
+
+def piped(broker: AnyBroker, *arguments: str, given: bytes = b"") -> bytes:
+    """The same as a process of its own."""
     completed = subprocess.run(
         command_line(*arguments),
         input=given,
@@ -114,11 +124,11 @@ def test_what_is_produced_kcat_reads_and_we_do_the_same(cluster: AnyBroker, topi
         b"key %d:value %d of a text that repeats itself\n" % (number % 50, number) for number in range(1000)
     )
     options = ("-z", codec, "-K", ":", "-H", "trace=7", "-H", "empty=", "-H", "null")
-    ours(cluster, "produce", topic, *options, given=lines + b"tombstone:\nno key\n")
+    piped(cluster, "produce", topic, *options, given=lines + b"tombstone:\nno key\n")
 
     theirs = kcat(cluster, "-C", "-t", topic, "-o", "beginning", "-e", "-f", EVERYTHING)
     assert theirs.count(b"\n") == 1002
-    assert sorted(ours(cluster, "consume", topic, "-f", EVERYTHING).splitlines()) == sorted(theirs.splitlines())
+    assert sorted(piped(cluster, "consume", topic, "-f", EVERYTHING).splitlines()) == sorted(theirs.splitlines())
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -146,12 +156,20 @@ def test_the_same_input_makes_the_same_records(cluster: AnyBroker, topic: str) -
     assert expected.count(b"\n") == 5
 
 
-@pytest.mark.parametrize("place", ["beginning", "end", "7", "-3", "-1000", "s@1700000005000", "s@1700000005001"])
-def test_places_mean_what_they_mean_to_kcat(cluster: AnyBroker, topic: str, place: str) -> None:
+@pytest.fixture(scope="module")
+def ten_records(cluster: AnyBroker) -> str:
+    """A topic with a record for every second."""
+    topic = "ten-records"
     ours(cluster, "topics", "create", topic, "--config", "retention.ms=-1")  # The timestamps are old.
     line = b'{"value": "%d", "timestamp": %d, "partition": 0}\n'
     lines = b"".join(line % (number, 1_700_000_000_000 + number * 1000) for number in range(10))
     ours(cluster, "produce", topic, "--json", given=lines)
+    return topic
+
+
+@pytest.mark.parametrize("place", ["beginning", "end", "7", "-3", "-1000", "s@1700000005000", "s@1700000005001"])
+def test_places_mean_what_they_mean_to_kcat(cluster: AnyBroker, ten_records: str, place: str) -> None:
+    topic = ten_records
     theirs = kcat(cluster, "-C", "-t", topic, "-p", "0", "-o", place, "-e")
     assert ours(cluster, "consume", f"{topic}:0", "-o", place) == theirs
 
@@ -184,8 +202,8 @@ def test_a_topic_copied_as_lines_of_json_is_the_same_to_the_byte(cluster: AnyBro
 
 def test_a_record_larger_than_a_batch_arrives(cluster: AnyBroker, topic: str) -> None:
     value = b"x" * 900_000
-    ours(cluster, "produce", topic, given=value + b"\nsmall\n" + value)
-    assert sorted(map(len, ours(cluster, "consume", topic).splitlines())) == [5, 900_000, 900_000]
+    piped(cluster, "produce", topic, given=value + b"\nsmall\n" + value)
+    assert sorted(map(len, piped(cluster, "consume", topic).splitlines())) == [5, 900_000, 900_000]
 
 
 def test_a_record_that_is_too_large_is_told_in_one_line(cluster: AnyBroker, topic: str) -> None:
