@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kafka import KafkaAdminClient
 
-from tests.compat.group_members import Commit, Member, Place
+from tests.compat.group_members import SESSION_MS, Commit, Member, Place
 from tests.compat.member_host import HostedCrowd, HostedMember, MemberHost
 from trio_broker.testing.process import BrokerProcess
 
@@ -25,6 +25,7 @@ SHORT_TIMES = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
     "group.consumer.min.session.timeout.ms": "500",
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "200",
     "offsets.topic.num.partitions": "4",

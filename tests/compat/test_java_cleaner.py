@@ -176,55 +176,101 @@ def contents(directory: Path, *suffixes: str) -> dict[str, Any]:
     return {path.name: told(path) for path in sorted(directory.iterdir()) if path.suffix in suffixes}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_kafkas_cleaner_and_ours_leave_the_same(case: Case, java: Java, tmp_path: Path) -> None:
-    """Batch by batch and byte by byte where nothing is compressed; indexes too then, which name positions."""
-    ours, kafkas = tmp_path / "ours" / str(PARTITION), tmp_path / "kafkas" / str(PARTITION)
-    ours.parent.mkdir()
-    log = opened(ours, case.config, clean=False)
-    writer = Writer(log, random.Random(case.name), case.codecs)
-    exact = (".log", ".index", ".timeindex", ".txnindex") if case.codecs == (Codec.NONE,) else (".log", ".txnindex")
-    first_dirty, dropped, keyless, indexed, now_ms = 0, 0, 0, 0, NOW_MS
-    headers: list[BatchHeader] = []
-    for _ in range(ROUNDS):
-        writer.log = log
-        writer.write(150)
+@attrs.frozen
+class Pass:
+    """One compaction by our cleaner, and what Kafka's is to be asked in order to do the same on a copy."""
+
+    kafkas: Path
+    request: dict[str, Any]
+    facts: dict[str, int]
+    """What Kafka's is to answer."""
+
+    left: dict[str, Any]
+    """What the files said afterwards."""
+
+
+@attrs.define
+class Passes:
+    """All compactions of one case."""
+
+    case: Case
+    done: list[Pass] = attrs.field(factory=list)
+    headers: list[BatchHeader] = attrs.field(factory=list)
+    dropped: int = 0
+    keyless: int = 0
+    indexed: int = 0
+
+    @property
+    def exact(self) -> tuple[str, ...]:
+        """Suffixes of the files that are to be the same."""
+        whole = (".log", ".index", ".timeindex", ".txnindex")
+        return whole if self.case.codecs == (Codec.NONE,) else (".log", ".txnindex")
+
+    def run(self, directory: Path) -> None:
+        """Write and compact in turn, and copy for Kafka's cleaner what ours found."""
+        case, ours = self.case, directory / "ours" / str(PARTITION)
+        ours.parent.mkdir(parents=True)
+        log = opened(ours, case.config, clean=False)
+        writer = Writer(log, random.Random(case.name), case.codecs)
+        first_dirty, now_ms = 0, NOW_MS
+        for number in range(ROUNDS):
+            writer.log = log
+            writer.write(150)
+            log.close()
+            kafkas = Path(shutil.copytree(ours, directory / f"kafkas-{number}" / str(PARTITION)))
+            log = opened(ours, case.config)
+            log.first_dirty_offset = first_dirty
+            compacted = planned(log, now_ms)
+            request = {
+                "directory": str(kafkas),
+                "config": case.kafka_config,
+                "firstDirtyOffset": first_dirty,
+                "stableOffset": log.producers.transactions.last_stable_offset(log.log_end_offset),
+                "nowMs": now_ms,
+            }
+            done = compact(log, now_ms)
+            first_dirty = log.first_dirty_offset
+            facts = {
+                "uncleanable": compacted.end_offset,
+                "cleanBytes": compacted.clean_bytes,
+                "cleanableBytes": compacted.dirty_bytes,
+                "endOffset": first_dirty,
+            }
+            log.close()
+            self.done.append(Pass(kafkas, request, facts, contents(ours, *self.exact)))
+            self.dropped += done.records_read - done.records_kept
+            self.headers += [batch.header for path in ours.glob("*.log") for batch in batches(path)]
+            self.indexed += sum(len(path.read_bytes()) for path in ours.glob("*.txnindex"))
+            self.keyless += done.records_without_key
+            now_ms += DELETE_RETENTION_MS + 1
+            log = opened(ours, case.config)
         log.close()
-        shutil.rmtree(kafkas, ignore_errors=True)
-        shutil.copytree(ours, kafkas)
-        log = opened(ours, case.config)
-        log.first_dirty_offset = first_dirty
-        compacted = planned(log, now_ms)
-        request = {
-            "directory": str(kafkas),
-            "config": case.kafka_config,
-            "firstDirtyOffset": first_dirty,
-            "stableOffset": log.producers.transactions.last_stable_offset(log.log_end_offset),
-            "nowMs": now_ms,
-        }
-        [answer] = java.run("CleanLog", given=[request])
+
+
+@pytest.fixture(scope="module")
+def passes_by_case(java: Java, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Passes]:
+    """The compactions of every case, each by both cleaners; all of Kafka's are in one JVM."""
+    found = {case.name: Passes(case) for case in CASES}
+    for name, passes in found.items():
+        passes.run(tmp_path_factory.mktemp(name))
+    every = [each for passes in found.values() for each in passes.done]
+    answers = java.run("CleanLog", given=[each.request for each in every])
+    for each, answer in zip(every, answers, strict=True):
         assert "result" in answer, answer
-        facts = answer["result"]
-        done = compact(log, now_ms)
-        assert (facts["uncleanable"], facts["cleanBytes"], facts["cleanableBytes"]) == (
-            compacted.end_offset,
-            compacted.clean_bytes,
-            compacted.dirty_bytes,
-        )
-        assert facts["endOffset"] == log.first_dirty_offset
-        log.close()
-        assert contents(ours, *exact) == contents(kafkas, *exact)
-        first_dirty = facts["endOffset"]
-        dropped += done.records_read - done.records_kept
-        headers += [batch.header for path in ours.glob("*.log") for batch in batches(path)]
-        indexed += sum(len(path.read_bytes()) for path in ours.glob("*.txnindex"))
-        keyless += done.records_without_key
-        now_ms += DELETE_RETENTION_MS + 1
-        log = opened(ours, case.config)
-    log.close()
-    assert dropped > 1000
-    assert keyless
-    assert indexed, "some aborted transaction still had batches"
-    assert any(header.has_delete_horizon and not header.is_control for header in headers)
-    assert any(header.has_delete_horizon and header.is_control for header in headers)
-    assert any(not header.record_count for header in headers)
+        assert {name: answer["result"][name] for name in each.facts} == each.facts
+    return found
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_kafkas_cleaner_and_ours_leave_the_same(case: Case, passes_by_case: dict[str, Passes]) -> None:
+    """Batch by batch and byte by byte where nothing is compressed; indexes too then, which name positions."""
+    passes = passes_by_case[case.name]
+    for each in passes.done:
+        assert each.left == contents(each.kafkas, *passes.exact)
+    assert len(passes.done) == ROUNDS
+    assert passes.dropped > 1000
+    assert passes.keyless
+    assert passes.indexed, "some aborted transaction still had batches"
+    assert any(header.has_delete_horizon and not header.is_control for header in passes.headers)
+    assert any(header.has_delete_horizon and header.is_control for header in passes.headers)
+    assert any(not header.record_count for header in passes.headers)
