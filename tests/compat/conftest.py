@@ -54,22 +54,31 @@ def collect_leaks() -> None:
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+def has_admin() -> bool:
+    """Whether ``broker`` has the admin page, a third of a start. A module that uses it has a fixture of this name."""
+    return False
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory, has_admin: bool) -> Iterator[BrokerProcess]:
     """A running broker with its defaults, the log in page-cache mode so that a slow disk does not decide how long tests
     take."""
     directory = tmp_path_factory.mktemp("broker")
-    with BrokerProcess(directory, overrides={"log.durability": "page-cache"}) as process:
+    with BrokerProcess(directory, overrides={"log.durability": "page-cache"}, has_admin=has_admin) as process:
         yield process
 
 
 @pytest.fixture
 def start_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
-    """Start a broker of one's own, with overrides; it is stopped at the end, however the test ends."""
+    """Start a broker of one's own, with overrides; it is stopped at the end, however the test ends.
+
+    It has no admin page unless ``has_admin`` says so.
+    """
     started: list[BrokerProcess] = []
 
-    def start(**overrides: str) -> BrokerProcess:
+    def start(*, has_admin: bool = False, **overrides: str) -> BrokerProcess:
         settings = {key.replace("_", "."): value for key, value in overrides.items()}
-        process = BrokerProcess(tmp_path / f"broker-{len(started)}", overrides=settings)
+        process = BrokerProcess(tmp_path / f"broker-{len(started)}", overrides=settings, has_admin=has_admin)
         started.append(process)
         return process.start()
 

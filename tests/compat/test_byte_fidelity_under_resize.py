@@ -35,6 +35,11 @@ SEED = 11
 Carrier = Callable[[str, str, list[bytes]], list[bytes]]
 
 
+@pytest.fixture(scope="module")
+def has_admin() -> bool:
+    return True
+
+
 def library_lines() -> Iterator[bytes]:
     """Every line of the standard library, without its end, in a fixed order, again and again."""
     files = sorted(Path(os.__file__).parent.glob("**/*.py"))

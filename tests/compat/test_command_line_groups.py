@@ -39,7 +39,7 @@ def cluster(
     directory = tmp_path_factory.mktemp("cluster")
     if request.param == "ours":
         overrides = {"log.durability": "page-cache", "group.initial.rebalance.delay.ms": "0"}
-        with BrokerProcess(directory, overrides=overrides) as ours:
+        with BrokerProcess(directory, overrides=overrides, has_admin=False) as ours:
             yield ours
     else:
         with KafkaProcess(directory, {"group.initial.rebalance.delay.ms": "0"}) as kafka:

@@ -31,7 +31,7 @@ def cluster(
     directory = tmp_path_factory.mktemp("cluster")
     process: BrokerProcess | KafkaProcess
     if request.param == "ours":
-        process = BrokerProcess(directory, overrides={"log.durability": "page-cache"})
+        process = BrokerProcess(directory, overrides={"log.durability": "page-cache"}, has_admin=False)
     else:
         process = KafkaProcess(directory)
     with process:

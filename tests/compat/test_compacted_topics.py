@@ -30,10 +30,13 @@ Newest: TypeAlias = dict[tuple[int, bytes], bytes]
 """The newest value of each key, by partition."""
 
 
+COMPACTING = {"log_durability": "page-cache", "log_cleaner_backoff_ms": "20", "log_cleaner_threads": "2"}
+"""Settings of a broker that compacts all the time."""
+
+
 @pytest.fixture
 def broker(start_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
-    """One that compacts all the time."""
-    return start_broker(log_durability="page-cache", log_cleaner_backoff_ms="20", log_cleaner_threads="2")
+    return start_broker(**COMPACTING)
 
 
 def create(broker: BrokerProcess, **config: str) -> None:
@@ -152,8 +155,11 @@ def test_a_consumer_reads_the_newest_value_of_every_key_from_a_compacted_topic(b
 
 
 @pytest.mark.soak
-def test_writing_reading_and_compacting_at_once_loses_no_key_while_threads_change(broker: BrokerProcess) -> None:
+def test_writing_reading_and_compacting_at_once_loses_no_key_while_threads_change(
+    start_broker: Callable[..., BrokerProcess],
+) -> None:
     """Without a time for tombstones, which a consumer that began before may miss; so only values are compared."""
+    broker = start_broker(**COMPACTING, has_admin=True)
     create(broker, delete_retention_ms="0")
     newest: Newest = {}
     with ThreadTuner(broker, seed=11):

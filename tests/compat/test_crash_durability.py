@@ -13,8 +13,8 @@ from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
 TOPIC = "survivor"
-MOST_BETWEEN = 5000
-"""Acknowledged records between two kills."""
+MOST_BETWEEN, MOST_BETWEEN_MANY = 1500, 5000
+"""Acknowledged records between two kills, of a few and of hundreds."""
 
 
 class Sender:
@@ -82,14 +82,14 @@ def read_all(servers: str) -> dict[int, bytes]:
         consumer.close()
 
 
-def kill_while_producing(broker: BrokerProcess, *, kills: int, seed: int = 0) -> None:
-    """Kill as often, each time when up to ``MOST_BETWEEN`` more records were acknowledged; see what is there."""
+def kill_while_producing(broker: BrokerProcess, *, kills: int, most_between: int, seed: int = 0) -> None:
+    """Kill as often, each time when up to ``most_between`` more records were acknowledged; see what is there."""
     random = Random(seed)
     sender = Sender(broker.bootstrap_servers, "r")
     sender.thread.start()
     try:
         for _ in range(kills):
-            sender.wait_for(random.randint(1, MOST_BETWEEN))
+            sender.wait_for(random.randint(1, most_between))
             broker.kill()
             broker.start()
         sender.wait_for(1)
@@ -107,7 +107,7 @@ def test_every_acknowledged_record_survives_kill_9_once_and_in_order(
     start_broker: Callable[..., BrokerProcess], durability: str
 ) -> None:
     broker = start_broker(log_durability=durability, log_segment_bytes="1048576")
-    kill_while_producing(broker, kills=3)
+    kill_while_producing(broker, kills=3, most_between=MOST_BETWEEN)
 
 
 @pytest.mark.soak
@@ -115,7 +115,7 @@ def test_every_acknowledged_record_survives_kill_9_once_and_in_order(
 @pytest.mark.parametrize("durability", ["page-cache", "fsync"])
 def test_five_hundred_kills(start_broker: Callable[..., BrokerProcess], durability: str, seed: int) -> None:
     broker = start_broker(log_durability=durability, log_segment_bytes="1048576")
-    kill_while_producing(broker, kills=25, seed=seed)
+    kill_while_producing(broker, kills=25, most_between=MOST_BETWEEN_MANY, seed=seed)
 
 
 def test_a_clean_stop_keeps_everything_too(start_broker: Callable[..., BrokerProcess]) -> None:

@@ -111,7 +111,7 @@ class Shell:
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
     overrides = {"log.durability": "page-cache", "group.initial.rebalance.delay.ms": "0"}
-    with BrokerProcess(tmp_path / "data", overrides=overrides) as broker:
+    with BrokerProcess(tmp_path / "data", overrides=overrides, has_admin=False) as broker:
         shell = Shell(broker.bootstrap_servers)
         yield shell
         shell.leave()

@@ -18,12 +18,14 @@ from trio_broker.testing.process import BrokerProcess
 
 TOPIC = "orders"
 PARTITIONS = 3
-RECORDS = 300
+RECORDS = 60
 GROUP = "readers"
 COMMITTED = 42
 SECONDS = 30.0
 VALUE_BYTES = 5000
-"""Incompressible, so that each partition has more than one segment."""
+"""Incompressible, so that each partition has more than one segment of ``SEGMENT_BYTES``."""
+
+SEGMENT_BYTES = 200_000
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -41,7 +43,9 @@ class Held:
 
 def fill(servers: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
-    topic = NewTopic(TOPIC, PARTITIONS, 1, config={"retention.ms": "123456789000", "segment.bytes": "1048576"})
+    topic = NewTopic(
+        TOPIC, PARTITIONS, 1, config={"retention.ms": "123456789000", "internal.segment.bytes": str(SEGMENT_BYTES)}
+    )
     admin.create_topics([topic])[TOPIC].result(SECONDS)
     for codec in CODECS:
         producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "compression.type": codec})
@@ -100,7 +104,7 @@ def export(source: Path, target: Path) -> subprocess.CompletedProcess[str]:
 def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Held]:
     """A directory that was stopped cleanly, and what its broker had served."""
     directory = tmp_path_factory.mktemp("ours") / "data"
-    with BrokerProcess(directory) as process:
+    with BrokerProcess(directory, has_admin=False) as process:
         fill(process.bootstrap_servers)
         held = held_by(process.bootstrap_servers)
     return directory, held
@@ -142,7 +146,7 @@ def test_what_cannot_be_exported_is_refused_in_one_line(source: tuple[Path, Held
     unclean = export(tmp_path / "here", tmp_path / "there")
     assert "clean stop" in unclean.stderr
     assert "meta.properties" in export(tmp_path, tmp_path / "there").stderr
-    with BrokerProcess(tmp_path / "running") as process:
+    with BrokerProcess(tmp_path / "running", has_admin=False) as process:
         running = export(process.data_directory, tmp_path / "there")
     assert "in use by another broker" in running.stderr
     assert not (tmp_path / "there").exists()

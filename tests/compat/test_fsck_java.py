@@ -23,7 +23,8 @@ SECONDS = 30
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 
 
-@pytest.fixture(scope="module", params=["killed", "stopped"])
+# What a stopped one leaves test_import_kafka.py gives to fsck, too.
+@pytest.fixture(scope="module", params=["killed", pytest.param("stopped", marks=pytest.mark.soak)])
 def left_by_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     overrides = {
         "log.segment.bytes": "1048576",
@@ -33,6 +34,8 @@ def left_by_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
         "offsets.topic.replication.factor": "1",
+        "transaction.state.log.num.partitions": "1",
+        "offsets.topic.num.partitions": "1",
     }
     with KafkaProcess(tmp_path_factory.mktemp("kafka"), overrides=overrides) as kafka:
         servers: dict[str, Any] = {"bootstrap.servers": kafka.bootstrap_servers}

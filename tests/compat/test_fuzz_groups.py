@@ -28,14 +28,14 @@ LONG_ROUNDS = 600
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """Shared by the tests that break something on purpose."""
-    with BrokerProcess(tmp_path_factory.mktemp("broker"), BROKER_SETTINGS) as broker:
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), BROKER_SETTINGS, has_admin=False) as broker:
         create_topic(broker.port, TOPIC)
         yield broker
 
 
 @pytest.fixture
 def stormy_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path / "broker", BROKER_SETTINGS) as broker:
+    with BrokerProcess(tmp_path / "broker", BROKER_SETTINGS, has_admin=False) as broker:
         yield broker
 
 

@@ -18,6 +18,11 @@ ADMIN_ROUNDS = 4
 SEED = 20261121
 
 
+@pytest.fixture(scope="module")
+def has_admin() -> bool:
+    return True
+
+
 def test_broken_requests_harm_nobody_but_their_senders(broker: BrokerProcess) -> None:
     statistics = Statistics()
     findings = list(fuzz(broker.port, SEED, range(ROUNDS), statistics, broker))

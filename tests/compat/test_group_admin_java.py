@@ -25,7 +25,7 @@ def broker(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bro
         "group.consumer.min.heartbeat.interval.ms": "100",
         "group.consumer.heartbeat.interval.ms": "200",
     }
-    with BrokerProcess(tmp_path_factory.mktemp("administered"), overrides=settings) as process:
+    with BrokerProcess(tmp_path_factory.mktemp("administered"), overrides=settings, has_admin=False) as process:
         yield process
 
 

@@ -45,7 +45,7 @@ MANY_POLLS = 200
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     settings = {"log.durability": "page-cache", "group.initial.rebalance.delay.ms": "0"}
-    with BrokerProcess(tmp_path_factory.mktemp("administered"), overrides=settings) as process:
+    with BrokerProcess(tmp_path_factory.mktemp("administered"), overrides=settings, has_admin=False) as process:
         yield process
 
 

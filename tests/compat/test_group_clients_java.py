@@ -71,7 +71,7 @@ def host(start_host: Callable[[], MemberHost]) -> MemberHost:
 
 @pytest.fixture(scope="module")
 def broker(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("groups"), overrides=SHORT_TIMES) as process:
+    with BrokerProcess(tmp_path_factory.mktemp("groups"), overrides=SHORT_TIMES, has_admin=False) as process:
         yield process
 
 

@@ -114,7 +114,7 @@ def hosts(start_host: StartHost) -> Callable[[str], MemberHost]:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("groups"), overrides=SHORT_TIMES) as process:
+    with BrokerProcess(tmp_path_factory.mktemp("groups"), overrides=SHORT_TIMES, has_admin=False) as process:
         yield process
 
 

@@ -57,7 +57,7 @@ incremental = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("groups"), overrides=SHORT_TIMES) as process:
+    with BrokerProcess(tmp_path_factory.mktemp("groups"), overrides=SHORT_TIMES, has_admin=False) as process:
         yield process
 
 
@@ -154,7 +154,7 @@ def test_a_group_of_two_libraries_shares_as_well(
 def test_partitions_of_members_that_crash_go_to_the_others(tmp_path: Path) -> None:
     """A pair of each, all at once, because it takes a session until the broker can know."""
     times = SHORT_TIMES | {"group.consumer.session.timeout.ms": str(CRASH_SESSION_MS)}
-    with BrokerProcess(tmp_path / "crashes", overrides=times) as broker:
+    with BrokerProcess(tmp_path / "crashes", overrides=times, has_admin=False) as broker:
         crowd = Crowd(broker.bootstrap_servers)
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
         pairs = []

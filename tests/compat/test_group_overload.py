@@ -82,7 +82,7 @@ def patterns_without_end(name: str) -> tuple[Any, int]:
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     settings = {"log.durability": "page-cache", "group.initial.rebalance.delay.ms": "0"}
-    with BrokerProcess(tmp_path_factory.mktemp("broker"), settings) as broker:
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), settings, has_admin=False) as broker:
         create_topic(broker.port, TOPIC)
         yield broker
 

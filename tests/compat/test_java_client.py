@@ -51,6 +51,11 @@ def read_all(broker: BrokerProcess, topic: str) -> dict[int, list[Message]]:
 
 
 @pytest.fixture(scope="module")
+def has_admin() -> bool:
+    return True
+
+
+@pytest.fixture(scope="module")
 def client_steps(java: Java, broker: BrokerProcess) -> Steps:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_topics([NewTopic("foreign", len(CODECS), 1)])["foreign"].result(SECONDS)

@@ -81,7 +81,7 @@ def live_through(java: Java, directory: Path, victims: Sequence[str]) -> Numbers
     """Kill the ``victims`` one after the other while the connector counts."""
     chance = random.Random(len(victims))
     with ExitStack() as stack:
-        broker = stack.enter_context(BrokerProcess(directory / "broker", overrides=BROKER_SETTINGS))
+        broker = stack.enter_context(BrokerProcess(directory / "broker", overrides=BROKER_SETTINGS, has_admin=False))
         servers = broker.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers})
         for created in admin.create_topics([NewTopic("numbers", PARTITIONS, 1)]).values():

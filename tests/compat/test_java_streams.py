@@ -98,7 +98,7 @@ def live_through(directory: Path, victims: Sequence[str]) -> WordCountOutcome:
     chance = random.Random(len(victims))
     with ExitStack() as stack:
         java = compiled_java(STREAMS)
-        broker = stack.enter_context(BrokerProcess(directory / "broker", overrides=BROKER_SETTINGS))
+        broker = stack.enter_context(BrokerProcess(directory / "broker", overrides=BROKER_SETTINGS, has_admin=False))
         servers, stores = broker.bootstrap_servers, directory / "stores"
         prepare(servers)
         application = KillableApplication(java.class_path, ["WordCount", servers, str(stores)], directory)

@@ -171,7 +171,7 @@ def data(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataD
     directory = tmp_path_factory.mktemp("data")
     directories = DataDirectories(stopped=directory / "stopped", killed=directory / "killed")
     overrides = {"log.durability": "page-cache", "internal.segment.bytes": str(SEGMENT_BYTES)}
-    broker = BrokerProcess(directory / "broker", overrides=overrides)
+    broker = BrokerProcess(directory / "broker", overrides=overrides, has_admin=False)
     try:
         broker.start()
         create_topic(broker)
@@ -311,7 +311,7 @@ def group_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The only segment of ``__consumer_offsets`` after members of both protocols came, committed, and left, and a group
     was deleted."""
     directory = tmp_path_factory.mktemp("groups")
-    with BrokerProcess(directory, overrides={"offsets.topic.num.partitions": "1"}) as broker:
+    with BrokerProcess(directory, overrides={"offsets.topic.num.partitions": "1"}, has_admin=False) as broker:
         create_topic(broker)
         for group_id, protocol in (("of old", "classic"), ("of new", "consumer"), ("deleted", "classic")):
             consumer = Consumer(
@@ -413,5 +413,5 @@ def test_kafka_recovers_what_a_killed_broker_left_and_the_broker_goes_on_with_it
         assert facts["consecutive"]
         assert sorted(facts["lastSequences"].values()) == [ADDED_RECORDS - 1, WRITTEN_RECORDS - 1]
 
-    with BrokerProcess(directory, overrides={"log.durability": "page-cache"}) as broker:
+    with BrokerProcess(directory, overrides={"log.durability": "page-cache"}, has_admin=False) as broker:
         assert read_offsets(broker) == {partition: list(range(count)) for partition in range(len(CODECS))}

@@ -84,7 +84,9 @@ def calls(second_hanging_id: int) -> dict[str, tuple[str, ...]]:
 @pytest.fixture(scope="module")
 def seen(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     with ExitStack() as stack:
-        broker = stack.enter_context(BrokerProcess(tmp_path_factory.mktemp("broker"), overrides=SETTINGS))
+        broker = stack.enter_context(
+            BrokerProcess(tmp_path_factory.mktemp("broker"), overrides=SETTINGS, has_admin=False)
+        )
         servers = broker.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers})
         for created in admin.create_topics([NewTopic("hanging", 2, 1), NewTopic("alive", 1, 1)]).values():

@@ -37,7 +37,7 @@ def broker(log_dirs: list[Path]) -> Iterator[BrokerProcess]:
     """A broker with two log directories and a topic whose first partition has records."""
     # ``--data-dir`` becomes ``log.dirs``, which is a list.
     data_directory = Path(",".join(map(str, log_dirs)))
-    with BrokerProcess(data_directory, overrides={"log.durability": "page-cache"}) as process:
+    with BrokerProcess(data_directory, overrides={"log.durability": "page-cache"}, has_admin=False) as process:
         admin = KafkaAdminClient(bootstrap_servers=process.bootstrap_servers)
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])
         admin.close()

@@ -50,7 +50,7 @@ class StoredPoison:
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoredPoison]:
     data = tmp_path_factory.mktemp("poison")
-    process = BrokerProcess(data, overrides={"log.durability": "page-cache"})
+    process = BrokerProcess(data, overrides={"log.durability": "page-cache"}, has_admin=False)
     with process:
         for topic in TOPICS.values():
             create_topic(process.port, topic)

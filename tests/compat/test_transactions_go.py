@@ -77,7 +77,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         "group.initial.rebalance.delay.ms": "0",
         "transaction.state.log.num.partitions": "1",
     }
-    with BrokerProcess(tmp_path_factory.mktemp("broker"), overrides=settings) as process:
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), overrides=settings, has_admin=False) as process:
         yield process
 
 

@@ -17,7 +17,7 @@ def steps(java: Java, request: pytest.FixtureRequest, tmp_path_factory: pytest.T
     client = java if request.param == "4.3" else java.with_older_client()
     # A broker for each client: both use the same topics and transactional ids.
     directory = tmp_path_factory.mktemp("transactions")
-    with BrokerProcess(directory, overrides={"log.durability": "page-cache"}) as broker:
+    with BrokerProcess(directory, overrides={"log.durability": "page-cache"}, has_admin=False) as broker:
         steps = Steps(client.run("TransactionSteps", broker.bootstrap_servers))
     assert steps.result("version").startswith(request.param)
     return steps

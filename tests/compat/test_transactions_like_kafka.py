@@ -167,7 +167,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("broker"), overrides=SETTINGS | ONLY_OURS) as process:
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), overrides=SETTINGS | ONLY_OURS, has_admin=False) as process:
         wait_for_the_coordinators(process.port)
         yield process
 
@@ -186,6 +186,8 @@ def wait_for_the_coordinators(port: int) -> None:
     client.close()
 
 
+# Kafka's jars are pinned, so what it says changes with the conversations only.
+@pytest.mark.soak
 @each_scenario
 def test_kafka_answers_as_it_was_written_down(kafka: KafkaProcess, scenario: Scenario) -> None:
     KAFKA_ANSWERS.check_kafka(kafka.port, scenario)

@@ -34,7 +34,11 @@ class BrokerDidNotStart(Exception):
 
 @attrs.define
 class BrokerProcess:
-    """One ``trio-broker start``. Use it as a context manager, or call ``start`` and ``stop``."""
+    """One ``trio-broker start``. Use it as a context manager, or call ``start`` and ``stop``.
+
+    ``has_admin`` is whether it has the admin page, whose modules are a third of a start. Without it, ``admin_url`` is
+    "off".
+    """
 
     data_directory: Path
     overrides: Mapping[str, str] = attrs.field(factory=dict)
@@ -42,6 +46,7 @@ class BrokerProcess:
     bootstrap_servers: str = ""
     admin_url: str = ""
     output: list[str] = attrs.field(factory=list)
+    has_admin: bool = True
     _process: subprocess.Popen[str] | None = None
     _reader: threading.Thread | None = None
     _ready: threading.Event = attrs.field(factory=threading.Event)
@@ -62,10 +67,11 @@ class BrokerProcess:
     def command(self) -> list[str]:
         """The command line. A restart asks for the port of the last start, so that clients reconnect."""
         port = str(self.port) if self.bootstrap_servers else "0"
+        admin = ("--admin-port", "0") if self.has_admin else ("--override", "admin.listener=")
         settings = [argument for key, value in self.overrides.items() for argument in ("--override", f"{key}={value}")]
         return [
             *(sys.executable, "-m", "trio_broker", "start"),
-            *("--data-dir", str(self.data_directory), "--port", port, "--admin-port", "0"),
+            *("--data-dir", str(self.data_directory), "--port", port, *admin),
             *settings,
             *self.arguments,
         ]
