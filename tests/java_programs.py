@@ -25,8 +25,12 @@ JARS = SOURCES / "target" / "jars"
 OLDER_JARS = SOURCES.parent / "java_older" / "target" / "jars"
 STREAMS = SOURCES.parent / "java_streams"
 """The folder of the Kafka Streams application."""
-QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
-"""These programs are over before an optimising compiler or a second collector thread would pay."""
+QUICK_START = (
+    *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"),
+    *("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"),
+)
+"""These programs are over before an optimising compiler, a second collector thread or a look at Kafka's bytecode would
+pay."""
 
 SECONDS = 120
 """A program that has not ended by then hangs; loaded test machines are slow."""

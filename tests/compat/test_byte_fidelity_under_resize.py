@@ -28,7 +28,7 @@ from tests.oracles import absent
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
-SLICE = 20_000
+SLICE = 10_000
 MILLION = 1_000_000
 SEED = 11
 

@@ -31,6 +31,13 @@ FIRST_TIMESTAMP_MS = 1_700_000_000_000
 
 RECORDS = 10
 
+SHORT_TIMES = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "200",
+}
+"""So that a member has its partitions at once, and not with a heartbeat after five seconds."""
+
 
 @pytest.fixture(scope="module", params=["ours", pytest.param("kafka", marks=pytest.mark.soak)])
 def cluster(
@@ -38,11 +45,10 @@ def cluster(
 ) -> Iterator[BrokerProcess | KafkaProcess]:
     directory = tmp_path_factory.mktemp("cluster")
     if request.param == "ours":
-        overrides = {"log.durability": "page-cache", "group.initial.rebalance.delay.ms": "0"}
-        with BrokerProcess(directory, overrides=overrides, has_admin=False) as ours:
+        with BrokerProcess(directory, SHORT_TIMES | {"log.durability": "page-cache"}, has_admin=False) as ours:
             yield ours
     else:
-        with KafkaProcess(directory, {"group.initial.rebalance.delay.ms": "0"}) as kafka:
+        with KafkaProcess(directory, SHORT_TIMES) as kafka:
             yield kafka
 
 

@@ -16,9 +16,8 @@ from typing import Any
 
 import attrs
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka import KafkaProducer
 
 from tests.java_programs import Java
 from trio_broker.runtime.real_disk import RealDisk
@@ -113,29 +112,28 @@ def create_topic(broker: BrokerProcess) -> None:
 
 
 def write(broker: BrokerProcess, seed: int, count: int) -> None:
-    """Fill a partition for each codec with small batches of an idempotent producer, times almost in order.
-
-    Not with librdkafka, which sends what should be lz4 uncompressed to a broker that does not serve FindCoordinator.
-    """
+    """Fill a partition for each codec with small batches of an idempotent producer, times almost in order."""
     chance = random.Random(seed)
     now_ms = int(time.time() * 1000)
     for partition, codec in enumerate(CODECS):
-        producer = KafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers,
-            compression_type=None if codec == "none" else codec,
-            batch_size=BATCH_BYTES,
-            linger_ms=5,
+        producer = Producer(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "enable.idempotence": True,
+                "compression.codec": codec,
+                "batch.size": BATCH_BYTES,
+                "linger.ms": 5,
+            }
         )
         for number in range(count):
-            producer.send(
+            producer.produce(
                 "written",
                 chance.randbytes(VALUE_BYTES - EMPTY_BYTES) + bytes(EMPTY_BYTES),
                 b"%d" % number,
                 partition=partition,
-                timestamp_ms=now_ms - 10 * (count - number) - chance.randrange(1000),
+                timestamp=now_ms - 10 * (count - number) - chance.randrange(1000),
             )
-        producer.flush(SECONDS)
-        producer.close()
+        assert producer.flush(SECONDS) == 0
 
 
 def read_offsets(broker: BrokerProcess) -> dict[int, list[int]]:
