@@ -309,7 +309,13 @@ def group_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The only segment of ``__consumer_offsets`` after members of both protocols came, committed, and left, and a group
     was deleted."""
     directory = tmp_path_factory.mktemp("groups")
-    with BrokerProcess(directory, overrides={"offsets.topic.num.partitions": "1"}, has_admin=False) as broker:
+    overrides = {
+        "offsets.topic.num.partitions": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": "200",
+    }
+    with BrokerProcess(directory, overrides=overrides, has_admin=False) as broker:
         create_topic(broker)
         for group_id, protocol in (("of old", "classic"), ("of new", "consumer"), ("deleted", "classic")):
             consumer = Consumer(

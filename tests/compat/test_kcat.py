@@ -29,7 +29,8 @@ def _kcat_is_installed() -> None:
 def kcat(broker: BrokerProcess, *arguments: str, text: str = "") -> str:
     assert KCAT is not None
     completed = subprocess.run(
-        [KCAT, "-b", broker.bootstrap_servers, *arguments],
+        # Or it waits half a second at the end of each partition.
+        [KCAT, "-b", broker.bootstrap_servers, "-X", "fetch.wait.max.ms=10", *arguments],
         input=text,
         capture_output=True,
         text=True,
