@@ -23,7 +23,7 @@ from trio_broker.testing.process import BrokerProcess
 
 TOPIC = "flooded"
 CONNECTIONS = 6
-REQUESTS = 300
+REQUESTS = 150
 """On each connection."""
 
 WINDOW = 20

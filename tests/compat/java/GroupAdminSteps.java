@@ -194,6 +194,7 @@ public final class GroupAdminSteps {
             "group.id", group,
             "group.protocol", protocol,
             "client.id", "member",
+            "fetch.max.wait.ms", 100,    // closing waits for the fetch under way
             "enable.auto.commit", false));
         if (protocol.equals("classic")) {
             configs.put("heartbeat.interval.ms", 300);

@@ -62,6 +62,7 @@ public final class TransactionSteps {
         Map<String, Object> settings = new HashMap<>();
         settings.put("bootstrap.servers", servers);
         settings.put("isolation.level", isolation);
+        settings.put("fetch.max.wait.ms", 100);    // closing waits for the fetch under way
         try (var consumer = new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer())) {
             TopicPartition only = new TopicPartition(topic, partition);
             consumer.assign(List.of(only));
