@@ -29,7 +29,7 @@ PATIENCE_SECONDS = 60.0
 POLL_SECONDS = 0.05
 
 SESSION_MS = 10_000
-HEARTBEAT_MS = 300
+HEARTBEAT_MS = 100
 METADATA_AGE_MS = 500
 """How soon clients notice new topics and partitions."""
 
