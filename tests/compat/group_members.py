@@ -30,6 +30,9 @@ POLL_SECONDS = 0.05
 
 SESSION_MS = 10_000
 HEARTBEAT_MS = 100
+FETCH_WAIT_MS = 100
+"""Seeking, pausing and closing wait for the fetch under way."""
+
 METADATA_AGE_MS = 500
 """How soon clients notice new topics and partitions."""
 
@@ -182,6 +185,7 @@ class ConfluentMember(Member):
             "group.id": self.group_id,
             "auto.offset.reset": "earliest",
             "topic.metadata.refresh.interval.ms": METADATA_AGE_MS,
+            "fetch.wait.max.ms": FETCH_WAIT_MS,
             "reconnect.backoff.max.ms": 200,
             "log_level": 0,  # which broker is gone, and which session is over, is what tests are about
         }
@@ -302,6 +306,7 @@ class KafkaPythonMember(Member):
             session_timeout_ms=self.settings.pop("session_ms", SESSION_MS),
             heartbeat_interval_ms=HEARTBEAT_MS,
             metadata_max_age_ms=METADATA_AGE_MS,
+            fetch_max_wait_ms=FETCH_WAIT_MS,
             reconnect_backoff_max_ms=200,
             enable_auto_commit=auto_commit_ms is not None,
             auto_commit_interval_ms=auto_commit_ms or 5000,
@@ -386,6 +391,7 @@ class AiokafkaMember(Member):
             "session_timeout_ms": self.settings.pop("session_ms", SESSION_MS),
             "heartbeat_interval_ms": HEARTBEAT_MS,
             "metadata_max_age_ms": METADATA_AGE_MS,
+            "fetch_max_wait_ms": FETCH_WAIT_MS,
             "enable_auto_commit": auto_commit_ms is not None,
             "auto_commit_interval_ms": auto_commit_ms or 5000,
         }
