@@ -9,12 +9,13 @@ second or two, so each program goes through many steps in one, tells what it saw
 from __future__ import annotations
 
 import copy
+import fcntl
 import hashlib
 import json
 import shutil
 import subprocess
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -93,11 +94,17 @@ def compiled_java(folder: Path = SOURCES) -> Java:
     names = " ".join(sorted(jar.name for jar in jars.glob("*.jar")))
     digest = hashlib.sha256(names.encode() + b"".join(source.read_bytes() for source in sources)).hexdigest()
     classes = jars.parent / f"classes-{digest[:16]}"
-    if not classes.exists():
-        # Several test runs may be at it at the same time: each compiles aside, and the first one's classes count.
-        with tempfile.TemporaryDirectory(dir=jars.parent) as directory:
-            command = ["javac", "-proc:none", "-cp", f"{jars}/*", "-d", f"{directory}/classes", *map(str, sources)]
-            subprocess.run(command, check=True, timeout=SECONDS)
-            with suppress(OSError):
-                Path(directory, "classes").rename(classes)
+    # Several test runs may be at it at the same time: one compiles, and the others wait for its classes.
+    with (jars.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not classes.exists():
+            compile_java(sources, jars, classes)
     return Java(classes, jars)
+
+
+def compile_java(sources: Iterable[Path], jars: Path, classes: Path) -> None:
+    """Compile ``sources`` into the folder ``classes``, which appears with all of them."""
+    with tempfile.TemporaryDirectory(dir=jars.parent) as directory:
+        command = ["javac", *(f"-J{option}" for option in QUICK_START), "-proc:none", "-cp", f"{jars}/*"]
+        subprocess.run([*command, "-d", f"{directory}/classes", *map(str, sources)], check=True, timeout=SECONDS)
+        Path(directory, "classes").rename(classes)
