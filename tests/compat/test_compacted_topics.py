@@ -85,6 +85,7 @@ def read(broker: BrokerProcess) -> list[Message]:
             "auto.offset.reset": "error",
             "check.crcs": True,
             "fetch.message.max.bytes": 5000,
+            "fetch.wait.max.ms": 10,  # At the end of each partition.
         }
     )
     consumer.assign([TopicPartition(TOPIC, partition, OFFSET_BEGINNING) for partition in range(len(CODECS))])

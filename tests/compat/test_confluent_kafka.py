@@ -77,6 +77,7 @@ def consume(broker: BrokerProcess) -> Iterator[Callable[..., list[Message]]]:
             "bootstrap.servers": broker.bootstrap_servers,
             "group.id": "reads-by-assignment",
             "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 10,  # Another assignment waits for the fetch under way.
         }
     )
 

@@ -76,7 +76,8 @@ def read_until_good(port: int, topics: list[str]) -> None:
     Raises:
         AssertionError: an error came instead, or nothing.
     """
-    consumer = Consumer({"bootstrap.servers": f"127.0.0.1:{port}", "group.id": "g", "auto.offset.reset": "earliest"})
+    settings = {"group.id": "g", "auto.offset.reset": "earliest", "fetch.wait.max.ms": 10}
+    consumer = Consumer({"bootstrap.servers": f"127.0.0.1:{port}", **settings})
     left = set(topics)
     try:
         consumer.assign([TopicPartition(topic, 0) for topic in topics])

@@ -105,6 +105,7 @@ def aiokafka_loop(servers: str, source: str, target: str, group: str) -> None:
 def confluent_read(servers: str, topic: str) -> list[bytes]:
     consumer = Consumer({
         "bootstrap.servers": servers, "group.id": "reads-by-assignment", "enable.partition.eof": True,
+        "fetch.wait.max.ms": 10,
     })  # fmt: skip
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(2)])
     values: list[bytes] = []
