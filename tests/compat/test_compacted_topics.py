@@ -53,6 +53,7 @@ def create(broker: BrokerProcess, **config: str) -> None:
 def write(broker: BrokerProcess, seed: int, newest: Newest) -> None:
     """Write keys that come again, with tombstones, in every codec, and note in ``newest`` what that makes of them."""
     chance = random.Random(seed)
+    producers = []
     for partition, codec in enumerate(CODECS):
         producer = Producer(
             {
@@ -72,6 +73,9 @@ def write(broker: BrokerProcess, seed: int, newest: Newest) -> None:
                 value = newest[partition, key] = b"%d-%d-" % (seed, number) + chance.randbytes(50) + bytes(50)
                 producer.produce(TOPIC, value, key, partition=partition)
             producer.poll(0)
+        producers.append(producer)
+    # After all of them, since each waits half a second for its producer id.
+    for producer in producers:
         assert producer.flush(SECONDS) == 0
 
 

@@ -115,6 +115,7 @@ def write(broker: BrokerProcess, seed: int, count: int) -> None:
     """Fill a partition for each codec with small batches of an idempotent producer, times almost in order."""
     chance = random.Random(seed)
     now_ms = int(time.time() * 1000)
+    producers = []
     for partition, codec in enumerate(CODECS):
         producer = Producer(
             {
@@ -133,6 +134,9 @@ def write(broker: BrokerProcess, seed: int, count: int) -> None:
                 partition=partition,
                 timestamp=now_ms - 10 * (count - number) - chance.randrange(1000),
             )
+        producers.append(producer)
+    # After all of them, since each waits half a second for its producer id.
+    for producer in producers:
         assert producer.flush(SECONDS) == 0
 
 
