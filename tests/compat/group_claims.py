@@ -27,7 +27,7 @@ SHORT_TIMES = {
     "group.consumer.min.session.timeout.ms": "500",
     "group.consumer.session.timeout.ms": str(SESSION_MS),
     "group.consumer.min.heartbeat.interval.ms": "100",
-    "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "200",
     "offsets.topic.num.partitions": "4",
 }
 """So that nobody waits for a session of 45 seconds to end; what the defaults are is tested elsewhere."""

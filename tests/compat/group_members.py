@@ -29,7 +29,7 @@ PATIENCE_SECONDS = 60.0
 POLL_SECONDS = 0.05
 
 SESSION_MS = 10_000
-HEARTBEAT_MS = 100
+HEARTBEAT_MS = 300
 FETCH_WAIT_MS = 100
 """Seeking, pausing and closing wait for the fetch under way."""
 

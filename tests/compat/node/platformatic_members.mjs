@@ -33,6 +33,8 @@ class PlatformaticMember {
   }
 
   async join() {
+    // One that is to rejoin while it closes loses the connection, and an error that nobody listens for ends the host.
+    this.consumer.on("error", (error) => this.leaving || this.teller.failed(error));
     // Only the classic protocol announces what is assigned.
     this.looking = setInterval(() => this.teller.owned((this.consumer.assignments ?? []).flatMap(
       ({ topic, partitions }) => partitions.map((partition) => [topic, partition]))), LOOK_MS);
@@ -51,6 +53,7 @@ class PlatformaticMember {
 
   async leave() {
     clearInterval(this.looking);
+    this.leaving = true;
     // First the stream: a consumer that is closing makes no last commit for it (messages-stream.js, [kAutocommit]).
     await this.stream.close();
     await this.consumer.close(true);
