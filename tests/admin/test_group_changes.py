@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.admin.live_admin import LiveAdmin, open_live_admin
+from tests.admin.live_admin import LiveAdmin
 from tests.coordinator.coordinator_harness import CoordinatorHarness
 
 RESET = "/api/v1/groups/g:reset-offsets"
 YOUNG = "2023-11-14T22:13:20"
 """When ``Connection.produce`` says that its records were made."""
-
-
-@pytest.fixture
-async def live(tmp_path: Path) -> AsyncIterator[LiveAdmin]:
-    async with open_live_admin(tmp_path, offsets_topic_num_partitions="1") as opened:
-        yield opened
 
 
 @pytest.fixture
