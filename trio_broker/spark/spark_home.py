@@ -8,7 +8,7 @@ same modules lie in the installed package, and Python keeps them compiled there.
 The directory that is made here consists of links to what is in the package, but for ``pyspark.zip``. That is a
 directory with a link to the package, and nothing else of the same installation, since tasks may run in another one.
 
-Source: org.apache.spark.api.python.PythonUtils.sparkPythonPath; pyspark.find_spark_home; docs/spark.md.
+Source: org.apache.spark.api.python.PythonUtils.sparkPythonPath; pyspark.find_spark_home; docs/decisions/0059.
 """
 
 from __future__ import annotations
