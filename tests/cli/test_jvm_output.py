@@ -1,4 +1,5 @@
-"""What a JVM writes on standard error is taken line by line; its first lines are shown only if its start fails."""
+"""What a JVM writes on standard error is taken line by line; its first lines are shown only if its start fails, and its
+last ones not at all."""
 
 from __future__ import annotations
 
@@ -6,12 +7,14 @@ import os
 import queue
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from trio_broker.cli.jvm_output import STANDARD_ERROR, jvm_lines_shown_by
+from trio_broker.cli import jvm_output
+from trio_broker.cli.jvm_output import STANDARD_ERROR, drop_last_lines, jvm_lines_shown_by
 
 SECONDS = 30
 
@@ -25,7 +28,8 @@ for line in sys.stdin:
 
 
 @pytest.fixture
-def shown() -> queue.Queue[str]:
+def shown(monkeypatch: pytest.MonkeyPatch) -> queue.Queue[str]:
+    monkeypatch.setattr(jvm_output, "_is_stopping", threading.Event())
     return queue.Queue()
 
 
@@ -60,6 +64,25 @@ def test_the_first_lines_are_dropped_and_later_ones_shown(shown: queue.Queue[str
 def test_all_lines_are_shown_to_those_who_want_them(shown: queue.Queue[str]):
     with jvm_lines_shown_by(shown.put, from_the_start=True), child():
         assert shown.get(timeout=SECONDS) == "WARNING: Using incubator modules"
+
+
+@pytest.mark.parametrize("from_the_start", [False, True])
+def test_the_last_lines_are_shown_to_those_alone_who_see_the_first(shown: queue.Queue[str], from_the_start: bool):
+    with jvm_lines_shown_by(shown.put, from_the_start=from_the_start):
+        started = child()
+        process = started.__enter__()
+    write(process, "a task failed\n")
+    first = ["WARNING: Using incubator modules"] if from_the_start else []
+    for line in (*first, "a task failed"):
+        assert shown.get(timeout=SECONDS) == line
+    drop_last_lines()
+    write(process, "Traceback (most recent call last):\n")
+    started.__exit__(None, None, None)
+    for each in threading.enumerate():
+        if each.name == "jvm-output":
+            each.join(SECONDS)
+
+    assert [shown.get_nowait() for _ in range(shown.qsize())] == ["Traceback (most recent call last):"][:from_the_start]
 
 
 def test_the_first_lines_are_shown_if_the_start_fails(shown: queue.Queue[str]):

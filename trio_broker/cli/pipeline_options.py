@@ -23,7 +23,7 @@ from trio_broker.cli.assignments import key_value
 from trio_broker.cli.connecting import DEFAULT_BOOTSTRAP_SERVER, addresses, json_option
 from trio_broker.cli.failure import complain, fail
 from trio_broker.cli.interrupts import ending_after_ctrl_c
-from trio_broker.cli.jvm_output import jvm_lines_shown_by
+from trio_broker.cli.jvm_output import drop_last_lines, jvm_lines_shown_by
 from trio_broker.cli.output import let_everything_be_printed, note, print_json, print_table
 from trio_broker.moments import parse_moment
 
@@ -225,8 +225,8 @@ class SparkStart:
     )
 
     def __call__(self, app_name: str, progress: Progress) -> SparkSession:
-        """Start a session. What its JVM has to say is printed above ``progress``; without a log level, not its first
-        lines.
+        """Start a session. What its JVM has to say is printed above ``progress``; without a log level, neither its
+        first lines nor its last ones.
 
         Raises:
             SparkMissing: Spark, or a Java for it, is not installed.
@@ -269,6 +269,7 @@ def ending_in_one_line() -> Iterator[None]:
         # A session that existed before belongs to the caller, for example a notebook or a test.
         started = active_spark()
         if started is not None and started is not was_running:
+            drop_last_lines()
             started.stop()
 
 
