@@ -35,7 +35,7 @@ _is_stopping: Final = threading.Event()
 
 
 def drop_last_lines() -> None:
-    """Show no more lines from now on, because the session is about to be stopped; but to who sees the first, too."""
+    """Show no more lines, because the session is about to be stopped. Those who see the first lines see these, too."""
     _is_stopping.set()
 
 

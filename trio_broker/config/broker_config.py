@@ -352,19 +352,21 @@ class BrokerConfig:
         }
         if strict:
             check_broker_consistency(values, sections["Logs"], sections["Groups"])
-        return _Checked({scope: dict(layer) for scope, layer in dynamic.items()}, dict(tried), values, sections)
+        layers = {scope: dict(layer) for scope, layer in dynamic.items()}
+        return _Checked(layers, dict(tried), merged, values, sections)
 
     def _take(self, checked: _Checked) -> None:
         """Take the settings of the layers, and keep the layers as descriptions read them: there are many keys."""
-        own, cluster = overlaid(self._dynamic[ConfigScope.BROKER], self._tried), self._dynamic[ConfigScope.CLUSTER]
-        self._texts = self._merged(self._dynamic, self._tried)
+        own = overlaid(checked.dynamic[ConfigScope.BROKER], checked.tried)
+        cluster = checked.dynamic[ConfigScope.CLUSTER]
+        self._texts = checked.texts
         self._layers: Mapping[ConfigSource, Mapping[str, str]] = {
             ConfigSource.DYNAMIC_BROKER_CONFIG: own,
             ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: cluster,
             ConfigSource.STATIC_BROKER_CONFIG: self._static,
         }
         self._levels: Mapping[ConfigLevel, Mapping[str, StaticSetting]] = {
-            ConfigLevel.BROKER: _given(own, self._tried),
+            ConfigLevel.BROKER: _given(own, checked.tried),
             ConfigLevel.CLUSTER: _given(cluster),
             **dict(reversed(self._static_levels.items())),
         }
@@ -381,10 +383,12 @@ class BrokerConfig:
 
 @attrs.frozen
 class _Checked:
-    """The dynamic layers, the values on trial, and the effective settings: values by name, objects by subject."""
+    """The dynamic layers, the values on trial, and the effective settings: texts and values by name, objects by
+    subject."""
 
     dynamic: Mapping[ConfigScope, Mapping[str, str]]
     tried: Mapping[str, str | None]
+    texts: Mapping[str, str]
     values: Mapping[str, Any]
     sections: Mapping[str, Any]
 
