@@ -30,8 +30,8 @@ QUICK_START = (
     *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"),
     *("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"),
 )
-"""These programs are over before an optimising compiler, a second collector thread or a look at Kafka's bytecode would
-pay."""
+"""Programs of tests are over before an optimising compiler, a second collector thread or a look at the bytecode of
+Kafka and Spark would pay."""
 
 SECONDS = 120
 """A program that has not ended by then hangs; loaded test machines are slow."""

@@ -17,8 +17,10 @@ from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
 
-ANYWHERE = ("--port", "0", "--override", "admin.listener=")
+WITHOUT_ADMIN = ("--override", "admin.listener=")
 """Of a broker that must not start: it would load the admin page first."""
+
+ANYWHERE = ("--port", "0", *WITHOUT_ADMIN)
 
 
 def trio_broker(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -103,7 +105,7 @@ def test_a_missing_config_file_is_told(tmp_path: Path) -> None:
 def test_a_taken_port_is_told(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        line = refusal("start", "--data-dir", tmp_path / "data", "--port", str(port), *ANYWHERE[2:])
+        line = refusal("start", "--data-dir", tmp_path / "data", "--port", str(port), *WITHOUT_ADMIN)
     assert str(port) in line
 
 

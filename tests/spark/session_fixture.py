@@ -7,23 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tests.java_programs import QUICK_START
 from trio_broker.spark.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-JAVA_OPTIONS: Final = " ".join(
-    (
-        # Code that runs once is not worth much compiling, nor is a heap of this size worth threads that clean it.
-        "-XX:TieredStopAtLevel=1",
-        "-XX:+UseSerialGC",
-        # The whole heap is collected each time the classes' memory outgrows what it begins with, which is little.
-        "-XX:MetaspaceSize=192m",
-        # Checking the bytecode of Spark's own classes is an eighth of the session's start.
-        "-XX:+UnlockDiagnosticVMOptions",
-        "-XX:-BytecodeVerificationRemote",
-    )
-)
+# The whole heap is collected each time the classes' memory outgrows what it begins with, which is little.
+JAVA_OPTIONS: Final = " ".join((*QUICK_START, "-XX:MetaspaceSize=192m"))
 """What a JVM of the tests starts with, of Java 17 and later ones."""
 
 ORACLE_JARS: Final = Path(__file__).parent.parent / "compat" / "spark" / "target" / "jars"
