@@ -5,6 +5,9 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+
+import pytest
 
 from trio_broker.cli.interrupts import ending_after_ctrl_c
 
@@ -22,6 +25,14 @@ with ending_after_ctrl_c("ended by force", 130, seconds=0.1):
         except KeyboardInterrupt:
             print("caught", flush=True)
 """
+
+
+@pytest.fixture(autouse=True)
+def _ctrl_c_as_in_a_terminal() -> Iterator[None]:
+    """A shell that runs the tests in the background lets them, and the processes that they start, ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_a_command_that_catches_ctrl_c_and_goes_on_is_ended() -> None:
