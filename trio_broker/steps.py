@@ -5,6 +5,9 @@ do. So what lies on the path of the frequent ones is a generator instead: it yie
 awaitable gives the result, and the caller decides in which task that is awaited. A request that never waits needs
 none.
 
+What is yielded is awaited in a later turn of the event loop: other tasks run in between. So steps that have looked at
+something and wait for it to change either register for the change before they yield, or what they yield looks again.
+
     def append(…) -> Steps[AppendInfo]:
         batch = yield partial(workers.run, work)      # instead of: await workers.run(work)
         info = yield from other_steps(…)              # instead of: await other(…)

@@ -85,7 +85,7 @@ async def test_deadlines_of_completed_operations_do_not_pile_up(autojump_clock):
 
 
 async def test_a_fetch_wakes_when_enough_bytes_have_come(autojump_clock):
-    parked = DelayedFetch(bytes_missing=100)
+    parked = DelayedFetch(min_bytes=100)
     parked.advanced(Advance.DECIDED, 60)
     assert not await parked.wait(1)
     parked.advanced(Advance.UNDECIDED, 60)
@@ -93,7 +93,7 @@ async def test_a_fetch_wakes_when_enough_bytes_have_come(autojump_clock):
 
 
 async def test_a_fetch_of_committed_records_does_not_wake_for_those_of_an_open_transaction(autojump_clock):
-    parked = DelayedFetch(bytes_missing=100, reads_committed=True)
+    parked = DelayedFetch(min_bytes=100, reads_committed=True)
     parked.advanced(Advance.UNDECIDED, 1000)
     assert not await parked.wait(1)
     parked.advanced(Advance.RELEASED, 1)

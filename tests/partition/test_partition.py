@@ -224,7 +224,7 @@ async def test_a_failure_tells_everyone_and_stands(synced, autojump_clock):
 async def test_a_fetch_is_told_of_exactly_the_bytes_that_became_visible(synced, autojump_clock):
     first = synced.writer.append(batch(b"a" * 100), now_ms=NOW_MS)
     second_batch = batch(b"b" * 100)
-    fetch = DelayedFetch(bytes_missing=first.appended_bytes + 1)
+    fetch = DelayedFetch(min_bytes=first.appended_bytes + 1)
     synced.delayed.add_fetch(fetch)
     note_synced = synced.writer.sync()
     synced.writer.append(second_batch, now_ms=NOW_MS)  # appended during the sync: not covered by it
@@ -264,7 +264,7 @@ async def test_the_last_stable_offset_stops_at_an_open_transaction(cached, autoj
     cached.writer.append(batch(b"plain"), now_ms=NOW_MS)
     assert cached.high_watermark == 3
     assert cached.fetch_upper_bound(IsolationLevel.READ_COMMITTED) == 1
-    fetch = DelayedFetch(bytes_missing=10_000, reads_committed=True)
+    fetch = DelayedFetch(min_bytes=10_000, reads_committed=True)
     cached.delayed.add_fetch(fetch)
     end_transaction(cached, commit=True)
     assert cached.fetch_upper_bound(IsolationLevel.READ_COMMITTED) == 4
@@ -275,7 +275,7 @@ async def test_the_last_stable_offset_moves_with_the_high_watermark_and_wakes_co
     """Nobody looks at the partition in between: the sync of the marker is what releases the records."""
     synced.writer.append(transactional(b"open" * 100), now_ms=NOW_MS)
     sync(synced)
-    fetch = DelayedFetch(bytes_missing=300, reads_committed=True)
+    fetch = DelayedFetch(min_bytes=300, reads_committed=True)
     synced.delayed.add_fetch(fetch)
     synced.writer.append(batch(b"plain" * 100), now_ms=NOW_MS)
     sync(synced)

@@ -122,18 +122,35 @@ class ExpirationReaper:
 
 
 class DelayedFetch:
-    """A Fetch that waits for bytes, from whichever of its partitions they come, until it is woken or its time is over.
+    """A Fetch that waits for ``min_bytes``, from whichever of its partitions they come, until it is woken or its time
+    is over.
+
+    It is registered with its partitions in the turn in which it has looked at them, before any other task can change
+    one: what comes between the look and the wait then ends the wait at once.
 
     Counting bytes as they become visible is what spares it a full look at all its partitions after every append. One
     that reads only committed records counts them where no transaction holds any back.
     """
 
-    __slots__ = ("_event", "bytes_missing", "reads_committed")
+    __slots__ = ("_event", "_min_bytes", "bytes_missing", "is_woken", "reads_committed")
 
-    def __init__(self, bytes_missing: int, *, reads_committed: bool = False) -> None:
-        self._event = trio.Event()
-        self.bytes_missing = bytes_missing
+    def __init__(self, min_bytes: int, *, reads_committed: bool = False) -> None:
+        self._min_bytes = min_bytes
         self.reads_committed = reads_committed
+        self._event: trio.Event | None = None
+        self.begin_to_read()
+
+    def begin_to_read(self) -> None:
+        """Its partitions are about to be read: what they have shown so far counts no more."""
+        self.bytes_missing = self._min_bytes
+        self.is_woken = False
+
+    def found(self, size_bytes: int) -> None:
+        """Its partitions were read, and had ``size_bytes``.
+
+        What became visible during that may be part of them, and counts twice then: at worst it reads once more.
+        """
+        self._come_closer(size_bytes)
 
     def advanced(self, advance: Advance, visible_bytes: int) -> None:
         """One of the partitions lets ``visible_bytes`` more be seen."""
@@ -142,19 +159,26 @@ class DelayedFetch:
             if advance is Advance.RELEASED:
                 self.wake()
             return
-        self.bytes_missing -= visible_bytes
+        self._come_closer(visible_bytes)
+
+    def _come_closer(self, size_bytes: int) -> None:
+        self.bytes_missing -= size_bytes
         if self.bytes_missing <= 0:
             self.wake()
 
     def wake(self) -> None:
         """Let it read again, whatever there is."""
-        self._event.set()
+        self.is_woken = True
+        if self._event is not None:
+            self._event.set()
 
     async def wait(self, seconds: float) -> bool:
-        """Wait until it is woken, at most ``seconds``; tell whether it was."""
-        with trio.move_on_after(max(seconds, 0.0)):
-            await self._event.wait()
-        return self._event.is_set()
+        """Wait until it is woken, at most ``seconds``; tell whether it was, which may have been before."""
+        if not self.is_woken:
+            self._event = trio.Event()
+            with trio.move_on_after(max(seconds, 0.0)):
+                await self._event.wait()
+        return self.is_woken
 
 
 class HighWatermarkWaiter(NamedTuple):

@@ -5,14 +5,15 @@ whole batch, however large; after that both the partition's and the request's li
 order of the request, so a client that rotates them starves none.
 
 A request is answered as soon as it has ``min_bytes``, or an error anywhere, or its time is over. Otherwise it
-waits at all its partitions and reads again when enough bytes have become visible.
+waits at all its partitions and reads again when enough bytes have become visible. It registers with them before any
+other task runs, also in the middle of reading: whatever happens after its look at a partition wakes it.
 
 Source: Kafka's ReplicaManager.readFromLog and DelayedFetch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import methodcaller
 from typing import Protocol, TypeAlias, TypeVar
@@ -105,19 +106,24 @@ READS_PER_LOOK = 25
 class ReadAttempt:
     """One walk over all targets: what it found so far, and whether that ends the waiting.
 
-    ``has_waited`` is set when other tasks ran during the walk, for which partitions may have moved on meanwhile: a read
-    waited for the disk, or the walk is long.
+    ``watch`` is called before other tasks run during the walk, if it may end in a wait: a read waits for the disk, or
+    the walk is long. From then on what moves in the partitions is noted.
     """
 
     limits: FetchLimits
     storage_failed: StorageFailure
     run_in_thread: RunInThread
     release_handler: ReleaseHandler
+    watch: Callable[[], object]
     results: list[FetchedPartition] = attrs.Factory(list)
     with_records: list[tuple[Partition, FetchedPartition]] = attrs.Factory(list)
     size_bytes: int = 0
     must_answer: bool = False
-    has_waited: bool = False
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether it ends the waiting."""
+        return self.must_answer or self.size_bytes >= self.limits.min_bytes
 
     def read_all(self, targets: Sequence[FetchTarget]) -> Steps[None]:
         self.must_answer = not targets  # nothing could ever wake it
@@ -127,8 +133,12 @@ class ReadAttempt:
             if number % READS_PER_LOOK == 0:
                 budget = budget or YieldBudget()
                 if budget.is_spent:
-                    self.has_waited = True
+                    self._watch_if_needed()
                     yield budget.renewed
+
+    def _watch_if_needed(self) -> None:
+        if not self.is_enough:
+            self.watch()
 
     def _read(self, target: FetchTarget) -> Steps[FetchedPartition]:
         """Read one partition; an error there is its own, and ends the waiting."""
@@ -152,7 +162,7 @@ class ReadAttempt:
                 )
             except BlockingIOError:
                 # The place to read from is not in memory. A disk that hangs must not take the handlers' slots.
-                self.has_waited = True
+                self._watch_if_needed()
                 self.release_handler(RequestPhase.DISK)
                 read = methodcaller(
                     "read", target.fetch_offset, max_bytes, end_offset=fetch_upper_bound, minimum_one=minimum_one
@@ -199,18 +209,6 @@ class ReadAttempt:
             raise offset_out_of_range(target.fetch_offset, partition)
         return result
 
-    def is_outdated(self, targets: Sequence[FetchTarget]) -> bool:
-        """Whether something moved while others ran, which nobody will wake it for."""
-        return self.has_waited and any(
-            isinstance(target.found, Partition)
-            and (
-                target.found.state.failure is not None
-                or target.found.state.high_watermark != result.high_watermark
-                or target.found.state.last_stable_offset != result.last_stable_offset
-            )
-            for target, result in zip(targets, self.results, strict=True)
-        )
-
 
 def offset_out_of_range(offset: int, partition: Partition) -> KafkaError:
     """The error for an offset that the log does not reach; the consumer then resets its position.
@@ -243,8 +241,8 @@ def diverging_epoch(target: FetchTarget, partition: Partition) -> EpochEndOffset
 class FetchOperation:
     """One Fetch from beginning to end.
 
-    ``may_wait`` turns false when the broker stops; ``parked`` holds all waiting fetches, so that they can be woken
-    then.
+    ``may_wait`` turns false when the broker stops; ``delayed_fetches`` holds all waiting fetches, so that they can be
+    woken then.
     """
 
     targets: Sequence[FetchTarget]
@@ -252,7 +250,8 @@ class FetchOperation:
     storage_failed: StorageFailure
     run_in_thread: RunInThread
     may_wait: Callable[[], bool]
-    parked: dict[DelayedFetch, None]
+    delayed_fetches: dict[DelayedFetch, None]
+    _delayed: DelayedFetch | None = None
 
     def run(self, release_handler: ReleaseHandler) -> Steps[ReadAttempt]:
         """Read; wait for more if that is too little; return the last attempt.
@@ -260,33 +259,44 @@ class FetchOperation:
         ``release_handler`` gives the handler slot back; it is called before each wait.
         """
         deadline: float | None = None
-        while True:
-            attempt = ReadAttempt(self.limits, self.storage_failed, self.run_in_thread, release_handler)
-            yield from attempt.read_all(self.targets)
-            if attempt.must_answer or attempt.size_bytes >= self.limits.min_bytes or not self.may_wait():
-                return attempt
-            now = trio.current_time()
-            # The wait counts from the end of the first read, as in Kafka.
-            deadline = now + self.limits.max_wait_seconds if deadline is None else deadline
-            if now >= deadline:
-                return attempt
-            if not attempt.is_outdated(self.targets):
-                bytes_missing = self.limits.min_bytes - attempt.size_bytes
+        try:
+            while True:
+                if self._delayed is not None:
+                    self._delayed.begin_to_read()
+                attempt = ReadAttempt(self.limits, self.storage_failed, self.run_in_thread, release_handler, self.watch)
+                yield from attempt.read_all(self.targets)
+                if attempt.is_enough or not self.may_wait():
+                    return attempt
+                now = trio.current_time()
+                # The wait counts from the end of the first read, as in Kafka.
+                deadline = now + self.limits.max_wait_seconds if deadline is None else deadline
+                if now >= deadline:
+                    return attempt
+                delayed = self.watch()
+                delayed.found(attempt.size_bytes)
                 # What was found would hold files open, and memory, as long as thousands of idle consumers wait.
                 del attempt
-                yield partial(self._wait, bytes_missing, deadline, release_handler)
-
-    async def _wait(self, bytes_missing: int, deadline: float, release_handler: ReleaseHandler) -> None:
-        release_handler(RequestPhase.PURGATORY)
-        reads_committed = self.limits.isolation_level is IsolationLevel.READ_COMMITTED
-        parked = DelayedFetch(bytes_missing, reads_committed=reads_committed)
-        partitions = [target.found for target in self.targets if isinstance(target.found, Partition)]
-        self.parked[parked] = None
-        for partition in partitions:
-            partition.delayed.add_fetch(parked)
-        try:
-            await parked.wait(deadline - trio.current_time())
+                if not delayed.is_woken:
+                    release_handler(RequestPhase.PURGATORY)
+                    yield partial(delayed.wait, deadline - now)
         finally:
-            self.parked.pop(parked, None)
-            for partition in partitions:
-                partition.delayed.remove_fetch(parked)
+            self._unwatch()
+
+    def watch(self) -> DelayedFetch:
+        """Register with every partition, from this turn on and for as long as this runs."""
+        if self._delayed is None:
+            reads_committed = self.limits.isolation_level is IsolationLevel.READ_COMMITTED
+            self._delayed = DelayedFetch(self.limits.min_bytes, reads_committed=reads_committed)
+            self.delayed_fetches[self._delayed] = None
+            for partition in self._partitions():
+                partition.delayed.add_fetch(self._delayed)
+        return self._delayed
+
+    def _unwatch(self) -> None:
+        if self._delayed is not None:
+            self.delayed_fetches.pop(self._delayed, None)
+            for partition in self._partitions():
+                partition.delayed.remove_fetch(self._delayed)
+
+    def _partitions(self) -> Iterator[Partition]:
+        return (target.found for target in self.targets if isinstance(target.found, Partition))

@@ -161,7 +161,7 @@ class ReplicaManager:
         self.topics_by_id: Mapping[bytes, HostedTopic] = self._topics_by_id
         # One change of topics at a time: opening and deleting wait for threads in between.
         self._assignments = CommandQueue()
-        self._parked_fetches: dict[DelayedFetch, None] = {}
+        self._delayed_fetches: dict[DelayedFetch, None] = {}
         self._reaper = ExpirationReaper()
         self._stops_waiting = False
         self._throttled_log = LogThrottle(log, clock)
@@ -512,7 +512,7 @@ class ReplicaManager:
             storage_failed=self.storage_failed,
             run_in_thread=self.run_in_thread,
             may_wait=lambda: not self._stops_waiting,
-            parked=self._parked_fetches,
+            delayed_fetches=self._delayed_fetches,
         )
         attempt = yield from operation.run(release_handler)
         for partition, result in attempt.with_records:
@@ -524,8 +524,8 @@ class ReplicaManager:
     def stop_waiting(self) -> None:
         """The broker stops: let every waiting fetch answer now with what there is, and none begin to wait."""
         self._stops_waiting = True
-        for parked in self._parked_fetches:
-            parked.wake()
+        for delayed in self._delayed_fetches:
+            delayed.wake()
 
     # ---- deleting records -----------------------------------------------------------------------------------------
 
@@ -716,7 +716,7 @@ class ReplicaManager:
             partitions=len(partitions),
             offline_partitions=sum(partition.failure is not None for partition in partitions),
             delayed_produces=sum(len(partition.delayed.produces) for partition in partitions),
-            delayed_fetches=len(self._parked_fetches),
+            delayed_fetches=len(self._delayed_fetches),
             appended_batches=self._appended_batches,
             appended_records=self.appended_records,
             appended_bytes=self._appended_bytes,
