@@ -25,7 +25,6 @@ from tests.handlers.handler_client import Client
 from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
 from trio_broker.handlers.produce import encoded_success, error_response, produce
 from trio_broker.network.errors import CloseConnection
-from trio_broker.request_phase import RequestPhase
 from trio_broker.storage.errors import StorageFailed
 from trio_broker.storage.log import Log
 
@@ -303,12 +302,6 @@ async def test_in_fsync_mode_acks_1_does_not_wait_and_becomes_visible_all_the_sa
     assert durable_client.parked == 0
     await durable_replicas.flusher.wait_idle(partition.writer)
     assert partition.high_watermark == 1
-
-
-async def test_the_first_batch_of_a_leader_epoch_waits_for_its_entry_without_a_slot(client, replicas):
-    await add_topic(replicas)
-    assert (await ask(client, batch(b"a"), acks=LEADER)).error_code == 0
-    assert client.waits == [RequestPhase.DISK]
 
 
 async def test_one_sync_releases_many_producers(durable_client, durable_replicas):

@@ -103,6 +103,25 @@ async def test_fifty_parked_polls_go_through_one_slot(nursery):
     nursery.cancel_scope.cancel()
 
 
+async def test_a_wait_that_was_announced_before_the_handler_needs_a_task_takes_no_slot(nursery):
+    gate = Gate()
+
+    def handle(request: QueuedRequest) -> PendingAnswer:
+        request.release_handler(RequestPhase.DISK)
+        return gate.handle(request)
+
+    pool = HandlerPool(RequestChannel(100), handle, 1)
+    await nursery.start(pool.run)
+    requests = await send(pool, 50)
+    statistics = pool.statistics()
+    assert (gate.held, statistics.parked, statistics.idle, statistics.in_flight) == (50, 50, 1, 50)
+    assert pool.slots[0].busy_time.depth == 0
+    gate.opened.set()
+    assert [await reply_of(request) for request in requests] == [[b"answer"]] * 50
+    assert pool.statistics().parked == 0
+    nursery.cancel_scope.cancel()
+
+
 async def test_parked_workers_rest_and_are_used_again(nursery):
     gate = Gate(release_handler=True)
     pool = await started(nursery, gate, 1)

@@ -8,9 +8,10 @@ slot idle is queued in the RequestChannel; the worker that ends takes it.
 A handler that waits for something that calls back (an acks=all Produce for its sync) needs no task at all: it returns a
 ``DelayedAnswer``, leaves its slot, and is answered in the turn of the one who calls.
 
-When any other handler waits for others (``QueuedRequest.release_handler``), its slot is idle at once or goes to another
-worker; the first worker finishes its request without a slot. One slot therefore carries any number of long polls, and a
-request that never waits has no cost from this.
+When any other handler waits for others or for the disk, it says so before (``QueuedRequest.release_handler``), and its
+slot is idle at once or goes to another worker; its own worker finishes the request without a slot. A wait that was
+announced in the turn of the Processor takes no slot at all. One slot therefore carries any number of long polls and of
+cold reads, and a request that never waits has no cost from this.
 
 Promises: every request is answered, if only by closing its connection; whatever a handler raises ends that one
 connection and nothing else; ``resize`` never disturbs a request that is being handled.
@@ -201,17 +202,18 @@ class HandlerPool:
             reply: Reply | PendingAnswer | DelayedAnswer = self.handle(request)
         except Exception as error:
             reply = self._failure(request, error)
-        if isinstance(reply, CoroutineType):
+        if isinstance(reply, CoroutineType) and request.waits is None:
             if not slot.is_retired:  # as the handler may have resized the pool
                 self._idle.remove(slot)
             slot.busy_time.enter_at(began_ns)
             self._in_flight += 1
             self._start_worker(slot, request, reply)
-        elif isinstance(reply, DelayedAnswer):
+        elif isinstance(reply, CoroutineType | DelayedAnswer):
+            # It waits already: the slot was never taken from the idle ones.
             slot.busy_time.busy_ns += perf_counter_ns() - began_ns
             self._in_flight += 1
             self._parked += 1
-            self._delay(request, reply)
+            self._wait(request, reply)
         else:
             self._answered += 1
             request.answered_ns = answered_ns = perf_counter_ns()
@@ -274,6 +276,13 @@ class HandlerPool:
 
     # ---- a delayed request
 
+    def _wait(self, request: QueuedRequest, reply: PendingAnswer | DelayedAnswer) -> None:
+        """Let ``request``, which holds no slot, wait for ``reply``: in a worker, or in no task."""
+        if isinstance(reply, DelayedAnswer):
+            self._delay(request, reply)
+        else:
+            self._start_worker(None, request, reply)
+
     def _delay(self, request: QueuedRequest, delayed: DelayedAnswer) -> None:
         """Answer ``request``, which holds no slot, when ``delayed`` says so."""
         # Or a later wait would take the slot from another request of the worker that began this one.
@@ -294,10 +303,8 @@ class HandlerPool:
         except Exception as error:
             self._answer_delayed(request, self._failure(request, error))
             return
-        if isinstance(reply, CoroutineType):
-            self._start_worker(None, request, reply)
-        elif isinstance(reply, DelayedAnswer):
-            self._delay(request, reply)
+        if isinstance(reply, CoroutineType | DelayedAnswer):
+            self._wait(request, reply)
         else:
             self._answer_delayed(request, reply)  # type: ignore[arg-type] # as in ``submit``
 
