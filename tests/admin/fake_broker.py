@@ -451,7 +451,7 @@ class FakeBroker:
             documentation=f"What {name} means.",
             synonyms=tuple(layers),
             sensitive=name == "password",
-            allowed_range=AllowedRange(1, max(256, 2 * int(value))) if name in POOL_KEYS else None,
+            allowed_range=AllowedRange(1, 256) if name in POOL_KEYS else None,
         )
 
     def reason_to_refuse(self, key: str, value: str | None) -> str | None:

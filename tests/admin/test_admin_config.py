@@ -23,8 +23,8 @@ async def test_a_key_shows_everything_about_itself(live: LiveAdmin) -> None:
         "default": "8",
         "type": "int",
         "unit": None,
-        "valid_values": "at least 1",
-        "bounds": {"minimum": 1, "maximum": None, "special": None, "choices": []},
+        "valid_values": "between 1 and 256",
+        "bounds": {"minimum": 1, "maximum": 256, "special": None, "choices": []},
         "synonyms": [
             {"name": "num.io.threads", "value": "12", "source": "DYNAMIC_BROKER_CONFIG"},
             {"name": "num.io.threads", "value": "8", "source": "DEFAULT_CONFIG"},

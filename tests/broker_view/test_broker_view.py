@@ -14,10 +14,11 @@ from broker_admin.views.config import SettingChange
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.running_broker import BROKER_RESOURCE, connected, crashing, running, view_of
-from trio_broker.broker_view.config import MAX_POOL_SIZE, settings_in
+from trio_broker.broker_view.config import settings_in
 from trio_broker.broker_view.live import LiveBrokerView
 from trio_broker.config import keys
 from trio_broker.config.entries import ConfigSource
+from trio_broker.config.validators import MAX_POOL_SIZE
 from trio_broker.metrics.history import HistorySample
 from trio_broker.storage.log import Log
 
@@ -250,8 +251,8 @@ async def test_what_changes_nothing_is_accepted_without_a_line_in_the_journal(vi
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
-        ("num.io.threads", "257", "at most 256"),
-        ("num.io.threads", "0", "at least 1"),
+        ("num.io.threads", "257", "between 1 and 256"),
+        ("num.io.threads", "0", "between 1 and 256"),
         ("num.io.threads", "many", "many"),
         ("log.dirs", "/elsewhere", "read at start only"),
         ("no.such.key", "1", "not a key"),

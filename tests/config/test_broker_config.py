@@ -105,7 +105,7 @@ def test_a_pool_may_go_from_half_to_double(wanted):
     BrokerConfig().check_change(ConfigScope.BROKER, {"num.io.threads": str(wanted)})
 
 
-@pytest.mark.parametrize(("wanted", "reason"), [(3, "at least half"), (17, "at most double"), (0, "at least 1")])
+@pytest.mark.parametrize(("wanted", "reason"), [(3, "at least half"), (17, "at most double"), (0, "between 1 and 256")])
 def test_a_pool_may_not_go_further(wanted, reason):
     with pytest.raises(ConfigError, match=reason):
         BrokerConfig().check_change(ConfigScope.BROKER, {"num.io.threads": str(wanted)})
@@ -113,7 +113,7 @@ def test_a_pool_may_not_go_further(wanted, reason):
 
 def test_a_caller_may_lift_the_rule_of_half_and_double():
     BrokerConfig().check_change(ConfigScope.BROKER, {"num.io.threads": "1"}, any_pool_size=True)
-    with pytest.raises(ConfigError, match="at least 1"):
+    with pytest.raises(ConfigError, match="between 1 and 256"):
         BrokerConfig().check_change(ConfigScope.BROKER, {"num.io.threads": "0"}, any_pool_size=True)
 
 
@@ -121,6 +121,40 @@ def test_half_of_an_odd_size_is_rounded_down():
     config = BrokerConfig()
     assert config.socket_server.num_network_threads == 3
     config.check_change(ConfigScope.CLUSTER, {"num.network.threads": "1"})
+
+
+@pytest.mark.parametrize(
+    "name", ["num.network.threads", "num.io.threads", "num.recovery.threads.per.data.dir", "log.cleaner.threads"]
+)
+def test_no_pool_has_more_than_256_threads_however_it_is_set(name):
+    reason = f"{name}: '257' is refused: the value must be between 1 and 256"
+    with pytest.raises(ConfigError, match=reason):
+        BrokerConfig({name: "257"})
+    config = BrokerConfig({name: "128"})
+    config.set_dynamic(ConfigScope.BROKER, {name: "256"})
+    assert config.pool_limits(BROKER_KEYS[name]) == PoolLimits(current=256, minimum=128, maximum=256)
+    for any_pool_size in (False, True):
+        with pytest.raises(ConfigError, match=reason):
+            config.check_change(ConfigScope.BROKER, {name: "257"}, any_pool_size=any_pool_size)
+
+
+def test_a_persisted_value_above_the_largest_counts_as_that_with_a_warning(caplog):
+    config = BrokerConfig({"num.network.threads": "4"})
+    config.set_dynamic(ConfigScope.BROKER, {"num.network.threads": "12288"})
+    assert config.socket_server.num_network_threads == 256
+    assert (
+        "num.network.threads: '12288' is refused: the value must be between 1 and 256; its largest value 256 counts"
+        in (caplog.text)
+    )
+    config.set_dynamic(ConfigScope.BROKER, {"num.network.threads": "0"})
+    assert config.socket_server.num_network_threads == 4, "what is too small is left out"
+
+
+def test_each_cleaner_thread_has_room_for_the_least_table_of_keys():
+    config = BrokerConfig({"log.cleaner.dedupe.buffer.size": str(2 << 20)})
+    config.check_change(ConfigScope.BROKER, {"log.cleaner.threads": "2"})
+    with pytest.raises(ConfigError, match="1048576 bytes for each"):
+        config.check_change(ConfigScope.BROKER, {"log.cleaner.threads": "3"}, any_pool_size=True)
 
 
 def test_the_limits_of_a_pool_can_be_asked_for():

@@ -47,7 +47,7 @@ def test_text_is_read_by_the_rules_of_its_type(key, text, value):
         (NUM_IO_THREADS, "eight", "num.io.threads: 'eight' is refused: the value must be a whole number"),
         (NUM_IO_THREADS, "1_000", "the value must be a whole number"),
         (NUM_IO_THREADS, "٣", "the value must be a whole number"),
-        (NUM_IO_THREADS, "0", "the value must be at least 1"),
+        (NUM_IO_THREADS, "0", "the value must be between 1 and 256"),
         (NUM_IO_THREADS, str(2**31), "the value must fit into 32 bits"),
         (LOG_RETENTION_BYTES, str(2**63), "the value must fit into 64 bits"),
         (LOG_RETENTION_MS, "0", "the value must be -1, or at least 1"),
@@ -127,7 +127,7 @@ def test_a_double_without_limit_is_written_as_java_writes_it():
 @pytest.mark.parametrize(
     ("key", "bounds"),
     [
-        (NUM_IO_THREADS, ValueBounds(minimum=1)),
+        (NUM_IO_THREADS, ValueBounds(minimum=1, maximum=256)),
         (LOG_CLEANER_MIN_CLEANABLE_RATIO, ValueBounds(minimum=0.0, maximum=1.0)),
         (LOG_RETENTION_MS, ValueBounds(minimum=1, special=-1)),
         (BROKER_KEYS["compression.gzip.level"], ValueBounds(minimum=1, maximum=9, special=-1)),

@@ -43,6 +43,11 @@ def test_an_override_that_is_not_valid_any_more_counts_as_not_set(caplog):
     assert "retention.ms: 'never' is refused" in caplog.text
 
 
+def test_an_override_above_the_largest_value_counts_as_that(caplog):
+    assert topic_config({"compression.zstd.level": "23"}, BrokerConfig()).compression_zstd_level == 22
+    assert "its largest value 22 counts" in caplog.text
+
+
 def test_words_become_values():
     config = topic_config({"compression.type": "zstd", "cleanup.policy": "compact,delete"}, BrokerConfig())
     assert config.compression_type is Codec.ZSTD

@@ -94,6 +94,14 @@ async def test_a_round_keeps_the_newest_of_each_key_and_writes_down_how_far_it_c
     assert (figures.rounds, figures.records_kept, figures.uncleanable) == (1, 3, ())
 
 
+async def test_threads_that_share_less_than_a_byte_of_the_buffer_compact_all_the_same(replicas, cleaner):
+    replicas.config.set_dynamic(ConfigScope.BROKER, {"log.cleaner.threads": "64", "log.cleaner.io.buffer.size": "100"})
+    [partition] = await add_topic(replicas, configs=COMPACT)
+    await fill(replicas, partition)
+    await clean_once(cleaner)
+    assert partition.log.first_dirty_offset == partition.log.active_segment.base_offset
+
+
 async def test_the_checkpoint_is_read_at_the_next_start_and_forgotten_with_the_topic(replicas, cleaner, tmp_path):
     [partition] = await add_topic(replicas, configs=COMPACT)
     await fill(replicas, partition)

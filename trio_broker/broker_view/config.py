@@ -1,7 +1,4 @@
-"""The config keys of a running broker, for the admin app, and their changes.
-
-Nothing here decides anything but what one change over HTTP may do to a pool.
-"""
+"""The config keys of a running broker, for the admin app, and their changes. Nothing is decided here."""
 
 from __future__ import annotations
 
@@ -19,11 +16,8 @@ from trio_broker.config import keys
 from trio_broker.config.broker_config import shown_value
 from trio_broker.config.entries import AllowedRange, ConfigEntry, ConfigScope
 from trio_broker.config.errors import ConfigError
+from trio_broker.config.validators import MAX_POOL_SIZE
 from trio_broker.handlers.support.services import BrokerServices
-
-MAX_POOL_SIZE = 256
-"""Threads that one change over HTTP may give a pool: a digit too many must not start thousands. Twice the present size
-is always allowed, as it is to Kafka's clients."""
 
 
 class LiveConfigView:
@@ -49,14 +43,8 @@ class LiveConfigView:
             group=keys.KEY_SUBJECTS[key.name],
             effective_value=shown_value(key, config.value(key)),
             levels=config.level_values(key),
-            allowed_range=self._allowed_range(key.name),
+            allowed_range=AllowedRange(1, MAX_POOL_SIZE) if key.thread_pool else None,
         )
-
-    def _allowed_range(self, name: str) -> AllowedRange | None:
-        key = keys.BROKER_KEYS[name]
-        if not key.thread_pool:
-            return None
-        return AllowedRange(1, max(MAX_POOL_SIZE, 2 * self.services.config.value(key)))
 
     async def change(
         self,
@@ -109,20 +97,9 @@ class LiveConfigView:
         for name, value in changes.items():
             try:
                 self.services.config.check_value(level, name, value)
-                self._check_pool_size(name, value)
             except ConfigError as error:
                 refusals.append(ConfigRefusal(name, str(error)))
         return refusals
-
-    def _check_pool_size(self, name: str, value: str | None) -> None:
-        """Refuse a pool of more threads than one change may give it; a reset goes back whatever that was.
-
-        Raises:
-            ConfigError: as said.
-        """
-        allowed = self._allowed_range(name)
-        if value is not None and allowed is not None and keys.BROKER_KEYS[name].parse(value) > allowed.maximum:
-            raise ConfigError(f"{name}={value} is refused: one change may set at most {allowed.maximum}", key=name)
 
     def _changed(self, change: Change) -> None:
         # A change is heard of again when its trial has ended and when its effect was measured.

@@ -7,7 +7,8 @@ dynamic defaults of the cluster, dynamic values of this broker. The layers are m
 The settings objects are plain attributes, so reading them costs a request almost nothing. A dynamic layer is replaced
 as a whole when the metadata log has a change. ``check_change`` is called before a change is written there, so a
 persisted value was valid when it was written. A persisted value that is not valid any more is ignored with a warning,
-because a broker that refuses to start could not be given a better value.
+or counts as the largest value where it is above that, because a broker that refuses to start could not be given a
+better value.
 
 Source: Kafka's DynamicBrokerConfig (layers, validateConfigs), DynamicThreadPool (the rule of half and double).
 """
@@ -21,7 +22,7 @@ from typing import Any
 
 import attrs
 
-from trio_broker.config.config_key import INT_MAX, ConfigKey, UpdateMode
+from trio_broker.config.config_key import ConfigKey, UpdateMode
 from trio_broker.config.consistency import check_broker_consistency
 from trio_broker.config.entries import (
     ON_TRIAL,
@@ -44,6 +45,7 @@ from trio_broker.config.node_config import NodeConfig, RequestConfig
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.config.static_settings import SettingsFile, StaticSetting, StaticSettings, gather_settings
 from trio_broker.config.transaction_coordinator_config import TransactionCoordinatorConfig
+from trio_broker.config.validators import MAX_POOL_SIZE
 from trio_broker.suggestion import did_you_mean
 
 log = logging.getLogger(__name__)
@@ -184,7 +186,7 @@ class BrokerConfig:
     def pool_limits(self, key: ConfigKey) -> PoolLimits:
         """Return the sizes to which one change may set a pool now; half of an odd size is rounded down."""
         current = self.value(key)
-        return PoolLimits(current, max(1, current // 2), min(current * 2, INT_MAX))
+        return PoolLimits(current, max(1, current // 2), min(current * 2, MAX_POOL_SIZE))
 
     def set_dynamic(self, scope: ConfigScope, values: Mapping[str, str]) -> tuple[ValueChange, ...]:
         """Replace the dynamic values of ``scope``; return the effective values that changed.
@@ -437,11 +439,9 @@ def _valid_texts(scope: ConfigScope, values: Mapping[str, str]) -> dict[str, str
     valid = {}
     for name, text in values.items():
         try:
-            _changeable_key(name, scope).parse(text)
+            valid[name] = _changeable_key(name, scope).persisted(text)
         except ConfigError as error:
             log.warning("ignoring a persisted dynamic value: %s", error)
-        else:
-            valid[name] = text
     return valid
 
 

@@ -13,6 +13,7 @@ Source: Kafka's ConfigDef (types, parseType, convertToString) and its documentat
 from __future__ import annotations
 
 import enum
+import logging
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -23,6 +24,8 @@ import attrs
 
 from kafka_wire.primitives import MAX_STRING_BYTES
 from trio_broker.config.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -175,6 +178,25 @@ class ConfigKey:
         if self.validator is not None and not self.validator.accepts(value):
             raise self.refusal(text, f"the value must be {self.validator.valid_values}")
         return value
+
+    def persisted(self, text: str) -> str:
+        """Return the text that counts where ``text`` was persisted: itself, or the largest value if it is above that.
+
+        Older versions had other limits. The nearest value to what was asked for is taken, and not the default; a value
+        below its limit is refused, because a smaller one may delete more.
+
+        Raises:
+            ConfigError: the text is not valid, and not a number that is too large either.
+        """
+        try:
+            self.parse(text)
+        except ConfigError as error:
+            largest = self.bounds.maximum
+            if largest is None or not _is_above(text, largest):
+                raise
+            log.warning("%s; its largest value %s counts", error, self.text_of(largest))
+            return self.text_of(largest)
+        return text
 
     def refusal(self, text: str, reason: str) -> ConfigError:
         """Return the error for a ``text`` that is not valid; the text of a secret is left out."""
@@ -342,6 +364,13 @@ def _is_encodable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _is_above(text: str, limit: float) -> bool:
+    try:
+        return _parse_double(text.strip()) > limit
+    except ValueError:
+        return False
 
 
 def _parse_boolean(text: str) -> bool:

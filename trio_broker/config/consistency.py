@@ -13,6 +13,7 @@ import attrs
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.config.log_config import LogConfig
+from trio_broker.config.log_manager_config import MIN_DEDUPE_BUFFER_BYTES
 
 BOUNDED_INTERVALS = ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms")
 """The settings of consumer groups with a minimum and a maximum, as ``group.consumer.min.session.timeout.ms``."""
@@ -26,6 +27,12 @@ def check_broker_consistency(values: Mapping[str, Any], logs: LogConfig, groups:
     """
     if (broker_id := values["broker.id"]) is not None and broker_id != values["node.id"]:
         raise ConfigError(f"node.id is {values['node.id']} and broker.id is {broker_id}: they name the same thing")
+    threads, buffer = values["log.cleaner.threads"], values["log.cleaner.dedupe.buffer.size"]
+    if buffer // threads < MIN_DEDUPE_BUFFER_BYTES:
+        raise ConfigError(
+            f"log.cleaner.dedupe.buffer.size ({buffer}) must have at least {MIN_DEDUPE_BUFFER_BYTES} bytes for each of"
+            f" the log.cleaner.threads ({threads})"
+        )
     check_compaction_lag(logs)
     check_group_intervals(groups)
 

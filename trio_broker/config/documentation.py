@@ -36,8 +36,8 @@ Names are merged first and units compared afterwards: `log.retention.ms` from an
 
 A *read-only* key is read at start. A *cluster-wide* key may be changed live, for one broker or as a default for all.
 A Kafka client may at most halve or double the size of a pool by one change, as in Kafka; repeat the change to go
-further. The admin page and its API may set any size up to 256. Changes are checked, then written to the metadata log,
-then applied; they outlive a restart.
+further. The admin page and its API may set any size that the key takes. Changes are checked, then written to the
+metadata log, then applied; they outlive a restart.
 """
 
 TOPIC_INTRODUCTION = """\

@@ -8,7 +8,7 @@ from __future__ import annotations
 import attrs
 
 from trio_broker.config.config_key import DOUBLE_MAX, LONG_MAX, ConfigType, UpdateMode, key, keys_of
-from trio_broker.config.validators import at_least, between
+from trio_broker.config.validators import POOL_SIZE, at_least, between
 
 CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
 LONG = ConfigType.LONG
@@ -24,7 +24,7 @@ class LogManagerConfig:
     num_recovery_threads_per_data_dir: int = key(
         2,
         "How many logs of each data directory are opened at a time at a start; a change counts for the next start.",
-        update_mode=CLUSTER_WIDE, validator=at_least(1), thread_pool=True,
+        update_mode=CLUSTER_WIDE, validator=POOL_SIZE, thread_pool=True,
     )  # fmt: skip
     log_retention_check_interval_ms: int = key(
         300_000, "How often old segments are looked for.", type=LONG, validator=at_least(1)
@@ -42,7 +42,7 @@ class LogManagerConfig:
     log_cleaner_threads: int = key(
         1,
         "How many partitions are compacted at the same time.",
-        update_mode=CLUSTER_WIDE, validator=at_least(1), thread_pool=True,
+        update_mode=CLUSTER_WIDE, validator=POOL_SIZE, thread_pool=True,
     )  # fmt: skip
     log_cleaner_dedupe_buffer_size: int = key(
         128 * 1024 * 1024,
@@ -56,8 +56,8 @@ class LogManagerConfig:
     )  # fmt: skip
     log_cleaner_io_buffer_size: int = key(
         512 * 1024,
-        "Half of it is read, and half written, at a time, over all threads of log.cleaner.threads.",
-        update_mode=CLUSTER_WIDE, validator=at_least(1024),
+        "Half of it is read, and half written, at a time, over all threads of log.cleaner.threads; a page at least.",
+        update_mode=CLUSTER_WIDE, validator=at_least(0),
     )  # fmt: skip
     log_cleaner_io_max_bytes_per_second: float = key(
         DOUBLE_MAX,

@@ -94,7 +94,7 @@ def _valid_values(keys: Mapping[str, ConfigKey], overrides: Mapping[str, str]) -
     for name, text in overrides.items():
         if (key := keys.get(name)) is not None:
             try:
-                values[key.field] = key.parse(text)
+                values[key.field] = key.parse(key.persisted(text))
             except ConfigError as error:
                 log.warning("ignoring a setting: %s", error)
     return values

@@ -19,6 +19,7 @@ from trio_broker.config.config_key import INT_MAX, ConfigType, UpdateMode, key
 from trio_broker.config.validators import (
     CONNECTION_OVERRIDES,
     NOT_EMPTY,
+    POOL_SIZE,
     at_least,
     minus_one_or_at_least,
     parse_connection_overrides,
@@ -54,12 +55,12 @@ class SocketServerConfig:
     num_network_threads: int = key(
         3,
         "Processors: they read requests and write responses; each has a thread for socket work that blocks.",
-        update_mode=CLUSTER_WIDE, validator=at_least(1), thread_pool=True,
+        update_mode=CLUSTER_WIDE, validator=POOL_SIZE, thread_pool=True,
     )  # fmt: skip
     num_io_threads: int = key(
         8,
         "How many requests are handled at a time, and how many threads do their blocking disk work.",
-        update_mode=CLUSTER_WIDE, validator=at_least(1), thread_pool=True,
+        update_mode=CLUSTER_WIDE, validator=POOL_SIZE, thread_pool=True,
     )  # fmt: skip
     queued_max_requests: int = key(
         500,

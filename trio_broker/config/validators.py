@@ -28,6 +28,13 @@ def between(minimum: Number, maximum: Number) -> Validator[Number]:
     return Validator(f"between {minimum} and {maximum}", lambda value: minimum <= value <= maximum, bounds)
 
 
+MAX_POOL_SIZE = 256
+"""Threads of one pool. More bring nothing to a process with one event loop, and a digit too many must not start
+thousands, which take a gigabyte and hold the loop for seconds, at each start again."""
+
+POOL_SIZE: Validator[int] = between(1, MAX_POOL_SIZE)
+
+
 def minus_one_or_at_least(minimum: int) -> Validator[int]:
     """Accept -1, which stands for no limit or no choice, and ``minimum`` and anything above."""
     bounds = ValueBounds(minimum=minimum, special=-1)

@@ -48,6 +48,10 @@ T = TypeVar("T")
 MAX_DIRTIEST = 10
 """Partitions that are named with their dirty ratio."""
 
+MIN_CHUNK_BYTES = 4096
+"""What a thread reads and writes at a time at least, however many share ``log.cleaner.io.buffer.size``: with less than
+a batch's header nothing could be read, and every log would look damaged."""
+
 
 class PartitionOwner(Protocol):
     """What the cleaner needs of the ReplicaManager."""
@@ -267,7 +271,7 @@ class LogCleaner:
             attrs.evolve(compacted, log=partition.log.reader()),
             offset_map,
             now_ms=self.clock.now_ms(),
-            chunk_bytes=self.config.log_manager.log_cleaner_io_buffer_size // threads // 2,
+            chunk_bytes=max(MIN_CHUNK_BYTES, self.config.log_manager.log_cleaner_io_buffer_size // threads // 2),
         )
         began = self.clock.monotonic()
         try:
