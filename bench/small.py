@@ -1,8 +1,6 @@
-"""Small requests: what one record costs, and how long it takes from a producer to a consumer."""
+"""Small requests: what one record costs."""
 
 from __future__ import annotations
-
-import time
 
 import attrs
 
@@ -11,19 +9,9 @@ from bench.floors import floor
 from bench.load import LoopFigures, in_turn
 from bench.machine import spent_by
 from bench.outcome import Options, Outcome
-from bench.phases import PhaseRow, add_phase_table, phase_row
+from bench.phases import add_phase_table, phase_row
 from bench.subject import broker
-from bench.wire import (
-    BenchError,
-    connect,
-    create_topic,
-    fetch_frame,
-    produce_frame,
-    produced,
-    receive_response_into,
-    small_batch,
-    success_response,
-)
+from bench.wire import create_topic, produce_frame, small_batch, success_response
 
 TOPIC = "small"
 
@@ -33,11 +21,6 @@ CONNECTIONS = (1, 16, 64)
 
 REQUESTS = {1: 5_000, 16: 10_000, 64: 10_000}
 """Per repeat, by connections: about a second."""
-
-ROUND_TRIPS = 2_000
-
-PARKING_SECONDS = 0.001
-"""Time for a Fetch to be parked before the record is sent that it waits for; many times what it takes."""
 
 PAGE_CACHE = {"log.durability": "page-cache"}
 
@@ -106,44 +89,3 @@ def produce(options: Options) -> Outcome:
 def frames_for(connections: int, acks: int = 1, partitions: int = PARTITIONS) -> list[bytearray]:
     """A request per connection, spread over the partitions."""
     return [produce_frame(TOPIC, index % partitions, small_batch(), acks) for index in range(connections)]
-
-
-def latency(options: Options) -> Outcome:
-    """From the sending of a record to the end of the long poll that waited for it."""
-    outcome = Outcome("latency")
-    table = outcome.table(
-        "Produce to Fetch, end to end: one consumer in a long poll, one producer, one record of 100 bytes",
-        *("durability", "acks", "round trips", "p50 ms", "p95 ms", "p99 ms", "p99.9 ms", "max ms"),
-    )
-    phases: list[PhaseRow] = []
-    for durability, acks in (("page-cache", 1), ("fsync", -1)):
-        with broker(options.directory, {"log.durability": durability}) as process:
-            create_topic(process.port, TOPIC, 1)
-            found = Latencies.of_ns(round_trips(process.port, options.volume(ROUND_TRIPS), acks))
-            phases += [phase_row(durability, process, api) for api in ("Produce", "Fetch")]
-        table.add(
-            *(durability, "all" if acks < 0 else acks, found.count),
-            *(found.p50_ms, found.p95_ms, found.p99_ms, found.p999_ms, found.max_ms),
-        )
-    add_phase_table(outcome, phases)
-    return outcome
-
-
-def round_trips(port: int, count: int, acks: int) -> list[int]:
-    """Send ``count`` records one by one, each to a Fetch that waits for it; return nanoseconds from send to receipt."""
-    request = produce_frame(TOPIC, 0, small_batch(), acks)
-    poll = fetch_frame(TOPIC, 0, 65536, max_wait_ms=5_000)
-    buffer = memoryview(bytearray(65536))
-    durations = []
-    with connect(port) as producer, connect(port) as consumer:
-        for offset in range(count):
-            consumer.sendall(poll.at(offset))
-            time.sleep(PARKING_SECONDS)
-            began = time.perf_counter_ns()
-            producer.sendall(request)
-            size = receive_response_into(consumer, buffer)
-            durations.append(time.perf_counter_ns() - began)
-            if size < len(small_batch()):
-                raise BenchError(f"the poll at {offset} ended with {size} bytes and no record")
-            produced(producer)
-    return durations

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import admin_load, admin_pages, disk, groups, kafka, node, small
+from bench import admin_load, admin_pages, disk, groups, kafka, latency, node, small
 from bench.__main__ import BENCHMARKS
 from bench.outcome import GOALS, Options
 from bench.populated import Population
@@ -78,6 +78,16 @@ def test_what_needs_kafka_is_one_line_where_its_jars_are_not(tmp_path: Path, mon
     monkeypatch.setattr(kafka, "JARS", tmp_path)
     monkeypatch.setattr(shutil, "which", lambda name: name)
     assert kafka.kafka(Options(tmp_path)).remarks == ["kafka skipped: Kafka's jars were not fetched (CONTRIBUTING.md)"]
+
+
+def test_deliveries_to_each_consumer_are_measured_also_without_kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    outcome = latency.latency(Options(tmp_path, repeats=1, scale=0.005))
+    assert outcome.remarks == ["without Kafka: there is no JDK"]
+    table, _ = outcome.tables
+    servers = (latency.PAGES, latency.FSYNC)
+    assert [row[:2] for row in table.rows] == [(load.name, server) for load in latency.LOADS for server in servers]
+    assert [row[3] for row in table.rows] == [10, 10, 20, 20, 10, 10]
 
 
 def test_both_durability_modes_are_asked_the_same(tmp_path: Path):
