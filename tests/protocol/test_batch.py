@@ -11,6 +11,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.records.batch import (
     BATCH_HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
+    TIMESTAMP_TYPE_BIT,
     BatchHeader,
     RecordBatch,
     TimestampType,
@@ -18,7 +19,6 @@ from kafka_wire.records.batch import (
     read_batch_header,
     read_batches,
     recompress_batch,
-    stamp_log_append_time,
 )
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.errors import CorruptRecordBatch, DecompressionTooLarge, InvalidRecord
@@ -189,9 +189,11 @@ def test_the_leader_stamps_without_touching_the_crc() -> None:
 
 def test_log_append_time_is_everyones_time_and_redoes_the_crc() -> None:
     data = bytearray(some_batch(codec=Codec.GZIP) + b"next")
-    stamp_log_append_time(memoryview(data), T + 99)
+    amended = next(read_batches(data))
+    amended.amend(attributes=amended.header.attributes | TIMESTAMP_TYPE_BIT, max_timestamp=T + 99)
     batch = next(read_batches(data))
     batch.verify_crc()
+    assert batch.header == amended.header
     assert batch.header.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert batch.header.codec is Codec.GZIP
     assert [record.timestamp for record in batch.records()] == [T + 99] * 3

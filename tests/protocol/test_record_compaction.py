@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from kafka_wire.records.batch import (
     BATCH_HEADER_BYTES,
+    TIMESTAMP_TYPE_BIT,
     RecordBatch,
     TimestampType,
     assemble_batch,
     build_batch,
     read_batch_header,
-    stamp_log_append_time,
 )
 from kafka_wire.records.compaction import empty_batch, read_columns, rewrite_batch
 from kafka_wire.records.compression import Codec
@@ -37,7 +37,7 @@ RECORDS = st.lists(
 )
 
 
-def as_batch(data: bytes) -> RecordBatch:
+def as_batch(data: bytes | bytearray) -> RecordBatch:
     return RecordBatch(read_batch_header(data), memoryview(data))
 
 
@@ -92,7 +92,7 @@ def test_a_horizon_that_is_passed_on_leaves_the_records_bytes_alone() -> None:
 
 def test_log_append_time_stays_the_time_of_all_records() -> None:
     data = bytearray(build_batch(keyed(3), base_offset=100))
-    stamp_log_append_time(data, NOW_MS + 5000)
+    as_batch(data).amend(attributes=TIMESTAMP_TYPE_BIT, max_timestamp=NOW_MS + 5000)
     batch = as_batch(bytes(data))
     rewritten = as_batch(rewrite_batch(batch, read_columns(batch), [2], delete_horizon_ms=None))
     assert rewritten.header.timestamp_type is TimestampType.LOG_APPEND_TIME

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_wire.records.batch import RecordBatch, TimestampType, build_batch, read_batches, stamp_log_append_time
+from kafka_wire.records.batch import TIMESTAMP_TYPE_BIT, RecordBatch, TimestampType, build_batch, read_batches
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.record import NewRecord
@@ -149,7 +149,7 @@ def test_the_producers_state_crosses() -> None:
 
 def test_log_append_time_as_we_stamp_it_is_what_they_read() -> None:
     data = bytearray(build_batch(LARGE[:3]))
-    stamp_log_append_time(data, T + 1234)
+    next(read_batches(data)).amend(attributes=TIMESTAMP_TYPE_BIT, max_timestamp=T + 1234)
     for batch in (kafka_python_batch(data), aiokafka_records.DefaultRecordBatch(bytearray(data))):
         assert batch.timestamp_type == TimestampType.LOG_APPEND_TIME
         assert [record.timestamp for record in theirs(batch)] == [T + 1234] * 3

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
-from kafka_wire.records.batch import TimestampType, build_batch
+from kafka_wire.records.batch import TimestampType, build_batch, read_batches
 from kafka_wire.records.record import NewRecord
 from tests.storage.compaction_harness import compact
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
@@ -521,6 +521,23 @@ def test_without_timestamps_retention_goes_by_the_file(bench: LogBench):
     bench.log.config = LogConfig(retention_ms=5)
     assert bench.log.delete_expired_segments(1_000_005, 1) == []
     assert len(bench.log.delete_expired_segments(1_000_006, 1)) == 1
+
+
+@pytest.mark.parametrize("largest", [-1, 0])
+@pytest.mark.parametrize("count", [3, 200])
+def test_records_of_a_header_without_their_time_are_found_by_it_and_stay_as_long_as_others(
+    bench: LogBench, batch: Callable[..., bytearray], now_ms: int, largest: int, count: int
+):
+    data = batch(count)
+    only = next(read_batches(data))
+    only.amend(attributes=0, max_timestamp=largest)
+    bench.append_bytes(data)
+    found = bench.log.offset_for_timestamp(now_ms + 2, count)
+    assert found == TimestampOffset(now_ms + 2, 2)
+    bench.log.config = LogConfig(retention_ms=5)
+    os.utime(bench.file("00000000000000000000.log"), (1000, 1000))
+    assert bench.log.delete_expired_segments(now_ms + count + 4, count) == []
+    assert len(bench.log.delete_expired_segments(now_ms + count + 5, count)) == 1
 
 
 def test_the_log_start_moves_inside_a_segment(bench: LogBench, now_ms: int):

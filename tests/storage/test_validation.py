@@ -11,7 +11,7 @@ import pytest
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.records.batch import RecordBatch, TimestampType, build_batch, read_batches
+from kafka_wire.records.batch import RecordBatch, TimestampType, build_batch, read_batch_header, read_batches
 from kafka_wire.records.compression import (
     ZSTD_BLOCK_BYTES,
     ZSTD_MAGIC,
@@ -24,9 +24,10 @@ from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.crc import crc32c
 from kafka_wire.records.errors import InvalidRecord
 from kafka_wire.records.record import MIN_RECORD_BYTES, NewRecord
+from tests.storage.conftest import NOW_MS
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.storage import validation
-from trio_broker.storage.errors import InvalidTimestamp, RecordError, RecordValidationError
+from trio_broker.storage.errors import MessageTooLarge, RecordError, RecordValidationError
 from trio_broker.topic_partition import TopicPartition
 
 Batch = Callable[..., bytearray]
@@ -216,10 +217,97 @@ def test_records_are_named_in_large_batches_too_in_a_worker_thread(now_ms: int):
     assert only.batch_index == 30
 
 
-def test_a_header_with_a_time_that_no_record_has_is_refused_without_blame(batch: Batch, now_ms: int):
-    data = changed(batch(), ">q", 35, now_ms + 2 * HOUR_MS)
-    with pytest.raises(InvalidTimestamp):
-        taken(data, now_ms)
+def with_largest_timestamp(data: bytes | bytearray, timestamp: int) -> bytearray:
+    """The batch with another largest timestamp in its header."""
+    return changed(data, ">q", 35, timestamp)
+
+
+BEYOND = 2 * HOUR_MS
+"""Further ahead than a topic takes, by default."""
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("largest", [-1, 0, NOW_MS - 1, NOW_MS + BEYOND])
+def test_the_largest_timestamp_is_that_of_the_records_whatever_the_header_says(
+    batch: Batch, now_ms: int, codec: Codec, largest: int
+):
+    """Sarama up to 1.45 sends -1, others 0."""
+    configs: list[dict[str, Any]] = [
+        {},
+        {"cleanup_policy": CleanupPolicy(compact=True)},
+        {"message_timestamp_before_max_ms": HOUR_MS},
+        {"compression_type": Codec.ZSTD},
+    ]
+    for config in configs:
+        for count in (5, 20):
+            result = taken(with_largest_timestamp(batch(count, codec=codec), largest), now_ms, **config)
+            result.verify_crc()
+            assert result.header.max_timestamp == now_ms + count - 1
+            assert read_batch_header(result.buffer) == result.header
+            assert [record.timestamp for record in result.records()] == [now_ms + each for each in range(count)]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_records_that_are_looked_at_tell_it_to_the_millisecond(batch: Batch, now_ms: int, codec: Codec):
+    for wrong in (now_ms + 3, now_ms + 5):
+        result = taken(with_largest_timestamp(batch(5, codec=codec), wrong), now_ms)
+        assert result.header.max_timestamp == now_ms + 4
+
+
+@pytest.mark.parametrize("largest", [-1, 0, 1, BEYOND])
+@pytest.mark.parametrize("count", [20, 150])
+def test_a_large_plain_batch_is_read_where_its_header_cannot_be_right(
+    batch: Batch, now_ms: int, largest: int, count: int
+):
+    """In a worker thread, and only then."""
+    data = with_largest_timestamp(batch(count), largest if largest < BEYOND else now_ms + largest)
+    checked = validation.check_client_batch(memoryview(data), LogConfig(), 9)
+    assert validation.takes_long(checked, LogConfig(), now_ms)
+    assert taken(data, now_ms).header.max_timestamp == now_ms + count - 1
+    right = batch(count)
+    checked = validation.check_client_batch(memoryview(right), LogConfig(), 9)
+    assert not validation.takes_long(checked, LogConfig(), now_ms)
+    assert bytes(validation.prepare(checked, LogConfig(), now_ms, ORDERS).buffer) == right
+
+
+def test_nothing_is_read_for_the_time_where_the_broker_stamps_its_own(batch: Batch, now_ms: int):
+    config = LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
+    data = with_largest_timestamp(batch(150), -1)
+    checked = validation.check_client_batch(memoryview(data), config, 9)
+    assert not validation.takes_long(checked, config, now_ms)
+
+
+def test_records_without_a_time_leave_their_batch_without_one(batch: Batch, now_ms: int):
+    for count in (2, 20):
+        data = build_batch([NewRecord(-1, b"k", b"v")] * count)
+        assert bytes(taken(data, now_ms).buffer) == data
+        before_1970 = build_batch([NewRecord(-2, b"k", b"v")] * count)
+        assert taken(with_largest_timestamp(before_1970, 7), now_ms).header.max_timestamp == -1
+
+
+@pytest.mark.parametrize("bits", [0x40, 0x80, 0x7F00, -0x8000])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_attributes_that_only_a_log_sets_or_nobody_knows_are_cleared(
+    batch: Batch, now_ms: int, bits: int, codec: Codec
+):
+    """A delete horizon of a client would have tombstones removed at the next compaction."""
+    original = batch(3, codec=codec, producer_id=3, producer_epoch=0, sequence=0, transactional=True)
+    result = taken(changed(original, ">h", 21, 0x10 | codec | bits), now_ms)
+    assert bytes(result.buffer) == bytes(original)
+    assert result.header == read_batch_header(original)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_what_is_stored_is_not_above_the_largest_size_either(now_ms: int, codec: Codec):
+    """Compressed anew it may be larger than it came."""
+    data = build_batch([NewRecord(now_ms, b"k", bytes(100_000))], codec=Codec.ZSTD)
+    config = LogConfig(max_message_bytes=2000, compression_type=codec)
+    checked = validation.check_client_batch(memoryview(data), config, 9)
+    if codec is Codec.GZIP:
+        assert len(validation.prepare(checked, config, now_ms, ORDERS).buffer) < 2000
+        return
+    with pytest.raises(MessageTooLarge, match=r"100073 bytes as none; max\.message\.bytes is 2000"):
+        validation.prepare(checked, config, now_ms, ORDERS)
 
 
 def test_the_number_of_named_records_has_a_limit_and_their_count_has_none(now_ms: int, monkeypatch):
@@ -237,8 +325,8 @@ def test_records_of_small_batches_are_walked_over(batch: Batch, now_ms: int):
 
 
 def test_log_append_time_is_stamped_with_a_new_checksum(batch: Batch, now_ms: int):
-    sent = taken(batch(2), now_ms, message_timestamp_type=TimestampType.LOG_APPEND_TIME)
-    result = validation.stamp_append_time(sent, now_ms + 5)
+    result = taken(batch(2), now_ms, message_timestamp_type=TimestampType.LOG_APPEND_TIME)
+    validation.stamp_append_time(result, now_ms + 5)
     result.verify_crc()
     assert result.header.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert [record.timestamp for record in result.records()] == [now_ms + 5] * 2
@@ -329,6 +417,13 @@ def test_a_large_plain_batch_holds_the_records_that_it_counts(batch: Batch, now_
         wrong = bytearray(data[61:])
         wrong[0] = length
         assert code_of(with_block(data, wrong), now_ms) is ErrorCode.INVALID_RECORD
+
+
+def test_nor_is_its_count_believed_where_the_topic_stores_records_uncompressed(batch: Batch, now_ms: int):
+    data = batch(50, value=bytes(1000))
+    assert code_of(data, now_ms, compression_type=Codec.NONE) is ErrorCode.NONE
+    for count in (49, 51, 2**31 - 1):
+        assert code_of(with_count(data, count), now_ms, compression_type=Codec.NONE) is ErrorCode.INVALID_RECORD
 
 
 def test_a_plain_batch_of_many_records_has_the_bytes_for_as_many_as_it_counts(now_ms: int):

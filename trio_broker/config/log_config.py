@@ -206,7 +206,7 @@ class LogConfig:
     )  # fmt: skip
     max_message_bytes: int = key(
         1024 * 1024 + 12,
-        "The largest record batch that is accepted, compressed as it comes.",
+        "The largest record batch, in bytes: as it comes, and as it is stored where the topic has a codec of its own.",
         broker="message.max.bytes", topic=True, update_mode=CLUSTER_WIDE, validator=at_least(0),
     )  # fmt: skip
     min_insync_replicas: int = key(
@@ -314,9 +314,10 @@ class LogConfig:
         return is_bounded and self.message_timestamp_type is TimestampType.CREATE_TIME
 
     @cached_property
-    def takes_records_unread(self) -> bool:
-        """Whether nothing that is set here needs a look at each record of a batch, or changes one."""
-        return not (self.cleanup_policy.compact or self.refuses_old_timestamps or self.compression_type is not None)
+    def takes_plain_records_unread(self) -> bool:
+        """Whether nothing that is set here needs a look at each record of an uncompressed batch, or changes one."""
+        keeps_codec = self.compression_type in (None, Codec.NONE)
+        return keeps_codec and not (self.cleanup_policy.compact or self.refuses_old_timestamps)
 
     @cached_property
     def timestamp_lead_ms(self) -> int:

@@ -220,8 +220,7 @@ class Log(ReadableLog):
             append.check_fits(records, config)
         stamps_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         if stamps_time:
-            batch = validation.stamp_append_time(batch, now_ms)
-            header = batch.header
+            validation.stamp_append_time(batch, now_ms)
         # Before the write: an epoch that has records but no entry would be attributed to its predecessor.
         if not self.epochs.is_latest_written(leader_epoch):
             self.assign_epoch(leader_epoch, self.log_end_offset)

@@ -2,17 +2,19 @@
 
 Always checked, at a cost that does not grow with the batch but for its checksum: one batch and no more, magic, size,
 CRC, base offset 0, count and offsets that agree, no control batch, a sequence where there is a producer id, a known
-codec, timestamps by the header's largest one.
+codec, a largest timestamp that can be the records'.
 
 A compressed batch is inflated, and its records are walked over (lengths, offsets 0, 1, 2 …, keys), as Kafka does:
 consumers stop for ever at one that they cannot inflate. So are the records of small uncompressed batches, those on
-compacted topics, which need keys, and those where old timestamps are refused, which only the records tell. In a larger
-uncompressed batch of a plain topic only the lengths of the records are followed, which tells their number; in one of
-many records only that their bytes suffice for so many: a look at each in Python would cost more than all the rest.
+compacted topics, which need keys, those where old timestamps are refused, which only the records tell, and those of
+which the header cannot be right about the time. In a larger uncompressed batch of a plain topic only the lengths of
+the records are followed, which tells their number; in one of many records only that their bytes suffice for so many: a
+look at each in Python would cost more than all the rest.
 
-Rewriting is rare and always says why: LogAppendTime stamps the header and its checksum, a topic with its own
-``compression.type`` gets the records compressed anew. Base offset and leader epoch are stamped elsewhere and need
-neither.
+Rewriting is rare and always says why: where the records were walked over, the header gets their largest timestamp, by
+which lookups and retention go and which some clients leave out; attributes that are not a client's are cleared;
+LogAppendTime stamps the header. Each takes a new checksum. A topic with its own ``compression.type`` gets the records
+compressed anew, and the size is asked again. Base offset and leader epoch are stamped elsewhere and need neither.
 
 Hence two steps. ``check_client_batch`` costs microseconds and runs on the event loop. ``prepare`` looks at the records
 and compresses them anew where the topic wants that: a batch of a megabyte may hold a million records, or inflate to
@@ -37,11 +39,12 @@ from kafka_wire.records.batch import (
     LOG_OVERHEAD_BYTES,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     RecordBatch,
+    TimestampType,
     read_batch_header,
     recompress_batch,
-    stamp_log_append_time,
 )
 from kafka_wire.records.compression import Codec, check_framing, decompression_limit, inflated_bytes_bound
 from kafka_wire.records.crc import crc32c
@@ -67,6 +70,9 @@ CHEAP_WALK_BYTES = 16 * 1024
 CHEAP_LENGTHS_RECORDS = 100
 """Up to so many records the lengths in an uncompressed batch are followed: ten microseconds. In a batch of ten thousand
 it would be most of what an append costs."""
+
+CLIENT_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL_BIT
+"""The bits of the attributes that a producer sets."""
 
 MAX_RECORD_ERRORS = 10_000
 """Records named in one refusal, each with 100 to 200 bytes of reason in the response. A batch may inflate to a million
@@ -104,8 +110,8 @@ def check_client_batch(records: memoryview, config: LogConfig, produce_version: 
         raise InvalidRecord(f"a client's batch begins at offset 0, this one at {header.base_offset}")
     if record_count <= 0 or header.last_offset_delta + 1 != record_count:
         raise InvalidRecord(f"{record_count} records with a last offset delta of {header.last_offset_delta}")
-    if attributes & CONTROL_BIT:
-        raise InvalidRecord("clients may not write control records")
+    if attributes & ~CLIENT_ATTRIBUTES:
+        _keep_client_attributes(batch)
     if header.producer_id >= 0 and header.base_sequence < 0:
         raise InvalidRecord(f"producer {header.producer_id} sends sequence {header.base_sequence}")
     if attributes & CODEC_MASK:
@@ -115,9 +121,25 @@ def check_client_batch(records: memoryview, config: LogConfig, produce_version: 
         block = batch.buffer[BATCH_HEADER_BYTES:]
         check_framing(codec, block)
         require_room_for_records(record_count, inflated_bytes_bound(codec, block))
-    if attributes & TIMESTAMP_TYPE_BIT:
-        raise InvalidTimestamp("producers may not set the timestamp type LogAppendTime")
     return batch
+
+
+def _keep_client_attributes(batch: RecordBatch) -> None:
+    """Clear the attributes that are none of a client's.
+
+    A delete horizon is what the cleaner of a log has found out about that log: believed, it would have tombstones
+    removed before consumers have seen them.
+
+    Raises:
+        InvalidRecord: a control batch.
+        InvalidTimestamp: LogAppendTime.
+    """
+    header = batch.header
+    if header.attributes & CONTROL_BIT:
+        raise InvalidRecord("clients may not write control records")
+    if header.attributes & TIMESTAMP_TYPE_BIT:
+        raise InvalidTimestamp("producers may not set the timestamp type LogAppendTime")
+    batch.amend(attributes=header.attributes & CLIENT_ATTRIBUTES, max_timestamp=header.max_timestamp)
 
 
 def _refuse_size(header: BatchHeader, size: int) -> None:
@@ -129,62 +151,66 @@ def _refuse_size(header: BatchHeader, size: int) -> None:
 def takes_long(batch: RecordBatch, config: LogConfig, now_ms: int) -> bool:
     """Return whether ``prepare`` may take more than a fraction of a millisecond: it then belongs in a worker thread."""
     header = batch.header
-    is_too_young = header.max_timestamp > now_ms + config.timestamp_lead_ms
     if header.attributes & CODEC_MASK:
-        return is_too_young or not config.takes_records_unread or not _inflates_to_little(batch)
-    if (config.takes_records_unread and not is_too_young) or _is_small_and_plain(header):
-        return False
-    return (
-        is_too_young
-        or config.cleanup_policy.compact
-        or config.refuses_old_timestamps
-        or header.codec is not config.compression_type
-    )
+        return not (config.takes_plain_records_unread and _inflates_to_little(batch))
+    return _reads_plain_records(header, config, now_ms + config.timestamp_lead_ms) and not _is_small_and_plain(header)
 
 
 def prepare(batch: RecordBatch, config: LogConfig, now_ms: int, topic_partition: TopicPartition) -> RecordBatch:
-    """Check the records where that is due; return the batch with the topic's codec, in memory of its own if it changes.
+    """Check the records where that is due; return the batch as it is to be stored.
 
-    Touches nothing else, so it is safe in any thread.
+    With the topic's codec it is in memory of its own. Touches nothing else, so it is safe in any thread.
 
     Raises:
         RecordValidationError: records without a key on a compacted topic, or with a time outside the topic's bounds.
-        InvalidTimestamp: the header gives a time beyond these bounds that no record has.
         InvalidRecord: the records break the rules, or cannot be read to be compressed anew.
         DecompressionTooLarge: they would grow beyond bounds.
+        MessageTooLarge: compressed anew, the batch is larger than ``max.message.bytes``.
     """
     header = batch.header
     latest = now_ms + config.timestamp_lead_ms
-    is_compressed = header.attributes & CODEC_MASK
-    if config.takes_records_unread and header.max_timestamp <= latest and not is_compressed:
-        if not _is_small_and_plain(header):
-            if header.record_count <= CHEAP_LENGTHS_RECORDS:
-                check_record_lengths(bytes(batch.buffer[BATCH_HEADER_BYTES:]), header.record_count)
-            else:
-                require_room_for_records(header.record_count, len(batch.buffer) - BATCH_HEADER_BYTES)
-            return batch
+    if _is_small_and_plain(header):
         # As ``validate_records`` would, after all that ``check_client_batch`` has seen: nearly every small batch.
         records = bytes(batch.buffer[BATCH_HEADER_BYTES:])
-        if check_records(records, header.record_count, base_timestamp=header.base_timestamp).max_timestamp <= latest:
+        summary = check_records(records, header.record_count, base_timestamp=header.base_timestamp)
+        if summary.max_timestamp == header.max_timestamp <= latest and config.takes_plain_records_unread:
             return batch
-    require_keys = config.cleanup_policy.compact
-    needs_codec = config.compression_type is not None and header.codec is not config.compression_type
-    if is_compressed or require_keys or needs_codec or config.refuses_old_timestamps or _is_small_and_plain(header):
+    elif header.attributes & CODEC_MASK or _reads_plain_records(header, config, latest):
         summary = batch.validate_records(max_bytes=decompression_limit(config.max_message_bytes))
-        if (
-            (require_keys and summary.null_keys)
-            or summary.max_timestamp > latest
-            or (config.refuses_old_timestamps and summary.min_timestamp < _earliest_timestamp(config, now_ms))
-        ):
-            _refuse_records(batch, config, now_ms, topic_partition)
-    if header.max_timestamp > latest:
+    else:
+        if header.record_count <= CHEAP_LENGTHS_RECORDS:
+            check_record_lengths(bytes(batch.buffer[BATCH_HEADER_BYTES:]), header.record_count)
+        else:
+            require_room_for_records(header.record_count, len(batch.buffer) - BATCH_HEADER_BYTES)
+        return batch
+    if (
+        summary.max_timestamp > latest
+        or (summary.null_keys and config.cleanup_policy.compact)
+        or (config.refuses_old_timestamps and summary.min_timestamp < _earliest_timestamp(config, now_ms))
+    ):
         _refuse_records(batch, config, now_ms, topic_partition)
-        raise InvalidTimestamp(f"the batch's largest timestamp is {header.max_timestamp}, at most {latest} is taken")
-    return _with_codec_of_topic(batch, config) if needs_codec else batch
+    if summary.max_timestamp != header.max_timestamp and config.message_timestamp_type is TimestampType.CREATE_TIME:
+        batch.amend(attributes=header.attributes, max_timestamp=max(summary.max_timestamp, NO_TIMESTAMP))
+    if config.compression_type is None or header.codec is config.compression_type:
+        return batch
+    return _with_codec_of_topic(batch, config)
+
+
+def _reads_plain_records(header: BatchHeader, config: LogConfig, latest: int) -> bool:
+    """Whether a larger batch that is not compressed is walked over: the topic asks for it, or the header is wrong about
+    the time, as far as it tells by itself.
+
+    The base timestamp is that of the first record. Records without any time, and those of 1970, cost a walk.
+    """
+    if config.takes_plain_records_unread and 0 < header.base_timestamp <= header.max_timestamp <= latest:
+        return False
+    return not config.takes_plain_records_unread or config.message_timestamp_type is TimestampType.CREATE_TIME
 
 
 def _refuse_records(batch: RecordBatch, config: LogConfig, now_ms: int, topic_partition: TopicPartition) -> None:
     """Refuse the batch with the names of all records that are to blame, if there are any.
+
+    There are none where the oldest time is that of a record without one.
 
     Raises:
         RecordValidationError: there are.
@@ -217,6 +243,9 @@ def _with_codec_of_topic(batch: RecordBatch, config: LogConfig) -> RecordBatch:
     assert config.compression_type is not None, "the topic has a codec of its own"
     limit = decompression_limit(config.max_message_bytes)
     compressed = recompress_batch(batch, config.compression_type, level=config.compression_level, max_bytes=limit)
+    if (size := len(compressed)) > config.max_message_bytes:
+        codec = config.compression_type.name.lower()
+        raise MessageTooLarge(f"a batch of {size} bytes as {codec}; max.message.bytes is {config.max_message_bytes}")
     buffer = memoryview(bytearray(compressed))
     return RecordBatch(read_batch_header(buffer), buffer)
 
@@ -241,7 +270,6 @@ def _inflates_to_little(batch: RecordBatch) -> bool:
     )
 
 
-def stamp_append_time(batch: RecordBatch, now_ms: int) -> RecordBatch:
-    """Return the batch with ``now_ms`` as the time of all its records, stamped into its bytes."""
-    stamp_log_append_time(batch.buffer, now_ms)
-    return RecordBatch(read_batch_header(batch.buffer), batch.buffer)
+def stamp_append_time(batch: RecordBatch, now_ms: int) -> None:
+    """Make ``now_ms`` the time of all records of the batch."""
+    batch.amend(attributes=batch.header.attributes | TIMESTAMP_TYPE_BIT, max_timestamp=now_ms)

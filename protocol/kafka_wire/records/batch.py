@@ -89,8 +89,6 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 _STAMP = struct.Struct(">qii")
 _CRC = struct.Struct(">I")
 _CRC_POSITION = 17
-_BATCH_LENGTH = struct.Struct(">i")
-_BATCH_LENGTH_POSITION = 8
 _ATTRIBUTES = struct.Struct(">h")
 _MAX_TIMESTAMP = struct.Struct(">q")
 _MAX_TIMESTAMP_POSITION = 35
@@ -211,6 +209,19 @@ class RecordBatch:
         header.partition_leader_epoch = partition_leader_epoch
         # The length, which lies between the two, is written again.
         _STAMP.pack_into(buffer, 0, base_offset, header.batch_length, partition_leader_epoch)
+
+    def amend(self, *, attributes: int, max_timestamp: int) -> None:
+        """Write other attributes and another largest timestamp into the header and the bytes, with a new CRC.
+
+        With ``TIMESTAMP_TYPE_BIT`` the records keep their own timestamps, and readers take ``max_timestamp`` for all of
+        them: so nothing has to be compressed again.
+        """
+        header, buffer = self.header, self.buffer
+        header.attributes, header.max_timestamp = attributes, max_timestamp
+        _ATTRIBUTES.pack_into(buffer, ATTRIBUTES_POSITION, attributes)
+        _MAX_TIMESTAMP.pack_into(buffer, _MAX_TIMESTAMP_POSITION, max_timestamp)
+        header.crc = crc32c(buffer[ATTRIBUTES_POSITION:])
+        _CRC.pack_into(buffer, _CRC_POSITION, header.crc)
 
     def payload(self, *, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> bytes:
         """Return the bytes of the records, inflated; errors are those of ``decompress``."""
@@ -472,16 +483,3 @@ def assemble_batch(header: BatchHeader, *blocks: ReadableBuffer) -> bytes:
 def _with_crc(batch: bytearray) -> bytes:
     _CRC.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]))
     return bytes(batch)
-
-
-def stamp_log_append_time(buffer: bytearray | memoryview, timestamp_ms: int) -> None:
-    """Make ``timestamp_ms`` the time of all records of the batch at the start of ``buffer``, and redo its CRC."""
-    view = memoryview(buffer)
-    (attributes,) = _ATTRIBUTES.unpack_from(view, ATTRIBUTES_POSITION)
-    # The records keep their own timestamps: readers take ``max_timestamp`` for all of them when this bit is set, so
-    # that nothing has to be compressed again.
-    _ATTRIBUTES.pack_into(view, ATTRIBUTES_POSITION, attributes | TIMESTAMP_TYPE_BIT)
-    _MAX_TIMESTAMP.pack_into(view, _MAX_TIMESTAMP_POSITION, timestamp_ms)
-    (batch_length,) = _BATCH_LENGTH.unpack_from(view, _BATCH_LENGTH_POSITION)
-    crc = crc32c(view[ATTRIBUTES_POSITION : LOG_OVERHEAD_BYTES + batch_length])
-    _CRC.pack_into(view, _CRC_POSITION, crc)
