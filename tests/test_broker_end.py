@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
+from pathlib import Path
 
 import httpx
 import pytest
@@ -19,6 +21,7 @@ from trio_broker.cli.start import start
 from trio_broker.testing.process import BrokerProcess
 
 CLEAN_MARKER = ".kafka_cleanshutdown"
+METADATA = "__cluster_metadata-0"
 
 
 def fail_with_io_error(*arguments, **named):
@@ -106,6 +109,78 @@ async def test_a_metadata_log_that_cannot_be_written_takes_the_partitions_beside
             assert await client.try_create_topic("payments") == ErrorCode.KAFKA_STORAGE_ERROR
         assert await client.produce("orders", b"one") == ErrorCode.KAFKA_STORAGE_ERROR
         assert broker.services.log_dir_failures.all_failed.is_set()
+
+
+def renamed(directory: Path) -> None:
+    directory.rename(directory.with_name("elsewhere"))
+
+
+def removed(directory: Path) -> None:
+    """In two steps: threads of the broker may be making files in it."""
+    renamed(directory)
+    shutil.rmtree(directory.with_name("elsewhere"))
+
+
+def without_metadata(directory: Path) -> None:
+    shutil.rmtree(directory / METADATA)
+
+
+def emptied_but_for_hidden_files(directory: Path) -> None:
+    """As by ``rm -rf directory/*``."""
+    for path in directory.glob("[!.]*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+@pytest.mark.parametrize("remove", [removed, renamed, without_metadata, emptied_but_for_hidden_files])
+async def test_a_broker_whose_only_directory_is_gone_ends_at_the_next_checkpoint(tmp_path, nursery, remove):
+    directory = tmp_path / "data"
+    broker = make_broker(directory, log_durability="fsync")
+    ended = await serving(nursery, broker)
+    async with connected(broker) as client:
+        await client.create_topic("orders")
+        remove(directory)
+        await broker.services.replicas.log_maintenance.write_high_watermarks()
+        assert await client.produce("orders", b"one") == ErrorCode.KAFKA_STORAGE_ERROR
+    with trio.fail_after(PATIENCE_SECONDS):
+        await ended.wait()
+    assert broker.failure.startswith("every data directory failed: ")
+    assert "removed, renamed or unmounted while the broker runs" in broker.failure
+
+
+async def test_no_topic_is_created_in_a_metadata_log_that_is_gone(tmp_path):
+    async with running(tmp_path, admin_listener="127.0.0.1:0") as broker, connected(broker) as client:
+        shutil.rmtree(tmp_path / METADATA)
+        assert await client.try_create_topic("orders") == ErrorCode.KAFKA_STORAGE_ERROR
+        async with httpx.AsyncClient(base_url=str(broker.admin_url)) as admin:
+            answer = await admin.get("/readyz")
+            assert answer.status_code == 503
+            assert "removed, renamed or unmounted" in answer.text
+    assert broker.failure == "a data directory was not closed properly: the next start checks its logs"
+    assert not (tmp_path / CLEAN_MARKER).exists()
+
+
+async def test_one_of_two_directories_that_is_gone_goes_offline_alone(tmp_path):
+    directories = tmp_path / "a", tmp_path / "b"
+    async with running(tmp_path, log_dirs=",".join(map(str, directories))) as broker, connected(broker) as client:
+        await client.create_topic("orders", 2)
+        index_of = {
+            each.log.directory.parent: each.topic_partition.partition for each in broker.services.replicas.partitions()
+        }
+        removed(directories[1])
+        await broker.services.replicas.log_maintenance.write_high_watermarks()
+        answers = [await client.produce("orders", b"one", partition=index_of[each]) for each in directories]
+        assert answers == [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR]
+        assert await client.try_create_topic("payments") == ErrorCode.NONE
+        assert not directories[1].exists()
+        assert view_of(broker).node.readiness().ready
+
+
+async def test_a_metadata_log_that_cannot_be_closed_is_an_unclean_stop(tmp_path, monkeypatch):
+    async with running(tmp_path) as broker, connected(broker) as client:
+        await client.create_topic("orders")
+        monkeypatch.setattr(broker.services.metadata_log.log.epochs, "write", fail_with_io_error)
+    assert broker.failure == "a data directory was not closed properly: the next start checks its logs"
+    assert not (tmp_path / CLEAN_MARKER).exists()
 
 
 @pytest.mark.parametrize("clean", [True, False])

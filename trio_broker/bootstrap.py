@@ -12,7 +12,7 @@ without an exception.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import PurePath
@@ -90,6 +90,7 @@ async def open_services(
     check = partial(require_own_metadata, runtime.disk, directories)
     await workers.run(partial(log_manager.open, check))
     ended_well = False
+    unclosed: set[PurePath] = set()
     broker_epoch = -1
     try:
         opening = partial(open_metadata, log_manager, runtime, config)
@@ -102,6 +103,8 @@ async def open_services(
             changes.record_start(str(config.node.node_id), config.static_texts)
             if metadata_log.is_snapshot_due:
                 await workers.run(partial(take_snapshot, metadata_log, image))
+            # The directory without it is as good as gone. Behind the snapshot, which begins a new segment.
+            log_manager.directories[0].watch(metadata_log.log.active_segment.file.path)
             metadata_cache = MetadataCache(image)
             dynamic_config = DynamicConfigPublisher(config)
             dynamic_config.apply(image, image.configs_by_resource)
@@ -152,9 +155,12 @@ async def open_services(
         finally:
             await run_shielded(workers, log_manager.make_room_to_close)
             await run_shielded(workers, metadata_log.close)
+            if metadata_log.failure is not None:
+                unclosed.add(directories[0])
         ended_well = True
     finally:
-        await run_shielded(workers, partial(close, log_manager, clean=ended_well, broker_epoch=broker_epoch))
+        closing = partial(close, log_manager, clean=ended_well, unclosed=unclosed, broker_epoch=broker_epoch)
+        await run_shielded(workers, closing)
 
 
 async def run_shielded(workers: Workers, work: Callable[[], object]) -> None:
@@ -177,6 +183,7 @@ def open_metadata(log_manager: LogManager, runtime: Runtime, config: BrokerConfi
         node_id=config.node.node_id,
         directory_id=directory.properties.directory_uuid,
         with_reserve=directory.with_reserve,
+        require_in_place=directory.require_in_place,
     )
     offset, epoch = metadata_log.log_end_offset - 1, metadata_log.leader_epoch
     try:
@@ -227,8 +234,8 @@ def registration(node: NodeInfo, incarnation_id: bytes) -> NodeRegistration:
     )
 
 
-def close(log_manager: LogManager, *, clean: bool, broker_epoch: int) -> None:
+def close(log_manager: LogManager, *, clean: bool, unclosed: Collection[PurePath], broker_epoch: int) -> None:
     """Close the logs. After a clean stop everything in them is durable, and so the high watermark is their end.
     Blocks."""
     high_watermarks = {partition: each.log_end_offset for partition, each in log_manager.logs.items()}
-    log_manager.close(clean=clean, high_watermarks=high_watermarks, broker_epoch=broker_epoch)
+    log_manager.close(clean=clean, unclosed=unclosed, high_watermarks=high_watermarks, broker_epoch=broker_epoch)

@@ -187,3 +187,31 @@ async def test_upkeep_does_its_duties_while_it_runs(replicas, nursery, autojump_
     )
     nursery.start_soon(replicas.log_maintenance.run)
     await done.wait()
+
+
+async def test_a_checkpoint_that_meets_a_broken_disk_takes_its_directory_offline(replicas, monkeypatch):
+    [partition] = await add_topic(replicas)
+    failed = []
+    replicas.on_directory_failure = lambda directory, error: failed.append((directory, error.errno))
+
+    def write(disk, path, offsets):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(checkpoints, "write_offsets", write)
+    await replicas.log_maintenance.write_high_watermarks()
+    await replicas.log_maintenance.write_high_watermarks()
+    assert failed == [(partition.log.directory.parent, errno.EIO)]
+    assert partition.failure is not None
+
+
+async def test_checkpoints_without_room_are_one_line_for_all_and_cost_nothing(replicas, monkeypatch, caplog):
+    [partition] = await add_topic(replicas)
+
+    def write(disk, path, offsets):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoints, "write_offsets", write)
+    for _ in range(5):
+        await replicas.log_maintenance.write_high_watermarks()
+    assert caplog.text.count("replication-offset-checkpoint was not written") == 1
+    assert partition.failure is None

@@ -246,3 +246,22 @@ def test_a_file_that_is_opened_to_be_read_refuses_to_be_written(disk, tmp_path):
     with pytest.raises(OSError, match="descriptor") as raised:
         file.write(b"x", 0)
     assert raised.value.errno == errno.EBADF
+
+
+@pytest.mark.parametrize("is_directory", [False, True], ids=["file", "directory"])
+def test_what_is_renamed_stays_the_same_and_what_gets_its_name_is_another(disk, tmp_path, is_directory):
+    def create(path: PurePath) -> None:
+        if is_directory:
+            disk.make_directory(path)
+        else:
+            disk.open(path, OpenMode.CREATE)
+
+    create(tmp_path / "a")
+    first = disk.identity(tmp_path / "a")
+    disk.rename(tmp_path / "a", tmp_path / "b")
+    create(tmp_path / "a")
+    assert disk.identity(tmp_path / "b") == first != disk.identity(tmp_path / "a")
+    with pytest.raises(FileNotFoundError):
+        disk.identity(tmp_path / "c")
+    with pytest.raises(FileNotFoundError if is_directory else NotADirectoryError):
+        disk.identity(tmp_path / "a" / "below")

@@ -46,11 +46,11 @@ def test_an_empty_one_comes_with_the_first_recovery_points_and_then_only_what_is
     """Where it is there, recovery points have been, and may have been lost since."""
     manager = Manager(directory)
     manager.create(ORDERS)
-    assert manager.logs.write_checkpoints() == set()
+    assert manager.logs.write_checkpoints() == {}
     assert manager.path.read_text() == "0\n0\n"
     manager.path.unlink()
-    assert manager.logs.write_checkpoints() == set()
-    assert manager.logs.write_cleaner_checkpoints() == set()
+    assert manager.logs.write_checkpoints() == {}
+    assert manager.logs.write_cleaner_checkpoints() == {}
     assert not manager.path.exists()
     manager.logs.close()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -135,4 +137,68 @@ def test_an_unreadable_checkpoint_is_as_good_as_none(directory: LogDirectory):
     Path(directory.path / "recovery-point-offset-checkpoint").write_bytes(b"garbage")
     directory.begin()
     assert directory.recovery_points == {}
+    directory.unlock()
+
+
+def renamed(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+
+
+def replaced_by_links(path: Path) -> None:
+    """As a backup by hard links, of which the copy is left in the place of the original."""
+    path.rename(path.with_name("elsewhere"))
+    shutil.copytree(path.with_name("elsewhere"), path, copy_function=lambda old, new: Path(new).hardlink_to(old))
+
+
+def empty_in_its_place(path: Path) -> None:
+    """As the mount point behind a lazy unmount."""
+    path.rename(path.with_name("elsewhere"))
+    path.mkdir()
+
+
+def without_its_lock(path: Path) -> None:
+    (path / ".lock").unlink()
+
+
+def with_another_lock(path: Path) -> None:
+    (path / ".lock").unlink()
+    (path / ".lock").touch()
+
+
+def a_file_in_its_place(path: Path) -> None:
+    shutil.rmtree(path)
+    path.touch()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        shutil.rmtree,
+        renamed,
+        replaced_by_links,
+        empty_in_its_place,
+        without_its_lock,
+        with_another_lock,
+        a_file_in_its_place,
+    ],
+)
+def test_a_directory_that_is_no_longer_the_locked_one_is_a_failed_disk(directory: LogDirectory, change):
+    directory.open()
+    directory.require_in_place()
+    change(Path(directory.path))
+    with pytest.raises(OSError, match="removed, renamed or unmounted") as caught:
+        directory.require_in_place()
+    assert caught.value.errno == errno.ESTALE
+    directory.unlock()
+
+
+def test_a_link_may_follow_the_directory_to_another_name(tmp_path: Path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "data").symlink_to("a")
+    directory = LogDirectory(RealDisk(), tmp_path / "data")
+    directory.open()
+    (tmp_path / "a").rename(tmp_path / "b")
+    (tmp_path / "data").unlink()
+    (tmp_path / "data").symlink_to("b")
+    directory.require_in_place()
     directory.unlock()

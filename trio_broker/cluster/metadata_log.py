@@ -81,6 +81,10 @@ def do_at_once(work: Callable[[], int], /) -> int:
     return work()
 
 
+def trust() -> None:
+    """Take the directory for the one that was locked, where nothing locks it."""
+
+
 @attrs.frozen
 class QuorumInfo:
     """How far the only voter has come. ``directory_id`` is that of its log directory, zero if that has none."""
@@ -111,10 +115,15 @@ class MetadataLog:
         snapshot: SnapshotId | None,
         directory_id: bytes = NO_UUID,
         with_reserve: WithReserve = do_at_once,
+        require_in_place: Callable[[], None] = trust,
     ) -> None:
-        """``with_reserve`` does what must be possible on a full disk too: topics are deleted by way of this log."""
+        """``with_reserve`` does what must be possible on a full disk too: topics are deleted by way of this log.
+
+        ``require_in_place`` raises ``OSError`` where the files of the log are no longer those of the data directory.
+        """
         self.log = log
         self._with_reserve = with_reserve
+        self._require_in_place = require_in_place
         self.leader_epoch = leader_epoch
         self.directory_id = directory_id
         self.snapshot = snapshot
@@ -135,6 +144,7 @@ class MetadataLog:
         node_id: int,
         directory_id: bytes = NO_UUID,
         with_reserve: WithReserve = do_at_once,
+        require_in_place: Callable[[], None] = trust,
     ) -> MetadataLog:
         """Open the metadata log of ``data_directory``, or create it, and begin a new leader epoch. Blocks.
 
@@ -199,6 +209,7 @@ class MetadataLog:
             snapshot=snapshot,
             directory_id=directory_id,
             with_reserve=with_reserve,
+            require_in_place=require_in_place,
         )
         opened._append_leader_change(node_id)
         return opened
@@ -310,7 +321,7 @@ class MetadataLog:
         except StorageFailed as error:
             logger.error("the metadata log was not closed properly: %s", error)
         # In any case, and without an error, which would prevent the clean stop of the partitions' logs: those may be on
-        # other disks, and the next start recovers this one.
+        # other disks. The caller sees ``failure``.
         self.log.release()
 
     def _append_leader_change(self, node_id: int) -> None:
@@ -328,6 +339,8 @@ class MetadataLog:
         # Append, then sync, then return: the records are published only after this.
         durable = self.log.sync()
         assert durable > info.last_offset, f"durable to {durable}, appended to {info.last_offset}"
+        # A file that has lost its name takes all of this without an error.
+        self._require_in_place()
         return info.first_offset
 
 

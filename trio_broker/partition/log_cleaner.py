@@ -116,7 +116,7 @@ class LogCleaner:
         config: BrokerConfig,
         runtime: Runtime,
         *,
-        change_directories: Callable[[Callable[[], set[PurePath]]], Awaitable[set[PurePath]]],
+        change_directories: Callable[[Callable[[], dict[PurePath, OSError]]], Awaitable[dict[PurePath, OSError]]],
     ) -> None:
         self.replicas = replicas
         self.log_manager = log_manager

@@ -12,11 +12,12 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import PurePath
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import attrs
 import trio
 
+from kafka_wire.errors import KafkaError
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.disk_usage import DISK_USAGE_INTERVAL_MS, DiskUsageHistory
@@ -52,6 +53,12 @@ PRODUCER_EXPIRY_INTERVAL_MS = 600_000
 """Kafka's ``producer.id.expiration.check.interval.ms``."""
 
 
+class DirectoryOwner(PartitionOwner, Protocol):
+    """What maintenance needs of the ReplicaManager."""
+
+    def take_directory_offline(self, cause: object, directory: PurePath, error: OSError) -> KafkaError: ...
+
+
 @attrs.define
 class ClockJumpDetector:
     """Notices when the wall clock is set forward, by comparing it with the monotonic one."""
@@ -75,7 +82,7 @@ class LogMaintenance:
     """Does the tasks of all partitions. Its worker threads are its own: no produce or fetch waits for one of them."""
 
     def __init__(
-        self, replicas: PartitionOwner, log_manager: LogManager, config: BrokerConfig, runtime: Runtime
+        self, replicas: DirectoryOwner, log_manager: LogManager, config: BrokerConfig, runtime: Runtime
     ) -> None:
         self.replicas = replicas
         self.log_manager = log_manager
@@ -169,8 +176,8 @@ class LogMaintenance:
         async for partition in InTurns(list(self.replicas.partitions())):
             partition.writer.flush_if_due(self.clock.now_ms())
 
-    async def write_checkpoints(self) -> set[PurePath]:
-        """Write recovery points and log start offsets down; return the log directories where that failed."""
+    async def write_checkpoints(self) -> dict[PurePath, OSError]:
+        """Write recovery points and log start offsets down; return the log directories where that failed, and why."""
         return await self.change_directories(self.log_manager.write_checkpoints)
 
     async def write_high_watermarks(self) -> None:
@@ -187,9 +194,17 @@ class LogMaintenance:
     async def change_directories(self, work: Callable[[], T]) -> T:
         """Have ``work`` create or delete logs, or write checkpoints, in a worker thread, behind all that came before.
 
-        So no two threads write the same files, or an older state over a newer one.
+        So no two threads write the same files, or an older state over a newer one. A directory that turns out to be
+        gone, or whose disk fails, is taken offline.
         """
-        return await self._directory_commands.execute(partial(self.run_in_thread, work))
+        return await self._directory_commands.execute(partial(self._change_directories, work))
+
+    async def _change_directories(self, work: Callable[[], T]) -> T:
+        try:
+            return await self.run_in_thread(work)
+        finally:
+            for path, error in self.log_manager.take_failures().items():
+                self.replicas.take_directory_offline("checkpoints", path, error)
 
     async def delete_logs(self, partitions: Sequence[TopicPartition]) -> None:
         """Have logs deleted: their directories are renamed now and removed later.
@@ -202,7 +217,7 @@ class LogMaintenance:
 
     async def _delete_logs(self, partitions: Sequence[TopicPartition]) -> None:
         taken = self.log_manager.take_logs(partitions)
-        marked = await self.run_in_thread(partial(self.log_manager.mark_deleted, taken))
+        marked = await self._change_directories(partial(self.log_manager.mark_deleted, taken))
         self.log_manager.note_marked(marked.files)
         for topic_partition, error in marked.failures.items():
             log.error("%s: its files could not be removed: %s", topic_partition, error)

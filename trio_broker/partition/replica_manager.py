@@ -671,8 +671,11 @@ class ReplicaManager:
         writer.fail(failure)
         return failure
 
-    def take_directory_offline(self, cause: TopicPartition, directory: PurePath, error: OSError) -> KafkaError:
-        """Give a log directory up for good, with every partition in it; return the error for those that meet this."""
+    def take_directory_offline(self, cause: object, directory: PurePath, error: OSError) -> KafkaError:
+        """Give a log directory up for good, with every partition in it; return the error for those that meet this.
+
+        ``cause`` is the partition or the task that met ``error``, for the log.
+        """
         failure = KafkaError(f"log directory {directory} failed: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)
         if self.log_manager.is_online(directory):
             self.log_manager.take_offline(directory, error)
@@ -680,7 +683,7 @@ class ReplicaManager:
             self.on_directory_failure(directory, error)
         return failure
 
-    def _fail_partitions(self, cause: TopicPartition, directory: PurePath, error: OSError, failure: KafkaError) -> None:
+    def _fail_partitions(self, cause: object, directory: PurePath, error: OSError, failure: KafkaError) -> None:
         affected = [
             each for each in self.partitions() if each.log.directory.parent == directory and each.failure is None
         ]

@@ -44,6 +44,14 @@ class FileStatus:
 
 
 @attrs.frozen
+class FileIdentity:
+    """Which file or directory it is, whatever its name: the same as long as it is open or has a name."""
+
+    device: int
+    inode: int
+
+
+@attrs.frozen
 class DirectoryEntry:
     """One name in a directory."""
 
@@ -175,6 +183,10 @@ class Disk(Protocol):
 
     def status(self, path: PurePath) -> FileStatus:
         """Return length and modification time of a file."""
+        ...
+
+    def identity(self, path: PurePath) -> FileIdentity:
+        """Return which file or directory has this name now; of a link, what it leads to."""
         ...
 
     def exists(self, path: PurePath) -> bool:

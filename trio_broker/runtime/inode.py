@@ -10,10 +10,14 @@ Which ones may survive follows what ext4 and xfs do, and POSIX allows; docs/deci
 from __future__ import annotations
 
 import enum
+import itertools
 import random
 from collections.abc import Iterable, Iterator
 
 import attrs
+
+NODE_NUMBERS = itertools.count(1)
+"""What tells files and directories apart whose names change, as inode numbers do."""
 
 SECTOR_BYTES = 512
 """What a disk writes as a whole, or not at all."""
@@ -120,6 +124,7 @@ class Inode:
     durable_modified_ns: int = attrs.field(default=attrs.Factory(lambda self: self.modified_ns, takes_self=True))
     dropped: bool = False
     owner: object = None
+    number: int = attrs.field(factory=NODE_NUMBERS.__next__)
     linked: bool = True
     reserved: int = 0
 
@@ -234,6 +239,7 @@ class Directory:
     modified_ns: int
     entries: dict[str, Node] = attrs.field(factory=dict)
     durable: dict[str, Node] = attrs.field(factory=dict)
+    number: int = attrs.field(factory=NODE_NUMBERS.__next__)
 
 
 Node = Inode | Directory

@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 import attrs
 
 from trio_broker.runtime.descriptors import OpenFiles, max_kept_files
-from trio_broker.runtime.disk import Bytes, DirectoryEntry, FileStatus, LockHeld, OpenMode, VolumeSpace
+from trio_broker.runtime.disk import Bytes, DirectoryEntry, FileIdentity, FileStatus, LockHeld, OpenMode, VolumeSpace
 
 FLAGS = {
     OpenMode.READ: os.O_RDONLY,
@@ -168,6 +168,10 @@ class RealDisk:
     def status(self, path: PurePath) -> FileStatus:
         found = os.stat(path)
         return FileStatus(found.st_size, found.st_mtime_ns)
+
+    def identity(self, path: PurePath) -> FileIdentity:
+        found = os.stat(path)
+        return FileIdentity(found.st_dev, found.st_ino)
 
     def exists(self, path: PurePath) -> bool:
         return os.path.exists(path)

@@ -23,7 +23,15 @@ import attrs
 
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.descriptors import OpenFiles
-from trio_broker.runtime.disk import DirectoryEntry, FileStatus, LockHeld, OpenMode, VolumeSpace, write_all
+from trio_broker.runtime.disk import (
+    DirectoryEntry,
+    FileIdentity,
+    FileStatus,
+    LockHeld,
+    OpenMode,
+    VolumeSpace,
+    write_all,
+)
 from trio_broker.runtime.disk_faults import DiskFaults
 from trio_broker.runtime.disk_trace import DiskTrace, OperationKind
 from trio_broker.runtime.inode import Directory, Inode, NameChange, Node
@@ -120,6 +128,11 @@ class SimulatedDisk:
         with volume.guard:
             node = volume.find(path)
             return FileStatus(node.content.size if isinstance(node, Inode) else 0, node.modified_ns)
+
+    def identity(self, path: PurePath) -> FileIdentity:
+        volume = self._begin(OperationKind.STATUS, path)
+        with volume.guard:
+            return FileIdentity(volume.seed, volume.find(path).number)
 
     def exists(self, path: PurePath) -> bool:
         return self._found(path) is not None

@@ -5,8 +5,11 @@ another node's or cluster's, is refused: it is more likely a wrong mount than wh
 directory in it that no Kafka broker makes, because Kafka itself would refuse to start on it later.
 
 ``.lock`` is held for as long as the directory is open: by flock, and by a POSIX lock as well, which is the kind that
-a Java broker takes. ``.kafka_cleanshutdown`` says that everything was closed properly; it is removed before the first
-log is opened, so that a crash from then on counts as one.
+a Java broker takes. Open files outlive their names, so a directory that was removed, renamed or unmounted is noticed
+only by ``require_in_place``, which is asked before each checkpoint.
+
+``.kafka_cleanshutdown`` says that everything was closed properly; it is removed before the first log is opened, so that
+a crash from then on counts as one.
 
 ``.space-reserve`` is space and nothing else. ``with_reserve`` gives it up where the disk is full, so that topics and
 records can still be deleted; ``restore_reserve`` takes it back later.
@@ -26,7 +29,15 @@ from typing import TypeVar
 import attrs
 
 from kafka_wire.primitives import NO_UUID, parse_uuid
-from trio_broker.runtime.disk import DirectoryLock, Disk, LockHeld, OpenMode, VolumeSpace, write_atomically
+from trio_broker.runtime.disk import (
+    DirectoryLock,
+    Disk,
+    FileIdentity,
+    LockHeld,
+    OpenMode,
+    VolumeSpace,
+    write_atomically,
+)
 from trio_broker.storage import checkpoints, file_names
 from trio_broker.storage.errors import (
     SPACE_ERRNOS,
@@ -118,6 +129,8 @@ class LogDirectory:
         self.failure: OSError | None = None
         self._written_cleaner_offsets: dict[TopicPartition, int] | None = None
         self._lock: DirectoryLock | None = None
+        # What the directory cannot be without, and which files these were at the start.
+        self._watched: dict[PurePath, FileIdentity] = {}
 
     @property
     def absolute_path(self) -> str:
@@ -175,6 +188,31 @@ class LogDirectory:
         except LockHeld as error:
             by = f" by process {error.holder}" if error.holder else ""
             raise DirectoryLocked(f"{self.path} is in use by another broker: {path} is locked{by}") from error
+        self.watch(self.path)
+        self.watch(path)
+
+    def watch(self, path: PurePath) -> None:
+        """Let the directory count as gone once ``path`` is no longer the file or directory that it is now.
+
+        Raises:
+            OSError: it is not there.
+        """
+        self._watched[path] = self.disk.identity(path)
+
+    def require_in_place(self) -> None:
+        """Refuse to go on with a directory that is no longer the one that was locked: what is written to its files is
+        in none that the next start finds.
+
+        Raises:
+            OSError: ESTALE, which is the failure of a disk; or the disk failed.
+        """
+        for path, identity in self._watched.items():
+            try:
+                is_in_place = self.disk.identity(path) == identity
+            except (FileNotFoundError, NotADirectoryError):
+                is_in_place = False
+            if not is_in_place:
+                raise OSError(errno.ESTALE, "removed, renamed or unmounted while the broker runs", str(path))
 
     def _identify(self) -> MetaProperties | None:
         partitions = False

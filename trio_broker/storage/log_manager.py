@@ -20,10 +20,9 @@ Source: Kafka's LogManager; docs/formats/segment.md.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import PurePath
 from typing import TypeVar
@@ -33,11 +32,19 @@ import attrs
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import uuid_text
 from trio_broker.config.log_config import LogConfig
+from trio_broker.log_throttle import LogThrottle
 from trio_broker.runtime.chance import Random, random_uuid
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.disk import Disk
 from trio_broker.storage import checkpoints, file_names, partition_metadata
-from trio_broker.storage.errors import CorruptCheckpoint, DataDirectoryError, LogUnusable, StorageFailed, is_shortage
+from trio_broker.storage.errors import (
+    CorruptCheckpoint,
+    DataDirectoryError,
+    LogUnusable,
+    StorageFailed,
+    is_disk_failure,
+    is_shortage,
+)
 from trio_broker.storage.log import DeletedFile, Log
 from trio_broker.storage.log_directory import LogDirectory, MetaProperties
 from trio_broker.storage.log_loading import (
@@ -126,6 +133,9 @@ class LogManager:
         self._sync_recovered = sync_recovered
         # Refused by ``create_log`` until the topic is deleted or the broker starts again.
         self._unopened: dict[TopicPartition, UnopenedLog] = {}
+        self._throttled_log = LogThrottle(logger, clock)
+        # What ``take_failures`` returns: found in worker threads, which may not take a directory offline.
+        self._failures: dict[PurePath, OSError] = {}
         # Deleted partitions, and when their directories may be removed.
         self._marked_directories: list[DeletedFile] = []
 
@@ -351,16 +361,19 @@ class LogManager:
 
         Raises:
             LogUnusable: the partition is there, and could not be opened.
-            OSError, CorruptCheckpoint: as ``open_log``, the latter when the directory is another topic's.
+            OSError, CorruptCheckpoint: as ``open_log``, the latter when the directory is another topic's; or the data
+                directory is gone.
         """
         if existing := self.logs.get(partition):
             return existing
         unopened = self._unopened.get(partition)
         if unopened is not None and not is_shortage(unopened.reason):
             raise LogUnusable(f"{unopened.path} could not be opened: {unopened.reason}")
-        directory = self._holder_of(partition)
+        directory = holder = self._holder_of(partition)
         if directory is None:
             directory = self._emptiest_directory(beside)
+        self._require_in_place(directory)
+        if holder is None:
             self._forget(directory, partition)
         return self._open(directory, partition, topic_id, config).log
 
@@ -391,8 +404,9 @@ class LogManager:
         Raises:
             OSError: they could not be written.
         """
-        if directory.forget(partition) and directory.path in self.write_checkpoints():
-            raise OSError(errno.EIO, f"what the checkpoints say of {partition} cannot be changed", str(directory.path))
+        if directory.forget(partition) and (error := self.write_checkpoints().get(directory.path)):
+            text = f"what the checkpoints say of {partition} cannot be changed: {error.strerror}"
+            raise OSError(error.errno, text, str(directory.path))
 
     def truncate_log(self, partition: TopicPartition, offset: int, now_ms: int) -> bool:
         """Cut a log so that it ends at ``offset``; see ``Log.truncate_to``. Returns whether anything was cut.
@@ -405,8 +419,9 @@ class LogManager:
         """
         log = self.logs[partition]
         log.lower_recovery_point(offset)
-        if log.directory.parent in self.write_checkpoints():
-            raise OSError(errno.EIO, f"the recovery point of {partition} cannot be lowered", str(log.directory))
+        if error := self.write_checkpoints().get(log.directory.parent):
+            text = f"the recovery point of {partition} cannot be lowered: {error.strerror}"
+            raise OSError(error.errno, text, str(log.directory))
         return log.truncate_to(offset, now_ms)
 
     def delete_log(self, partition: TopicPartition) -> None:
@@ -522,9 +537,7 @@ class LogManager:
 
     def restore_reserves(self) -> None:
         """Keep space back in every directory whose disk works. Waits for the disk."""
-        for directory in self.directories:
-            if directory.failure is None:
-                directory.restore_reserve()
+        self._in_each_directory(LogDirectory.restore_reserve, "no space is kept back")
 
     def is_online(self, path: PurePath) -> bool:
         """Whether the disk of a data directory is not known to have failed."""
@@ -543,10 +556,10 @@ class LogManager:
 
     # --- Checkpoints ---
 
-    def write_checkpoints(self) -> set[PurePath]:
-        """Write recovery points and log start offsets of all directories; return where that failed. Waits for the disk.
+    def write_checkpoints(self) -> dict[PurePath, OSError]:
+        """Write recovery points and log start offsets of all directories; return where that failed, and why.
 
-        A directory whose disk failed counts as failed and is not tried.
+        A directory whose disk failed counts as failed and is not tried. Waits for the disk.
         """
 
         def write(directory: LogDirectory) -> None:
@@ -583,7 +596,7 @@ class LogManager:
         known = {partition: offset for partition, offset in offsets.items() if offset is not None}
         return known | self._of_unopened(directory, directory.cleaner_offsets)
 
-    def write_cleaner_checkpoints(self) -> set[PurePath]:
+    def write_cleaner_checkpoints(self) -> dict[PurePath, OSError]:
         """Write how far each log has been compacted; otherwise as ``write_checkpoints``."""
 
         def write(directory: LogDirectory) -> None:
@@ -591,7 +604,7 @@ class LogManager:
 
         return self._in_each_directory(write, "its cleaner checkpoint was not written")
 
-    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> set[PurePath]:
+    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> dict[PurePath, OSError]:
         """Write the high watermarks, each into the directory of its log; otherwise as ``write_checkpoints``."""
         return self._write_offsets(
             file_names.HIGH_WATERMARK_CHECKPOINT,
@@ -599,7 +612,7 @@ class LogManager:
             lambda directory: self._of_unopened(directory, directory.high_watermarks),
         )
 
-    def write_scrubber_positions(self, positions: Mapping[TopicPartition, int]) -> set[PurePath]:
+    def write_scrubber_positions(self, positions: Mapping[TopicPartition, int]) -> dict[PurePath, OSError]:
         """Write up to where the scrubber has read each log; otherwise as ``write_high_watermarks``."""
         return self._write_offsets(file_names.SCRUBBER_CHECKPOINT, positions, lambda directory: {})
 
@@ -608,7 +621,7 @@ class LogManager:
         name: str,
         offsets: Mapping[TopicPartition, int],
         of_unopened: Callable[[LogDirectory], dict[TopicPartition, int]],
-    ) -> set[PurePath]:
+    ) -> dict[PurePath, OSError]:
         """Write the checkpoint ``name`` of each directory: those of ``offsets`` whose logs are in it, and what
         ``of_unopened`` says.
         """
@@ -620,19 +633,42 @@ class LogManager:
 
         return self._in_each_directory(write, f"{name} was not written")
 
-    def _in_each_directory(self, write: Callable[[LogDirectory], None], otherwise: str) -> set[PurePath]:
-        """Write into every directory whose disk works; return those where it failed, now or earlier."""
-        failed: set[PurePath] = set()
+    def _in_each_directory(self, write: Callable[[LogDirectory], None], otherwise: str) -> dict[PurePath, OSError]:
+        """Write into every directory that is in place and whose disk works; return where that failed, now or earlier,
+        and why.
+        """
+        failed: dict[PurePath, OSError] = {}
         for directory in self.directories:
             if directory.failure is not None:
-                failed.add(directory.path)
+                failed[directory.path] = directory.failure
                 continue
             try:
+                self._require_in_place(directory)
                 directory.with_reserve(partial(write, directory))
             except OSError as error:
-                logger.error("%s: %s: %s", directory.path, otherwise, error)
-                failed.add(directory.path)
+                self._note_failure(directory, error)
+                text = f"{directory.path}: {otherwise}: {error}"
+                self._throttled_log.error(f"{directory.path}: {otherwise}", text)
+                failed[directory.path] = error
         return failed
+
+    def _require_in_place(self, directory: LogDirectory) -> None:
+        """See ``LogDirectory.require_in_place``."""
+        try:
+            directory.require_in_place()
+        except OSError as error:
+            self._note_failure(directory, error)
+            raise
+
+    def _note_failure(self, directory: LogDirectory, error: OSError) -> None:
+        if is_disk_failure(error):
+            self._failures.setdefault(directory.path, error)
+
+    def take_failures(self) -> dict[PurePath, OSError]:
+        """Return the directories of which it was found, since the last call, that they have failed, for
+        ``take_offline``."""
+        failures, self._failures = self._failures, {}
+        return failures
 
     def _logs_in(self, directory: LogDirectory) -> dict[TopicPartition, Log]:
         # A copy: worker threads come here while other logs are created or deleted. By text, since paths of ten thousand
@@ -646,18 +682,19 @@ class LogManager:
         self,
         *,
         clean: bool = True,
+        unclosed: Collection[PurePath] = (),
         high_watermarks: Mapping[TopicPartition, int] | None = None,
         broker_epoch: int = NO_BROKER_EPOCH,
     ) -> bool:
         """Close everything and unlock. ``clean=False`` only releases, as a crash would.
 
         A directory in which a log could not be closed properly gets no marker: its logs are recovered next time.
-        Returns whether all directories got one.
+        ``unclosed`` are those of which the caller knows that. Returns whether all directories got one.
         """
         for log in self.logs.values():
             log.own()  # nobody else reads them any more
         try:
-            self.closed_cleanly = clean and self._close_cleanly(high_watermarks or {}, broker_epoch)
+            self.closed_cleanly = clean and self._close_cleanly(unclosed, high_watermarks or {}, broker_epoch)
             return self.closed_cleanly
         finally:
             for log in self.logs.values():
@@ -665,24 +702,27 @@ class LogManager:
             self.logs.clear()
             self._unlock()
 
-    def _close_cleanly(self, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int) -> bool:
+    def _close_cleanly(
+        self, unclosed: Collection[PurePath], high_watermarks: Mapping[TopicPartition, int], broker_epoch: int
+    ) -> bool:
         # What a crash left in a log that could not be opened has not been looked at: a marker would say that it was.
         unopened = {each.path.parent for each in self._unopened.values()}
         failed = {each.path for each in self.directories if not each.was_clean and each.path in unopened}
+        failed |= set(unclosed)
         for log in self.logs.values():
             try:
                 log.close()
             except StorageFailed as error:
                 logger.error("%s was not closed properly: %s", log.topic_partition, error)
                 failed.add(log.directory.parent)
-        failed |= self.write_checkpoints() | self.write_high_watermarks(high_watermarks)
+        failed |= {*self.write_checkpoints(), *self.write_high_watermarks(high_watermarks)}
 
         # Last of all: the marker says that everything before it reached the disk.
         def mark(directory: LogDirectory) -> None:
             if directory.path not in failed:
                 directory.write_clean_shutdown_marker(broker_epoch)
 
-        failed |= self._in_each_directory(mark, "it has no marker of a clean stop")
+        failed |= {*self._in_each_directory(mark, "it has no marker of a clean stop")}
         return not failed
 
     def _unlock(self) -> None:
