@@ -1,9 +1,9 @@
 """Throws broken bytes at every decoder of the wire: each message in each version, request headers, metadata
 records, group records.
 
-Frames come from real clients (tests/protocol/golden_frames.json) and from the declarations, filled with random values.
-They are then cut, flipped, spliced and lied in, because noise alone never gets past the first length. Of every decoder
-three things are asked:
+Frames come from real clients (tests/protocol/golden_frames.json) and from the declarations: filled with random values,
+or with many of the smallest elements of one construct. They are then cut, flipped, spliced and lied in, because noise
+alone never gets past the first length. Of every decoder three things are asked:
 
 * nothing but ``WireError`` escapes,
 * it is done within ``MAX_DECODE_SECONDS`` of processor time, whatever counts and lengths the bytes claim,
@@ -27,11 +27,12 @@ from typing import Any, Final
 
 import attrs
 
+from fuzz.dense_messages import dense_messages
 from kafka_wire.codec import decode, encode_bytes
 from kafka_wire.errors import WireError
 from kafka_wire.headers import RequestHeader, read_request_header, request_header
 from kafka_wire.messages.catalogue import all_requests
-from kafka_wire.primitives import Fixed, Sized
+from kafka_wire.primitives import MAX_TAGS, Fixed, Sized
 from kafka_wire.schema import ArrayOf, Field, StructOf, WireType, fields_of
 from kafka_wire.stored.groups import GROUP_RECORDS, decode_group_record, encode_group_record
 from kafka_wire.stored.metadata import METADATA_RECORDS, decode_metadata_record, encode_metadata_record
@@ -48,6 +49,9 @@ MAX_FRAME_BYTES: Final = 64 * 1024
 
 MAX_ELEMENTS: Final = 3
 """In a generated list."""
+
+DENSE_ELEMENTS: Final = MAX_TAGS
+"""Of the construct that is repeated in a frame of the smallest elements."""
 
 EDGE_BYTES: Final = (0x00, 0x01, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF)
 EDGE_NUMBERS: Final = (
@@ -135,6 +139,10 @@ def targets(chance: random.Random) -> Iterator[Target]:
             for version in range(kind.VERSIONS.low, kind.VERSIONS.high + 1):
                 seed_frame = encode_bytes(random_message(kind, version, chance), version)
                 yield Target(f"{kind.__name__} v{version}", seed_frame, message_check(kind, version))
+            if dense := list(dense_messages(kind, kind.VERSIONS.high, DENSE_ELEMENTS)):
+                chosen = chance.choice(dense)
+                check = message_check(kind, kind.VERSIONS.high)
+                yield Target(f"{kind.__name__} with many of {chosen.construct}", chosen.data, check)
         header = RequestHeader(
             api_key=request.API_KEY, api_version=request.VERSIONS.high, correlation_id=7, client_id="fuzz"
         )

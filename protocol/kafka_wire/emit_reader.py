@@ -5,8 +5,8 @@ variables. It sets every field of every object it makes, because it makes them w
 of fixed size are read by one ``struct`` call, and a length below 128 without any call.
 
 What protects the broker stands in the generated lines themselves: a null where there may be none, a length beyond the
-end, more elements than bytes, more objects than the budget. Reading past the end in a fixed-size field raises
-``IndexError`` or ``struct.error``, which ``codec.decode`` turns into ``WireError``.
+end, more elements than bytes, more tagged fields than a struct may have, more objects than the budget. Reading past the
+end in a fixed-size field raises ``IndexError`` or ``struct.error``, which ``codec.decode`` turns into ``WireError``.
 
 Source: Kafka's MessageDataGenerator for the order of things; KIP-482; KIP-893.
 """
@@ -28,14 +28,15 @@ from kafka_wire.primitives import (
     Fixed,
     Sized,
     read_tag,
+    read_tag_count,
     read_unsigned_varint,
     skip_tags,
 )
 from kafka_wire.schema import ArrayOf, Field, Request, StructOf, WireType, fields_of
 
 MAX_ELEMENTS: Final = 1_000_000
-"""Array elements in one message, all arrays together. A request of Kafka's size limit (100 MB) could otherwise hold
-a hundred million one-byte elements, each of which becomes a Python object."""
+"""Array elements and tagged fields in one message, all together. A request of Kafka's size limit (100 MB) could
+otherwise hold a hundred million one-byte elements, each of which becomes a Python object."""
 
 MIN_ELEMENT_HEAP_BYTES: Final = 64
 """What an element is charged at least, so that ``MAX_HEAP_BYTES`` also bounds their number."""
@@ -107,6 +108,7 @@ class _ReaderEmitter:
             unpack_from=struct.unpack_from,
             read_unsigned_varint=read_unsigned_varint,
             read_tag=read_tag,
+            read_tag_count=read_tag_count,
             skip_tags=skip_tags,
         )
         self._fixed: list[tuple[str, str]] = []
@@ -133,6 +135,11 @@ class _ReaderEmitter:
     def refuse(self, condition: str, reason: str) -> None:
         """Raise ``WireError`` on a condition; the reason may name local variables in braces."""
         self.source.refusal(WireError, condition, reason)
+
+    def charge(self, count: str, cost: int, who_makes: str) -> None:
+        """Take what ``count`` elements cost from the heap budget, before the first of them is read."""
+        self.source.line(f"heap -= {count} * {cost}")
+        self.refuse("heap < 0", f"{who_makes} the message too expensive to read")
 
     # --- Structs ---
 
@@ -181,19 +188,18 @@ class _ReaderEmitter:
     def tags(self, cls: type[Any], tagged: list[Field], target: str) -> None:
         """Read the tagged fields after a struct: known ones into their slots, others away."""
         source = self.source
-        if not tagged:
-            # Fast path: no tags at all, the byte 0, behind nearly every struct.
-            with source.block("if buf[pos]:"):
-                source.line("pos = skip_tags(buf, pos)")
-            with source.block("else:"):
-                source.line("pos += 1")
-            return
         number = source.number()
         tags, tag, end = f"tags_{number}", f"tag_{number}", f"end_{number}"
+        # Fast path: no tags at all, the byte 0, behind nearly every struct.
         with source.block("if not buf[pos]:"):
             source.line("pos += 1")
         with source.block("else:"):
-            source.line(f"{tags}, pos = read_unsigned_varint(buf, pos)")
+            source.line(f"{tags}, pos = read_tag_count(buf, pos)")
+            self.charge(tags, self.min_element_bytes, f"{cls.__name__} has tagged fields that make")
+            source.turn(tags)
+            if not tagged:
+                source.line(f"pos = skip_tags(buf, pos, {tags})")
+                return
             # ``read_tag`` refuses a tag that is not above the one before, so none comes twice (KIP-482).
             source.line(f"{tag} = -1")
             with source.block(f"while {tags}:"):
@@ -313,8 +319,7 @@ class _ReaderEmitter:
         self.refuse(
             f"{count} * {smallest} > size - pos", f"{where} has {{{count}}} elements, more than there are bytes"
         )
-        self.source.line(f"heap -= {count} * {cost}")
-        self.refuse("heap < 0", f"{where} makes the message too expensive to read")
+        self.charge(count, cost, f"{where} makes")
         if isinstance(element, Fixed):
             self.fixed_elements(element, count, target)
             return

@@ -19,7 +19,7 @@ import attrs
 
 from kafka_wire.apis import FLEXIBLE_FROM, ApiKey
 from kafka_wire.errors import WireError
-from kafka_wire.primitives import MAX_STRING_BYTES, ReadableBuffer, skip_tags
+from kafka_wire.primitives import MAX_STRING_BYTES, ReadableBuffer, read_tag_count, skip_tags
 
 _FIXED_PART: Final = struct.Struct(">hhih")
 """API key, version, correlation id, and the length of the client id."""
@@ -59,7 +59,7 @@ def read_request_header(frame: ReadableBuffer) -> tuple[RequestHeader, int]:
     Of an unknown API the position is only that after the client id.
 
     Raises:
-        WireError: the frame ends too early, or the client id is not UTF-8.
+        WireError: the frame ends too early, the client id is not UTF-8, or there are more tags than ``MAX_TAGS``.
     """
     try:
         api_key, api_version, correlation_id, length = _FIXED_PART.unpack_from(frame)
@@ -77,9 +77,12 @@ def read_request_header(frame: ReadableBuffer) -> tuple[RequestHeader, int]:
     elif length != -1:  # which is null
         raise WireError(f"the client id has the length {length}")
     if api_version >= _FLEXIBLE_FROM.get(api_key, _NEVER_FLEXIBLE):
-        # Clients send none.
-        has_tags = frame[position : position + 1] != _NO_TAGS
-        position = skip_tags(frame, position) if has_tags else position + 1
+        # Fast path: clients send none.
+        if frame[position : position + 1] == _NO_TAGS:
+            position += 1
+        else:
+            tags, position = read_tag_count(frame, position)
+            position = skip_tags(frame, position, tags)
     return RequestHeader(api_key, api_version, correlation_id, client_id), position
 
 
@@ -120,5 +123,6 @@ def read_response_header(api_key: int, api_version: int, frame: ReadableBuffer) 
         raise WireError(f"a frame of {len(frame)} bytes is too short for a response header") from None
     position = _CORRELATION_ID.size
     if api_version >= _TAGGED_RESPONSE_FROM.get(api_key, _NEVER_FLEXIBLE):
-        position = skip_tags(frame, position)
+        tags, position = read_tag_count(frame, position)
+        position = skip_tags(frame, position, tags)
     return correlation_id, position

@@ -156,6 +156,22 @@ def unsigned_varint(value: int) -> bytes:
 
 # --- Tagged fields ---
 
+MAX_TAGS: Final = 100
+"""Tagged fields of one struct. Kafka's own have under ten, known and unknown ones; Kafka 4.4 takes 10,000. So few are
+skipped in one turn, in the header of a request too, which is read before there could be any."""
+
+
+def read_tag_count(buffer: ReadableBuffer, position: int) -> tuple[int, int]:
+    """Read how many tagged fields follow; return that, and the position of the first.
+
+    Raises:
+        WireError: it reaches past the end, or there are more than ``MAX_TAGS``.
+    """
+    count, position = read_unsigned_varint(buffer, position)
+    if count > MAX_TAGS:
+        raise WireError(f"{count} tagged fields; a struct may have {MAX_TAGS}")
+    return count, position
+
 
 def read_tag(buffer: ReadableBuffer, position: int, previous: int) -> tuple[int, int, int]:
     """Read the head of a tagged field; return its tag, its end, and where its value begins.
@@ -173,9 +189,8 @@ def read_tag(buffer: ReadableBuffer, position: int, previous: int) -> tuple[int,
     return tag, end, position
 
 
-def skip_tags(buffer: ReadableBuffer, position: int) -> int:
-    """Return the position after tagged fields of which none is known; errors as ``read_tag``."""
-    count, position = read_unsigned_varint(buffer, position)
+def skip_tags(buffer: ReadableBuffer, position: int, count: int) -> int:
+    """Return the position after ``count`` tagged fields of which none is known; errors as ``read_tag``."""
     tag = -1
     for _ in range(count):
         tag, position, _ = read_tag(buffer, position, tag)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fuzz.dense_messages import dense_messages
 from kafka_wire.codec import decode, encode, encode_bytes, reader, source_of, writer
 from kafka_wire.emit_reader import (
     BASE_HEAP_BYTES,
@@ -23,7 +24,9 @@ from kafka_wire.emit_reader import (
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import WireError
 from kafka_wire.messages.delete_groups import DeleteGroupsRequest
+from kafka_wire.messages.offset_commit import OffsetCommitRequest
 from kafka_wire.primitives import (
+    MAX_TAGS,
     NO_UUID,
     Boolean,
     Bytes,
@@ -439,6 +442,20 @@ def test_a_request_has_fewer_elements_than_a_response() -> None:
 def group_names(count: int) -> bytes:
     """A DeleteGroupsRequest whose names are so long that only their number counts."""
     return count.to_bytes(4, "big") + (b"\0\x40" + b"x" * 64) * count
+
+
+def test_tagged_fields_are_charged_as_elements_are() -> None:
+    topics = 600
+    assert decode(OffsetCommitRequest, 9, commit_with_tags(topics))
+    assert (topics + 200) * MAX_TAGS * MIN_REQUEST_ELEMENT_HEAP_BYTES > BASE_HEAP_BYTES
+    with pytest.raises(WireError, match="OffsetCommitRequestTopic has tagged fields that make the message too"):
+        decode(OffsetCommitRequest, 9, commit_with_tags(topics + 200))
+
+
+def commit_with_tags(topics: int) -> bytes:
+    """A request of so many topics, each with as many tagged fields as a struct may have."""
+    dense = dense_messages(OffsetCommitRequest, 9, MAX_TAGS, topics)
+    return next(each.data for each in dense if each.construct == "topics.tags")
 
 
 def test_the_budget_is_one_for_all_arrays_of_a_message() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fuzz.dense_messages import dense_messages
 from kafka_wire import emit_reader, emit_source, emit_writer
 from kafka_wire.codec import decode, decode_in_turns, encode_bytes, encode_in_turns
 from kafka_wire.emit_source import TURN_BYTES, TURN_ELEMENTS
@@ -15,6 +16,7 @@ from kafka_wire.messages.describe_groups import DescribeGroupsRequest
 from kafka_wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from kafka_wire.primitives import MAX_TAGS
 from kafka_wire.release import release_in_turns
 from tests.protocol.generators import run
 from tests.protocol.message_strategies import check_versions, message_kinds
@@ -87,6 +89,22 @@ def test_a_large_message_gives_turns_where_it_is_read_written_and_freed(message:
     assert messages == []
     assert turns >= COUNT // TURN_ELEMENTS
     assert decoded == message, "what somebody else holds stays whole"
+
+
+@pytest.mark.parametrize("kind", message_kinds(), ids=lambda kind: kind.__name__)
+def test_every_construct_whose_count_is_the_clients_gives_turns(kind: type[Any]) -> None:
+    """Arrays of the smallest elements and tagged fields, alone and in the elements of an array around them."""
+    for version in {kind.VERSIONS.low, kind.VERSIONS.high}:
+        for count, breadth in ((MAX_TAGS, 1), (MAX_TAGS, 5), (5 * TURN_ELEMENTS, 1)):
+            for dense in dense_messages(kind, version, count, breadth):
+                if dense.construct.endswith("tags") and count > MAX_TAGS:
+                    with pytest.raises(WireError, match="a struct may have 100"):
+                        run(decode_in_turns(kind, version, dense.data))
+                    continue
+                read, turns = run(decode_in_turns(kind, version, dense.data))
+                assert read == decode(kind, version, dense.data)
+                assert read[1] == len(dense.data)
+                assert turns >= dense.elements // TURN_ELEMENTS, f"version {version}: {dense.construct}"
 
 
 def test_a_megabyte_of_bytes_is_copied_in_turns() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fuzz.dense_messages import dense_tags
 from kafka_wire.apis import ApiKey
 from kafka_wire.errors import WireError
 from kafka_wire.headers import (
@@ -17,6 +18,7 @@ from kafka_wire.headers import (
     request_header,
     response_header,
 )
+from kafka_wire.primitives import MAX_TAGS
 
 
 @given(st.sampled_from(ApiKey), st.integers(0, 30), st.integers(-(2**31), 2**31 - 1), st.none() | st.text(max_size=50))
@@ -40,6 +42,17 @@ def test_unknown_tags_in_a_header_are_skipped() -> None:
     header, position = read_request_header(frame)
     assert header.client_id is None
     assert frame[position:] == b"body"
+
+
+def test_a_header_may_have_as_many_tags_as_any_struct() -> None:
+    request = request_header(RequestHeader(ApiKey.API_VERSIONS, 3, 5, "me"))[:-1]
+    response = response_header(ApiKey.FETCH, 12, 5)[:-1]
+    read_request_header(request + dense_tags(MAX_TAGS))
+    read_response_header(ApiKey.FETCH, 12, response + dense_tags(MAX_TAGS))
+    with pytest.raises(WireError, match="300000 tagged fields"):
+        read_request_header(request + dense_tags(300_000))
+    with pytest.raises(WireError, match="101 tagged fields"):
+        read_response_header(ApiKey.FETCH, 12, response + dense_tags(MAX_TAGS + 1))
 
 
 def test_a_too_new_api_versions_request_still_tells_who_asks() -> None:

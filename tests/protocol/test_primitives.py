@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from kafka_wire.errors import WireError
 from kafka_wire.primitives import (
+    MAX_TAGS,
     parse_uuid,
     read_tag,
+    read_tag_count,
     read_unsigned_varint,
     skip_tags,
     unsigned_varint,
@@ -52,14 +54,20 @@ def test_numbers_that_do_not_fit_are_not_written() -> None:
 
 
 def test_unknown_tags_are_skipped() -> None:
-    assert skip_tags(b"\x00", 0) == 1
-    assert skip_tags(b"\x02\x00\x02ab\x05\x00!", 0) == 7
+    assert skip_tags(b"", 0, 0) == 0
+    assert skip_tags(b"\x00\x02ab\x05\x00!", 0, 2) == 6
 
 
-@pytest.mark.parametrize("tags", [b"\x02\x01\x00\x01\x00", b"\x02\x05\x00\x01\x00"])
+@pytest.mark.parametrize("tags", [b"\x01\x00\x01\x00", b"\x05\x00\x01\x00"])
 def test_tags_that_do_not_ascend_are_refused(tags: bytes) -> None:
     with pytest.raises(WireError, match="comes after"):
-        skip_tags(tags, 0)
+        skip_tags(tags, 0, 2)
+
+
+def test_a_struct_has_a_bounded_number_of_tags() -> None:
+    assert read_tag_count(unsigned_varint(MAX_TAGS), 0) == (MAX_TAGS, 1)
+    with pytest.raises(WireError, match="101 tagged fields; a struct may have 100"):
+        read_tag_count(unsigned_varint(MAX_TAGS + 1), 0)
 
 
 def test_a_tag_that_reaches_past_the_end_is_refused() -> None:
