@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 import pytest
 
 ORACLES: Final = {
-    "schemas": "Kafka's message schemas, in shared/kafka-messages beside the checkout",
+    "schemas": "Kafka's message schemas, in shared/kafka-messages-4.4.0 beside the checkout",
     "java": "a JDK, and the jars of the poms of tests/compat/java, java_older and java_streams",
     "spark": "the jars of tests/compat/spark/pom.xml",
     "kcat": "kcat",

@@ -3,7 +3,7 @@
 Enough to read and write any header, also of requests that are not served, which the log names. Which versions are
 served is derived from the handlers, not from here.
 
-Source: the schemas of Kafka 4.3.1; ApiKeys.
+Source: the schemas of Kafka 4.4.0; ApiKeys.
 """
 
 from __future__ import annotations
@@ -109,6 +109,8 @@ class ApiKey(enum.IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
+    UNREGISTER_CONTROLLER = 94
 
 
 FLEXIBLE_FROM: Final[Mapping[int, int | None]] = {

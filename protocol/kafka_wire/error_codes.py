@@ -2,7 +2,7 @@
 
 Complete on purpose: a code we never send may still arrive from another broker, and a log line should name it.
 
-Source: Kafka's Errors enum, 4.3.1.
+Source: Kafka's Errors enum, 4.4.0.
 """
 
 from __future__ import annotations
@@ -148,3 +148,6 @@ class ErrorCode(enum.IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+    GROUP_DELETION_FAILED = 134
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
+    CONTROLLER_ID_NOT_REGISTERED = 136

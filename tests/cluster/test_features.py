@@ -100,8 +100,11 @@ NEEDS_TYPE = (
         (1, (GROUP_VERSION, -1, SAFE), "A feature version cannot be less than 0."),
         (1, (GROUP_VERSION, 0, 0), "The controller does not support the given upgrade type."),
         (1, (GROUP_VERSION, 0, 4), "The controller does not support the given upgrade type."),
-        (1, ("metadata.version", 25, UNSAFE), "Local controller 7 does not support this feature."),
-        (1, ("metadata.version", 0, UNSAFE), "Feature metadata.version not found."),
+        (1, ("share.version", 1, UPGRADE), "Local controller 7 does not support this feature."),
+        (1, ("share.version", 0, UNSAFE), "Feature share.version not found."),
+        (1, ("metadata.version", 26, UPGRADE), "Local controller 7 only supports versions 25-25"),
+        (1, ("metadata.version", 7, UNSAFE), "Local controller 7 only supports versions 25-25"),
+        (1, ("kraft.version", 1, UPGRADE), "Local controller 7 only supports versions 0-0"),
     ],
 )
 def test_what_cannot_be_finalised_is_refused_in_kafkas_words(level_now, update, reason):
@@ -113,6 +116,10 @@ def test_what_cannot_be_finalised_is_refused_in_kafkas_words(level_now, update, 
         "The update failed for all features since the following feature had an error: "
         f"Invalid update version {level} for feature {feature}. {reason}"
     )
+
+
+def test_a_feature_of_one_level_is_there_already():
+    assert levels_after(image_at(1), ("metadata.version", 25, UPGRADE), ("kraft.version", 0, UPGRADE)) == {}
 
 
 def test_one_update_that_cannot_be_refuses_those_beside_it():

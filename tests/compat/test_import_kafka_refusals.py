@@ -48,7 +48,7 @@ SETTINGS = {
 DELETIONS = 60
 """Each takes about a second; a member's session of 45 s may have to run out."""
 
-CONFIGS = "kafka.admin.ConfigCommand"
+CONFIGS = "org.apache.kafka.tools.ConfigCommand"
 SHARE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 

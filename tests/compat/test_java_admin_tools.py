@@ -20,7 +20,7 @@ LEADERS = "LeaderElectionCommand"
 REASSIGN = "reassign.ReassignPartitionsCommand"
 FEATURES = "FeatureCommand"
 ACLS = "AclCommand"
-CONFIGS = "kafka.admin.ConfigCommand"
+CONFIGS = "ConfigCommand"
 
 THIS_BROKER = 1
 NO_BROKER = 9
@@ -58,7 +58,7 @@ def calls(directory: Path) -> dict[str, tuple[str, ...]]:
         "upgrade": (FEATURES, "upgrade", "--feature", "group.version=1"),
         "on": (FEATURES, "describe"),
         "unknown level": (FEATURES, "upgrade", "--feature", "group.version=7"),
-        "unknown feature": (FEATURES, "upgrade", "--feature", "metadata.version=25"),
+        "unknown feature": (FEATURES, "upgrade", "--feature", "share.version=1"),
         "list acls": (ACLS, "--list"),
         "add acl": (ACLS, "--add", "--allow-principal", "User:ann", "--operation", "Read", "--topic", "moved"),
         "remove acls": (ACLS, "--remove", "--force", "--topic", "moved"),
@@ -101,7 +101,7 @@ def told(java: Java, tmp_path_factory: pytest.TempPathFactory, broker: BrokerPro
     wanted = calls(tmp_path_factory.mktemp("plans"))
     given = [
         {
-            "tool": tool if "." in tool and tool.startswith("kafka.") else f"org.apache.kafka.tools.{tool}",
+            "tool": f"org.apache.kafka.tools.{tool}",
             "arguments": ["--bootstrap-server", broker.bootstrap_servers, *arguments],
         }
         for tool, *arguments in wanted.values()

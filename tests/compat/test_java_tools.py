@@ -53,7 +53,7 @@ def test_kafka_command_line_tools_work_against_the_broker(java: Java, broker: Br
         return {"tool": package + name, "arguments": [*server, *arguments], "input": text}
 
     topic = ("--topic", "tools")
-    configs = ("kafka.admin.ConfigCommand", "--entity-type", "topics", "--entity-name", "tools")
+    configs = ("ConfigCommand", "--entity-type", "topics", "--entity-name", "tools")
     told = java.run(
         "RunTools",
         given=[

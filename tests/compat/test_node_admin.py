@@ -88,8 +88,8 @@ def printed(
         "quorum status": ("MetadataQuorumCommand", "describe", "--status"),
         "quorum replication": ("MetadataQuorumCommand", "describe", "--replication"),
         "client metrics": ("ClientMetricsCommand", "--list"),
-        "settings of client metrics": ("kafka.admin.ConfigCommand", "--describe", "--entity-type", "client-metrics"),
-        "settings of groups": ("kafka.admin.ConfigCommand", "--describe", "--entity-type", "groups"),
+        "settings of client metrics": ("ConfigCommand", "--describe", "--entity-type", "client-metrics"),
+        "settings of groups": ("ConfigCommand", "--describe", "--entity-type", "groups"),
         "stay": ("reassign.ReassignPartitionsCommand", "--execute", "--reassignment-json-file", stay),
         "verify": ("reassign.ReassignPartitionsCommand", "--verify", "--reassignment-json-file", stay),
         "move": ("reassign.ReassignPartitionsCommand", "--execute", "--reassignment-json-file", move),
@@ -98,7 +98,7 @@ def printed(
         "RunTools",
         given=[
             {
-                "tool": tool if tool.startswith("kafka.") else f"org.apache.kafka.tools.{tool}",
+                "tool": f"org.apache.kafka.tools.{tool}",
                 "arguments": ["--bootstrap-server", broker.bootstrap_servers, *arguments],
             }
             for tool, *arguments in runs.values()

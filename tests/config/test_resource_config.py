@@ -65,7 +65,7 @@ def test_every_topic_key_is_a_field_and_its_broker_key_is_in_the_table():
     "name", ["retention.ms", "segment.ms", "segment.jitter.ms", "flush.ms", "remote.storage.enable"]
 )
 def test_a_default_without_a_broker_key_of_its_own_has_no_synonym(name):
-    """What Kafka 4.3.1 answers for a topic of a broker with default settings."""
+    """What Kafka 4.4.0 answers for a topic of a broker with default settings."""
     described = entry({}, BrokerConfig(), name)
     assert (described.source, described.synonyms) == (ConfigSource.DEFAULT_CONFIG, ())
 

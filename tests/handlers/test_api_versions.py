@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kafka_wire.apis import ApiKey
@@ -11,8 +13,8 @@ from kafka_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResp
 from trio_broker.handlers.support.registry import served_apis
 from trio_broker.network.errors import CloseConnection
 
-VERSIONS = range(5)
-FLEXIBLE_VERSIONS = range(3, 5)
+VERSIONS = range(6)
+FLEXIBLE_VERSIONS = range(3, 6)
 CORRELATION_ID_BYTES = 4
 
 
@@ -28,14 +30,14 @@ async def test_every_served_api_is_told_with_its_range(wire, version):
     assert response.error_code == ErrorCode.NONE
 
 
-@pytest.mark.parametrize("unknown_version", [5, 6, 32767])
+@pytest.mark.parametrize("unknown_version", [6, 7, 32767])
 async def test_a_version_above_ours_is_answered_in_version_0_with_our_own_range(wire, unknown_version):
     answer = await wire.send(ApiKey.API_VERSIONS, unknown_version, b"a body that nobody parses")
     response, end = decode(ApiVersionsResponse, 0, answer, CORRELATION_ID_BYTES)
     assert end == len(answer)
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
     [own] = response.api_keys
-    assert (own.api_key, own.min_version, own.max_version) == (ApiKey.API_VERSIONS, 0, 4)
+    assert (own.api_key, own.min_version, own.max_version) == (ApiKey.API_VERSIONS, 0, 5)
 
 
 async def test_a_version_below_zero_ends_the_connection(wire):
@@ -45,7 +47,8 @@ async def test_a_version_below_zero_ends_the_connection(wire):
 
 @pytest.mark.parametrize("version", FLEXIBLE_VERSIONS)
 async def test_the_response_header_has_no_tags_even_where_the_body_is_flexible(wire, version):
-    answer = await wire.send(ApiKey.API_VERSIONS, version, b"\x02x\x021\x00")
+    whom = b"\x00\xff\xff\xff\xff" if version >= 5 else b""
+    answer = await wire.send(ApiKey.API_VERSIONS, version, b"\x02x\x021" + whom + b"\x00")
     response, end = decode(ApiVersionsResponse, version, answer, CORRELATION_ID_BYTES)
     assert end == len(answer)
     assert response.error_code == ErrorCode.NONE
@@ -66,7 +69,19 @@ async def test_the_unstable_top_of_init_producer_id_is_not_advertised(wire, vers
 
 
 @pytest.mark.parametrize(
-    ("version", "supported"), [(3, []), (4, [("group.version", 0, 1), ("transaction.version", 0, 2)])]
+    ("version", "supported"),
+    [
+        (3, [("metadata.version", 25, 25)]),
+        (
+            4,
+            [
+                ("group.version", 0, 1),
+                ("transaction.version", 0, 2),
+                ("metadata.version", 25, 25),
+                ("kraft.version", 0, 0),
+            ],
+        ),
+    ],
 )
 async def test_a_supported_feature_from_level_0_is_left_out_below_version_4(wire, version, supported):
     response = await wire.ask(request(), version)
@@ -78,10 +93,31 @@ async def test_a_supported_feature_from_level_0_is_left_out_below_version_4(wire
 async def test_finalised_features_come_with_an_epoch_that_grows(wire, version):
     response = await wire.ask(request(), version)
     told = [(each.name, each.min_version_level, each.max_version_level) for each in response.finalized_features]
-    assert told == [("group.version", 1, 1), ("transaction.version", 2, 2)]
+    assert told == [("metadata.version", 25, 25), ("group.version", 1, 1), ("transaction.version", 2, 2)]
     assert response.finalized_features_epoch >= 0
     await wire.create_topic("t")
     assert (await wire.ask(request(), version)).finalized_features_epoch > response.finalized_features_epoch
+
+
+async def meaning(wire: Any, cluster_id: str | None, node_id: int = -1) -> ApiVersionsResponse:
+    meant = request()
+    meant.cluster_id, meant.node_id = cluster_id, node_id
+    response: ApiVersionsResponse = await wire.ask(meant, 5)
+    return response
+
+
+async def test_a_client_that_means_this_broker_is_served_however_much_of_it_the_client_knows(wire):
+    node = wire.services.node
+    for whom in ((None, -1), (None, 99), (node.cluster_id, -1), (node.cluster_id, node.node_id)):
+        assert (await meaning(wire, *whom)).error_code == ErrorCode.NONE, whom
+
+
+async def test_a_client_that_means_another_broker_starts_from_its_bootstrap_addresses_again(wire):
+    """A proxy or a port map that has led it here would otherwise let it write to the wrong broker."""
+    node = wire.services.node
+    for whom in (("another", node.node_id), ("another", -1), (node.cluster_id, node.node_id + 1), ("", -1)):
+        response = await meaning(wire, *whom)
+        assert (response.error_code, response.api_keys) == (ErrorCode.REBOOTSTRAP_REQUIRED, []), whom
 
 
 @pytest.mark.parametrize("version", FLEXIBLE_VERSIONS)

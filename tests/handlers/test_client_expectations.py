@@ -12,7 +12,7 @@ from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.resource_config import topic_config
 from trio_broker.handlers.support.registry import served_apis
 
-ADVERTISED_BY_KAFKA_4_3 = {
+ADVERTISED_BY_KAFKA_4_4 = {
     ApiKey.PRODUCE: (0, 13),
     ApiKey.FETCH: (4, 18),
     ApiKey.LIST_OFFSETS: (1, 11),
@@ -26,7 +26,7 @@ ADVERTISED_BY_KAFKA_4_3 = {
     ApiKey.SYNC_GROUP: (0, 5),
     ApiKey.DESCRIBE_GROUPS: (0, 6),
     ApiKey.LIST_GROUPS: (0, 5),
-    ApiKey.API_VERSIONS: (0, 4),
+    ApiKey.API_VERSIONS: (0, 5),
     ApiKey.CREATE_TOPICS: (2, 7),
     ApiKey.DELETE_TOPICS: (1, 6),
     ApiKey.DELETE_RECORDS: (0, 2),
@@ -36,7 +36,7 @@ ADVERTISED_BY_KAFKA_4_3 = {
     ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
     ApiKey.END_TXN: (0, 5),
     ApiKey.WRITE_TXN_MARKERS: (1, 2),
-    ApiKey.TXN_OFFSET_COMMIT: (0, 5),
+    ApiKey.TXN_OFFSET_COMMIT: (0, 6),
     ApiKey.DESCRIBE_ACLS: (1, 3),
     ApiKey.CREATE_ACLS: (1, 3),
     ApiKey.DELETE_ACLS: (1, 3),
@@ -49,7 +49,7 @@ ADVERTISED_BY_KAFKA_4_3 = {
     ApiKey.RENEW_DELEGATION_TOKEN: (1, 2),
     ApiKey.EXPIRE_DELEGATION_TOKEN: (1, 2),
     ApiKey.DESCRIBE_DELEGATION_TOKEN: (1, 3),
-    ApiKey.DELETE_GROUPS: (0, 2),
+    ApiKey.DELETE_GROUPS: (0, 3),
     ApiKey.ELECT_LEADERS: (0, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
@@ -78,7 +78,7 @@ EVERY_SERVED_VERSION = [
 
 def test_the_old_minima_are_kept_for_clients_that_look_at_the_maximum_alone():
     advertised = {api.api_key: tuple(api.advertised) for api in served_apis().values()}
-    assert advertised == ADVERTISED_BY_KAFKA_4_3
+    assert advertised == ADVERTISED_BY_KAFKA_4_4
 
 
 def test_telemetry_is_not_offered_so_that_no_client_sends_it():

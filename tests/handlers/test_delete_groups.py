@@ -11,7 +11,7 @@ from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
 from trio_broker.handlers.delete_groups import delete_groups, error_response
 
-VERSIONS = range(3)
+VERSIONS = range(4)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -26,7 +26,17 @@ async def test_a_group_that_is_named_twice_is_deleted_once(version):
 def test_a_refusal_is_told_for_every_group():
     error = KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR)
     results = error_response(DeleteGroupsRequest(groups_names=["a", "b", "a"]), error).results
-    assert [(result.group_id, result.error_code) for result in results] == [("a", -1), ("b", -1)]
+    assert [(result.group_id, result.error_code, result.error_message) for result in results] == [
+        ("a", -1, "no"),
+        ("b", -1, "no"),
+    ]
+
+
+async def test_a_group_that_is_not_there_is_refused_with_a_reason_from_version_3_on(groups):
+    for version in VERSIONS:
+        [result] = (await groups.wire.ask(DeleteGroupsRequest(groups_names=["g"]), version)).results
+        reason = "Group g not found." if version >= 3 else None
+        assert (result.error_code, result.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, reason)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -399,7 +399,8 @@ async def test_a_partition_is_added_as_soon_as_the_transaction_before_has_its_ma
 
 
 @pytest.mark.parametrize(
-    ("version", "code"), [*((version, INVALID_STATE) for version in range(4)), (4, ABORTABLE), (5, ErrorCode.NONE)]
+    ("version", "code"),
+    [*((version, INVALID_STATE) for version in range(4)), (4, ABORTABLE), (5, ErrorCode.NONE), (6, ErrorCode.NONE)],
 )
 async def test_before_the_second_protocol_a_group_must_be_added_before(client, version, code):
     producer = await client.begin()
@@ -410,13 +411,27 @@ async def test_before_the_second_protocol_a_group_must_be_added_before(client, v
     assert client.wire.services.groups.machine("g").offsets.has_pending("g", "t", 0)
 
 
-@pytest.mark.parametrize("version", range(6))
+async def test_a_topic_that_does_not_exist_is_refused_by_its_id(client):
+    producer = await client.begin()
+    unknown = bytes(range(16))
+    assert await client.commit_offset(producer, 5, version=6, topic_id=unknown) == ErrorCode.UNKNOWN_TOPIC_ID
+    assert await client.commit_offset(producer, 5, version=5, topic_id=unknown) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(("version", "code"), [(5, ErrorCode.ILLEGAL_GENERATION), (6, ErrorCode.GROUP_ID_NOT_FOUND)])
+async def test_a_member_of_a_group_that_does_not_exist_learns_so_from_version_6_on(client, version, code):
+    producer = await client.begin()
+    member = {"generation_id_or_member_epoch": 3, "member_id": "m"}
+    assert await client.commit_offset(producer, 5, version=version, **member) == code
+
+
+@pytest.mark.parametrize("version", range(7))
 async def test_a_fenced_producer_commits_no_offsets(client, version):
     assert await client.commit_offset(await fenced(client), 5, version=version) == OLD_FENCED
     assert not client.wire.services.groups.machine("g").offsets.has_pending("g", "t", 0)
 
 
-@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("version", [4, 5, 6])
 async def test_no_offset_is_committed_in_a_transaction_that_is_ending(client, monkeypatch, version):
     producer = await client.begin()
     await client.add_group(producer)

@@ -29,13 +29,16 @@ async def features(wire):
 
 async def test_clients_see_the_new_level_under_a_later_epoch(wire):
     levels, before = await features(wire)
-    assert levels == {"group.version": 1, "transaction.version": 2}
+    assert levels == {"metadata.version": 25, "group.version": 1, "transaction.version": 2}
     assert (await update(wire, OFF)).error_code == ErrorCode.NONE
     levels, switched_off = await features(wire)
-    assert (levels, switched_off > before) == ({"transaction.version": 2}, True)
+    assert (levels, switched_off > before) == ({"metadata.version": 25, "transaction.version": 2}, True)
     await update(wire, ON)
     levels, switched_on = await features(wire)
-    assert (levels, switched_on > switched_off) == ({"group.version": 1, "transaction.version": 2}, True)
+    assert (levels, switched_on > switched_off) == (
+        {"metadata.version": 25, "group.version": 1, "transaction.version": 2},
+        True,
+    )
 
 
 async def test_validation_alone_changes_nothing(wire):

@@ -115,10 +115,11 @@ class TransactionClient:
         *,
         transactional_id: str = "id",
         version: int = LAST_OF_THE_FIRST_PROTOCOL,
+        **fields: Any,
     ) -> int:
-        """Commit an offset in partition 0 of ``t``; its code."""
+        """Commit an offset in partition 0 of ``t``; its code. ``fields`` are others of the request."""
         partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata=None)
-        [code] = await self._commit([partition], producer, group_id, transactional_id, version)
+        [code] = await self._commit([partition], producer, group_id, transactional_id, version, **fields)
         return code
 
     async def commit_offsets(
@@ -144,13 +145,16 @@ class TransactionClient:
         group_id: str,
         transactional_id: str,
         version: int,
+        **fields: Any,
     ) -> list[int]:
+        topic_id = fields.pop("topic_id", self.wire.services.metadata_cache.image.topics["t"].topic_id)
         request = TxnOffsetCommitRequest(
             transactional_id=transactional_id,
             group_id=group_id,
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
-            topics=[TxnOffsetCommitRequestTopic(name="t", partitions=commits)],
+            topics=[TxnOffsetCommitRequestTopic(name="t", topic_id=topic_id, partitions=commits)],
+            **fields,
         )
         response = await self.wire.ask(request, version)
         return [each.error_code for each in response.topics[0].partitions]

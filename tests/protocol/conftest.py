@@ -8,7 +8,7 @@ import pytest
 
 from tests.oracles import absent
 
-KAFKA_MESSAGES = Path(__file__).parents[2].parent / "shared" / "kafka-messages"
+KAFKA_MESSAGES = Path(__file__).parents[2].parent / "shared" / "kafka-messages-4.4.0"
 
 
 @pytest.fixture(scope="session")

@@ -310,6 +310,18 @@ def test_what_is_stored_is_not_above_the_largest_size_either(now_ms: int, codec:
         validation.prepare(checked, config, now_ms, ORDERS)
 
 
+@pytest.mark.parametrize("codec", PACKED)
+def test_a_record_may_decompress_to_no_more_than_the_topic_says(now_ms: int, codec: Codec):
+    data = build_batch([NewRecord(now_ms, None, bytes(size)) for size in (10, 990)], codec=codec)
+    checked = validation.check_client_batch(memoryview(data), LogConfig(), 9)
+    validation.prepare(checked, LogConfig(max_decompressed_message_bytes=1000), now_ms, ORDERS)
+    with pytest.raises(InvalidRecord, match="a record of 997 bytes"):
+        validation.prepare(checked, LogConfig(max_decompressed_message_bytes=996), now_ms, ORDERS)
+    plain = build_batch([NewRecord(now_ms, None, bytes(990))])
+    checked = validation.check_client_batch(memoryview(plain), LogConfig(), 9)
+    validation.prepare(checked, LogConfig(max_decompressed_message_bytes=996), now_ms, ORDERS)
+
+
 def test_the_number_of_named_records_has_a_limit_and_their_count_has_none(now_ms: int, monkeypatch):
     monkeypatch.setattr(validation, "MAX_RECORD_ERRORS", 2)
     data = build_batch([NewRecord(now_ms, None, b"v")] * 5)

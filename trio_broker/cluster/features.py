@@ -37,10 +37,19 @@ class FeatureLevels:
     high: int
 
 
-SUPPORTED: Final[Mapping[str, FeatureLevels]] = {
+SUPPORTED: Final[dict[str, FeatureLevels]] = {
     GROUP_VERSION: FeatureLevels(0, 1),
     TRANSACTION_VERSION: FeatureLevels(0, 2),
 }
+
+METADATA_VERSION: Final = "metadata.version"
+"""At 25, which is 4.0-IV3, the records of the cluster's metadata are those that every Kafka from 4.0 on reads."""
+
+KRAFT_VERSION: Final = "kraft.version"
+"""At 0, the quorum of the metadata log does not change."""
+
+FIXED: Final[Mapping[str, int]] = {METADATA_VERSION: 25, KRAFT_VERSION: 0}
+"""Features of one level, which is always finalized; no record says so."""
 
 UNKNOWN_FEATURE: Final = FeatureLevels(0, 0)
 """What Kafka takes for the levels of a feature that a node does not know: off."""
@@ -92,21 +101,20 @@ def decide_feature_updates(
     records = (
         FeatureLevelRecord(name=name, feature_level=level)
         for name, level in levels.items()
-        if level != image.features.get(name, 0)
+        if level != current_level(image, name)
     )
     return ControllerResult(None, tuple(records))
 
 
 def reason_to_refuse(image: MetadataImage, node_id: int, update: FeatureUpdate) -> str | None:
     """Return in Kafka's words why a level cannot be finalized; None when it can."""
-    current = image.features.get(update.feature, 0)
-    supported = SUPPORTED.get(update.feature, UNKNOWN_FEATURE)
+    current, supported = current_level(image, update.feature), supported_levels(update.feature)
     if update.upgrade_type not in UpgradeType.__members__.values():
         return "The controller does not support the given upgrade type."
     if update.level < 0:
         return "A feature version cannot be less than 0."
     if not supported.low <= update.level <= supported.high:
-        if update.feature not in SUPPORTED:
+        if supported is UNKNOWN_FEATURE:
             return f"Local controller {node_id} does not support this feature."
         return f"Local controller {node_id} only supports versions {supported.low}-{supported.high}"
     if update.level < current and update.upgrade_type == UpgradeType.UPGRADE:
@@ -117,7 +125,19 @@ def reason_to_refuse(image: MetadataImage, node_id: int, update: FeatureUpdate) 
     if update.level > current and update.upgrade_type != UpgradeType.UPGRADE:
         return "Can't downgrade to a newer version."
     # Of an unknown feature only level 0 comes so far.
-    return None if update.feature in SUPPORTED else f"Feature {update.feature} not found."
+    return f"Feature {update.feature} not found." if supported is UNKNOWN_FEATURE else None
+
+
+def current_level(image: MetadataImage, feature: str) -> int:
+    """The level that the cluster uses; 0 of a feature that it does not know."""
+    return FIXED.get(feature, image.features.get(feature, 0))
+
+
+def supported_levels(feature: str) -> FeatureLevels:
+    """The levels of ``feature`` that this broker knows."""
+    if (level := FIXED.get(feature)) is not None:
+        return FeatureLevels(level, level)
+    return SUPPORTED.get(feature, UNKNOWN_FEATURE)
 
 
 def require_consumer_protocol(image: MetadataImage, protocols: Collection[str]) -> None:

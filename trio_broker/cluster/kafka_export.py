@@ -20,6 +20,7 @@ from typing import Any, Final
 import attrs
 
 from kafka_wire.stored.metadata import FeatureLevelRecord
+from trio_broker.cluster.features import FIXED, METADATA_VERSION
 from trio_broker.cluster.kafka_handover import (
     RECORD_KINDS,
     HandoverRefused,
@@ -31,14 +32,11 @@ from trio_broker.cluster.kafka_handover import (
 from trio_broker.cluster.metadata_delta import replayed
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.metadata_snapshot import encode_snapshot, image_records
-from trio_broker.cluster.stored_metadata import METADATA_VERSION_FEATURE, read_stored_metadata
+from trio_broker.cluster.stored_metadata import read_stored_metadata
 from trio_broker.runtime.disk import Disk, names_in, sync_file, write_atomically
 from trio_broker.storage import file_names
 
 BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
-
-METADATA_VERSION: Final = 25
-"""The feature level of 4.0-IV3, which every Kafka from 4.0 on knows; ``kafka-features upgrade`` raises it."""
 
 COPIED_FILES: Final = (
     file_names.META_PROPERTIES,
@@ -101,7 +99,8 @@ def export_to_kafka(disk: Disk, targets: Mapping[PurePath, PurePath], now_ms: in
 
 def kafka_records(image: MetadataImage) -> Iterator[Any]:
     """The records of ``image`` for Kafka: with a metadata version, and without the broker, which registers itself."""
-    yield FeatureLevelRecord(name=METADATA_VERSION_FEATURE, feature_level=METADATA_VERSION)
+    # ``kafka-features upgrade`` raises it.
+    yield FeatureLevelRecord(name=METADATA_VERSION, feature_level=FIXED[METADATA_VERSION])
     for record in image_records(image):
         if RECORD_KINDS[type(record)] is not RecordKind.REGISTRATION:
             yield record

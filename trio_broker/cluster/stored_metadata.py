@@ -26,11 +26,10 @@ from kafka_wire.stored.metadata import (
     decode_metadata_record,
 )
 from trio_broker.cluster.errors import MetadataLogUnusable
+from trio_broker.cluster.features import METADATA_VERSION
 from trio_broker.cluster.metadata_snapshot import read_snapshot, snapshots
 from trio_broker.runtime.disk import Disk, names_in
 from trio_broker.storage import file_names
-
-METADATA_VERSION_FEATURE: Final = "metadata.version"
 
 OPENING_RECORDS: Final = 2
 """Among which the metadata version is: Kafka may begin a transaction first."""
@@ -130,7 +129,7 @@ def is_of_kafka(disk: Disk, directory: PurePath) -> bool:
     snapshot of ours, to which it appends a metadata version as to an empty log. False for a log that is damaged."""
     try:
         return any(
-            isinstance(each, FeatureLevelRecord) and each.name == METADATA_VERSION_FEATURE
+            isinstance(each, FeatureLevelRecord) and each.name == METADATA_VERSION
             for opening in openings(disk, directory)
             for each in itertools.islice(opening, OPENING_RECORDS)
         )

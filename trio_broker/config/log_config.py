@@ -18,7 +18,8 @@ from functools import cached_property
 import attrs
 
 from kafka_wire.records.batch import TimestampType
-from kafka_wire.records.compression import Codec
+from kafka_wire.records.compression import Codec, decompression_limit
+from kafka_wire.records.record import MAX_RECORD_BYTES
 from trio_broker.config.config_key import LONG_MAX, ConfigType, Fallback, UpdateMode, fallback, key, split_list
 from trio_broker.config.log_manager_config import LOG_FLUSH_SCHEDULER_INTERVAL_MS
 from trio_broker.config.validators import (
@@ -209,6 +210,12 @@ class LogConfig:
         "The largest record batch, in bytes: as it comes, and as it is stored where the topic has a codec of its own.",
         broker="message.max.bytes", topic=True, update_mode=CLUSTER_WIDE, validator=at_least(0),
     )  # fmt: skip
+    max_decompressed_message_bytes: int = key(
+        MAX_RECORD_BYTES,
+        "The largest record of a compressed batch, in bytes, once it is decompressed. A batch as a whole may grow to"
+        " 64 MiB, or to four times max.message.bytes where that is more.",
+        topic=True, update_mode=CLUSTER_WIDE, validator=between(1, MAX_RECORD_BYTES),
+    )  # fmt: skip
     min_insync_replicas: int = key(
         1,
         "How many replicas must be in sync before a produce with acks=all is accepted.",
@@ -263,8 +270,8 @@ class LogConfig:
         update_mode=CLUSTER_WIDE, validator=at_least(1),
     )  # fmt: skip
 
-    # Tiering and throttling between replicas: taken with Kafka's defaults, since tools and Streams set them; this
-    # broker keeps all segments locally and copies none, so nothing reads them.
+    # Tiering, throttling between replicas, share groups: taken with Kafka's defaults, since tools and Streams set them;
+    # this broker keeps all segments locally, copies none, and has no share groups, so nothing reads them.
     remote_storage_enable: bool = key(
         False,
         "Whether segments are tiered; there is no remote storage, so only false is taken.",
@@ -279,6 +286,11 @@ class LogConfig:
         LOCAL_RETENTION_AS_ALL,
         "How much of a tiered topic's partition stays local; -2 is retention.bytes.",
         broker="log.local.retention.bytes", topic=True, type=LONG, update_mode=CLUSTER_WIDE, validator=at_least(-2),
+    )  # fmt: skip
+    errors_deadletterqueue_group_enable: bool = key(
+        False,
+        "Whether share groups may write what they could not process to this topic; there are no share groups here.",
+        broker="", topic=True,
     )  # fmt: skip
     remote_log_copy_disable: bool = key(
         False, "Whether a tiered topic's segments are no longer copied.", broker="", topic=True
@@ -306,6 +318,11 @@ class LogConfig:
         """The age at which a segment is closed, in milliseconds."""
         # The active segment is never compacted, so it is closed early enough for ``max.compaction.lag.ms``.
         return min(self.max_compaction_lag_ms, self.segment_ms) if self.cleanup_policy.compact else self.segment_ms
+
+    @cached_property
+    def bounds_decompressed_records(self) -> bool:
+        """Whether a record may be larger than is taken in a batch that may grow as far as it may."""
+        return self.max_decompressed_message_bytes < decompression_limit(self.max_message_bytes)
 
     @cached_property
     def refuses_old_timestamps(self) -> bool:

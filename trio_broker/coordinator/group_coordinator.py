@@ -77,6 +77,11 @@ LAG_SAMPLE_PAUSE_FACTOR = 100
 """A reading of all groups that took long is followed by a pause: at most a hundredth of the time goes into them."""
 
 
+def refused_deletion(group_id: str, error: KafkaError) -> DeletableGroupResult:
+    """The answer for a group that is not deleted."""
+    return DeletableGroupResult(group_id=group_id, error_code=error.code, error_message=str(error))
+
+
 class GroupCoordinator:
     """All groups that this broker coordinates."""
 
@@ -374,7 +379,7 @@ class GroupCoordinator:
 
         With ``validate_only`` nothing is deleted, and the results are those that there would be.
         """
-        codes: dict[str, ErrorCode] = {}
+        refused: dict[str, DeletableGroupResult] = {}
         asked: dict[Shard[GroupMachine], list[str]] = {}
         deletions: dict[str, MadeChange] = {}
         budget = YieldBudget()
@@ -388,19 +393,18 @@ class GroupCoordinator:
                     made = group_deletion(group_id, all_offsets(offsets, group_id), offsets.count_of(group_id))
                     await self._delete_group(shard, group_id, budget)
                     deletions[group_id] = made
-                codes[group_id] = ErrorCode.NONE
             except KafkaError as error:
-                codes[group_id] = error.code
+                refused[group_id] = refused_deletion(group_id, error)
             await budget.maybe_yield()
         for shard, its_groups in asked.items():
             try:
                 await self.runtime.until_durable(shard, shard.log.required_offset, release_handler)
             except KafkaError as error:
-                codes |= dict.fromkeys(its_groups, error.code)
+                refused |= {group_id: refused_deletion(group_id, error) for group_id in its_groups}
         for group_id, made in deletions.items():
-            if codes[group_id] == ErrorCode.NONE:
+            if group_id not in refused:
                 self.changes.record(made)
-        results = (DeletableGroupResult(group_id=group_id, error_code=codes[group_id]) for group_id in group_ids)
+        results = (refused.get(group_id) or DeletableGroupResult(group_id=group_id) for group_id in group_ids)
         return await finish(listed(results))
 
     async def _delete_group(self, shard: Shard[GroupMachine], group_id: str, budget: YieldBudget) -> None:

@@ -82,6 +82,12 @@ NOT_LOADED = Now(0.0, 0)
 """The time for a group that records make: nothing has happened in it, and no deadline counts before all are read."""
 
 
+TRANSACTIONAL_COMMIT_BY_EPOCH_VERSION = 6
+"""From which TxnOffsetCommit knows the errors of KIP-848 (KIP-1319); before it they are ILLEGAL_GENERATION."""
+
+EPOCH_ERRORS = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
+
+
 class GroupMachine(Machine[Any]):
     """The groups of one partition. ``commits`` and ``rebalances`` count since the start.
 
@@ -331,10 +337,10 @@ class GroupMachine(Machine[Any]):
             if code is ErrorCode.REBALANCE_IN_PROGRESS:
                 code = ErrorCode.NONE
         elif group is None and generation_id >= 0:
-            code = ErrorCode.ILLEGAL_GENERATION
+            code = ErrorCode.GROUP_ID_NOT_FOUND
         if code:
-            # Of KIP-848's errors the API has none.
-            code = ErrorCode.ILLEGAL_GENERATION if code is ErrorCode.STALE_MEMBER_EPOCH else code
+            if code in EPOCH_ERRORS and event.context.version < TRANSACTIONAL_COMMIT_BY_EPOCH_VERSION:
+                code = ErrorCode.ILLEGAL_GENERATION
             raise KafkaError(f"group {request.group_id!r} refuses the commit", code=code)
         result = commit_result(request, event.future, event.now.wall_ms, self._settings)
         result.producer = event.request.producer

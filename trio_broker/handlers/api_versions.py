@@ -4,7 +4,7 @@ The features of the cluster come with it, by which clients know that they may us
 ours does not come here: ``dispatch`` answers it with ``unsupported_version_answer``.
 
 Source: Kafka's RequestContext, ApiVersionsRequest and ApiVersionsResponse; KIP-511 for the software's name, KIP-584 for
-features.
+features, KIP-1242 for the cluster and the node that are meant.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from kafka_wire.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from trio_broker.cluster.features import SUPPORTED
+from trio_broker.cluster.features import FIXED, SUPPORTED, FeatureLevels
 from trio_broker.handlers.support.advertised_versions import advertised_versions
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles, served_apis
+from trio_broker.handlers.support.services import NodeInfo
 
 SOFTWARE_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """KIP-511: the form of a client's software name and version, which appear in logs and metrics."""
@@ -35,6 +36,9 @@ SOFTWARE_SINCE_VERSION = 3
 LEVEL_0_SINCE_VERSION = 4
 """Before it a supported feature may not begin at level 0, and clients refuse the whole answer; so it is left out
 (KAFKA-17492)."""
+
+NO_NODE_ID = -1
+"""Of a client that does not know which node it reaches, as by a bootstrap address."""
 
 ANSWERS_KEPT = 16
 """Encoded answers that are kept: one for each version that clients ask in, and those of several brokers in one
@@ -49,6 +53,7 @@ def error_response(request: ApiVersionsRequest, error: KafkaError) -> ApiVersion
 def api_versions(request: ApiVersionsRequest, context: Context) -> bytes:
     """List every API that has a handler, with the versions advertised for it."""
     version = context.request.header.api_version
+    require_meant(request, context.services.node)
     if version >= SOFTWARE_SINCE_VERSION:
         name, software_version = request.client_software_name, request.client_software_version
         software = context.request.client.software
@@ -85,7 +90,7 @@ def supported_features(version: int) -> list[SupportedFeatureKey]:
     """The features this broker supports, as far as ``version`` can express their levels."""
     return [
         SupportedFeatureKey(name=name, min_version=levels.low, max_version=levels.high)
-        for name, levels in SUPPORTED.items()
+        for name, levels in (SUPPORTED | {name: FeatureLevels(level, level) for name, level in FIXED.items()}).items()
         # KAFKA-17492: see ``LEVEL_0_SINCE_VERSION``. Clients of version 3 would refuse this whole answer, and so not
         # connect.
         if levels.low > 0 or version >= LEVEL_0_SINCE_VERSION
@@ -96,10 +101,27 @@ def finalized_features(features: Iterable[tuple[str, int]]) -> list[FinalizedFea
     """The features that are switched on, each at one level for all brokers."""
     return [
         FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-        for name, level in features
+        for name, level in (*FIXED.items(), *((name, level) for name, level in features if name in SUPPORTED))
         # Level 0 stands for a feature that is switched off (KIP-584); clients take a listed one for switched on.
-        if name in SUPPORTED and level > 0
+        if level > 0
     ]
+
+
+def require_meant(request: ApiVersionsRequest, node: NodeInfo) -> None:
+    """Refuse a client that means to reach another cluster, or another node of this one: its addresses are outdated, or
+    a proxy or a port map leads it astray. What it does not know is not compared.
+
+    Raises:
+        KafkaError: ``REBOOTSTRAP_REQUIRED``.
+    """
+    if request.cluster_id is None:
+        return
+    if request.cluster_id != node.cluster_id or request.node_id not in (NO_NODE_ID, node.node_id):
+        text = (
+            f"node {request.node_id} of cluster {request.cluster_id!r:.100} is meant; this is node {node.node_id} of"
+            f" cluster {node.cluster_id!r}"
+        )
+        raise KafkaError(text, code=ErrorCode.REBOOTSTRAP_REQUIRED)
 
 
 def require_software_name(request: ApiVersionsRequest) -> None:

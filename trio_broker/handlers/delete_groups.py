@@ -16,7 +16,10 @@ from trio_broker.yield_budget import counted
 def error_response(request: DeleteGroupsRequest, error: KafkaError) -> DeleteGroupsResponse:
     group_ids = dict.fromkeys(request.groups_names)
     return DeleteGroupsResponse(
-        results=[DeletableGroupResult(group_id=group_id, error_code=error.code) for group_id in group_ids]
+        results=[
+            DeletableGroupResult(group_id=group_id, error_code=error.code, error_message=str(error))
+            for group_id in group_ids
+        ]
     )
 
 

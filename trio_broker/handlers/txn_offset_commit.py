@@ -1,9 +1,9 @@
 """TxnOffsetCommit: commit a group's offsets as part of a transaction.
 
-The group's partition of ``__consumer_offsets`` must be part of the transaction: AddOffsetsToTxn has added it, or in
-version 5 this request does. The fields are those of OffsetCommit, and so are the checks of topics and members.
+The group's partition of ``__consumer_offsets`` must be part of the transaction: AddOffsetsToTxn has added it, or from
+version 5 on this request does. The fields are those of OffsetCommit, and so are the checks of topics and members.
 
-Source: Kafka's KafkaApis.handleTxnOffsetCommitRequest; KIP-98, KIP-447, KIP-890.
+Source: Kafka's KafkaApis.handleTxnOffsetCommitRequest; KIP-98, KIP-447, KIP-890, KIP-1319.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ R = TypeVar("R")
 
 ABORTABLE_SINCE_VERSION: Final = 4
 ADDS_GROUP_SINCE_VERSION: Final = 5
+BY_ID_SINCE_VERSION: Final = 6
 
 
 def error_response(request: TxnOffsetCommitRequest, error: KafkaError) -> TxnOffsetCommitResponse:
@@ -50,6 +51,7 @@ def error_response(request: TxnOffsetCommitRequest, error: KafkaError) -> TxnOff
         topics=[
             TxnOffsetCommitResponseTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
                     TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error.code)
                     for each in topic.partitions
@@ -118,7 +120,7 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, context: Context) -> Step
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     caller = TransactionalCaller(context, request.transactional_id, producer)
     commit = yield from plain_commit(request)
-    response = yield from commit_existing(commit, caller, by_id=False)
+    response = yield from commit_existing(commit, caller, by_id=context.version >= BY_ID_SINCE_VERSION)
     return (yield from transactional_response(response, context.version))
 
 
@@ -135,12 +137,13 @@ def plain_commit(request: TxnOffsetCommitRequest) -> Steps[OffsetCommitRequest]:
             )
             for each in topic.partitions
         )
-        topics.append(OffsetCommitRequestTopic(name=topic.name, partitions=(yield from listed(partitions))))
+        listed_partitions = yield from listed(partitions)
+        topics.append(OffsetCommitRequestTopic(name=topic.name, topic_id=topic.topic_id, partitions=listed_partitions))
         if budget.is_spent:
             yield budget.renewed
     return OffsetCommitRequest(
         group_id=request.group_id,
-        generation_id_or_member_epoch=request.generation_id,
+        generation_id_or_member_epoch=request.generation_id_or_member_epoch,
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         topics=topics,
@@ -157,7 +160,10 @@ def transactional_response(response: OffsetCommitResponse, version: int) -> Step
             )
             for each in topic.partitions
         )
-        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=(yield from listed(partitions))))
+        listed_partitions = yield from listed(partitions)
+        topics.append(
+            TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=listed_partitions)
+        )
         if budget.is_spent:
             yield budget.renewed
     return TxnOffsetCommitResponse(topics=topics)

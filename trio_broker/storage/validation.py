@@ -183,6 +183,9 @@ def prepare(batch: RecordBatch, config: LogConfig, now_ms: int, topic_partition:
         else:
             require_room_for_records(header.record_count, len(batch.buffer) - BATCH_HEADER_BYTES)
         return batch
+    if header.attributes & CODEC_MASK and config.bounds_decompressed_records:
+        records = batch.payload(max_bytes=decompression_limit(config.max_message_bytes))
+        check_record_lengths(records, header.record_count, max_record_bytes=config.max_decompressed_message_bytes)
     if (
         summary.max_timestamp > latest
         or (summary.null_keys and config.cleanup_policy.compact)

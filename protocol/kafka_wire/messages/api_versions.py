@@ -10,6 +10,7 @@ Version notes:
 * 2: a throttled broker answers first and then pauses (KIP-219).
 * 3: flexible versions in the body; the client's software name and version; the cluster's features (KIP-584).
 * 4: a supported feature may start at level 0 (KAFKA-17011); below it those features are left out of the answer.
+* 5: the cluster and the node that the client means to reach; REBOOTSTRAP_REQUIRED may be answered (KIP-1242).
 
 Source: Kafka's ApiVersionsRequest.json and ApiVersionsResponse.json.
 """
@@ -20,15 +21,19 @@ from kafka_wire.primitives import Boolean, Int16, Int32, Int64, String
 from kafka_wire.schema import Request, field, message, struct
 
 
-@message(key=18, versions="0-4", flexible="3+")
+@message(key=18, versions="0-5", flexible="3+")
 class ApiVersionsRequest(Request["ApiVersionsResponse"]):
-    """What the client is, in letters, digits, dots and dashes; empty before version 3."""
+    """What the client is, in letters, digits, dots and dashes; empty before version 3. And which broker it means to
+    reach: ``cluster_id`` is None and ``node_id`` -1 where it does not know.
+    """
 
     client_software_name: String = field("3+", default="", ignorable=True)
     client_software_version: String = field("3+", default="", ignorable=True)
+    cluster_id: String | None = field("5+", default=None, ignorable=True)
+    node_id: Int32 = field("5+", default=-1, ignorable=True)
 
 
-@message(key=18, versions="0-4", flexible="3+")
+@message(key=18, versions="0-5", flexible="3+")
 class ApiVersionsResponse:
     """The APIs served, and the features of the cluster.
 

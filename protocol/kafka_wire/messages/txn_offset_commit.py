@@ -9,25 +9,27 @@ Version notes:
 * 3: flexible versions; the member that commits, so that one whose partitions another has is fenced (KIP-447).
 * 4: TRANSACTION_ABORTABLE may be answered (KIP-890).
 * 5: adds the group to the transaction by itself, in the second transaction protocol (KIP-890).
+* 6: topics have ids instead of names; GROUP_ID_NOT_FOUND, STALE_MEMBER_EPOCH and UNKNOWN_TOPIC_ID may be answered
+  (KIP-1319).
 
 Source: Kafka's TxnOffsetCommitRequest.json and TxnOffsetCommitResponse.json.
 """
 
 from __future__ import annotations
 
-from kafka_wire.primitives import Int16, Int32, Int64, String
+from kafka_wire.primitives import NO_UUID, Int16, Int32, Int64, String, Uuid
 from kafka_wire.schema import Request, field, message, struct
 
 
-@message(key=28, versions="0-5", flexible="3+")
+@message(key=28, versions="0-6", flexible="3+")
 class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"]):
-    """Positions to remember. ``generation_id`` is -1 and ``member_id`` empty where no member commits."""
+    """Positions to remember. Where no member commits, its generation or epoch is -1 and its id empty."""
 
     transactional_id: String
     group_id: String
     producer_id: Int64
     producer_epoch: Int16
-    generation_id: Int32 = field("3+", default=-1)
+    generation_id_or_member_epoch: Int32 = field("3+", default=-1)
     member_id: String = field("3+", default="")
     group_instance_id: String | None = field("3+", default=None)
     topics: list[TxnOffsetCommitRequestTopic]
@@ -35,7 +37,8 @@ class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"]):
 
 @struct
 class TxnOffsetCommitRequestTopic:
-    name: String
+    name: String = field("0-5", default="", ignorable=True)
+    topic_id: Uuid = field("6+", default=NO_UUID, ignorable=True)
     partitions: list[TxnOffsetCommitRequestPartition]
 
 
@@ -49,7 +52,7 @@ class TxnOffsetCommitRequestPartition:
     committed_metadata: String | None
 
 
-@message(key=28, versions="0-5", flexible="3+")
+@message(key=28, versions="0-6", flexible="3+")
 class TxnOffsetCommitResponse:
     """How each partition fared."""
 
@@ -59,7 +62,8 @@ class TxnOffsetCommitResponse:
 
 @struct
 class TxnOffsetCommitResponseTopic:
-    name: String
+    name: String = field("0-5", default="", ignorable=True)
+    topic_id: Uuid = field("6+", default=NO_UUID, ignorable=True)
     partitions: list[TxnOffsetCommitResponsePartition]
 
 

@@ -37,6 +37,9 @@ KeyAndValue = tuple[bytes | None, bytes | None]
 INT64_MAX = 2**63 - 1
 INT64_MIN = -(2**63)
 
+MAX_RECORD_BYTES = 2**31 - 9
+"""The largest array that every JVM makes: Kafka's default of ``max.decompressed.message.bytes``."""
+
 MIN_RECORD_BYTES = 7
 """Seven fields of at least one byte each: bounds the number of records that some bytes can hold."""
 
@@ -367,11 +370,11 @@ def _bounds(data: bytes, position: int, end: int, index: int) -> tuple[int, int]
     raise InvalidRecord(f"{length} bytes of key, value or header where {end - position} are left", record_index=index)
 
 
-def check_record_lengths(data: bytes, record_count: int) -> None:
+def check_record_lengths(data: bytes, record_count: int, *, max_record_bytes: int = MAX_RECORD_BYTES) -> None:
     """See that ``data`` consists of ``record_count`` records by their lengths; what is in them is not looked at.
 
     Raises:
-        InvalidRecord: there are more or fewer, or one is too short to be a record.
+        InvalidRecord: there are more or fewer, or one is too short to be a record, or longer than ``max_record_bytes``.
     """
     require_room_for_records(record_count, len(data))
     position = index = 0
@@ -383,7 +386,7 @@ def check_record_lengths(data: bytes, record_count: int) -> None:
                 position += 1
             else:
                 length, position = read_varint(data, position)
-            if length < MIN_RECORD_BYTES - 1:
+            if not MIN_RECORD_BYTES - 1 <= length <= max_record_bytes:
                 raise InvalidRecord(f"a record of {length} bytes", record_index=index)
             position += length
     except IndexError:
