@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import shutil
 
 import attrs
 import pytest
@@ -11,6 +13,7 @@ import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.records.batch import read_batches
 from tests.handlers.wire_client import ADVERTISED, broker_config
 from tests.partition.real_logs import batch
 from trio_broker.bootstrap import open_services, run_shielded
@@ -26,6 +29,7 @@ from trio_broker.runtime.simulated_disk import SimulatedDisk
 from trio_broker.storage.errors import DataDirectoryError
 
 CLEAN_MARKER = ".kafka_cleanshutdown"
+METADATA = "__cluster_metadata-0"
 BROKER = ConfigResource.of_broker(1)
 
 
@@ -286,6 +290,125 @@ async def test_a_partition_whose_log_cannot_be_opened_is_its_own_trouble(tmp_pat
         with pytest.raises(KafkaError) as caught:
             services.replicas.topic("broken").partition(1)
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+# --- a metadata log that was lost ---
+
+
+def metadata_gone(metadata):
+    shutil.rmtree(metadata)
+
+
+def segment_gone(metadata):
+    (metadata / f"{0:020}.log").unlink()
+
+
+def segment_emptied(metadata):
+    os.truncate(metadata / f"{0:020}.log", 0)
+
+
+def cut_at_a_batch(metadata):
+    """Without the topic and what came after it."""
+    segment = metadata / f"{0:020}.log"
+    sizes = [each.header.size_bytes for each in read_batches(segment.read_bytes())]
+    os.truncate(segment, sum(sizes[:2]))
+
+
+def cut_within_the_last_batch(metadata):
+    segment = metadata / f"{0:020}.log"
+    os.truncate(segment, segment.stat().st_size - 1)
+
+
+def last_batch_damaged(metadata):
+    segment = metadata / f"{0:020}.log"
+    content = bytearray(segment.read_bytes())
+    content[-1] ^= 1
+    segment.write_bytes(content)
+
+
+async def assert_refused_twice(directory, text):
+    before = sorted(path.name for path in directory.iterdir() if path.name != ".lock")
+    for _ in range(2):
+        with pytest.raises(DataDirectoryError, match=text) as caught:
+            async with opened(directory):
+                pass
+        assert "\n" not in str(caught.value)
+    assert sorted(path.name for path in directory.iterdir() if path.name != ".lock") == before
+
+
+@pytest.mark.parametrize(
+    "lose",
+    [metadata_gone, segment_gone, segment_emptied, cut_at_a_batch, cut_within_the_last_batch, last_batch_damaged],
+)
+async def test_after_a_clean_stop_a_metadata_log_that_ends_earlier_is_refused(tmp_path, lose):
+    async with opened(tmp_path):
+        pass
+    async with opened(tmp_path) as services:
+        await create(services)
+    lose(tmp_path / METADATA)
+    await assert_refused_twice(tmp_path, "Bring it back from a copy")
+
+
+async def test_a_start_that_was_refused_goes_on_once_the_metadata_log_is_back(tmp_path):
+    async with opened(tmp_path) as services:
+        await create(services)
+        await append(services)
+    shutil.copytree(tmp_path / METADATA, tmp_path.with_name("copy"))
+    metadata_gone(tmp_path / METADATA)
+    await assert_refused_twice(tmp_path, "is gone since the last clean stop")
+    shutil.copytree(tmp_path.with_name("copy"), tmp_path / METADATA)
+    async with opened(tmp_path) as services:
+        assert services.replicas.topic("orders").partition(0).log_end_offset == 1
+
+
+async def test_what_a_refusal_says_lets_a_start_do_without_the_metadata(tmp_path):
+    async with opened(tmp_path) as services:
+        await create(services)
+        await append(services)
+    metadata_gone(tmp_path / METADATA)
+    await assert_refused_twice(tmp_path, f"remove {tmp_path / CLEAN_MARKER}")
+    (tmp_path / CLEAN_MARKER).unlink()
+    with pytest.raises(DataDirectoryError, match=r"never had the topic of .*/orders-0, .* move such partitions away"):
+        async with opened(tmp_path):
+            pass
+    (tmp_path / "orders-0").rename(tmp_path.with_name("orders-0"))
+    async with opened(tmp_path) as services:
+        assert not services.replicas.topics
+
+
+@pytest.mark.parametrize("lose", [metadata_gone, segment_gone, segment_emptied, cut_at_a_batch])
+async def test_after_a_kill_partitions_of_topics_that_never_were_prove_the_loss(tmp_path, lose):
+    async with opened(tmp_path) as services:
+        await create(services)
+        await append(services)
+    (tmp_path / CLEAN_MARKER).unlink()
+    lose(tmp_path / METADATA)
+    for _ in range(2):
+        with pytest.raises(DataDirectoryError, match="Bring it back from a copy"):
+            async with opened(tmp_path):
+                pass
+    assert (tmp_path / "orders-0").is_dir()
+
+
+async def test_what_a_kill_left_of_a_deleted_topic_is_no_proof(tmp_path):
+    async with opened(tmp_path) as services:
+        await create(services)
+        await append(services)
+        shutil.copytree(tmp_path / "orders-0", tmp_path.with_name("left"))
+        await services.controller.delete_topics([TopicTarget("orders")])
+    shutil.copytree(tmp_path.with_name("left"), tmp_path / "orders-0")
+    async with opened(tmp_path) as services:
+        assert not services.replicas.topics
+    assert list(tmp_path.glob("orders-0.*-stray"))
+
+
+async def test_a_start_goes_on_where_the_first_one_was_killed_before_its_metadata_log(tmp_path):
+    async with opened(tmp_path):
+        pass
+    (tmp_path / CLEAN_MARKER).unlink()
+    metadata_gone(tmp_path / METADATA)
+    async with opened(tmp_path):
+        pass
 
 
 # --- partitions follow what the controller decides ---

@@ -28,6 +28,7 @@ from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.dynamic_config_publisher import BrokerReconfigurable, DynamicConfigPublisher
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.log_dir_failure_handler import LogDirFailureHandler
+from trio_broker.cluster.lost_metadata import MentionedTopics, require_topics, require_whole_log
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_delta import ContradictoryMetadata, replayed
 from trio_broker.cluster.metadata_image import MetadataImage
@@ -47,6 +48,7 @@ from trio_broker.partition.log_loader import LogLoader
 from trio_broker.partition.partition import Durability
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.runtime.chance import random_uuid
+from trio_broker.runtime.disk import Disk
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.workers import Workers
 from trio_broker.storage import partition_metadata
@@ -87,8 +89,7 @@ async def open_services(
         sync_recovered=Durability(config.node.log_durability) is Durability.FSYNC,
     )
     loader = loader or LogLoader()
-    check = partial(require_own_metadata, runtime.disk, directories)
-    await workers.run(partial(log_manager.open, check))
+    await workers.run(partial(log_manager.open, partial(require_metadata, runtime.disk, directories)))
     ended_well = False
     unclosed: set[PurePath] = set()
     broker_epoch = -1
@@ -169,11 +170,21 @@ async def run_shielded(workers: Workers, work: Callable[[], object]) -> None:
         await workers.run(work)
 
 
+def require_metadata(disk: Disk, directories: Sequence[PurePath]) -> None:
+    """Refuse directories whose metadata log is not ours, or not whole, before anything in them is changed. Blocks.
+
+    Raises:
+        MetadataLogUnusable: it is neither.
+    """
+    require_own_metadata(disk, directories)
+    require_whole_log(disk, directories[0])
+
+
 def open_metadata(log_manager: LogManager, runtime: Runtime, config: BrokerConfig) -> tuple[MetadataLog, MetadataImage]:
     """The metadata log, in the first directory, and the image of all its records. Blocks.
 
     Raises:
-        MetadataLogUnusable: it is damaged, or has records that this broker never writes.
+        MetadataLogUnusable: it is damaged, or has records that this broker never writes, or has lost some.
     """
     directory = log_manager.directories[0]
     assert directory.properties is not None, "the directory is open"
@@ -186,10 +197,14 @@ def open_metadata(log_manager: LogManager, runtime: Runtime, config: BrokerConfi
         require_in_place=directory.require_in_place,
     )
     offset, epoch = metadata_log.log_end_offset - 1, metadata_log.leader_epoch
+    topics = MentionedTopics()
     try:
-        return metadata_log, replayed(metadata_log.replay(), offset=offset, epoch=epoch)
+        image = replayed(topics.noted_in(metadata_log.replay()), offset=offset, epoch=epoch)
     except (ContradictoryMetadata, NotImplementedError) as error:
         raise MetadataLogUnusable(f"{metadata_log.log.directory} cannot be replayed: {error}") from error
+    if metadata_log.snapshot is None:
+        require_topics(runtime.disk, [each.path for each in log_manager.directories], topics)
+    return metadata_log, image
 
 
 def take_snapshot(metadata_log: MetadataLog, image: MetadataImage) -> None:
