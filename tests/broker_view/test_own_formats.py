@@ -1,4 +1,5 @@
-"""What the broker writes for itself is shown as JSON: every record of groups and of metadata, and control records."""
+"""What the broker writes for itself is shown as JSON: every record of groups, transactions and metadata, and
+control records."""
 
 from __future__ import annotations
 
@@ -24,6 +25,12 @@ from kafka_wire.stored.groups import (
     encode_group_record,
 )
 from kafka_wire.stored.metadata import METADATA_RECORDS, ConfigRecord, PartitionRecord, encode_metadata_record
+from kafka_wire.stored.transactions import (
+    TransactionLogKey,
+    TransactionLogValue,
+    TransactionStatus,
+    encode_transaction_record,
+)
 from tests.property_examples import examples
 from tests.protocol.message_strategies import messages
 from trio_broker.broker_view.metadata_records import is_secret
@@ -32,6 +39,17 @@ from trio_broker.cluster.metadata_log import leader_change_value
 
 TOPIC_ID = bytes(range(16))
 TOPIC_ID_TEXT = "AAECAwQFBgcICQoLDA0ODw"
+
+KEY = TransactionLogKey(transactional_id="t")
+ONGOING = TransactionLogValue(
+    producer_id=7,
+    producer_epoch=2,
+    transaction_timeout_ms=60_000,
+    transaction_status=TransactionStatus.ONGOING,
+    transaction_partitions=None,
+    transaction_last_update_timestamp_ms=5,
+    transaction_start_timestamp_ms=4,
+)
 
 
 @pytest.mark.parametrize(("key_kind", "value_kind"), GROUP_RECORDS, ids=lambda kind: kind.__name__)
@@ -56,6 +74,30 @@ def test_every_record_of_the_metadata_is_shown_with_its_type(kind: Any, data: st
     assert shown is not None
     assert shown.value["type"] == kind.__name__
     assert json.loads(json.dumps(shown.value)) == shown.value
+
+
+@examples(Fraction(1, 5))
+@given(data=st.data())
+def test_every_record_of_a_transaction_is_shown_with_its_type(data: st.DataObject) -> None:
+    value = data.draw(messages(TransactionLogValue, TransactionLogValue.VERSIONS.high))
+    record = Record(0, 0, *encode_transaction_record(KEY, value))
+    shown = read_own_format("__transaction_state", False, record)
+    assert shown is not None
+    assert shown.key == {"type": "TransactionLog", "transactional_id": "t"}
+    assert shown.value["producer_id"] == value.producer_id
+    assert json.loads(json.dumps(shown.value)) == shown.value
+
+
+def test_the_state_of_a_transaction_is_shown_by_its_name() -> None:
+    shown = read_own_format("__transaction_state", False, Record(0, 0, *encode_transaction_record(KEY, ONGOING)))
+    assert shown is not None
+    assert shown.value["transaction_status"] == "ONGOING"
+
+
+def test_a_transactional_id_that_has_expired_has_no_value() -> None:
+    shown = read_own_format("__transaction_state", False, Record(0, 0, *encode_transaction_record(KEY, None)))
+    assert shown is not None
+    assert shown.value is None
 
 
 def test_what_a_member_of_a_consumer_group_said_in_the_classic_protocol_is_decoded() -> None:

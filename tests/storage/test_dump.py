@@ -8,12 +8,21 @@ from typing import Any
 
 import pytest
 
+from kafka_wire.records.batch import build_batch
+from kafka_wire.records.record import NewRecord
+from kafka_wire.stored.transactions import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+    TransactionStatus,
+    encode_transaction_record,
+)
 from tests.storage.data_directories import write_data_directory
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.dump import dump
 
 
-def lines(path: Path, **options: bool) -> list[str]:
+def lines(path: Path, **options: Any) -> list[str]:
     return list(dump(RealDisk(), path, **options))
 
 
@@ -108,6 +117,49 @@ def test_records_of_the_broker_are_decoded(tmp_path: Path) -> None:
     assert topics[0].endswith(
         'payload: {"type":"TOPIC_RECORD","version":0,"data":{"name":"orders","topicId":"AAAAAAAAAAAAAAAAAAAABw"}}'
     )
+
+
+ONGOING = TransactionLogValue(
+    producer_id=7,
+    producer_epoch=2,
+    transaction_timeout_ms=60_000,
+    transaction_status=TransactionStatus.ONGOING,
+    transaction_partitions=[PartitionsSchema(topic="orders", partition_ids=[1])],
+    transaction_last_update_timestamp_ms=5,
+    transaction_start_timestamp_ms=4,
+)
+
+
+def write_transactions(directory: Path) -> None:
+    """Write a segment with a transaction, and a tombstone."""
+    records = [
+        NewRecord(0, *encode_transaction_record(TransactionLogKey(transactional_id="t"), value))
+        for value in (ONGOING, None)
+    ]
+    directory.mkdir()
+    (directory / "00000000000000000000.log").write_bytes(build_batch(records))
+
+
+def test_records_of_transactions_are_decoded(tmp_path: Path) -> None:
+    write_transactions(tmp_path / "__transaction_state-3")
+    ongoing, tombstone = [
+        line.partition("key: ")[2].partition(" payload: ")
+        for line in lines(tmp_path / "__transaction_state-3", print_records=True)
+        if line.startswith("|")
+    ]
+    assert json.loads(ongoing[0]) == {"type": "0", "data": {"transactionalId": "t"}}
+    payload = json.loads(ongoing[2])
+    assert payload["version"] == "1"
+    assert (payload["data"]["producerId"], payload["data"]["transactionStatus"]) == (7, TransactionStatus.ONGOING)
+    assert payload["data"]["transactionPartitions"] == [{"topic": "orders", "partitionIds": [1]}]
+    assert tombstone == (ongoing[0], " payload: ", "<DELETE>")
+
+
+def test_records_of_a_file_outside_its_directory_are_decoded_as_those_of_a_given_topic(tmp_path: Path) -> None:
+    write_transactions(tmp_path / "copied")
+    decoded = lines(tmp_path / "copied", print_records=True, topic="__transaction_state")
+    assert any('"transactionalId":"t"' in line for line in decoded)
+    assert not any("transactionalId" in line for line in lines(tmp_path / "copied", print_records=True))
 
 
 def test_whose_directory_it_is_is_told(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Records that the broker writes for itself, as what ``json`` can write: groups, metadata, control records.
+"""Records that the broker writes for itself, as what ``json`` can write: groups, transactions, metadata, control
+records.
 
 A record that breaks its format, or is of a type that this broker does not know, is shown like any other.
 """
@@ -18,10 +19,8 @@ from kafka_wire.records.control import ControlRecord, ControlRecordType, EndTran
 from kafka_wire.records.record import Record
 from kafka_wire.stored.groups import ConsumerGroupMemberMetadataValue, GroupMetadataValue, decode_group_record
 from kafka_wire.stored.metadata import ConfigRecord, decode_metadata_record, encode_metadata_record
-from trio_broker.topic_names import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC
-
-OWN_TOPICS: Final = frozenset({CONSUMER_OFFSETS_TOPIC, CLUSTER_METADATA_TOPIC})
-"""Topics whose records have formats of their own."""
+from kafka_wire.stored.transactions import TransactionStatus, decode_transaction_record
+from trio_broker.topic_names import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 
 SECRET: Final = "(hidden)"
 """In place of a setting that is a password, or may be one."""
@@ -39,6 +38,8 @@ def read_own_format(topic: str, is_control: bool, record: StoredRecord) -> OwnFo
             )
         if topic == CONSUMER_OFFSETS_TOPIC and record.key is not None:
             return group_format(record.key, record.value)
+        if topic == TRANSACTION_STATE_TOPIC and record.key is not None:
+            return transaction_format(record.key, record.value)
         if topic == CLUSTER_METADATA_TOPIC and record.value is not None:
             return OwnFormat(None, typed(decode_metadata_record(record.value)))
     except (KafkaError, WireError):
@@ -59,7 +60,7 @@ def group_format(key: bytes, value: bytes | None) -> OwnFormat | None:
     record = decode_group_record(key, value)
     if record is None:
         return None
-    shown_key = {"type": type(record.key).__name__.removesuffix("Key")} | plain(record.key)
+    shown_key = typed_key(record.key)
     if record.value is None:
         return OwnFormat(shown_key, None)
     shown = plain(record.value)
@@ -71,6 +72,22 @@ def group_format(key: bytes, value: bytes | None) -> OwnFormat | None:
         for protocol in shown["classic_member_metadata"]["supported_protocols"]:
             protocol["metadata"] = consumer_protocol(decode_subscription, protocol["metadata"])
     return OwnFormat(shown_key, shown)
+
+
+def transaction_format(key: bytes, value: bytes | None) -> OwnFormat | None:
+    record = decode_transaction_record(key, value)
+    if record is None:
+        return None
+    decoded_key, decoded_value = record
+    shown = plain(decoded_value)
+    if decoded_value is not None and decoded_value.transaction_status in set(TransactionStatus):
+        shown["transaction_status"] = TransactionStatus(decoded_value.transaction_status).name
+    return OwnFormat(typed_key(decoded_key), shown)
+
+
+def typed_key(key: Any) -> dict[str, Any]:
+    """The key of a group's or a transaction's record, with the type of the record."""
+    return {"type": type(key).__name__.removesuffix("Key"), **plain(key)}
 
 
 def consumer_protocol(decode: Any, hexadecimal: Any) -> Any:

@@ -38,10 +38,13 @@ BATCH_SUFFIXES = (file_names.LOG_SUFFIX, METADATA_SNAPSHOT_SUFFIX)
 """Files of record batches: segments, and snapshots of the metadata log."""
 
 
-def dump(disk: Disk, path: PurePath, *, deep: bool = False, print_records: bool = False) -> Iterator[str]:
+def dump(
+    disk: Disk, path: PurePath, *, deep: bool = False, print_records: bool = False, topic: str | None = None
+) -> Iterator[str]:
     """Yield the lines of one file, told apart by its name, or of all files of a partition's directory.
 
-    ``deep`` goes into the batches and lists their records, ``print_records`` with keys and values too.
+    ``deep`` goes into the batches and lists their records, ``print_records`` with keys and values too. Those of a
+    broker's own topics are decoded; which topic's they are, the name of the directory says if ``topic`` does not.
 
     Raises:
         FileNotFoundError: there is nothing at ``path``.
@@ -50,13 +53,14 @@ def dump(disk: Disk, path: PurePath, *, deep: bool = False, print_records: bool 
     if disk.is_directory(path):
         for file in sorted(path / name for name in names_in(disk.list_directory(path))):
             if file.suffix in _DUMPERS or file.suffix in BATCH_SUFFIXES or file.name in _NAMED:
-                yield from dump(disk, file, deep=deep, print_records=print_records)
+                yield from dump(disk, file, deep=deep, print_records=print_records, topic=topic)
         return
     if not disk.exists(path):
         raise FileNotFoundError(f"{path} does not exist")
     yield f"Dumping {path}"
     if path.suffix in BATCH_SUFFIXES:
-        yield from dump_log(disk, path, deep=deep or print_records, print_records=print_records)
+        own_topic = _topic_of(path) if topic is None else topic
+        yield from dump_log(disk, path, own_topic, deep=deep or print_records, print_records=print_records)
     elif path.suffix in _DUMPERS:
         yield from _DUMPERS[path.suffix](disk, path)
     elif path.name in _NAMED:
@@ -65,7 +69,7 @@ def dump(disk: Disk, path: PurePath, *, deep: bool = False, print_records: bool 
         raise ValueError(f"{path.name} is no file of a log: {', '.join((*BATCH_SUFFIXES, *_DUMPERS, *_NAMED))}")
 
 
-def dump_log(disk: Disk, path: PurePath, *, deep: bool, print_records: bool) -> Iterator[str]:
+def dump_log(disk: Disk, path: PurePath, topic: str, *, deep: bool, print_records: bool) -> Iterator[str]:
     """Yield a line for each batch of a ``.log`` or ``.checkpoint`` file, and for each of its records if asked for."""
     size, end = disk.status(path).size_bytes, 0
     if path.suffix == METADATA_SNAPSHOT_SUFFIX:
@@ -78,7 +82,7 @@ def dump_log(disk: Disk, path: PurePath, *, deep: bool, print_records: bool) -> 
             batch = RecordBatch(located.header, located.buffer)
             yield _batch_line(batch, located.position)
             if deep:
-                yield from _record_lines(batch, print_records, _topic_of(path))
+                yield from _record_lines(batch, print_records, topic)
             end = located.position + located.header.size_bytes
     except CorruptRecordBatch as error:
         yield f"no batch at position {end}: {error}"

@@ -39,12 +39,12 @@ from trio_broker.storage.index_checks import OffsetIndexCheck, TimeIndexCheck, T
 from trio_broker.storage.leader_epochs import LeaderEpochs
 from trio_broker.storage.log_file import LogFile
 from trio_broker.storage.offset_index import OffsetIndex
-from trio_broker.storage.own_records import own_text
+from trio_broker.storage.own_records import OWN_TOPICS, own_text
 from trio_broker.storage.producer_snapshot_checks import ProducerSnapshotCheck
 from trio_broker.storage.producer_state import ProducerStates
 from trio_broker.storage.time_index import TimeIndex
 from trio_broker.storage.transaction_index import TransactionIndex
-from trio_broker.topic_names import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC
+from trio_broker.topic_names import CLUSTER_METADATA_TOPIC
 from trio_broker.topic_partition import TopicPartition
 
 _T = TypeVar("_T")
@@ -461,7 +461,7 @@ class _PartitionCheck:
 
     def _check_own_records(self, path: PurePath, batch: RecordBatch, position: int) -> None:
         topic = self.report.topic_partition.topic
-        if topic not in (CONSUMER_OFFSETS_TOPIC, CLUSTER_METADATA_TOPIC) or batch.header.is_control:
+        if topic not in OWN_TOPICS or batch.header.is_control:
             return
         for record in batch.records():
             try:
