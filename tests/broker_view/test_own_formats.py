@@ -79,7 +79,8 @@ def test_every_record_of_the_metadata_is_shown_with_its_type(kind: Any, data: st
 @examples(Fraction(1, 5))
 @given(data=st.data())
 def test_every_record_of_a_transaction_is_shown_with_its_type(data: st.DataObject) -> None:
-    value = data.draw(messages(TransactionLogValue, TransactionLogValue.VERSIONS.high))
+    kind: Any = TransactionLogValue
+    value = data.draw(messages(kind, kind.VERSIONS.high))
     record = Record(0, 0, *encode_transaction_record(KEY, value))
     shown = read_own_format("__transaction_state", False, record)
     assert shown is not None

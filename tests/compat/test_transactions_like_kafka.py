@@ -95,6 +95,18 @@ KNOWN_DIFFERENCES = (
         reason="The same, asked for by itself.",
     ),
     Difference(
+        "ending_again",
+        kafka=r"('1-commit-CompleteAbort-1' .* committed=True\n    error_code=)INVALID_TXN_STATE",
+        ours=r"\1PRODUCER_FENCED",
+        reason="No producer repeats its abort as a commit; see the next one.",
+    ),
+    Difference(
+        "ending_by_itself",
+        kafka=r"(EndTxn v5 .* committed=True\n    error_code=)INVALID_TXN_STATE",
+        ours=r"\1PRODUCER_FENCED",
+        reason="The coordinator has aborted: Kafka Streams goes on when fenced, and ends otherwise (KAFKA-20785).",
+    ),
+    Difference(
         "using_up_the_epochs",
         kafka=r"(epoch 32766 from 1\].*\n(?:.*\n){4}.*error_code=)INVALID_PRODUCER_EPOCH",
         ours=r"\1INVALID_PRODUCER_ID_MAPPING",

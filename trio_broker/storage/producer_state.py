@@ -249,10 +249,12 @@ class ProducerStates:
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """Whether the producer has a transaction open here in this epoch."""
+        return self.open_epoch(producer_id) == producer_epoch
+
+    def open_epoch(self, producer_id: int) -> int | None:
+        """The epoch of the transaction that the producer has open here, None without one."""
         entry = self.producers.get(producer_id)
-        return (
-            entry is not None and entry.transaction_first_offset is not None and entry.producer_epoch == producer_epoch
-        )
+        return None if entry is None or entry.transaction_first_offset is None else entry.producer_epoch
 
     # --- What was appended, or read back ---
 

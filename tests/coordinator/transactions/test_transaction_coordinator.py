@@ -32,6 +32,7 @@ from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.transactions import marker_writer, transaction_coordinator
 from trio_broker.coordinator.transactions.marker_writer import MarkerWriter
+from trio_broker.coordinator.transactions.transaction_metadata import MAX_EPOCH
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.transaction_end import TransactionEnd
 from trio_broker.request_phase import ReleaseHandler
@@ -291,6 +292,91 @@ async def test_markers_of_a_coordinator_that_never_was_do_not_hold_up_the_end(cl
     assert client.partition(0).last_stable_offset == client.partition(0).log_end_offset
     known = client.partition(0).log.producers.producers[producer.producer_id]
     assert known.coordinator_epoch == 2**31 - 1
+
+
+@pytest.mark.parametrize("version", [4, SECOND_PROTOCOL])
+@pytest.mark.parametrize("commits", [True, False])
+async def test_the_next_end_is_put_off_while_the_markers_of_the_last_are_written(client, monkeypatch, commits, version):
+    """A producer that aborts before anything of its next transaction has arrived is no zombie."""
+    producer = await begun(client, 0)
+    append = client.partition(0).log.append
+    refuse_appends(client.partition(0), monkeypatch)
+    ended = await client.end(producer, commits=commits, version=version)
+    next_one = producer
+    if version == SECOND_PROTOCOL:
+        next_one = ProducerIdAndEpoch(ended.producer_id, ended.producer_epoch)
+    for next_commits in (False, True):
+        code = (await client.end(next_one, commits=next_commits, version=version)).error_code
+        assert code == ErrorCode.CONCURRENT_TRANSACTIONS
+        assert (await client.end(producer, commits=next_commits, version=version)).error_code == code
+    assert await client.add(next_one, 1) == {1: ErrorCode.CONCURRENT_TRANSACTIONS}
+    assert await client.add_group(next_one) == ErrorCode.CONCURRENT_TRANSACTIONS
+    going_on = {"producer_id": next_one.producer_id, "producer_epoch": next_one.epoch}
+    assert (await client.init("id", **going_on)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    monkeypatch.setattr(client.partition(0).log, "append", append)
+    await client.completed()
+    assert await client.add(next_one, 1) == {1: 0}
+    assert client.markers(0) == [(producer.producer_id, next_one.epoch, commits)]
+
+
+async def at_the_last_epoch(client: TransactionClient) -> ProducerIdAndEpoch:
+    """The producer of ``id``, whose next epoch is that of nobody."""
+    producer = await client.begin()
+    transactions = client.coordinator._shard("id").machine.transactions
+    transactions["id"] = attrs.evolve(transactions["id"], producer_epoch=MAX_EPOCH - 1)
+    return ProducerIdAndEpoch(producer.producer_id, MAX_EPOCH - 1)
+
+
+async def test_what_is_committed_after_an_abort_at_the_last_epoch_is_not_lost(memory_path, autojump_clock):
+    async with running_transactions(memory_path) as client:
+        producer = await at_the_last_epoch(client)
+        assert await client.produce(producer, version=PRODUCE_SECOND_PROTOCOL) == 0
+        client.wire.clock.advance(60)
+        await trio.sleep(60)
+        await client.completed()
+        aborted = await client.end(producer, commits=False, version=SECOND_PROTOCOL)
+        renewed = ProducerIdAndEpoch(aborted.producer_id, aborted.producer_epoch)
+        assert (renewed.producer_id != producer.producer_id, renewed.epoch) == (True, 0)
+        assert await client.produce(renewed, version=PRODUCE_SECOND_PROTOCOL) == 0
+        assert (await client.end(renewed, version=SECOND_PROTOCOL)).error_code == 0
+        await client.completed()
+        markers = [(producer.producer_id, MAX_EPOCH, False), (renewed.producer_id, 1, True)]
+        assert client.markers() == markers
+        assert client.partition().last_stable_offset == client.partition().log_end_offset
+    async with running_transactions(memory_path) as client:
+        assert client.markers() == markers
+
+
+async def test_the_end_is_not_complete_while_no_id_can_be_allocated_and_then_it_is(client, monkeypatch):
+    producer = await at_the_last_epoch(client)
+    assert await client.produce(producer, version=PRODUCE_SECOND_PROTOCOL) == 0
+    allocate, failures = client.coordinator._producer_ids.next, 0
+
+    async def refuse() -> int:
+        nonlocal failures
+        failures += 1
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    state = client.coordinator.describe("id").metadata
+    await client.coordinator.abort_transaction("id", producer, state.start_ms, lambda phase: None)
+    monkeypatch.setattr(client.coordinator._producer_ids, "next", refuse)
+    await until(lambda: failures > 1)
+    assert client.status() is TransactionStatus.PREPARE_ABORT
+    monkeypatch.setattr(client.coordinator._producer_ids, "next", allocate)
+    await client.completed()
+    assert client.markers() == [(producer.producer_id, MAX_EPOCH, False)]
+
+
+async def test_a_partition_that_refuses_the_marker_and_has_the_transaction_open_is_not_counted_as_ended(client, caplog):
+    producer = await begun(client, 0, 1)
+    # The partition knows of a later epoch than the coordinator: none of this broker's doing.
+    later = attrs.evolve(client.partition(1).log.producers.producers[producer.producer_id], producer_epoch=7)
+    client.partition(1).log.producers.producers[producer.producer_id] = later
+    await client.end(producer)
+    await until(lambda: "INVALID_PRODUCER_EPOCH" in caplog.text)
+    assert client.status() is TransactionStatus.PREPARE_COMMIT
+    assert client.partitions_of() == {TopicPartition("t", 1)}
+    assert (client.markers(0), client.markers(1)) == ([(producer.producer_id, 0, True)], [])
 
 
 async def test_no_marker_comes_into_the_log_of_the_coordinator_itself(client):
@@ -620,7 +706,6 @@ async def test_a_transaction_whose_id_was_lost_is_aborted(memory_path):
 async def test_no_transaction_is_aborted_as_nobodys_while_not_all_ids_are_known(client):
     """A partition of the coordinator's log could not be opened, for instance."""
     await begun(client, 0)
-    client.coordinator._find_left_open()
     partition = client.state_partition().topic_partition.partition
     shard = client.coordinator.runtime.shards.pop(partition)
     await client.coordinator.topic_opened("another")
@@ -628,8 +713,26 @@ async def test_no_transaction_is_aborted_as_nobodys_while_not_all_ids_are_known(
     assert client.markers() == []
     client.coordinator.runtime.shards[partition] = shard
     shard.machine.transactions.clear()
-    await client.coordinator.topic_opened(TRANSACTION_STATE_TOPIC)
-    assert len(client.markers()) == 1
+    # A topic may be opened any number of times.
+    for _ in range(2):
+        await client.coordinator.topic_opened(TRANSACTION_STATE_TOPIC)
+        assert len(client.markers()) == 1
+
+
+async def test_what_was_open_at_the_start_and_has_ended_is_not_taken_for_what_hangs(memory_path):
+    """The shard of its id is loaded once more, in the next transaction."""
+    async with running_transactions(memory_path) as client:
+        producer = await begun(client, 0)
+    async with running_transactions(memory_path) as client:
+        await client.end(producer)
+        await client.completed()
+        assert set((await client.add(producer, 1)).values()) == {0}
+        assert await client.produce(producer, 1) == 0
+        index = client.state_partition().topic_partition.partition
+        client.coordinator.runtime.shards.pop(index).close(ErrorCode.NOT_COORDINATOR)
+        await client.coordinator.topic_opened(TRANSACTION_STATE_TOPIC)
+        assert client.status() is TransactionStatus.ONGOING
+        assert (len(client.markers(0)), client.markers(1)) == (1, [])
 
 
 async def test_a_restart_aborts_no_transaction_that_goes_on(memory_path):

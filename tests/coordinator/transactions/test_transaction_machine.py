@@ -28,7 +28,13 @@ from tests.coordinator.transactions.transaction_driver import (
     replayed,
 )
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
-from trio_broker.coordinator.transactions.requests import CompleteTransaction, EndTransaction, InitProducerId
+from trio_broker.coordinator.transactions.requests import (
+    AbortTransaction,
+    CompleteTransaction,
+    EndTransaction,
+    InitProducerId,
+)
+from trio_broker.coordinator.transactions.transaction_machine import TransactionRecord
 from trio_broker.coordinator.transactions.transaction_metadata import MAX_EPOCH, TransactionMetadata
 from trio_broker.topic_partition import TopicPartition
 
@@ -195,8 +201,8 @@ def test_a_producer_that_was_fenced_cannot_go_on(driver):
     assert len(driver.log) == records
 
 
-def test_a_producer_that_goes_on_with_an_id_of_another_is_fenced_in_every_state(driver):
-    for status in (EMPTY, ONGOING, COMPLETE_COMMIT, COMPLETE_ABORT, PREPARE_ABORT):
+def test_a_producer_that_goes_on_with_an_id_of_another_is_fenced_unless_an_end_is_under_way(driver):
+    for status in (EMPTY, ONGOING, COMPLETE_COMMIT, COMPLETE_ABORT):
         fresh = TransactionDriver()
         producer = in_state(fresh, status)
         records = len(fresh.log)
@@ -251,8 +257,125 @@ def test_a_transaction_is_fenced_at_the_last_epoch_too_and_the_next_producer_has
     assert driver.init().error_code == CONCURRENT
     assert driver.state().producer == ProducerIdAndEpoch(FIRST_ID, MAX_EPOCH)
     driver.complete()
-    renewed = driver.begin()
+    renewed = driver.state().producer
     assert (renewed.producer_id > FIRST_ID, renewed.epoch) == (True, 0)
+    assert driver.begin() == after(renewed)
+
+
+def fence_by_a_timeout(driver: TransactionDriver, producer: ProducerIdAndEpoch) -> None:
+    driver.advance(TIMEOUT_MS / 1000)
+    assert driver.tick()
+
+
+def fence_by_a_start(driver: TransactionDriver, producer: ProducerIdAndEpoch) -> None:
+    assert driver.init().error_code == CONCURRENT
+
+
+def fence_by_an_administrator(driver: TransactionDriver, producer: ProducerIdAndEpoch) -> None:
+    driver.call(AbortTransaction("id", producer, driver.state().start_ms))
+
+
+def fence_by_a_start_of_the_broker(driver: TransactionDriver, producer: ProducerIdAndEpoch) -> None:
+    # As the log has it: the driver has put the state there without a record.
+    driver.log.append(driver.machine.encode(TransactionRecord("id", driver.state())))
+    driver.restart({producer.producer_id: {T1: producer.epoch}})
+
+
+FENCES = [fence_by_a_timeout, fence_by_a_start, fence_by_an_administrator, fence_by_a_start_of_the_broker]
+
+
+@pytest.mark.parametrize("fence", FENCES)
+@pytest.mark.parametrize("transaction_version", [0, 2])
+def test_an_abort_at_the_last_epoch_ends_with_another_id_whoever_aborts(transaction_version, fence):
+    driver = TransactionDriver(transaction_version)
+    producer = at_epoch(driver, LAST_EPOCH)
+    driver.add(producer, T0, version=transaction_version)
+    fence(driver, producer)
+    assert (driver.state().status, driver.state().producer_epoch) == (PREPARE_ABORT, MAX_EPOCH)
+    driver.complete()
+    state = driver.state()
+    assert (state.producer_id > FIRST_ID, state.producer_epoch, state.status) == (True, 0, COMPLETE_ABORT)
+    assert state.previous_producer_id == FIRST_ID
+
+
+@pytest.mark.parametrize("fence", FENCES)
+def test_a_producer_whose_last_epoch_was_aborted_goes_on_with_the_other_id(driver, fence):
+    producer = at_epoch(driver, LAST_EPOCH)
+    driver.add(producer, T0, version=2)
+    fence(driver, producer)
+    for commits in (False, True):
+        with refused(CONCURRENT):
+            driver.end(producer, commits=commits, version=2)
+    driver.complete()
+    with refused(FENCED):
+        driver.end(producer, commits=True, version=2)
+    renewed = producer_of(driver.end(producer, commits=False, version=2))
+    assert (renewed, renewed.epoch) == (driver.state().producer, 0)
+    driver.add(renewed, version=2)
+    assert producer_of(driver.end(renewed, version=2)) == after(renewed)
+
+
+def test_a_producer_whose_last_epoch_timed_out_may_also_begin_anew(driver):
+    producer = at_epoch(driver, LAST_EPOCH)
+    driver.add(producer, T0, version=2)
+    fence_by_a_timeout(driver, producer)
+    driver.complete()
+    renewed = producer_of(driver.init(expected=producer))
+    assert (renewed, renewed.epoch) == (driver.state().producer, 0)
+
+
+def test_an_abort_at_the_last_epoch_is_not_complete_before_there_is_another_id(driver):
+    producer = at_epoch(driver, LAST_EPOCH)
+    driver.add(producer, T0, version=2)
+    fence_by_a_timeout(driver, producer)
+    with refused(CONCURRENT):
+        driver.call(CompleteTransaction("id", driver.state().producer, None))
+    assert driver.state().status is PREPARE_ABORT
+    assert driver.machine.needs_producer_id("id")
+
+
+@pytest.mark.parametrize("status", [EMPTY, ONGOING, COMPLETE_ABORT])
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_log_in_which_a_client_has_the_epoch_of_none_is_put_right(driver, status, version):
+    """An earlier version has given it out, or a Kafka before 4.3."""
+    producer = in_state(driver, status, version)
+    known = attrs.evolve(driver.state(), producer_epoch=MAX_EPOCH)
+    driver.log.append(driver.machine.encode(TransactionRecord("id", known)))
+    driver.restart({producer.producer_id: {T0: MAX_EPOCH}} if status is ONGOING else {})
+    state = driver.state()
+    assert (state.status, state.producer_epoch, driver.prepared) == (PREPARE_ABORT, MAX_EPOCH, ["id"])
+    assert state.partitions == known.partitions
+    assert state.client_transaction_version == 0, "a partition takes no raised epoch"
+    driver.complete()
+    assert (driver.state().producer_id > producer.producer_id, driver.state().producer_epoch) == (True, 0)
+
+
+@pytest.mark.parametrize("epoch", [LAST_EPOCH, MAX_EPOCH])
+def test_a_commit_that_has_replaced_the_id_is_written_again_where_its_marker_was_lost(driver, epoch):
+    """With the last epoch, or with the one beyond, which an earlier version has given out."""
+    producer = at_epoch(driver, LAST_EPOCH)
+    driver.add(producer, T0, T1, version=2)
+    renewed = producer_of(driver.end(producer, version=2))
+    driver.complete()
+    driver.restart({producer.producer_id: {T1: epoch}})
+    state = driver.state()
+    assert (state.status, state.producer, state.partitions) == (PREPARE_COMMIT, (after(producer)), {T1})
+    driver.complete()
+    assert (driver.state().status, driver.state().producer) == (COMPLETE_COMMIT, renewed)
+
+
+def test_what_hangs_behind_a_commit_of_the_last_epoch_is_aborted_before_the_id_is_replaced(driver):
+    producer = at_epoch(driver, LAST_EPOCH)
+    driver.add(producer, T0, version=2)
+    driver.end(producer, version=2)
+    driver.restart({producer.producer_id: {T0: LAST_EPOCH, T1: LAST_EPOCH}})
+    assert driver.state().partitions == {T0}
+    driver.complete()
+    state = driver.state()
+    assert (state.status, state.partitions) == (PREPARE_ABORT, {T1})
+    assert state.producer == after(producer)
+    driver.complete()
+    assert driver.state().producer_epoch == 0
 
 
 def test_a_request_for_which_no_id_was_allocated_is_tried_again(driver):
@@ -382,8 +505,8 @@ FIRST_PROTOCOL: dict[TransactionStatus, tuple[TransactionStatus | ErrorCode, ...
     # status: (what a commit leads to, and an abort): a status, NONE where nothing changes, or the refusal
     EMPTY: (INVALID_STATE, INVALID_STATE),
     ONGOING: (PREPARE_COMMIT, PREPARE_ABORT),
-    PREPARE_COMMIT: (CONCURRENT, INVALID_STATE),
-    PREPARE_ABORT: (INVALID_STATE, CONCURRENT),
+    PREPARE_COMMIT: (CONCURRENT, CONCURRENT),
+    PREPARE_ABORT: (CONCURRENT, CONCURRENT),
     COMPLETE_COMMIT: (ErrorCode.NONE, INVALID_STATE),
     COMPLETE_ABORT: (INVALID_STATE, ErrorCode.NONE),
 }
@@ -475,10 +598,12 @@ SECOND_PROTOCOL = {
     # status: commit of the current epoch, abort of it, and the same with the epoch before
     EMPTY: (INVALID_STATE, RAISED, FENCED, FENCED),
     ONGOING: (RAISED, RAISED, FENCED, FENCED),
-    PREPARE_COMMIT: (FENCED, FENCED, CONCURRENT, INVALID_STATE),
-    PREPARE_ABORT: (FENCED, FENCED, INVALID_STATE, CONCURRENT),
+    # The current epoch is that of the next transaction, which begins when this one has ended.
+    PREPARE_COMMIT: (CONCURRENT, CONCURRENT, CONCURRENT, CONCURRENT),
+    PREPARE_ABORT: (CONCURRENT, CONCURRENT, CONCURRENT, CONCURRENT),
     COMPLETE_COMMIT: (INVALID_STATE, RAISED, REPEATED, INVALID_STATE),
-    COMPLETE_ABORT: (INVALID_STATE, RAISED, INVALID_STATE, REPEATED),
+    # No producer repeats its abort as a commit: the coordinator has aborted, and a fenced producer begins anew.
+    COMPLETE_ABORT: (INVALID_STATE, RAISED, FENCED, REPEATED),
 }
 
 
@@ -524,8 +649,11 @@ def test_the_last_epoch_ends_with_the_next_id_and_the_end_may_be_repeated(driver
     renewed = producer_of(driver.end(producer, version=2))
     assert renewed == ProducerIdAndEpoch(FIRST_ID + 1, 0)
     assert driver.state().producer == ProducerIdAndEpoch(FIRST_ID, MAX_EPOCH), "the markers are of the old id"
-    with refused(CONCURRENT):
-        driver.end(producer, version=2)
+    for sender in (producer, renewed):
+        with refused(CONCURRENT):
+            driver.end(sender, version=2)
+        with refused(CONCURRENT):
+            driver.init(expected=sender)
     driver.complete()
     state = driver.state()
     assert (state.producer, state.previous_producer_id) == (renewed, FIRST_ID)
@@ -881,13 +1009,13 @@ def play(driver: TransactionDriver, key: str, event: tuple[str, Any, Any]) -> No
         case "late end":
             driver.end(before(producer), commits=first, version=second, key=key)
         case "complete":
-            driver.call(CompleteTransaction(key, producer))
+            driver.call(CompleteTransaction(key, producer, driver.new_id(key)))
 
 
 def check(metadata: TransactionMetadata) -> None:
     """What holds at any time."""
     assert 0 <= metadata.producer_epoch <= MAX_EPOCH
-    assert metadata.producer_epoch <= LAST_EPOCH or metadata.status not in (EMPTY, ONGOING), metadata
+    assert metadata.producer_epoch <= LAST_EPOCH or metadata.is_prepared, metadata
     assert metadata.partitions or metadata.status is not ONGOING
     assert not metadata.partitions or not metadata.is_idle
     assert (metadata.next_producer_id == NO_PRODUCER_ID) or metadata.is_prepared

@@ -101,7 +101,7 @@ class TransactionDriver:
         self, key: str = "id", *, expected: ProducerIdAndEpoch | None = None, timeout_ms: int = TIMEOUT_MS
     ) -> InitProducerIdResponse:
         """InitProducerId, with a fresh id wherever the coordinator would allocate one."""
-        response: InitProducerIdResponse = self.call(InitProducerId(key, timeout_ms, expected, self._new_id(key)))
+        response: InitProducerIdResponse = self.call(InitProducerId(key, timeout_ms, expected, self.new_id(key)))
         return response
 
     def begin(self, key: str = "id") -> ProducerIdAndEpoch:
@@ -119,17 +119,17 @@ class TransactionDriver:
     def end(
         self, producer: ProducerIdAndEpoch, *, commits: bool = True, version: int = 0, key: str = "id"
     ) -> EndTxnResponse:
-        response: EndTxnResponse = self.call(EndTransaction(key, producer, commits, version, self._new_id(key)))
+        response: EndTxnResponse = self.call(EndTransaction(key, producer, commits, version, self.new_id(key)))
         return response
 
     def complete(self, key: str = "id") -> None:
         """All markers are written."""
-        self.call(CompleteTransaction(key, self.state(key).producer))
+        self.call(CompleteTransaction(key, self.state(key).producer, self.new_id(key)))
 
     def state(self, key: str = "id") -> TransactionMetadata:
         return self.machine.transactions[key]
 
-    def _new_id(self, key: str) -> int | None:
+    def new_id(self, key: str) -> int | None:
         if not self.machine.needs_producer_id(key):
             return None
         self._next_id += 1
@@ -138,7 +138,7 @@ class TransactionDriver:
 
 def replayed(log: list[EncodedRecord], prepared: list[str], left_open: LeftOpen = NOTHING_OPEN) -> TransactionMachine:
     """The machine that a restart makes of the records."""
-    machine = TransactionMachine(SETTINGS, prepared.append, left_open)
+    machine = TransactionMachine(SETTINGS, prepared.append, lambda: left_open)
     for record in log:
         machine.replay(record)
     return machine

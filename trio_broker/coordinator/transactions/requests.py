@@ -77,3 +77,4 @@ class CompleteTransaction(Request[Done]):
 
     transactional_id: str
     producer: ProducerIdAndEpoch
+    new_producer_id: int | None = None

@@ -49,7 +49,7 @@ from trio_broker.coordinator.transactions.requests import (
     InitProducerId,
     VerifyTransaction,
 )
-from trio_broker.coordinator.transactions.transaction_machine import TransactionMachine
+from trio_broker.coordinator.transactions.transaction_machine import NOTHING_OPEN, LeftOpen, TransactionMachine
 from trio_broker.coordinator.transactions.transaction_metadata import TransactionMetadata, by_topic
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.transaction_end import TransactionEnd
@@ -76,18 +76,17 @@ as long as Kafka's broker tries, by ``add.partitions.to.txn.retry.backoff.max.ms
 THE_BROKER: Final = RequestContext(client_id="", client_host="", version=0)
 """Who asks what no client has asked."""
 
-ENDED: Final = frozenset(
+NEEDS_NO_MARKER: Final = frozenset(
     {
-        ErrorCode.NONE,
         # The topic was deleted, and the records with it.
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        # A later marker stands there, which an administrator has written: nothing is open any more.
+        # A later marker stands there, which an administrator has written.
         ErrorCode.INVALID_PRODUCER_EPOCH,
         # The log of a coordinator itself, which has no records of transactions.
         ErrorCode.INVALID_TOPIC_EXCEPTION,
     }
 )
-"""What says of a partition that the transaction needs no marker there any more."""
+"""The refusals of a marker after which it is not tried again, if the partition has nothing open of the producer."""
 
 
 @attrs.frozen
@@ -119,14 +118,12 @@ class TransactionCoordinator:
         self.settings = config.transaction_coordinator
         self.markers = MarkerWriter(replicas, groups)
         self._replicas = replicas
-        # By producer id: where a transaction was open when the broker was started, and the producer's epoch there.
-        self._left_open: dict[int, dict[TopicPartition, int]] = {}
         self._producer_ids = producer_ids
         self._metadata_cache = metadata_cache
         self.runtime: CoordinatorRuntime[TransactionMachine] = CoordinatorRuntime(
             topic=TRANSACTION_STATE_TOPIC,
             new_topic=self._state_topic,
-            new_machine=lambda: TransactionMachine(self.settings, self._on_prepared, self._left_open),
+            new_machine=lambda: TransactionMachine(self.settings, self._on_prepared, self._open_transactions),
             commit_timeout_seconds=COMMIT_TIMEOUT_SECONDS,
             replicas=replicas,
             controller=controller,
@@ -147,8 +144,6 @@ class TransactionCoordinator:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.runtime.timer.run)
             nursery.start_soon(self._run_markers, nursery)
-            # Before any shard can be asked: what is begun from now on does not hang.
-            self._find_left_open()
             task_status.started()
             await self.runtime.load_new_partitions()
             await self._abort_unowned()
@@ -384,14 +379,21 @@ class TransactionCoordinator:
         topics = by_topic(self._unmarked.get(transactional_id, metadata.partitions))
         unmarked = [TopicPartition(topic, index) for topic, indexes in topics.items() for index in indexes]
         codes = yield from self.markers.write_steps(end, unmarked, _no_handler)
-        missing = [each for each, code in codes.items() if code not in ENDED]
+        missing = [each for each, code in codes.items() if self._is_missing(each, metadata.producer_id, code)]
         self._unmarked[transactional_id] = frozenset(missing)
         if missing:
             first = missing[0]
             self._log_delay(transactional_id, f"{first}: {codes[first].name}, and {len(missing) - 1} more")
             return False
-        shard.handle(transactional_id, CompleteTransaction(transactional_id, metadata.producer), THE_BROKER)
+        new_id = yield from self._new_producer_id(transactional_id)
+        shard.handle(transactional_id, CompleteTransaction(transactional_id, metadata.producer, new_id), THE_BROKER)
         return True
+
+    def _is_missing(self, partition: TopicPartition, producer_id: int, code: ErrorCode) -> bool:
+        """Whether the marker must be tried again. A refusal is no end while the transaction is open there."""
+        if code in NEEDS_NO_MARKER:
+            return self._open_epoch(producer_id, partition) is not None
+        return code is not ErrorCode.NONE
 
     def _log_delay(self, transactional_id: str, reason: object) -> None:
         text = f"the transaction of {transactional_id!r:.200} is decided, but not ended everywhere: {reason}"
@@ -399,44 +401,54 @@ class TransactionCoordinator:
 
     # ---- hanging transactions -------------------------------------------------------------------------------------
 
-    def _find_left_open(self) -> None:
+    def _open_transactions(self) -> LeftOpen:
+        """What the logs have open. Not in the log of a coordinator itself, which has no records of transactions."""
+        found: dict[int, dict[TopicPartition, int]] = {}
         for partition in self._replicas.partitions():
             producers = partition.log.producers
+            if not producers.transactions.undecided or partition.topic_partition.topic == TRANSACTION_STATE_TOPIC:
+                continue
             for producer_id in producers.transactions.undecided.values():
-                epochs = self._left_open.setdefault(producer_id, {})
+                epochs = found.setdefault(producer_id, {})
                 epochs[partition.topic_partition] = producers.producers[producer_id].producer_epoch
+        return found
 
-    async def _abort_unowned(self) -> None:
-        """Abort the transactions of producers that no transactional id has: nobody else ever would."""
-        if not self._left_open:
-            return
+    def _open_epoch(self, producer_id: int, topic_partition: TopicPartition) -> int | None:
+        """The epoch of the transaction that the producer has open in a partition, None without one."""
+        topic = self._replicas.topics.get(topic_partition.topic)
+        partition = None if topic is None else topic.partitions.get(topic_partition.partition)
+        return None if partition is None else partition.log.producers.open_epoch(producer_id)
+
+    def _unowned(self) -> LeftOpen:
+        """Of the open transactions those of producers that no transactional id has, which is not known while not all
+        ids are.
+        """
+        if not (found := self._open_transactions()):
+            return NOTHING_OPEN
         if not self.runtime.is_complete:
             text = "transactions that no transactional id has are not looked for: not all of %s is loaded"
             log.error(text, self.runtime.topic)
-            return
+            return NOTHING_OPEN
         machines = [shard.machine for shard in self.runtime.shards.values()]
         owned = {metadata.producer_id for machine in machines for metadata in machine.transactions.values()}
-        unowned = {producer_id: epochs for producer_id, epochs in self._left_open.items() if producer_id not in owned}
-        while unowned:
-            for producer_id, epochs in list(unowned.items()):
-                unowned[producer_id] = await self._abort(producer_id, epochs)
-                if not unowned[producer_id]:
-                    del unowned[producer_id]
-            if unowned:
+        return {producer_id: epochs for producer_id, epochs in found.items() if producer_id not in owned}
+
+    async def _abort_unowned(self) -> None:
+        """Abort the transactions of producers that no transactional id has: nobody else ever would."""
+        while unowned := self._unowned():
+            for producer_id, epochs in unowned.items():
+                for partition in epochs:
+                    await self._abort(producer_id, partition)
+            if self._unowned():
                 await trio.sleep(MARKER_RETRY_SECONDS)
 
-    async def _abort(self, producer_id: int, epochs: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Abort the producer's transaction in some partitions; return those where that must be tried again."""
-        missing = {}
-        for partition, epoch in epochs.items():
-            log.warning(
-                "%s: aborts the transaction of producer %d, which no transactional id has", partition, producer_id
-            )
-            end = TransactionEnd(producer_id, epoch, committed=False, coordinator_epoch=0, is_unfenced=True)
-            codes = await self.markers.write(end, [partition], _no_handler)
-            if codes[partition] not in ENDED:
-                missing[partition] = epoch
-        return missing
+    async def _abort(self, producer_id: int, partition: TopicPartition) -> None:
+        """Abort the producer's transaction in ``partition`` if it is open there, and the disk lets it."""
+        if (epoch := self._open_epoch(producer_id, partition)) is None:
+            return
+        log.warning("%s: aborts the transaction of producer %d, which no transactional id has", partition, producer_id)
+        end = TransactionEnd(producer_id, epoch, committed=False, coordinator_epoch=0, is_unfenced=True)
+        await self.markers.write(end, [partition], _no_handler)
 
     # ---- reporting ------------------------------------------------------------------------------------------------
 

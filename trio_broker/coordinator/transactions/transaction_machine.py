@@ -54,6 +54,8 @@ from trio_broker.coordinator.transactions.requests import (
 )
 from trio_broker.coordinator.transactions.transaction_metadata import (
     COMPLETED,
+    MAX_EPOCH,
+    NO_PARTITIONS,
     TransactionMetadata,
     from_log_value,
     is_epoch_exhausted,
@@ -91,14 +93,14 @@ NOTHING_OPEN: Final[LeftOpen] = {}
 
 class TransactionMachine(Machine[TransactionRecord]):
     """The transactions of one partition. ``on_prepared`` is called with each transactional id whose transaction needs
-    its markers. ``left_open`` is what the logs hold before the first request.
+    its markers. ``find_open`` returns what the logs hold, and is called before the first request.
     """
 
     def __init__(
         self,
         settings: TransactionCoordinatorConfig,
         on_prepared: Callable[[str], None],
-        left_open: LeftOpen = NOTHING_OPEN,
+        find_open: Callable[[], LeftOpen] = lambda: NOTHING_OPEN,
     ) -> None:
         self.transactions: dict[str, TransactionMetadata] = {}
         # For display: the client of each transactional id, as far as one has asked since the start.
@@ -107,7 +109,7 @@ class TransactionMachine(Machine[TransactionRecord]):
         self.committed = self.aborted = self.timed_out = 0
         self._settings = settings
         self._on_prepared = on_prepared
-        self._left_open = left_open
+        self._find_open = find_open
         # Of ids whose transaction is being committed: where another one hangs, which is to be aborted afterwards.
         self._hanging: dict[str, Mapping[TopicPartition, int]] = {}
         # The time of the latest event: by it the wall clock's times in records become deadlines.
@@ -142,8 +144,11 @@ class TransactionMachine(Machine[TransactionRecord]):
     def loaded(self, now: Now, image: MetadataImage) -> Mapping[str, TransactionResult]:
         self._now = now
         results: dict[str, TransactionResult] = {}
+        left_open = self._find_open() if self.transactions else NOTHING_OPEN
         for transactional_id, metadata in self.transactions.items():
-            after = self._without_hanging(transactional_id, metadata, image)
+            after = self._without_hanging(transactional_id, metadata, left_open, image)
+            if after.is_past_last_epoch:
+                after = self._aborted_by_fencing(after, now, image)
             if after is not metadata:
                 # Its markers are asked for when this has been written.
                 results[transactional_id] = TransactionResult([TransactionRecord(transactional_id, after)])
@@ -152,14 +157,17 @@ class TransactionMachine(Machine[TransactionRecord]):
         return results
 
     def _without_hanging(
-        self, transactional_id: str, metadata: TransactionMetadata, image: MetadataImage
+        self, transactional_id: str, metadata: TransactionMetadata, left_open: LeftOpen, image: MetadataImage
     ) -> TransactionMetadata:
         """The state that ends what hangs of the producer's transactions.
 
         The marker of a complete transaction that can be no other is written again. All else is aborted, and its
         producer fenced: of what it wrote, more may be lost.
         """
-        found = self._left_open.get(metadata.producer_id)
+        replaced = metadata.with_previous_producer_id()
+        if (lost := left_open.get(replaced.producer_id)) and is_of_complete_transaction(replaced, lost):
+            return replaced.prepared_again(lost, self._now.wall_ms)
+        found = left_open.get(metadata.producer_id)
         if not found or not (hanging := hanging_partitions(metadata, found)):
             return metadata
         if metadata.status is TransactionStatus.PREPARE_COMMIT:
@@ -167,8 +175,6 @@ class TransactionMachine(Machine[TransactionRecord]):
             return attrs.evolve(metadata, partitions=metadata.partitions.difference(hanging))
         if metadata.status is TransactionStatus.PREPARE_ABORT and max(hanging.values()) <= ended_epoch(metadata):
             return attrs.evolve(metadata, partitions=metadata.partitions.union(hanging))
-        if is_of_complete_transaction(metadata, found):
-            return metadata.prepared_again(hanging, self._now.wall_ms)
         return self._aborted_where(metadata, hanging, self._now, image)
 
     def _aborted_where(
@@ -243,9 +249,11 @@ class TransactionMachine(Machine[TransactionRecord]):
         return _HANDLERS[type(event.request)](self, event)
 
     def needs_producer_id(self, transactional_id: str) -> bool:
-        """Whether InitProducerId or EndTransaction may need a producer id that nobody has."""
+        """Whether InitProducerId, EndTransaction or CompleteTransaction may need a producer id that nobody has."""
         metadata = self.transactions.get(transactional_id)
-        return metadata is None or metadata.is_epoch_exhausted
+        if metadata is None:
+            return True
+        return metadata.lacks_next_producer_id if metadata.is_prepared else metadata.is_epoch_exhausted
 
     def init_producer_id(self, event: CoordinatorEvent[InitProducerId]) -> TransactionResult:
         """A producer takes a transactional id, and fences the one that had it.
@@ -309,7 +317,10 @@ class TransactionMachine(Machine[TransactionRecord]):
             raise KafkaError(text, code=ErrorCode.TRANSACTION_ABORTABLE)
 
     def _of_producer(self, transactional_id: str, producer: ProducerIdAndEpoch) -> TransactionMetadata:
-        """What ``producer`` may add to.
+        """What ``producer`` may add to, or end.
+
+        What a producer does next is not refused while its transaction is ending, but put off: it has its next epoch, or
+        its next id, since its EndTxn was answered.
 
         Raises:
             KafkaError: as ``add_partitions``.
@@ -332,17 +343,10 @@ class TransactionMachine(Machine[TransactionRecord]):
         """
         request = event.request
         metadata = self.transactions.get(request.transactional_id)
-        if metadata is None:
-            raise _not_mapped(request.transactional_id, request.producer)
         bumps_epoch = supports_epoch_bump(request.client_transaction_version)
-        is_retry = bumps_epoch and is_repeated_end(metadata, request.producer)
-        if not is_retry:
-            if metadata.producer_id != request.producer.producer_id:
-                raise _not_mapped(request.transactional_id, request.producer)
-            # Of the second protocol each end has an epoch of its own, so the same one again cannot belong to the end
-            # that is under way.
-            if metadata.producer_epoch != request.producer.epoch or (bumps_epoch and metadata.is_prepared):
-                raise _fenced(request.transactional_id, request.producer, metadata)
+        is_retry = metadata is not None and bumps_epoch and is_repeated_end(metadata, request.producer)
+        if metadata is None or not is_retry:
+            metadata = self._of_producer(request.transactional_id, request.producer)
         if (status := status_after_end(metadata, request, is_retry=is_retry)) is None:
             return _answer(event, _ended(metadata, bumps_epoch))
         next_producer_id = NO_PRODUCER_ID
@@ -376,10 +380,14 @@ class TransactionMachine(Machine[TransactionRecord]):
         if metadata is None or not metadata.is_prepared or metadata.producer != request.producer:
             event.future.set_result(DONE)
             return None
-        completed = metadata.completed(event.now.wall_ms)
         if hanging := self._hanging.get(request.transactional_id):
-            completed = self._aborted_where(completed, hanging, event.now, event.image)
-        return _transition(event, completed, DONE)
+            # Of the same producer id: if that is to be replaced, then after its last marker.
+            committed = attrs.evolve(metadata, partitions=NO_PARTITIONS)
+            after = self._aborted_where(committed, hanging, event.now, event.image)
+        else:
+            new_id = _require_new_id(request.new_producer_id) if metadata.lacks_next_producer_id else NO_PRODUCER_ID
+            after = metadata.completed(event.now.wall_ms, new_id)
+        return _transition(event, after, DONE)
 
 
 _HANDLERS: dict[type, Callable[[TransactionMachine, Any], TransactionResult | None]] = {
@@ -419,9 +427,10 @@ def begun_anew(before: TransactionMetadata, request: InitProducerId, now_ms: int
         KafkaError: ``CONCURRENT_TRANSACTIONS`` while the transaction before is ending; ``PRODUCER_FENCED``.
     """
     expected, timeout_ms = request.expected, request.timeout_ms
-    require_expected(before, expected)
+    # Before anything is said of the producer, which may have the id already that the end sets aside.
     if before.is_prepared:
         raise _concurrent(request.transactional_id)
+    require_expected(before, expected)
     is_same = expected is not None
     if before.is_epoch_exhausted and (expected is None or expected.epoch == before.producer_epoch):
         new_id = _require_new_id(request.new_producer_id)
@@ -449,17 +458,21 @@ def status_after_end(
     """The status that EndTxn leads to, None if it has done so before.
 
     Raises:
-        KafkaError: ``INVALID_TXN_STATE``, ``CONCURRENT_TRANSACTIONS``.
+        KafkaError: ``INVALID_TXN_STATE``, ``CONCURRENT_TRANSACTIONS``; ``PRODUCER_FENCED`` to a commit that comes after
+            the coordinator's own abort (KAFKA-20785).
     """
     prepare = TransactionStatus.PREPARE_COMMIT if request.commits else TransactionStatus.PREPARE_ABORT
     complete = TransactionStatus.COMPLETE_COMMIT if request.commits else TransactionStatus.COMPLETE_ABORT
     if metadata.status is TransactionStatus.ONGOING:
         return prepare
-    if metadata.status is prepare:
+    if metadata.is_prepared:
         raise _concurrent(request.transactional_id)
     bumps_epoch = supports_epoch_bump(request.client_transaction_version)
     if metadata.status is complete and (is_retry or not bumps_epoch):
         return None
+    # A producer repeats its own end as it was.
+    if is_retry and request.commits:
+        raise _fenced(request.transactional_id, request.producer, metadata)
     # Of the second protocol a producer may abort although the coordinator knows of no partition: its batch may be
     # under way, and is fenced by the raised epoch.
     if bumps_epoch and not request.commits and metadata.is_idle and not is_retry:
@@ -498,7 +511,8 @@ def is_of_complete_transaction(metadata: TransactionMetadata, found: Mapping[Top
     """
     if metadata.status not in COMPLETED or not supports_epoch_bump(metadata.client_transaction_version):
         return False
-    return all(epoch + 1 == metadata.producer_epoch for epoch in found.values())
+    # The last one cannot be raised: an earlier version has let a client write with it.
+    return all(min(epoch + 1, MAX_EPOCH) == metadata.producer_epoch for epoch in found.values())
 
 
 def _ended(metadata: TransactionMetadata, bumps_epoch: bool) -> EndTxnResponse:

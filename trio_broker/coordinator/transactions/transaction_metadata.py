@@ -31,7 +31,9 @@ from trio_broker.topic_partition import TopicPartition
 NO_TIMESTAMP: Final = -1
 
 MAX_EPOCH: Final = 2**15 - 1
-"""No client writes with it: it is left for fencing the producer that has the epoch before it."""
+"""No client gets it: it is left for fencing the producer that has the epoch before it, so only markers have it. A
+transaction that ends with it replaces the producer id.
+"""
 
 NO_PARTITIONS: Final[frozenset[TopicPartition]] = frozenset()
 
@@ -90,6 +92,16 @@ class TransactionMetadata:
     @property
     def is_epoch_exhausted(self) -> bool:
         return is_epoch_exhausted(self.producer_epoch)
+
+    @property
+    def lacks_next_producer_id(self) -> bool:
+        """Whether no epoch is left for a producer, and no id has been set aside that follows."""
+        return self.producer_epoch == MAX_EPOCH and self.next_producer_id == NO_PRODUCER_ID
+
+    @property
+    def is_past_last_epoch(self) -> bool:
+        """Whether a client may have the epoch that none may have: an earlier version has given it out."""
+        return self.producer_epoch == MAX_EPOCH and not self.is_prepared
 
     @property
     def is_prepared(self) -> bool:
@@ -170,11 +182,13 @@ class TransactionMetadata:
         next_producer_id: int = NO_PRODUCER_ID,
     ) -> TransactionMetadata:
         """The end of the transaction is decided; ``status`` is PREPARE_COMMIT or PREPARE_ABORT. Of the second protocol
-        a producer may abort before it has written anything.
+        a producer may abort before it has written anything. An epoch that cannot be raised ends as in the first one.
         """
         epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
+        if epoch == MAX_EPOCH:
+            client_transaction_version = 0
         if supports_epoch_bump(client_transaction_version):
-            epoch, last_epoch = min(epoch + 1, MAX_EPOCH), epoch
+            epoch, last_epoch = epoch + 1, epoch
         return attrs.evolve(
             self,
             previous_producer_id=self.producer_id,
@@ -192,10 +206,21 @@ class TransactionMetadata:
         raised epoch is that of the abort, or if aborts have none, one that nobody is given.
         """
         aborted = self.prepared(TransactionStatus.PREPARE_ABORT, transaction_version, now_ms)
-        if supports_epoch_bump(transaction_version):
+        if supports_epoch_bump(aborted.client_transaction_version):
             return aborted
         epoch = min(self.producer_epoch + 1, MAX_EPOCH)
         return attrs.evolve(aborted, producer_epoch=epoch, last_producer_epoch=NO_PRODUCER_EPOCH)
+
+    def with_previous_producer_id(self) -> TransactionMetadata:
+        """The complete transaction as it was before its end has replaced the producer id; itself if none was."""
+        if self.producer_epoch or self.previous_producer_id in (NO_PRODUCER_ID, self.producer_id):
+            return self
+        return attrs.evolve(
+            self,
+            producer_id=self.previous_producer_id,
+            producer_epoch=MAX_EPOCH,
+            next_producer_id=self.producer_id,
+        )
 
     def prepared_again(self, partitions: Iterable[TopicPartition], now_ms: int) -> TransactionMetadata:
         """The complete transaction lacks its marker in ``partitions``; everything else of it stays as it is."""
@@ -205,13 +230,18 @@ class TransactionMetadata:
             status=TransactionStatus.PREPARE_COMMIT if is_commit else TransactionStatus.PREPARE_ABORT,
             partitions=frozenset(partitions),
             last_update_ms=now_ms,
+            client_transaction_version=0 if self.producer_epoch == MAX_EPOCH else self.client_transaction_version,
         )
 
-    def completed(self, now_ms: int) -> TransactionMetadata:
-        """All markers are written."""
+    def completed(self, now_ms: int, new_producer_id: int = NO_PRODUCER_ID) -> TransactionMetadata:
+        """All markers are written. Where no epoch is left, the producer id is replaced: by the one that was set aside
+        when the end was decided, or by ``new_producer_id``.
+        """
         producer_id, epoch = self.producer_id, self.producer_epoch
-        if supports_epoch_bump(self.client_transaction_version) and self.next_producer_id != NO_PRODUCER_ID:
-            producer_id, epoch = self.next_producer_id, 0
+        next_producer_id = new_producer_id if self.lacks_next_producer_id else self.next_producer_id
+        if next_producer_id != NO_PRODUCER_ID:
+            producer_id, epoch = next_producer_id, 0
+        assert epoch < MAX_EPOCH, f"producer {producer_id} would go on with epoch {epoch}"
         is_commit = self.status is TransactionStatus.PREPARE_COMMIT
         return attrs.evolve(
             self,
