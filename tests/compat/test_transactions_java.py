@@ -12,9 +12,9 @@ from tests.java_programs import Java, Steps
 from trio_broker.testing.process import BrokerProcess
 
 
-@pytest.fixture(scope="module", params=["4.3", "3.7"])
+@pytest.fixture(scope="module", params=["4.4", "3.7"])
 def steps(java: Java, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Steps:
-    client = java if request.param == "4.3" else java.with_older_client()
+    client = java if request.param == "4.4" else java.with_older_client()
     # A broker for each client: both use the same topics and transactional ids.
     directory = tmp_path_factory.mktemp("transactions")
     with BrokerProcess(directory, overrides={"log.durability": "page-cache"}, has_admin=False) as broker:

@@ -273,6 +273,17 @@ def test_a_torn_tail_after_a_kill_is_no_damage(tmp_path: Path) -> None:
     assert next(each for each in document["partitions"] if each["partition"] == "orders-0")["torn_bytes"] == 100
 
 
+def test_indexes_as_kafka_4_4_leaves_them_at_a_clean_stop_are_no_damage(data: Path) -> None:
+    """Those of the last segment keep the zeros behind their entries, and the time index lacks the last one."""
+    partition = data / str(ORDERS)
+    last = max(partition.glob("*.log")).stem
+    for suffix, entry_bytes, left_out in ((".index", 8, 0), (".timeindex", 12, 1)):
+        index = partition / f"{last}{suffix}"
+        entries = index.read_bytes()
+        index.write_bytes(entries[: len(entries) - left_out * entry_bytes] + bytes(10 * entry_bytes))
+    assert fsck(data)[0] == 0
+
+
 def test_a_new_partition_whose_id_a_power_cut_took_is_no_damage(data: Path) -> None:
     (data / "payments-0").mkdir()
     (data / "payments-0" / "partition.metadata").touch()

@@ -287,6 +287,16 @@ class LogConfig:
         "How much of a tiered topic's partition stays local; -2 is retention.bytes.",
         broker="log.local.retention.bytes", topic=True, type=LONG, update_mode=CLUSTER_WIDE, validator=at_least(-2),
     )  # fmt: skip
+    remote_copy_lag_ms: int = key(
+        0,
+        "How long a tiered topic's segments may wait to be copied.",
+        broker="log.remote.copy.lag.ms", topic=True, type=LONG, update_mode=CLUSTER_WIDE, validator=at_least(-1),
+    )  # fmt: skip
+    remote_copy_lag_bytes: int = key(
+        -1,
+        "How many bytes of a tiered topic may wait to be copied.",
+        broker="log.remote.copy.lag.bytes", topic=True, type=LONG, update_mode=CLUSTER_WIDE, validator=at_least(-1),
+    )  # fmt: skip
     errors_deadletterqueue_group_enable: bool = key(
         False,
         "Whether share groups may write what they could not process to this topic; there are no share groups here.",

@@ -280,9 +280,7 @@ class _PartitionCheck:
             self._check_gap(path, 0, segment.base_offset)
         self.next_offset = segment.base_offset
         self.is_damaged = False
-        checks = (
-            self._index_checks(segment, limit is not None or self.bounds.was_clean) if is_proven else _IndexChecks()
-        )
+        checks = self._index_checks(segment, is_active=limit is None) if is_proven else _IndexChecks()
         end = self._check_batches(LogFile(self.disk, path, read_only=True), segment, limit, checks)
         self.report.checked_bytes += segment.size
         if limit is not None and end == segment.size and self.next_offset < limit:
@@ -316,17 +314,22 @@ class _PartitionCheck:
         """Where the log is known to begin: written before the files of a deletion are renamed."""
         return self.epochs.entries[0].start_offset if self.epochs is not None and self.epochs.entries else 0
 
-    def _index_checks(self, segment: _SegmentFile, is_sealed: bool) -> _IndexChecks:
+    def _index_checks(self, segment: _SegmentFile, *, is_active: bool) -> _IndexChecks:
         disk, base = self.disk, segment.base_offset
         offsets = segment.path(self.directory, file_names.INDEX_SUFFIX)
         times = segment.path(self.directory, file_names.TIME_INDEX_SUFFIX)
         aborted = segment.path(self.directory, file_names.TRANSACTION_INDEX_SUFFIX)
 
         def offset_check() -> OffsetIndexCheck:
-            return OffsetIndexCheck(OffsetIndex.load(disk, offsets, base, MAX_INDEX_BYTES, segment.size).entries)
+            # Kafka 4.4 leaves the last segment's indexes as they are, zeros included, at a clean stop as well.
+            index = OffsetIndex.load(disk, offsets, base, MAX_INDEX_BYTES, segment.size, is_active=is_active)
+            return OffsetIndexCheck(index.entries)
 
         def time_check() -> TimeIndexCheck:
-            return TimeIndexCheck(TimeIndex.load(disk, times, base, MAX_INDEX_BYTES).entries, is_sealed=is_sealed)
+            index = TimeIndex.load(disk, times, base, MAX_INDEX_BYTES, is_active=is_active)
+            has_zeros = disk.status(times).size_bytes > len(index.entries) * TimeIndex.ENTRY.size
+            is_sealed = not is_active or (self.bounds.was_clean and not has_zeros)
+            return TimeIndexCheck(index.entries, is_sealed=is_sealed)
 
         def transaction_check() -> TransactionIndexCheck:
             log_start_offset = self.bounds.log_start_offset or 0
