@@ -132,9 +132,9 @@ async def open_services(
             # In this order: the coordinators find the partitions of a new topic open.
             publisher.subscribers = (partitions, groups, transactions)
 
-            async def topic_opened(name: str) -> None:
-                await groups.topic_opened(name)
-                await transactions.topic_opened(name)
+            def topic_opened(name: str) -> None:
+                groups.topic_opened(name)
+                transactions.topic_opened(name)
 
             replicas.on_opened = topic_opened
             controller.reason_not_held = replicas.reason_not_held

@@ -37,6 +37,7 @@ import outcome
 import trio
 
 from trio_broker import __version__
+from trio_broker.barrier import start_background
 from trio_broker.bootstrap import open_services
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint, advertised_endpoints, listener_endpoints
@@ -212,8 +213,8 @@ class Broker:
     async def _serve(self, services: BrokerServices, task_status: trio.TaskStatus[Broker]) -> None:
         """Run all tasks until ``stop``."""
         async with trio.open_nursery() as nursery:
-            await nursery.start(services.changes.run)
-            await nursery.start(services.trials.run)
+            start_background(nursery, "change log", services.changes.run)
+            start_background(nursery, "trials of settings", services.trials.run)
             await nursery.start(services.replicas.run)
             await nursery.start(services.groups.run)
             await nursery.start(services.transactions.run)
@@ -233,7 +234,7 @@ class Broker:
         from trio_broker.broker_view.live import LiveBrokerView
 
         view = LiveBrokerView(self.services, self.server, self._stopping.is_set)
-        nursery.start_soon(view.readings.history_writer.run)
+        start_background(nursery, "history writer", view.readings.history_writer.run)
         admin.view = view
 
     async def _start_admin(self, nursery: trio.Nursery) -> None:
@@ -317,11 +318,12 @@ def run_until_signalled(config: BrokerConfig, *, announce: Callable[[str], objec
 async def serve_until_signalled(broker: Broker, announce: Callable[[str], object]) -> None:
     with trio.open_signal_receiver(*STOP_SIGNALS) as signals:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(stop_on_signal, signals, broker, nursery.cancel_scope)
+            stop = partial(stop_on_signal, signals, broker, nursery.cancel_scope)
+            start_background(nursery, "stop on a signal", stop)
             # Before the start, of which searches for garbage would be a third with 5,000 partitions.
             collect_in_small_steps()
             await nursery.start(broker.run)
-            nursery.start_soon(stop_without_storage, broker)
+            start_background(nursery, "stop without storage", partial(stop_without_storage, broker))
             start_scheduled(nursery, FULL_COLLECTION)
             start_scheduled(nursery, tidying_after_backlogs(broker.server.memory_pool))
             for line in announcement(broker):

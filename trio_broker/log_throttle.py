@@ -30,15 +30,16 @@ class LogThrottle:
         """Log ``text``, unless a line of ``kind`` was logged a moment ago."""
         self._log(logging.WARNING, kind, text)
 
-    def error(self, kind: str, text: str) -> None:
-        """As ``warning``, at that level."""
-        self._log(logging.ERROR, kind, text)
+    def error(self, kind: str, text: str, bug: Exception | None = None) -> None:
+        """As ``warning``, at that level, and with the traceback of ``bug`` if there is one."""
+        self._log(logging.ERROR, kind, text, bug)
 
-    def _log(self, level: int, kind: str, text: str) -> None:
+    def _log(self, level: int, kind: str, text: str, bug: Exception | None = None) -> None:
         now = self.clock.monotonic()
         if kind in self._last and now - self._last[kind] < LOG_INTERVAL_SECONDS:
             self._kept_back[kind] = self._kept_back.get(kind, 0) + 1
             return
         self._last[kind] = now
         more = self._kept_back.pop(kind, 0)
-        self.log.log(level, "%s%s", text, f" ({more} more like it since the last line)" if more else "")
+        since = f" ({more} more like it since the last line)" if more else ""
+        self.log.log(level, "%s%s", text, since, exc_info=bug)

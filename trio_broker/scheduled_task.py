@@ -1,21 +1,21 @@
 """Periodic tasks: retention, checkpoints, expiry, background flushes.
 
 Each task is a function that does one run. A run that fails is logged, and the next one is started after the interval as
-usual: an exception that left its task would cancel the nursery, and with it the broker. Runs do their file work in
-worker threads of their own limiter, so they never delay a produce or a fetch that waits for a thread.
+usual (``barrier``). Runs do their file work in worker threads of their own limiter, so they never delay a produce or a
+fetch that waits for a thread.
 
 Source: the intervals are Kafka's, by their keys.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import attrs
 import trio
 
-log = logging.getLogger(__name__)
+from trio_broker.barrier import Barrier, start_background
 
 NEVER_MS = 2**63 - 1
 """What Kafka writes for "no interval": the largest long, in milliseconds."""
@@ -35,23 +35,27 @@ class ScheduledTask:
 
 def start_scheduled(nursery: trio.Nursery, task: ScheduledTask, initial_delay_ms: int = 0) -> None:
     """Run ``task`` at its interval until ``nursery`` is cancelled, in a task of Trio by its name."""
-    nursery.start_soon(run_scheduled, task, initial_delay_ms, name=task.name)
+    start_background(nursery, task.name, partial(run_scheduled, task, initial_delay_ms))
 
 
 async def run_scheduled(task: ScheduledTask, initial_delay_ms: int = 0) -> None:
-    """Run ``task`` at its interval until cancelled, whatever it raises."""
+    """Run ``task`` at its interval until cancelled, whatever its runs raise."""
+    barrier = barrier_of(task)
     await trio.sleep(initial_delay_ms / 1000)
     while True:
         interval_ms = task.interval_ms()
         # An interval above a day runs once a day. With "never" only the setting is read again after a day.
         await trio.sleep(min(interval_ms / 1000, MAX_SLEEP_SECONDS))
         if interval_ms < NEVER_MS:
-            await run_once(task)
+            with barrier:
+                await task.run()
 
 
 async def run_once(task: ScheduledTask) -> None:
     """Do one run; log an exception instead of raising it."""
-    try:
+    with barrier_of(task):
         await task.run()
-    except Exception:
-        log.exception("%s failed; it is tried again at the next interval", task.name)
+
+
+def barrier_of(task: ScheduledTask) -> Barrier:
+    return Barrier(task.name, "it is tried again at the next interval")

@@ -175,7 +175,7 @@ def test_a_file_that_cannot_be_read_keeps_no_broker_from_starting(path, clock, c
 
 async def test_the_task_writes_what_is_recorded_and_at_its_end_the_rest(changes, path, clock):
     async with trio.open_nursery() as nursery:
-        await nursery.start(changes.run)
+        nursery.start_soon(changes.run)
         changes.record(IO)
         nursery.cancel_scope.cancel()
     assert [one.number for one in opened(path, clock).changes] == [1]

@@ -18,7 +18,7 @@ from trio_broker.runtime.clock import ManualClock
 @pytest.fixture
 async def trials(controller, nursery):
     made = ConfigTrials(controller, controller.publisher.dynamic_config, controller.publisher.changes, ManualClock())
-    await nursery.start(made.run)
+    nursery.start_soon(made.run)
     return made
 
 

@@ -60,7 +60,7 @@ async def test_a_part_that_fails_is_named_and_those_after_it_follow(controller, 
     outcome = await set_to(controller, BROKER, "num.io.threads", "9")
     assert (outcome.results, [change.resource for change in outcome.changes]) == ([BROKER], ["1"])
     assert last.sizes == [9]
-    assert "BrokenPool failed to follow" in caplog.text
+    assert "BrokenPool failed; it did not follow" in caplog.text
     assert "no thread can be started" in caplog.text
 
 

@@ -63,7 +63,7 @@ async def test_one_that_fails_is_named_and_all_after_it_and_the_journal_still_fo
     assert created.name == "t"
     assert [delta.changed_topics for delta in last.deltas] == [("t",)]
     assert [change.resource for change in publisher.changes.changes] == ["t"]
-    assert "FailingSubscriber failed to follow a change" in caplog.text
+    assert "FailingSubscriber failed; it did not follow a change" in caplog.text
     assert "a mistake in this part" in caplog.text
 
 

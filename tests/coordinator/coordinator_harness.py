@@ -148,6 +148,7 @@ async def running_coordinator(directory: Path, *, clock: ManualClock | None = No
     async with open_services(config, real_runtime(clock), advertised) as services, trio.open_nursery() as nursery:
         await nursery.start(services.replicas.run)
         await nursery.start(services.groups.run)
+        await services.groups.runtime.wait_until_loaded()
         yield CoordinatorHarness(services, clock)
         services.groups.runtime.close()
         nursery.cancel_scope.cancel()

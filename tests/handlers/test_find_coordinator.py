@@ -19,6 +19,19 @@ VERSIONS = range(7)
 GROUP, SHARE = 0, 2
 
 
+@pytest.fixture
+async def open_wire_client(open_wire_client, nursery):
+    """As everywhere, with a group coordinator that runs."""
+
+    async def open_client(*arguments, **settings):
+        wire = await open_wire_client(*arguments, **settings)
+        await nursery.start(wire.services.groups.run)
+        return wire
+
+    yield open_client
+    nursery.cancel_scope.cancel()
+
+
 def request(version, key="g", key_type=GROUP):
     keys = {"key": key} if version in SINGLE else {"coordinator_keys": [key]}
     return FindCoordinatorRequest(**keys, key_type=key_type)

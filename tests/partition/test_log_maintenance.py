@@ -185,7 +185,7 @@ async def test_upkeep_does_its_duties_while_it_runs(replicas, nursery, autojump_
     monkeypatch.setattr(
         replicas.log_manager, "write_high_watermarks", lambda offsets: trio.from_thread.run_sync(done.set)
     )
-    nursery.start_soon(replicas.log_maintenance.run)
+    replicas.log_maintenance.start(nursery)
     await done.wait()
 
 

@@ -18,6 +18,7 @@ from functools import partial
 import attrs
 import trio
 
+from trio_broker.barrier import Barrier
 from trio_broker.changes.caller import CALLER, Caller
 from trio_broker.changes.change import (
     Change,
@@ -65,6 +66,7 @@ class ChangeLog:
         self._work = trio.Event()
         self._is_failing = False
         self._listeners: list[ChangeListener] = []
+        self._barrier = Barrier("a listener to changes", "the change is recorded all the same")
         self._last_caller: Callable[[], Caller | None] = lambda: None
 
     # --- what is kept ---
@@ -140,7 +142,8 @@ class ChangeLog:
         self._unwritten[change.number] = None
         self._work.set()
         for listener in tuple(self._listeners):
-            listener(change)
+            with self._barrier:
+                listener(change)
 
     # --- starting ---
 
@@ -175,9 +178,8 @@ class ChangeLog:
 
     # --- writing ---
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self) -> None:
         """Write what is recorded until cancelled, and then the rest."""
-        task_status.started()
         try:
             while True:
                 await self._work.wait()
@@ -200,9 +202,10 @@ class ChangeLog:
                 oldest = await self._file.workers.run(
                     partial(self._file.write, written, stored, with_settings=with_settings)
                 )
-        except OSError as error:
+        except Exception as error:
             if not self._is_failing:
-                log.error("%s: changes are kept in memory only: %s", self._file.path, error)
+                is_bug = not isinstance(error, OSError)
+                log.error("%s: changes are kept in memory only: %s", self._file.path, error, exc_info=is_bug)
             self._is_failing = True
             return
         self._is_failing = False

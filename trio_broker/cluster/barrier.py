@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-log = logging.getLogger(__name__)
+from trio_broker.barrier import Barrier
 
 
-@contextmanager
-def barrier(part: object) -> Iterator[None]:
-    """Log what ``part`` raises, by the name of its class, so that the next part is still notified."""
-    try:
-        yield
-    except Exception:
-        log.exception("%s failed to follow a change of the metadata or settings", type(part).__name__)
+def barrier(part: object) -> Barrier:
+    """A barrier that names the class of ``part``, so that the next part is still notified."""
+    return Barrier(type(part).__name__, "it did not follow a change of the metadata or settings")

@@ -169,9 +169,8 @@ class ConfigTrials:
         self._ended.set()
         return ended
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self) -> None:
         """Undo each trial when its time is over, until cancelled."""
-        task_status.started()
         while True:
             await self._begun.wait()
             ended, change = self._ended, self._running

@@ -30,6 +30,7 @@ from kafka_wire.messages.offset_commit import OffsetCommitRequest
 from kafka_wire.messages.offset_delete import OffsetDeleteRequest
 from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from kafka_wire.schema import Request
+from trio_broker.barrier import Barrier
 from trio_broker.changes.change import MadeChange
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.cluster.controller_client import ControllerClient
@@ -111,6 +112,7 @@ class GroupCoordinator:
         )
         self._lag_collector = LagCollector(replicas, clock, metadata_cache)
         self._rebalance_listeners: list[Callable[[str], None]] = []
+        self._listener_barrier = Barrier("a listener to rebalances", "the group goes on")
         self._lag_sample_seconds = 0.0
         self._deleting: set[str] = set()
 
@@ -122,11 +124,10 @@ class GroupCoordinator:
         expiry = ScheduledTask("offset expiry", lambda: interval_ms, self.expire_offsets)
         lag_history = ScheduledTask("lag history", self._lag_sample_interval_ms, self.sample_lag)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.runtime.timer.run)
+            await nursery.start(self.runtime.run)
             start_scheduled(nursery, expiry)
             start_scheduled(nursery, lag_history)
             task_status.started()
-            await self.runtime.load_new_partitions()
 
     def _new_machine(self) -> GroupMachine:
         return GroupMachine(self._random, self.settings, self.runtime.metadata_cache, self._notify_rebalance)
@@ -145,7 +146,7 @@ class GroupCoordinator:
 
     async def apply_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Follow ``delta``: the shards' own topic, settings of groups, and topics that groups read."""
-        await self.runtime.apply_metadata(delta)
+        self.runtime.apply_metadata(delta)
         groups = (each.name for each in delta.changed_configs if each.type is ConfigResourceType.GROUP)
         async for group_id in InTurns(groups):
             for shard in self.runtime.active_shards():
@@ -156,10 +157,10 @@ class GroupCoordinator:
                 shard.machine.topics_changed()
             await trio.lowlevel.checkpoint()
 
-    async def topic_opened(self, name: str) -> None:
+    def topic_opened(self, name: str) -> None:
         """Load the shards whose partitions could not be opened before."""
         if name == self.runtime.topic:
-            await self.runtime.load_new_partitions()
+            self.runtime.load_new_partitions()
 
     async def _delete_offsets_in(self, shard: Shard[GroupMachine], topics: Collection[TopicImage]) -> None:
         """Delete the offsets in topics that were deleted. Yields between groups."""
@@ -491,7 +492,8 @@ class GroupCoordinator:
 
     def _notify_rebalance(self, group_id: str) -> None:
         for listener in self._rebalance_listeners:
-            listener(group_id)
+            with self._listener_barrier:
+                listener(group_id)
 
     def statistics(self) -> GroupStatistics:
         return statistics_of(self.runtime.shards.values())

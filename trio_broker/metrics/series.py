@@ -129,9 +129,8 @@ class HistoryWriter:
         self._unwritten.append((path, write))
         self._work.set()
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self) -> None:
         """Write minutes as they end, until cancelled."""
-        task_status.started()
         while True:
             await self._work.wait()
             self._work = trio.Event()
@@ -143,9 +142,10 @@ class HistoryWriter:
         for path, write in unwritten:
             try:
                 await self.workers.run(write)
-            except OSError as error:
+            except Exception as error:
                 if path not in self._failing:
-                    log.error("%s: the history of the last days is not kept: %s", path, error)
+                    is_bug = not isinstance(error, OSError)
+                    log.error("%s: the history of the last days is not kept: %s", path, error, exc_info=is_bug)
                 self._failing.add(path)
             else:
                 self._failing.discard(path)

@@ -22,6 +22,7 @@ import attrs
 import trio
 from trio.lowlevel import checkpoint, wait_readable
 
+from trio_broker.barrier import run_background
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.log_throttle import LogThrottle
 from trio_broker.network.connection import Connection
@@ -94,10 +95,13 @@ class Acceptor:
         """Accept until stopped or cancelled."""
         try:
             with self._scope:
-                while True:
-                    await self._accept_one()
+                await run_background(f"acceptor {self.listener.name}", self._accept_always)
         finally:
             self.sock.close()
+
+    async def _accept_always(self) -> None:
+        while True:
+            await self._accept_one()
 
     def stop(self) -> None:
         """Accept nothing more: the port refuses connections from now on."""

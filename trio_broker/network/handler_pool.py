@@ -33,6 +33,7 @@ import trio
 from trio.lowlevel import Abort, RaiseCancelT, Task, checkpoint, current_task, reschedule, wait_task_rescheduled
 
 from kafka_wire.apis import api_name
+from trio_broker.barrier import start_once
 from trio_broker.network.busy_time import BusyTime, Utilization
 from trio_broker.network.errors import STOPPING, CloseCause, CloseConnection
 from trio_broker.network.request_channel import Answer, QueuedRequest, Reply, RequestChannel, no_slot
@@ -332,18 +333,24 @@ class HandlerPool:
             worker = Worker(self, request, pending, slot)
             # Not in the current context: it may be a request's, which gives its slot up, and whose bytes the new task
             # would keep for as long as it rests.
-            self._context.run(partial(self._nursery.start_soon, self._work, worker, name="request handler"))
+            self._context.run(partial(start_once, self._nursery, "request handler", partial(self._work, worker)))
 
     async def _work(self, worker: Worker) -> None:
         worker.task = current_task()
         turn = 0
-        while worker.request is not None or await self._rest(worker):
-            assert worker.request is not None, "a worker is woken with a request"
-            await self._answer(worker, worker.request)
-            turn += 1
-            if turn % REQUESTS_PER_TURN == 0:
-                await checkpoint()
-            self._take_next(worker)
+        try:
+            while worker.request is not None or await self._rest(worker):
+                assert worker.request is not None, "a worker is woken with a request"
+                await self._answer(worker, worker.request)
+                turn += 1
+                if turn % REQUESTS_PER_TURN == 0:
+                    await checkpoint()
+                self._take_next(worker)
+        except Exception:
+            if worker.slot is not None:
+                # It would be lost with the worker.
+                self._free(worker.slot)
+            raise
 
     def _take_next(self, worker: Worker) -> None:
         """Let ``worker`` go on with the oldest request in the queue, if it still has its slot."""

@@ -32,6 +32,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeAlias
 
 import attrs
@@ -42,6 +43,7 @@ from trio.lowlevel import ParkingLot, checkpoint, notify_closing, wait_readable
 from kafka_wire.apis import ApiKey, api_name
 from kafka_wire.errors import WireError
 from kafka_wire.headers import RequestHeader, read_request_header
+from trio_broker.barrier import start_once
 from trio_broker.network.busy_time import BusyTime, Utilization
 from trio_broker.network.client_activity import VERSION_BITS
 from trio_broker.network.connection import Connection, ConnectionState, Reassign, frame_deadline
@@ -513,7 +515,7 @@ class Processor:
         else:
             assert self._nursery is not None, "connections are served while the Processor runs"
             connection.is_in_thread, connection.was_reported = True, False
-            self._nursery.start_soon(self._read_cold, connection, pause, name="cold read")
+            start_once(self._nursery, "cold read", partial(self._read_cold, connection, pause))
 
     async def _read_cold(self, connection: Connection, read: ColdRead) -> None:
         """Do ``read``, which waits for the disk, in the one thread, and send on."""
@@ -525,7 +527,7 @@ class Processor:
         self.busy_time.exit()
         self.thread_busy_time.exit()
         connection.is_in_thread = False
-        if isinstance(result, outcome.Error) and not isinstance(result.error, OSError):
+        if isinstance(result, outcome.Error) and not isinstance(result.error, Exception):
             result.unwrap()  # Cancelled: the Processor ends, and closes every connection.
         elif connection.ending is not None:
             self._close(connection, connection.ending)
@@ -595,12 +597,14 @@ class Processor:
         connection.state = ConnectionState.SENDING
         self._selector.unregister(connection.sock)
         connection.sock.shutdown(socket.SHUT_WR)
-        self._nursery.start_soon(self._close_after_client, connection, reason, name="lingering connection")
+        start_once(self._nursery, "lingering connection", partial(self._close_after_client, connection, reason))
 
     async def _close_after_client(self, connection: Connection, reason: CloseConnection) -> None:
-        with suppress(OSError, trio.ClosedResourceError), trio.move_on_after(LINGER_SECONDS):
-            await self._skip_to_end(connection.sock)
-        self._close(connection, reason)
+        try:
+            with suppress(OSError, trio.ClosedResourceError), trio.move_on_after(LINGER_SECONDS):
+                await self._skip_to_end(connection.sock)
+        finally:
+            self._close(connection, reason)
 
     async def _skip_to_end(self, sock: socket.socket) -> None:
         while True:

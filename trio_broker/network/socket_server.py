@@ -23,11 +23,13 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import attrs
 import trio
 
 from kafka_wire.connection import ServerConnection
+from trio_broker.barrier import Backoff, Barrier, start_background
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.log_throttle import LogThrottle
 from trio_broker.network.acceptor import Accept, Acceptor, Listener, accept_from, listen
@@ -158,11 +160,11 @@ class SocketServer:
                     await nursery.start(self.handlers.run)
                     self._nursery = nursery
                     for processor in self._active:
-                        nursery.start_soon(self._run_processor, processor, name=f"processor {processor.processor_id}")
+                        self._start_processor(nursery, processor)
                     await self.quotas.refresh_overrides()
                     for acceptor in self._acceptors:
                         nursery.start_soon(acceptor.run, name=f"acceptor {acceptor.listener.name}")
-                    nursery.start_soon(self._run_housekeeping)
+                    start_background(nursery, "housekeeping of the socket server", self._run_housekeeping)
                     task_status.started(self.bound_addresses)
         finally:
             self._nursery = None
@@ -217,7 +219,7 @@ class SocketServer:
         while len(self._active) < count:
             processor = self._add_processor()
             if self._nursery is not None:
-                self._nursery.start_soon(self._run_processor, processor, name=f"processor {processor.processor_id}")
+                self._start_processor(self._nursery, processor)
         leaving = [self._active.pop() for _ in range(len(self._active) - count)]
         for processor in leaving:
             processor.retire()
@@ -290,18 +292,17 @@ class SocketServer:
 
     async def _run_housekeeping(self) -> None:
         due = trio.current_time() + SAMPLE_SECONDS
+        barrier = Barrier("housekeeping of the socket server", "it goes on")
         while True:
             await trio.sleep_until(due)
             due += SAMPLE_SECONDS
             if due <= trio.current_time():
                 # Beats that a busy loop missed are skipped rather than made up for: they would be samples of nothing.
                 due = trio.current_time() + SAMPLE_SECONDS
-            try:
+            with barrier:
                 self.sample(perf_counter_ns())
                 self.sweep()
                 await self.quotas.refresh_overrides()
-            except Exception:
-                log.exception("housekeeping of the socket server failed; it goes on")
 
     # ---- Processors and their connections
 
@@ -335,10 +336,24 @@ class SocketServer:
         self._active.append(processor)
         return processor
 
+    def _start_processor(self, nursery: trio.Nursery, processor: Processor) -> None:
+        start_background(nursery, f"processor {processor.processor_id}", partial(self._run_processor, processor))
+
     async def _run_processor(self, processor: Processor) -> None:
-        await processor.run()
-        del self._retiring[processor]
-        self._retired.add(processor)
+        """Run ``processor`` until it has retired. One that fails takes its connections with it, and a new one its
+        place."""
+        barrier, backoff = Barrier(f"processor {processor.processor_id}", "its connections are closed"), Backoff()
+        while True:
+            with barrier:
+                await processor.run()
+            self._retiring.pop(processor, None)
+            self._retired.add(processor)
+            if processor not in self._active:
+                return
+            failed, processor = processor, Processor(processor.processor_id, self._context)
+            # At once, since nobody may be given to the one that has ended.
+            self._active[self._active.index(failed)] = processor
+            await trio.sleep(backoff.next_pause())
 
     def _rebalance_connections(self, leaving: Sequence[Processor]) -> None:
         """Command connections to move, so that each active Processor gets an even share and those ``leaving`` none."""

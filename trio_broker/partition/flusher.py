@@ -20,6 +20,7 @@ from pathlib import PurePath
 import attrs
 import trio
 
+from trio_broker.barrier import Barrier, start_background
 from trio_broker.histogram import Histogram, HistogramSnapshot
 from trio_broker.partition.sync_queue import PartitionSync, Syncable, SyncQueue
 from trio_broker.partition.thread_occupancy import ThreadOccupancy, ThreadOccupancyStatistics
@@ -70,6 +71,7 @@ class Flusher:
         self._nursery: trio.Nursery | None = None
         self._runs = False
         self._failures = 0
+        self._barrier = Barrier("the end of a sync", "other partitions are not concerned")
         self._occupancy = ThreadOccupancy()
         self._sync_times = Histogram()
         self._wait_times = Histogram()
@@ -81,7 +83,7 @@ class Flusher:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 for queue in self._queues.values():
-                    nursery.start_soon(queue.run)
+                    start_background(nursery, "sync queue", queue.run)
                 task_status.started()
                 try:
                     await trio.sleep_forever()
@@ -139,7 +141,7 @@ class Flusher:
     def _new_queue(self, directory: PurePath) -> SyncQueue:
         queue = self._queues[directory] = SyncQueue(self._workers, self._sync, self._report, self._threads)
         if self._nursery is not None:
-            self._nursery.start_soon(queue.run)
+            start_background(self._nursery, "sync queue", queue.run)
         return queue
 
     def _sync(self, sync: PartitionSync) -> None:
@@ -157,21 +159,25 @@ class Flusher:
         self._occupancy.note_ended(sync.ended_ns)
 
     def _report(self, syncs: Sequence[PartitionSync]) -> None:
-        """Tell the partitions how their syncs ended. Nothing may escape: it would end the event loop."""
+        """Tell the partitions how their syncs ended, each of them whatever becomes of the others."""
         self._occupancy.settle(perf_counter_ns(), self._threads)
         for sync in syncs:
-            partition = sync.partition
             if sync.result is not None:
                 # Counted here rather than in the threads, whose additions could lose one another's.
                 self._sync_times.record(sync.ended_ns - sync.began_ns)
                 self._wait_times.record(sync.began_ns - sync.queued_ns)
-            self._tell(partition, sync.result)
-            if partition.needs_sync and is_postponed(sync.result):
-                self._postponed.append(partition)
-            elif partition.needs_sync:
-                self._enqueue(partition)
-            elif (done := self._under_way.pop(partition)) is not None:
-                done.set()
+            with self._barrier:
+                self._tell(sync.partition, sync.result)
+            self._go_on(sync.partition, sync.result)
+
+    def _go_on(self, partition: Syncable, result: object) -> None:
+        """Have ``partition`` synced again if it needs that, else let go of it."""
+        if partition.needs_sync and is_postponed(result):
+            self._postponed.append(partition)
+        elif partition.needs_sync:
+            self._enqueue(partition)
+        elif (done := self._under_way.pop(partition)) is not None:
+            done.set()
 
     def _tell(self, partition: Syncable, result: Callable[[], None] | Exception | None) -> None:
         """Move the partition on, or take it offline: whatever went wrong, these appends are not known to be durable."""

@@ -26,6 +26,7 @@ import attrs
 import trio
 
 from kafka_wire.errors import KafkaError
+from trio_broker.barrier import start_once
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.network.busy_time import BusyTime
 from trio_broker.partition.compaction_pace import BytesPerSecond, run_slice
@@ -168,7 +169,7 @@ class LogCleaner:
         partition, compacted = chosen
         if partition.failure is None:  # it was not deleted while the others were looked at
             self._rounds[partition] = _Round()
-            nursery.start_soon(self._perform, partition, compacted)
+            start_once(nursery, "compaction", partial(self._perform, partition, compacted))
         return True
 
     async def choose(self) -> tuple[Partition, CompactionRange] | None:

@@ -18,6 +18,7 @@ import attrs
 import trio
 
 from kafka_wire.errors import KafkaError
+from trio_broker.barrier import start_background
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.disk_usage import DISK_USAGE_INTERVAL_MS, DiskUsageHistory
@@ -109,13 +110,12 @@ class LogMaintenance:
             change_directories=self.change_directories,
         )
 
-    async def run(self) -> None:
-        """Do every task at its own interval, and compact what is due, until cancelled."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.log_cleaner.run)
-            nursery.start_soon(self.log_scrubber.run)
-            for task in self.tasks():
-                start_scheduled(nursery, task, self.config.log_manager.log_initial_task_delay_ms)
+    def start(self, nursery: trio.Nursery) -> None:
+        """Do every task at its own interval, and compact what is due, until ``nursery`` is cancelled."""
+        start_background(nursery, "log cleaner", self.log_cleaner.run)
+        start_background(nursery, "log scrubber", self.log_scrubber.run)
+        for task in self.tasks():
+            start_scheduled(nursery, task, self.config.log_manager.log_initial_task_delay_ms)
 
     def tasks(self) -> list[ScheduledTask]:
         """Everything to be done again and again, each at its own interval."""

@@ -153,6 +153,10 @@ class LogScrubber:
             reason = scrub.problem
         except OSError as error:
             reason = f"it cannot be read: {error.strerror or error}"
+        except Exception as error:
+            # A bug, and perhaps damage that nobody thought of; the other segments are read all the same.
+            log.exception("%s: the scrubber failed in %s", partition.topic_partition, segment.file.path.name)
+            reason = f"it cannot be checked: {error!r}"
         finally:
             self._under_way = None
         self._positions[partition.topic_partition] = segment.next_offset

@@ -26,6 +26,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import uuid_text
 from kafka_wire.records.batch import RecordBatch
+from trio_broker.barrier import start_background
 from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.config.broker_config import BrokerConfig
@@ -166,7 +167,7 @@ class ReplicaManager:
         self._stops_waiting = False
         self._throttled_log = LogThrottle(log, clock)
         # Called with each topic of which partitions were opened although none was created.
-        self.on_opened: Callable[[str], Awaitable[None]] = _nothing_follows
+        self.on_opened: Callable[[str], None] = _nothing_follows
         # Called with each log directory that fails, once.
         self.on_directory_failure: Callable[[PurePath, OSError], None] = lambda directory, error: None
         self._appended_batches = 0
@@ -565,10 +566,10 @@ class ReplicaManager:
         """Run the flusher and the scheduled tasks until cancelled."""
         async with trio.open_nursery() as nursery:
             for threads in self._threads.values():
-                nursery.start_soon(threads.run, name="watch over slow reads")
+                start_background(nursery, "watch over slow reads", threads.run)
             await nursery.start(self.flusher.run)
-            nursery.start_soon(self.log_maintenance.run)
-            nursery.start_soon(self._reaper.run, name="expiration reaper")
+            self.log_maintenance.start(nursery)
+            start_background(nursery, "expiration reaper", self._reaper.run)
             start_scheduled(nursery, self._traffic_task())
             start_scheduled(nursery, self._shortage_task())
             task_status.started()
@@ -596,7 +597,7 @@ class ReplicaManager:
         await self._apply_topic(attrs.evolve(hosted.assignment, config=hosted.config))
         if not hosted.lacks_room:
             log.info("topic %s: all of its partitions are open now", hosted.name)
-        await self.on_opened(hosted.name)
+        self.on_opened(hosted.name)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermark of every partition."""
@@ -728,7 +729,7 @@ class ReplicaManager:
         )
 
 
-async def _nothing_follows(topic: str) -> None:
+def _nothing_follows(topic: str) -> None:
     """Follow partitions that were opened, where nothing else depends on them."""
 
 

@@ -14,6 +14,8 @@ from typing import Generic, TypeVar
 
 import trio
 
+from trio_broker.barrier import start_once
+
 SLOW_SECONDS = 0.02
 """Far above a sync or a read of a solid-state disk, and about one of a disk that turns, whose partitions may all be
 slow: they have as many threads as the others."""
@@ -48,7 +50,7 @@ class SlowWork(Generic[Work]):
         self._waiting_or_begun[work] = None
         if len(self._waiting_or_begun) > self._threads and not self._is_watched and self._nursery is not None:
             self._is_watched = True
-            self._nursery.start_soon(self._watch, name="watch for slow work")
+            start_once(self._nursery, "watch for slow work", self._watch)
 
     def remove(self, work: Work) -> None:
         """Note that ``work`` has ended, or been given up."""
@@ -62,13 +64,15 @@ class SlowWork(Generic[Work]):
     async def _watch(self) -> None:
         """Find out which pieces are slow, as long as others wait."""
         begun: set[Work] = set()
-        while self._added_threads or len(self._waiting_or_begun) > self._threads:
-            begun_before = begun
-            begun = set(islice(self._waiting_or_begun, self._threads + self._added_threads))
-            slow = begun & begun_before
-            for work in slow:
-                self._found(work)
-            self._added_threads = min(len(slow), self._threads)
-            self._set_threads(self._threads + self._added_threads)
-            await trio.sleep(SLOW_SECONDS)
-        self._is_watched = False
+        try:
+            while self._added_threads or len(self._waiting_or_begun) > self._threads:
+                begun_before = begun
+                begun = set(islice(self._waiting_or_begun, self._threads + self._added_threads))
+                slow = begun & begun_before
+                for work in slow:
+                    self._found(work)
+                self._added_threads = min(len(slow), self._threads)
+                self._set_threads(self._threads + self._added_threads)
+                await trio.sleep(SLOW_SECONDS)
+        finally:
+            self._is_watched = False

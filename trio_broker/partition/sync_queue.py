@@ -18,6 +18,7 @@ from typing import Protocol
 import attrs
 import trio
 
+from trio_broker.barrier import start_background
 from trio_broker.partition.slow_work import SLOW_SECONDS, SlowWork
 from trio_broker.runtime.workers import Workers, WorkQueue
 
@@ -83,9 +84,9 @@ class SyncQueue:
     async def run(self) -> None:
         """Do what is put until cancelled; then wait for what has begun. What was put before is done now."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._usual.run, name="syncs")
-            nursery.start_soon(self._slow.run, name="syncs of slow partitions")
-            nursery.start_soon(self._slow_work.run)
+            start_background(nursery, "syncs", self._usual.run)
+            start_background(nursery, "syncs of slow partitions", self._slow.run)
+            start_background(nursery, "slow syncs", self._slow_work.run)
 
     def put(self, sync: PartitionSync) -> None:
         """Have the sync done."""

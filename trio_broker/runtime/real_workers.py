@@ -97,6 +97,8 @@ class ThreadWorkQueue(Generic[Item], trio.abc.Instrument):
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        # A run before may have ended between a thread's wake-up and its own look.
+        self._unwoken = deque([None])
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -110,6 +112,7 @@ class ThreadWorkQueue(Generic[Item], trio.abc.Instrument):
                     self._nursery = None
                     if self._is_instrument:
                         trio.lowlevel.remove_instrument(self)
+                        self._is_instrument = False
                     self._end_threads(self._started)
         finally:
             os.close(self._wakeup)

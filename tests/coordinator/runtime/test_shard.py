@@ -21,6 +21,7 @@ from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.coordinator.runtime import coordinator_runtime
 from trio_broker.coordinator.runtime import shard as shard_module
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
+from trio_broker.coordinator.runtime.log import CoordinatorLog
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.coordinator.runtime.shard import Shard
 from trio_broker.runtime.clock import ManualClock
@@ -68,8 +69,8 @@ async def running_leases(directory: Path, clock: ManualClock) -> AsyncIterator[L
         if TOPIC not in services.metadata_cache.image.topics:
             await services.controller.create_topics([runtime.new_topic()])
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(runtime.timer.run)
-            await runtime.load_new_partitions()
+            await nursery.start(runtime.run)
+            await runtime.wait_until_loaded()
             yield Leases(runtime)
             nursery.cancel_scope.cancel()
 
@@ -249,3 +250,91 @@ async def test_a_closed_shard_answers_those_who_wait_and_nobody_else(leases):
 async def test_a_machine_without_successors_has_none():
     with pytest.raises(AssertionError, match="nothing to replace"):
         LeaseMachine().replace("n", Lease("n", "a"))
+
+
+# ---- bugs ------------------------------------------------------------------------------------------------------------
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, method: str, failures: int) -> None:
+    """Let a method of the machine fail so many times."""
+    real, left = getattr(LeaseMachine, method), iter(range(failures))
+
+    def fail_first(machine: LeaseMachine, *arguments: Any) -> Any:
+        if next(left, None) is not None:
+            raise RuntimeError("a bug")
+        return real(machine, *arguments)
+
+    monkeypatch.setattr(LeaseMachine, method, fail_first)
+
+
+async def test_a_bug_in_what_is_due_is_tried_again_and_concerns_no_other_key(
+    leases, monkeypatch, autojump_clock, caplog
+):
+    await leases.acquire("n", "a", seconds=10)
+    await leases.acquire("m", "b", seconds=20)
+    failing(monkeypatch, "on_timeout", 4)
+    await trio.sleep(11)
+    assert leases.holders == {"n": "a", "m": "b"}
+    await trio.sleep(2)
+    assert leases.holders == {"m": "b"}
+    assert caplog.text.count("RuntimeError: a bug") == 1, "not at each try"
+
+
+async def test_a_shard_whose_state_may_differ_from_its_log_is_loaded_anew(leases, monkeypatch, autojump_clock, caplog):
+    await leases.acquire("n", "a", seconds=100)
+    before = leases.shard
+    failing(monkeypatch, "apply", 1)
+    with pytest.raises(KafkaError) as raised:
+        await leases.acquire("m", "b", seconds=100)
+    assert raised.value.code == ErrorCode.NOT_COORDINATOR
+    assert before.is_closed
+    assert "its state may differ from its log, which is loaded anew" in caplog.text
+    await leases.runtime.wait_until_loaded()
+    assert leases.shard is not before
+    assert leases.holders == {"n": "a", "m": "b"}, "what is in the log counts"
+    await trio.sleep(101)
+    assert leases.holders == {}
+
+
+async def test_a_bug_in_an_observer_loads_anew_what_was_appended_before_it(leases, monkeypatch, autojump_clock):
+    failing(monkeypatch, "observe", 1)
+    with pytest.raises(KafkaError):
+        await leases.acquire("n", "a")
+    await leases.runtime.wait_until_loaded()
+    assert leases.holders == {"n": "a"}
+
+
+async def test_a_shard_is_loaded_however_often_that_fails_first(tmp_path, clock, monkeypatch, autojump_clock):
+    async with running_leases(tmp_path, clock) as leases:
+        await leases.acquire("n", "a", seconds=10_000)
+    slices, failures = CoordinatorLog.slices, iter(range(20))
+
+    async def fail_first(log: CoordinatorLog) -> Any:
+        if log.partition.topic_partition.topic == TOPIC and next(failures, None) is not None:
+            raise OSError(errno.EMFILE, "too many open files")
+        async for each in slices(log):
+            yield each
+
+    monkeypatch.setattr(CoordinatorLog, "slices", fail_first)
+    async with running_leases(tmp_path, clock) as leases:
+        assert leases.holders == {"n": "a"}
+    assert next(failures, None) is None
+
+
+async def test_metadata_go_on_while_a_shard_is_loaded(leases, monkeypatch, autojump_clock):
+    """The publisher, which has the controller's lock, does not wait for it."""
+    hold = trio.Event()
+
+    async def hang(log: CoordinatorLog) -> Any:
+        await hold.wait()
+        yield None
+
+    monkeypatch.setattr(CoordinatorLog, "slices", hang)
+    leases.runtime.shards.clear()
+    leases.runtime.load_new_partitions()
+    await trio.testing.wait_all_tasks_blocked()
+    [outcome] = await leases.runtime.controller.create_topics([NewTopic(name="t", num_partitions=1)])
+    assert not isinstance(outcome, KafkaError)
+    with pytest.raises(KafkaError) as raised:
+        leases.runtime.shard_for("n")
+    assert raised.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

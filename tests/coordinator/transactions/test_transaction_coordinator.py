@@ -708,14 +708,16 @@ async def test_no_transaction_is_aborted_as_nobodys_while_not_all_ids_are_known(
     await begun(client, 0)
     partition = client.state_partition().topic_partition.partition
     shard = client.coordinator.runtime.shards.pop(partition)
-    await client.coordinator.topic_opened("another")
+    client.coordinator.topic_opened("another")
     await client.coordinator._abort_unowned()
     assert client.markers() == []
     client.coordinator.runtime.shards[partition] = shard
     shard.machine.transactions.clear()
     # A topic may be opened any number of times.
     for _ in range(2):
-        await client.coordinator.topic_opened(TRANSACTION_STATE_TOPIC)
+        client.coordinator.topic_opened(TRANSACTION_STATE_TOPIC)
+        await until(client.markers)
+        await trio.testing.wait_all_tasks_blocked()
         assert len(client.markers()) == 1
 
 
@@ -730,7 +732,9 @@ async def test_what_was_open_at_the_start_and_has_ended_is_not_taken_for_what_ha
         assert await client.produce(producer, 1) == 0
         index = client.state_partition().topic_partition.partition
         client.coordinator.runtime.shards.pop(index).close(ErrorCode.NOT_COORDINATOR)
-        await client.coordinator.topic_opened(TRANSACTION_STATE_TOPIC)
+        client.coordinator.topic_opened(TRANSACTION_STATE_TOPIC)
+        await client.coordinator.runtime.wait_until_loaded()
+        await trio.testing.wait_all_tasks_blocked()
         assert client.status() is TransactionStatus.ONGOING
         assert (len(client.markers(0)), client.markers(1)) == (1, [])
 

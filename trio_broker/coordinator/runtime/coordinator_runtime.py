@@ -27,6 +27,7 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.schema import Request
+from trio_broker.barrier import Backoff, start_background, start_once
 from trio_broker.cluster.controller_client import ControllerClient
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_delta import MetadataDelta
@@ -92,6 +93,8 @@ class CoordinatorRuntime(Generic[MachineT]):
     _known_partitions: dict[str, int] = attrs.field(factory=dict, init=False)
     """Of keys that are coordinated here, and only those: a request may ask about 20,000 others, once."""
     _creating: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    _loading: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(LOADING_TASKS), init=False)
+    _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.timer = CoordinatorTimer(self._on_timeout)
@@ -107,8 +110,20 @@ class CoordinatorRuntime(Generic[MachineT]):
 
     # ---- shards ---------------------------------------------------------------------------------------------------
 
-    async def load_new_partitions(self) -> None:
-        """Load the shards of the partitions that this broker leads and that have none."""
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Load the shards and run their timers until cancelled. From the start on each is at least loading."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                start_background(nursery, f"timers of {self.topic}", self.timer.run)
+                self.load_new_partitions()
+                task_status.started()
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
+
+    def load_new_partitions(self) -> None:
+        """Begin to load the shards of the partitions that this broker leads and that have none."""
         topic = self.replicas.topics.get(self.topic)
         if topic is None:
             return
@@ -116,14 +131,30 @@ class CoordinatorRuntime(Generic[MachineT]):
             # Kafka, too, goes by the number at the start: keys would change their partition if it grew.
             self._partition_count = len(self.image.topics[self.topic].partitions)
             self._known_partitions.clear()
-        limiter = trio.CapacityLimiter(LOADING_TASKS)
-        async with trio.open_nursery() as nursery:
-            for index, partition in topic.partitions.items():
-                if index not in self.shards and index < self._partition_count:
-                    self.shards[index] = self._new_shard(partition)
-                    nursery.start_soon(self.shards[index].load, limiter)
+        for index, partition in topic.partitions.items():
+            if index not in self.shards and index < self._partition_count:
+                self._schedule_load(partition, Backoff())
 
-    def _new_shard(self, partition: Partition) -> Shard[MachineT]:
+    def _schedule_load(self, partition: Partition, backoff: Backoff, pause_seconds: float = 0.0) -> None:
+        """Load the shard of ``partition`` in a task of its own: nobody who changes the metadata waits for it."""
+        if self._nursery is not None:
+            shard = self._new_shard(partition, backoff)
+            self.shards[partition.topic_partition.partition] = shard
+            load = partial(shard.load, self._loading, pause_seconds)
+            start_once(self._nursery, f"loading of {partition.topic_partition}", load)
+
+    def _replace(self, closed: Shard[MachineT]) -> None:
+        """Load anew what a bug has closed, after a pause: it may come again at the same record."""
+        partition = closed.log.partition
+        if self.shards.get(partition.topic_partition.partition) is closed:
+            self._schedule_load(partition, closed.backoff, closed.backoff.next_pause())
+
+    async def wait_until_loaded(self) -> None:
+        """Wait until each shard is active or closed."""
+        while loading := [shard for shard in self.shards.values() if not shard.is_settled.is_set()]:
+            await loading[0].is_settled.wait()
+
+    def _new_shard(self, partition: Partition, backoff: Backoff) -> Shard[MachineT]:
         return Shard(
             log=CoordinatorLog(partition, self.replicas),
             new_machine=self.new_machine,
@@ -131,16 +162,18 @@ class CoordinatorRuntime(Generic[MachineT]):
             now=self.now,
             metadata_cache=self.metadata_cache,
             throttled_log=self.throttled_log,
+            replace=self._replace,
+            backoff=backoff,
         )
 
-    async def apply_metadata(self, delta: MetadataDelta) -> None:
-        """Follow the internal topic: its partitions are loaded, and closed when it is deleted."""
+    def apply_metadata(self, delta: MetadataDelta) -> None:
+        """Follow the internal topic: its partitions begin to be loaded, and are closed when it is deleted."""
         if any(topic.name == self.topic for topic in delta.deleted_topics):
             log.warning("%s was deleted: all that it coordinates is gone", self.topic)
             self.close()
             self.shards.clear()
         if self.topic in delta.changed_topics:
-            await self.load_new_partitions()
+            self.load_new_partitions()
 
     def close(self) -> None:
         """Complete all requests that wait with NOT_COORDINATOR, and answer no more."""
@@ -198,7 +231,7 @@ class CoordinatorRuntime(Generic[MachineT]):
         if self.topic not in self.image.topics:
             yield self._create_topic
         shard = self._shard_of(key)
-        if shard is None or shard.is_closed or shard.log.partition.failure is not None:
+        if shard is None or not shard.is_available:
             text = f"the partition of {self.topic} for {key!r} is not available"
             raise KafkaError(text, code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
@@ -211,6 +244,9 @@ class CoordinatorRuntime(Generic[MachineT]):
         if isinstance(outcome, KafkaError):
             log.error("%s cannot be created: %s", self.topic, outcome)
             raise KafkaError(str(outcome), code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        # There is nothing to read, so a client of a new broker need not ask twice.
+        for shard in list(self.shards.values()):
+            await shard.was_tried.wait()
 
     # ---- requests -------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import trio
 
+from kafka_wire.errors import KafkaError
 from trio_broker.request_phase import ReleaseHandler, RequestPhase
 
 NO_REQUIRED_OFFSET = -1
@@ -40,10 +41,20 @@ class ResponseFuture:
         if self._event is not None:
             self._event.set()
 
+    def set_error(self, error: KafkaError) -> None:
+        """Let ``wait`` raise ``error``, for a request whose response is lost."""
+        self.set_result(error)
+
     async def wait(self, release_handler: ReleaseHandler) -> Any:
-        """Return the response; ``release_handler`` is called first if it is not set yet."""
+        """Return the response; ``release_handler`` is called first if it is not set yet.
+
+        Raises:
+            KafkaError: that of ``set_error``.
+        """
         if not self.is_done:
             release_handler(RequestPhase.PURGATORY)
             self._event = trio.Event()
             await self._event.wait()
+        if isinstance(self.response, KafkaError):
+            raise self.response
         return self.response

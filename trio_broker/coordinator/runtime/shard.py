@@ -20,6 +20,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.records.batch import NO_PRODUCER_ID
 from kafka_wire.records.record import NewRecord
+from trio_broker.barrier import Backoff, Barrier
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.coordinator.runtime.log import CoordinatorLog, EncodedRecord, LogBatch, coordinator_code
 from trio_broker.coordinator.runtime.machine import Machine
@@ -41,11 +42,6 @@ log = logging.getLogger(__name__)
 
 MachineT = TypeVar("MachineT", bound=Machine[Any])
 
-LOAD_ATTEMPTS = 3
-"""How often a shard is read before it stays closed: compaction may move segments under the first reading."""
-
-LOAD_RETRY_SECONDS = 1.0
-
 LOAD_TURN_SECONDS = 0.002
 """Of the event loop at a time while records are folded; longer than for a request, because a start waits for it."""
 
@@ -60,8 +56,11 @@ NO_COMPLETIONS: Sequence[Completion] = ()
 
 
 class ShardState(enum.Enum):
+    """A shard that has failed is loaded again after a while; one that is closed, never."""
+
     LOADING = enum.auto()
     ACTIVE = enum.auto()
+    FAILED = enum.auto()
     CLOSED = enum.auto()
 
 
@@ -79,8 +78,16 @@ class Shard(Generic[MachineT]):
     metadata_cache: MetadataCache
     throttled_log: LogThrottle
     """For what clients can cause at any rate."""
+    replace: Callable[[Shard[MachineT]], None]
+    """Called when a bug has closed the shard: another one has to read the log anew."""
+    backoff: Backoff = attrs.field(factory=Backoff)
     machine: MachineT = attrs.field(init=False)
     state: ShardState = attrs.field(default=ShardState.LOADING, init=False)
+    was_tried: trio.Event = attrs.field(factory=trio.Event, init=False)
+    """Set once its log has been read, or could not be at the first time."""
+    is_settled: trio.Event = attrs.field(factory=trio.Event, init=False)
+    """Set once the shard is active or closed."""
+    _loading: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.machine = self.new_machine()
@@ -93,6 +100,11 @@ class Shard(Generic[MachineT]):
     def is_closed(self) -> bool:
         return self.state is ShardState.CLOSED
 
+    @property
+    def is_available(self) -> bool:
+        """Whether it answers, or will as soon as it is loaded."""
+        return self.state in (ShardState.LOADING, ShardState.ACTIVE) and self.log.partition.failure is None
+
     def require_active(self) -> None:
         """Refuse while the shard cannot answer.
 
@@ -104,22 +116,31 @@ class Shard(Generic[MachineT]):
         if self.state is ShardState.LOADING:
             text = f"{self.log.partition.topic_partition} is being loaded"
             raise KafkaError(text, code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        raise KafkaError(f"{self.log.partition.topic_partition} is closed", code=ErrorCode.NOT_COORDINATOR)
+        raise self._not_coordinator("it is closed, or could not be loaded")
+
+    def _not_coordinator(self, reason: str) -> KafkaError:
+        return KafkaError(f"{self.log.partition.topic_partition}: {reason}", code=ErrorCode.NOT_COORDINATOR)
 
     # ---- loading and closing --------------------------------------------------------------------------------------
 
-    async def load(self, limiter: trio.CapacityLimiter) -> None:
-        """Read all records. The shard is active then, or closed if its log cannot be read; others are not affected."""
-        async with limiter:
-            for attempt in range(1, LOAD_ATTEMPTS + 1):
-                try:
-                    await self._load()
-                except Exception:
-                    log.exception("%s cannot be loaded, attempt %d", self.log.partition.topic_partition, attempt)
-                    await trio.sleep(LOAD_RETRY_SECONDS)
-                else:
+    async def load(self, limiter: trio.CapacityLimiter, pause_seconds: float = 0.0) -> None:
+        """Read all records after a pause, however often that must be tried: compaction may move segments meanwhile,
+        descriptors may be short. The shard is active then; or closed, by ``close`` or since its partition has failed.
+        """
+        barrier = Barrier(f"loading of {self.log.partition.topic_partition}", "it is tried again")
+        with self._loading:
+            while self.log.partition.failure is None:
+                if pause_seconds:
+                    self.state = ShardState.FAILED
+                    await trio.sleep(pause_seconds)
+                self.state = ShardState.LOADING
+                with barrier:
+                    async with limiter:
+                        await self._load()
                     return
-        self.close(ErrorCode.NOT_COORDINATOR)
+                pause_seconds = self.backoff.next_pause()
+                self.was_tried.set()
+            self.close(ErrorCode.NOT_COORDINATOR)
 
     async def _load(self) -> None:
         machine, budget = self.new_machine(), YieldBudget(LOAD_TURN_SECONDS)
@@ -165,13 +186,20 @@ class Shard(Generic[MachineT]):
         for key in machine.timed_keys():
             self.timer.schedule(key, machine.next_deadline(key))
         self.state = ShardState.ACTIVE
+        self._settle()
 
     def close(self, code: ErrorCode) -> None:
         """Complete all requests that wait with ``code``, and answer no more."""
         self.state = ShardState.CLOSED
+        self._settle()
+        self._loading.cancel()
         for key in self.machine.timed_keys():
             self.timer.schedule(key, None)
         self._complete(self.machine.abandon(code))
+
+    def _settle(self) -> None:
+        self.was_tried.set()
+        self.is_settled.set()
 
     # ---- events ---------------------------------------------------------------------------------------------------
 
@@ -190,22 +218,40 @@ class Shard(Generic[MachineT]):
     def on_timeout(self, key: str) -> None:
         """The timer of ``key`` has run."""
         now = self.now()
-        result = self.machine.on_timeout(key, now, self.metadata_cache.image)
-        if result is None:
-            self.timer.schedule(key, self.machine.next_deadline(key))
-            return
         try:
-            self.commit(key, result, now)
+            result = self.machine.on_timeout(key, now, self.metadata_cache.image)
+            if result is None:
+                self.timer.schedule(key, self.machine.next_deadline(key))
+            else:
+                self.commit(key, result, now)
+            return
         except KafkaError as error:
             self.throttled_log.warning(error.code.name, f"{key!r:.200}: what is due is not written: {error}")
+        except Exception as bug:
+            # Nothing is appended, so the records still say what the machine has of them, and other keys go on.
+            text = f"{key!r:.200}: what is due failed, and is tried again in {TIMEOUT_RETRY_SECONDS} s"
+            self.throttled_log.error("what is due", text, bug)
+        if self.is_active:
             self.timer.schedule(key, now.monotonic_seconds + TIMEOUT_RETRY_SECONDS)
 
     def commit(self, key: str, result: CoordinatorResult[Any], now: Now) -> None:
         """Let ``result`` take effect: append, apply, complete, observe, reschedule.
 
         Raises:
-            KafkaError: the log refused the records, and the result has nothing for that case.
+            KafkaError: the log refused the records, and the result has nothing for that case; or a bug came between
+                the records and their effect.
         """
+        end_offset = self.log.partition.log_end_offset
+        try:
+            self._commit(key, result, now)
+        except KafkaError:
+            raise
+        except Exception as bug:
+            if not self._differs_from_log(end_offset):
+                raise
+            raise self._give_up(bug, result.completions) from bug
+
+    def _commit(self, key: str, result: CoordinatorResult[Any], now: Now) -> None:
         machine, records, replaced = self.machine, result.records, NO_COMPLETIONS
         if records:
             try:
@@ -233,12 +279,33 @@ class Shard(Generic[MachineT]):
         """Put the marker into the log, and let what was pending count or not. Returns the offset after the marker.
 
         Raises:
-            KafkaError: nothing was appended.
+            KafkaError: nothing was appended; or a bug came between the marker and its effect.
         """
         self.require_active()
         self.log.end_transaction(end)
-        self.machine.end_transaction(end.producer_id, committed=end.committed)
+        try:
+            self.machine.end_transaction(end.producer_id, committed=end.committed)
+        except Exception as bug:
+            raise self._give_up(bug, NO_COMPLETIONS) from bug
         return self.log.partition.log_end_offset
+
+    def _differs_from_log(self, end_offset: int) -> bool:
+        """Whether a bug has left something appended from ``end_offset`` on that the machine may not have applied."""
+        return self.is_active and self.log.partition.log_end_offset != end_offset
+
+    def _give_up(self, bug: Exception, completions: Sequence[Completion]) -> KafkaError:
+        """Close this shard, whose state may differ from its log since ``bug``, for another one in its place; return
+        the error for the requests that are concerned."""
+        name = self.log.partition.topic_partition
+        log.error("%s: its state may differ from its log, which is loaded anew", name, exc_info=bug)
+        error = self._not_coordinator("it is loaded anew")
+        with Barrier(f"closing of {name}", "it is loaded anew all the same"):
+            for completion in completions:
+                if not completion.future.is_done:
+                    completion.future.set_error(error)
+            self.close(ErrorCode.NOT_COORDINATOR)
+        self.replace(self)
+        return error
 
     def _require_room(self, records: Sequence[Any]) -> None:
         """Refuse records that no batch can hold before they are encoded, which takes 0.1 s for an assignment of 90 MB.

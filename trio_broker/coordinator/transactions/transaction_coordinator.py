@@ -27,6 +27,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.end_txn import EndTxnResponse
 from kafka_wire.messages.init_producer_id import InitProducerIdResponse
 from kafka_wire.stored.transactions import TransactionStatus
+from trio_broker.barrier import start_background, start_once
 from trio_broker.cluster.controller_client import ControllerClient
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_delta import MetadataDelta
@@ -132,6 +133,8 @@ class TransactionCoordinator:
         )
         # As many as there are transactional ids at most, each of which has one transaction.
         self._prepared_send, self._prepared_receive = trio.open_memory_channel[str](float("inf"))
+        # Set when partitions of the topic could be opened that could not before.
+        self._opened = trio.Event()
         # By transactional id: where a marker is still missing.
         self._unmarked: dict[str, frozenset[TopicPartition]] = {}
         # By transactional id whose transaction is ending: set once it has ended, if somebody waits for it.
@@ -142,11 +145,10 @@ class TransactionCoordinator:
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Load all shards, time transactions out and write markers, until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.runtime.timer.run)
-            nursery.start_soon(self._run_markers, nursery)
+            start_background(nursery, "markers of transactions", partial(self._run_markers, nursery))
+            await nursery.start(self.runtime.run)
+            start_background(nursery, "hanging transactions", self._abort_unowned_when_loaded)
             task_status.started()
-            await self.runtime.load_new_partitions()
-            await self._abort_unowned()
 
     def _state_topic(self) -> NewTopic:
         return NewTopic(
@@ -164,13 +166,13 @@ class TransactionCoordinator:
 
     async def apply_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Follow the shards' own topic."""
-        await self.runtime.apply_metadata(delta)
+        self.runtime.apply_metadata(delta)
 
-    async def topic_opened(self, name: str) -> None:
+    def topic_opened(self, name: str) -> None:
         """Load the shards whose partitions could not be opened before."""
         if name == self.runtime.topic:
-            await self.runtime.load_new_partitions()
-            await self._abort_unowned()
+            self.runtime.load_new_partitions()
+            self._opened.set()
 
     # ---- requests -------------------------------------------------------------------------------------------------
 
@@ -324,7 +326,7 @@ class TransactionCoordinator:
             except StopIteration:
                 # In the page cache all is durable at once, and most transactions need no task.
                 continue
-            nursery.start_soon(finish, steps, wait)
+            start_once(nursery, "markers of a transaction", partial(finish, steps, wait))
 
     def _marker_steps(self, transactional_id: str) -> Steps[None]:
         """End the transaction in all its partitions, however often it must be tried."""
@@ -335,6 +337,9 @@ class TransactionCoordinator:
                         return
                 except KafkaError as error:
                     self._log_delay(transactional_id, error)
+                except Exception as bug:
+                    text = f"ending the transaction of {transactional_id!r:.200} failed, and is tried again"
+                    self.runtime.throttled_log.error("markers failed", text, bug)
                 yield partial(trio.sleep, MARKER_RETRY_SECONDS)
         finally:
             self._unmarked.pop(transactional_id, None)
@@ -412,6 +417,14 @@ class TransactionCoordinator:
                 epochs = found.setdefault(producer_id, {})
                 epochs[partition.topic_partition] = producers.producers[producer_id].producer_epoch
         return found
+
+    async def _abort_unowned_when_loaded(self) -> None:
+        """Once all shards are loaded, and again when further partitions could be opened."""
+        while True:
+            self._opened = trio.Event()
+            await self.runtime.wait_until_loaded()
+            await self._abort_unowned()
+            await self._opened.wait()
 
     def _open_epoch(self, producer_id: int, topic_partition: TopicPartition) -> int | None:
         """The epoch of the transaction that the producer has open in a partition, None without one."""
