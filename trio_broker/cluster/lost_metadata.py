@@ -4,8 +4,7 @@ A log that is gone, empty or cut at a batch reads as one that never had more: to
 and the partitions' directories renamed to strays. What no kill and no power cut leaves behind proves that it had:
 
 * After a clean stop the log ends where its newest producer snapshot stands, and is there: the marker comes last.
-* ``quorum-state`` is written after the name of a segment is on the disk, and one always is: the file of leader epochs,
-  with which names are synced, is written before an old segment goes.
+* ``quorum-state`` is written after the names of the log's segments are on the disk, and one of them always is.
 * A topic is in the log before any of its partitions has a directory. Where no snapshot has taken the place of the log's
   beginning, it has every topic that ever was, deleted ones too.
 

@@ -199,6 +199,8 @@ class MetadataLog:
         # The name of a new log's directory: without it a power cut takes all that is appended.
         disk.sync_directory(data_directory)
         leader_epoch = max(epochs) + 1
+        # In this order: a quorum state without any segment proves that the log was lost.
+        disk.sync_directory(directory)
         # Written before the first batch of the epoch: if the broker dies between the two, the next start skips an
         # epoch.
         write_quorum_state(disk, state_file, node_id, leader_epoch, directory_id)
@@ -305,6 +307,8 @@ class MetadataLog:
         write_snapshot(log.disk, log.directory, snapshot, records, last_timestamp_ms=written_ms, now_ms=now_ms)
         self.snapshot = snapshot
         log.roll(now_ms)
+        # At no time is there a log without a segment on the disk, which a start would take for a lost one.
+        log.sync()
         log.advance_log_start(snapshot.end_offset)
         log.delete_expired_segments(now_ms, log.log_end_offset)
         log.remove_deleted_files(now_ms)

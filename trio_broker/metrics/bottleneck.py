@@ -278,22 +278,22 @@ def request_queue(readings: BottleneckReadings) -> Bottleneck | None:
             loop(readings),
         ),
         SuggestedSetting("num.io.threads", f"{2 * readings.io_threads}"),
-        "Handlers hold their slots while they read the disk; more slots read side by side. A longer queue would only "
-        "let requests wait longer.",
+        "Handlers hold their slots while batches are inflated or compressed anew, and none while they wait for the "
+        "disk; more slots let other requests pass. A longer queue would only let requests wait longer.",
     )
 
 
 def disk(readings: BottleneckReadings) -> Bottleneck | None:
-    """Requests wait for syncs, and syncs for nothing but the disk."""
+    """Requests wait for syncs, and syncs for nothing but the disk; or for lookups of what is not in memory."""
     if readings.disk_wait_ratio < DISK_WAIT_RATIO:
         return None
     return Bottleneck(
         Limit.DISK_SYNCS,
-        "Requests wait for the disk to sync.",
+        "Requests wait for the disk.",
         (disk_wait(readings), *sync_times(readings), all_syncing(readings), loop(readings)),
         None,
         "No sync waits for a thread, so more of them would not help. What does: a faster disk, more partitions or more "
-        "records for each request.",
+        "records for each request; for lookups of old records, more memory for the page cache.",
     )
 
 
@@ -349,7 +349,7 @@ def all_syncing(readings: BottleneckReadings) -> Evidence:
 
 
 def disk_wait(readings: BottleneckReadings) -> Evidence:
-    return evidence(readings, "disk_wait_ratio", "of their time requests waited for a sync")
+    return evidence(readings, "disk_wait_ratio", "of their time requests waited for the disk")
 
 
 def sync_times(readings: BottleneckReadings) -> tuple[Evidence, Evidence]:
