@@ -57,22 +57,29 @@ def code_marked(text: str) -> Markup:
 
 
 def time_text(at_ms: int) -> str:
-    """A time in UTC, to the second; the script shows it in the reader's own zone."""
-    return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    """A time in UTC, to the second, or its number; the script shows it in the reader's own zone."""
+    moment = moment_at(at_ms)
+    return str(at_ms) if moment is None else moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def moment_at(at_ms: int) -> datetime.datetime | None:
+    """A time in UTC; None beyond the calendar, as of a client that counts in microseconds."""
+    try:
+        return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def iso_time(at_ms: int) -> str:
     """A record's time in UTC, to the millisecond, as ISO 8601 has it; its number if that is beyond the calendar."""
-    try:
-        moment = datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)
-    except (ValueError, OverflowError, OSError):
-        return str(at_ms)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    moment = moment_at(at_ms)
+    return str(at_ms) if moment is None else moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def clock_text(at_ms: int) -> str:
     """A time of day in UTC, for an axis."""
-    return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).strftime("%H:%M:%S")
+    moment = moment_at(at_ms)
+    return str(at_ms) if moment is None else moment.strftime("%H:%M:%S")
 
 
 def shown_text(text: str, length: int = SHOWN_CHARACTERS) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_admin.texts import bytes_text, duration_text, number_text
+from broker_admin.texts import bytes_text, clock_text, duration_text, iso_time, number_text, time_text
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,9 @@ def test_durations_are_shown_by_their_two_largest_units(seconds: float, text: st
 
 def test_thousands_are_set_apart() -> None:
     assert number_text(1234567) == "1\u202f234\u202f567"
+
+
+@pytest.mark.parametrize("at_ms", [1_795_881_988_890_243, 2**63 - 1, -(2**63)])
+def test_a_time_beyond_the_calendar_is_shown_as_its_number(at_ms: int) -> None:
+    assert {time_text(at_ms), iso_time(at_ms), clock_text(at_ms)} == {str(at_ms)}
+    assert time_text(0) == "1970-01-01 00:00:00 UTC"

@@ -55,7 +55,6 @@ def test_text_is_read_by_the_rules_of_its_type(key, text, value):
         (LOG_CLEANER_MIN_CLEANABLE_RATIO, "1.5", "the value must be between 0.0 and 1.0"),
         (LOG_CLEANER_MIN_CLEANABLE_RATIO, "nan", "the value must be between 0.0 and 1.0"),
         (LOG_CLEANER_MIN_CLEANABLE_RATIO, "half", "the value must be a number"),
-        (LOG_CLEANUP_POLICY, "delete,delete", "each at most once"),
         (LOG_CLEANUP_POLICY, "shred", "a list of delete, compact"),
         (MAX_CONNECTIONS_PER_IP_OVERRIDES, "\ud800:5", "the value must be text that UTF-8 can encode"),
         (COMPRESSION_TYPE, "brotli", "one of uncompressed, zstd"),

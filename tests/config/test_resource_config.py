@@ -70,6 +70,19 @@ def test_a_default_without_a_broker_key_of_its_own_has_no_synonym(name):
     assert (described.source, described.synonyms) == (ConfigSource.DEFAULT_CONFIG, ())
 
 
+def test_a_topic_may_keep_nothing_and_the_broker_as_a_whole_may_not():
+    """As in Kafka: ``retention.ms=0`` is how a topic is purged."""
+    assert topic_config({"retention.ms": "0"}, BrokerConfig()).retention_ms == 0
+    assert TOPIC_KEYS["retention.ms"].parse("-1") == -1
+    for key, text in ((TOPIC_KEYS["retention.ms"], "-2"), (BROKER_KEYS["log.retention.ms"], "0")):
+        with pytest.raises(ConfigError):
+            key.parse(text)
+
+
+def test_a_policy_may_name_a_word_twice():
+    assert str(topic_config({"cleanup.policy": "delete,delete"}, BrokerConfig()).cleanup_policy) == "delete"
+
+
 def test_a_group_has_its_own_intervals_within_the_brokers_bounds():
     broker = BrokerConfig()
     own = {"consumer.heartbeat.interval.ms": "6000"}

@@ -85,6 +85,15 @@ def test_a_second_round_over_the_same_changes_nothing(bench: Any) -> None:
     assert bench.file("00000000000000000000.log").read_bytes() == before
 
 
+def test_a_compaction_that_writes_index_entries_has_nothing_to_warn_of(make_log: MakeLog, caplog: Any) -> None:
+    bench = make_log(cleanup_policy=CleanupPolicy(delete=False, compact=True), index_interval_bytes=1)
+    for key in (b"a", b"b", b"c"):
+        put(bench, (key, bytes(1000)))
+    compact(sealed(bench).log, NOW_MS)
+    assert bench.file("00000000000000000000.index").stat().st_size
+    assert caplog.messages == []
+
+
 def test_a_batch_that_loses_nothing_stays_byte_for_byte(bench: Any) -> None:
     put(bench, (b"a", b"1"), (b"b", b"1"), codec=Codec.ZSTD)
     before = bytes(bench.batches()[0].buffer)

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from trio_broker.config.config_key import LONG_MAX
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.storage.retention import (
     RetentionForecast,
@@ -83,6 +84,12 @@ def forecast(facts: list[SegmentFacts], *, log_start: int = 0, **config: object)
 def test_each_segment_is_due_when_its_time_is_over_and_not_before_the_one_in_front():
     due = [each.due_at_ms for each in forecast(segments(400, 450, 100), retention_ms=500, retention_bytes=-1)]
     assert due == [NOW_MS + 100, NOW_MS + 100, NOW_MS + 400]
+
+
+def test_no_segment_is_due_behind_the_largest_time():
+    """A client that counts in microseconds, and a retention of centuries."""
+    [last] = forecast(segments(0), retention_ms=LONG_MAX, retention_bytes=-1)
+    assert last.due_at_ms == LONG_MAX
 
 
 def test_the_limit_of_size_takes_a_segment_once_enough_has_come_behind_it():

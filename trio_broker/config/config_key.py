@@ -271,6 +271,7 @@ class _Declaration:
     """The name of the broker's key, if it differs from the field's."""
     topic: bool
     group: str | None
+    topic_validator: Validator[Any] | None
     attributes: Mapping[str, Any]
 
 
@@ -282,17 +283,21 @@ def key(
     broker: str | None = None,
     topic: bool = False,
     group: str | None = None,
+    topic_validator: Validator[Any] | None = None,
     **attributes: Any,
 ) -> Any:
     """Declare a setting as a field of a settings class; returns the attrs field.
 
     The type is that of ``default`` unless ``type`` is given (for LONG, SHORT, or a default of None). ``broker`` is the
     name of the broker's key, if it is not the field's name with dots, or empty if only topics have the key. With
-    ``topic``, topics may set the key under the field's name; with ``group``, groups may set it under that name.
+    ``topic``, topics may set the key under the field's name, to what ``topic_validator`` takes if it is not what the
+    broker's key does; with ``group``, groups may set it under that name.
     ``attributes`` are further fields of ``ConfigKey``.
     """
     attributes |= {"default": default, "documentation": documentation, "type": type or _type_of(default)}
-    return attrs.field(default=default, metadata={_Declaration: _Declaration(broker, topic, group, attributes)})
+    return attrs.field(
+        default=default, metadata={_Declaration: _Declaration(broker, topic, group, topic_validator, attributes)}
+    )
 
 
 def fallback(name: str, default: Any, convert: Callable[[Any], Any], documentation: str, **attributes: Any) -> Fallback:
@@ -328,6 +333,8 @@ def topic_keys_of(settings: type, broker_keys: Mapping[str, ConfigKey]) -> tuple
             name = _dotted(each.name)
             own = broker_keys.get(name if declared.broker is None else declared.broker)
             attributes = {**declared.attributes, "fallbacks": (), "update_mode": UpdateMode.CLUSTER_WIDE}
+            if declared.topic_validator is not None:
+                attributes["validator"] = declared.topic_validator
             keys.append(ConfigKey(name=name, field=each.name, broker_key=own, **attributes))
     return tuple(keys)
 

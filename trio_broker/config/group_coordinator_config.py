@@ -27,7 +27,7 @@ class GroupCoordinatorConfig:
         validator=rebalance_protocols(served=("classic", "consumer"), known=("share", "streams")),
     )
     group_min_session_timeout_ms: int = key(
-        6_000, "The shortest session timeout a member of a classic group may ask for.", validator=at_least(1)
+        6_000, "The shortest session timeout a member of a classic group may ask for.", validator=at_least(0)
     )
     group_max_session_timeout_ms: int = key(
         1_800_000, "The longest session timeout a member of a classic group may ask for.", validator=at_least(1)

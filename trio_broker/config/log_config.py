@@ -63,9 +63,9 @@ class CleanupPolicy:
         """Return the policy of a comma-separated list.
 
         Raises:
-            ValueError: a word is unknown or occurs twice.
+            ValueError: a word is unknown.
         """
-        words = split_list(text)
+        words = tuple(dict.fromkeys(split_list(text)))  # Kafka warns of one that comes twice
         if not POLICIES.accepts(words):
             raise ValueError(f"the value must be {POLICIES.valid_values}")
         return cls(delete="delete" in words, compact="compact" in words)
@@ -161,6 +161,7 @@ class LogConfig:
         168 * MS_PER_HOUR,
         "Segments whose newest record is older than this are removed; -1 is never.",
         broker="log.retention.ms", topic=True, type=LONG, update_mode=CLUSTER_WIDE, validator=minus_one_or_at_least(1),
+        topic_validator=at_least(-1),
         fallbacks=(
             fallback("log.retention.minutes", None, _minutes_to_ms, "log.retention.ms, in minutes."),
             fallback("log.retention.hours", 168, _hours_to_ms, "log.retention.ms, in hours."),

@@ -27,6 +27,22 @@ class Network(Protocol):
         ...
 
 
+ALL_ADDRESSES = "::"
+"""Of both families: a socket that is bound to it takes IPv4 as well by default."""
+
+
+def serves_both_families() -> bool:
+    """Whether one socket can take connections of IPv6 and of IPv4; a machine may have no IPv6."""
+    if not socket.has_dualstack_ipv6():
+        return False
+    with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as sock:
+        try:
+            sock.bind((ALL_ADDRESSES, 0))
+        except OSError:
+            return False
+    return True
+
+
 class RealNetwork:
     """TCP on the addresses of this machine."""
 
@@ -34,6 +50,8 @@ class RealNetwork:
         return descriptors.max_connections()
 
     def stream_socket(self, host: str, port: int) -> tuple[socket.socket, Any]:
+        if not host and serves_both_families():
+            host = ALL_ADDRESSES
         family, kind, protocol, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
+from trio_broker.config.config_key import LONG_MAX
 from trio_broker.config.log_config import LogConfig
 
 
@@ -107,7 +108,7 @@ def retention_forecast(
         is_last = segment is segments[-1]
         stays = is_last and not segment.size_bytes
         if by_time and not stays:
-            due_at_ms = max(due_at_ms, segment.timestamp_ms() + config.retention_ms)
+            due_at_ms = max(due_at_ms, min(segment.timestamp_ms() + config.retention_ms, LONG_MAX))
         forecasts.append(
             RetentionForecast(
                 base_offset=segment.base_offset,

@@ -560,7 +560,8 @@ class Segment:
         last = batches[-1]
         self.next_offset = last.base_offset + last.last_offset_delta + 1
         self.size = position
-        if self._has_new_entries:
+        # A compacted segment gets its index files when it is complete.
+        if self._has_new_entries and not self.file_suffix:
             self.write_index_entries()
 
     def note_batch(self, header: BatchHeader, position: int) -> None:

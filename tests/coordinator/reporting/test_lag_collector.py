@@ -14,6 +14,7 @@ from tests.coordinator.coordinator_harness import no_park, running_coordinator
 from tests.partition.real_logs import batch
 from trio_broker.coordinator.reporting import lag, lag_collector
 from trio_broker.coordinator.runtime.result import RequestContext
+from trio_broker.partition.replica_manager import HIGH_WATERMARK
 
 
 @pytest.fixture
@@ -57,6 +58,14 @@ async def test_each_group_is_told_with_its_lag(broker):
         "caught up": (0, 0.0),
         "nearly": (1, 20.0),
     }
+
+
+async def test_what_was_deleted_before_a_group_has_read_it_is_nothing_to_wait_for(broker):
+    await append(broker, b"a", b"b")
+    await broker.commit("behind", 1)
+    await broker.services.replicas.delete_records(broker.services.replicas.topic("t").partition(0), HIGH_WATERMARK)
+    broker.advance(60)
+    assert (await lines(broker))["behind"][1] == 0.0
 
 
 async def test_every_report_has_the_lag_of_each_group_by_topic(broker):

@@ -235,15 +235,16 @@ class _Collection:
             return None
         end = partition.high_watermark
         tally.add(offset, end)
-        seconds = 0.0 if end <= offset else self._seconds_since(tally, partition, offset)
+        # Of what lies before the log start nothing is left to wait for.
+        first = max(offset, partition.log_start_offset)
+        seconds = 0.0 if end <= first else self._seconds_since(tally, partition, first)
         tally.add_seconds(seconds)
         return seconds
 
-    def _seconds_since(self, tally: _TopicTally, partition: Partition, committed_offset: int) -> float | None:
-        """How long ago the first unconsumed record was appended; None where it has to be looked up, which is noted for
+    def _seconds_since(self, tally: _TopicTally, partition: Partition, offset: int) -> float | None:
+        """How long ago the record at ``offset`` was appended; None where it has to be looked up, which is noted for
         ``tally``.
         """
-        offset = max(committed_offset, partition.log_start_offset)
         appended_ms = partition.append_times.appended_at(offset)
         if appended_ms is None:
             old = RecordPosition(partition.topic_id, partition.topic_partition.partition, offset)

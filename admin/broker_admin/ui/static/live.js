@@ -87,6 +87,7 @@ export function loadAnew() {
 export function showLocalTimes() {
   for (const place of document.querySelectorAll("[data-at-ms]")) {
     const at = new Date(Number(place.getAttribute("data-at-ms")));
+    if (Number.isNaN(at.getTime())) continue; // beyond the calendar
     place.setAttribute("title", at.toISOString());
     place.textContent = localTime(at, !place.hasAttribute("data-to-the-minute"));
   }

@@ -137,7 +137,7 @@ export class Tail {
     link.href = `${location.pathname}/${row.partition}/${row.offset}`;
     link.textContent = String(row.offset);
     cell("", "number").replaceChildren(link);
-    cell(row.timestamp_ms === null ? "none" : new Date(row.timestamp_ms).toISOString(), "when");
+    cell(timeText(row.timestamp_ms), "when");
     cell(textOf(row.key), "key");
     cell(textOf(row.value), "value");
     cell(row.header_count ? String(row.header_count) : "", "number medium");
@@ -151,4 +151,11 @@ export class Tail {
     this.note.hidden = false;
     this.note.textContent = text;
   }
+}
+
+/** A record's time, or its number if that is beyond the calendar. @param {number | null} atMs */
+function timeText(atMs) {
+  if (atMs === null) return "none";
+  const at = new Date(atMs);
+  return Number.isNaN(at.getTime()) ? String(atMs) : at.toISOString();
 }
