@@ -129,6 +129,12 @@ def test_what_stands_before_a_line_that_is_no_record_is_written(scene: Scene, tm
     assert scene.values == [b"a", b"b"]
 
 
+def test_a_partition_that_does_not_exist_is_reported_before_anything_is_read(scene: Scene) -> None:
+    result = scene.produce("t", "-p", "7", given=b"")
+    assert result.exit_code == 1
+    assert result.stderr == "trio-broker: topic 't' has no partition 7; it has 3, from 0 on\n"
+
+
 def test_a_topic_that_does_not_exist_is_told_before_anything_is_read(scene: Scene):
     result = scene.produce("missing", "--no-create", given=b"a\n")
     assert result.exit_code == 1

@@ -102,10 +102,10 @@ def produce_command(
         own_options=dict.fromkeys(("max.block.ms", "delivery.timeout.ms"), "--command-timeout"),
     )
     with BatchProducer(settings) as batch_producer, Interrupts() as interrupts:
-        # Called for its error: a topic that does not exist is reported before the user types anything.
-        batch_producer.partition_count(topic)
         # A random first partition: otherwise many short calls of the command would all write to partition 0.
         producer = RecordProducer(batch_producer, first_partition=random.randrange(1 << 16))
+        # A topic or partition that does not exist is reported before the user types anything, and if nothing is typed.
+        producer.require_partition(topic, form["partition"] or 0)
         try:
             try:
                 with contextlib.suppress(KeyboardInterrupt):

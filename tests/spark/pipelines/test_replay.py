@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -142,9 +142,30 @@ def test_topics_keep_their_names_on_another_cluster(job: Job):
         assert (kept(other, "orders"), kept(other, "orders", 1)) == (FIRST, SECOND)
 
 
-def test_a_topic_is_not_appended_to_itself_by_accident(job: Job):
-    with pytest.raises(OptionError, match="read from"):
-        job.with_settings(topic=None).run()
+def by_another_name(job: Job) -> ProducerSettings:
+    """The job's own cluster, by a name of its broker that is not the one it is read by."""
+    [address] = parse_addresses(job.broker.bootstrap_servers)
+    return ProducerSettings((attrs.evolve(address, host="localhost"),))
+
+
+@pytest.mark.parametrize("topic", [None, "orders"])
+@pytest.mark.parametrize("target_of_job", [lambda job: job.settings.target, by_another_name], ids=["same", "alias"])
+def test_a_topic_is_not_appended_to_itself(
+    job: Job, topic: str | None, target_of_job: Callable[[Job], ProducerSettings]
+) -> None:
+    end = len(kept(job.broker, "orders"))
+    with pytest.raises(OptionError, match="orders would be appended to itself"):
+        job.with_settings(topic=topic, target=target_of_job(job)).run()
+    assert len(kept(job.broker, "orders")) == end
+
+
+def test_a_topic_that_a_pattern_takes_in_is_not_appended_to_itself(job: Job) -> None:
+    topic = job.settings.topic
+    assert topic is not None
+    send(job.broker, topic, SECOND)
+    options = {"kafka.bootstrap.servers": job.broker.bootstrap_servers, "subscribePattern": f"orders|{topic}"}
+    with pytest.raises(OptionError, match=f"{topic} would be appended to itself"):
+        attrs.evolve(job, options=options).run()
 
 
 def test_a_topic_with_too_few_partitions_is_refused_before_anything_is_written(job: Job):

@@ -98,11 +98,6 @@ class RecordProducer:
         self._full: list[UnsequencedBatch] = []
         self._full_bytes = 0
 
-    @property
-    def has_gathered(self) -> bool:
-        """Whether there are records that were not sent yet."""
-        return bool(self._open or self._full)
-
     def send(self, topic: str, record: ProducerRecord) -> None:
         """Add a record to the batch of its partition, and deliver the full batches if they are worthwhile.
 
@@ -123,6 +118,16 @@ class RecordProducer:
         if self._full_bytes >= DELIVERED_BYTES:
             self._deliver()
 
+    def require_partition(self, topic: str, partition: int) -> None:
+        """Refuse a partition that the topic does not have.
+
+        Raises:
+            WriteFailed: the topic does not exist or has no such partition.
+        """
+        count = self._producer.partition_count(topic)
+        if partition >= count:
+            raise WriteFailed(f"topic {topic!r} has no partition {partition}; it has {count}, from 0 on")
+
     def flush(self) -> None:
         """Deliver all gathered records; return when they are acknowledged.
 
@@ -134,11 +139,10 @@ class RecordProducer:
         self._deliver()
 
     def _partition(self, topic: str, record: ProducerRecord) -> TopicPartition:
-        count = self._producer.partition_count(topic)
         if record.partition is not None:
-            if record.partition >= count:
-                raise WriteFailed(f"topic {topic!r} has no partition {record.partition}; it has {count}, from 0 on")
+            self.require_partition(topic, record.partition)
             return TopicPartition(topic, record.partition)
+        count = self._producer.partition_count(topic)
         if record.key is not None:
             return TopicPartition(topic, partition_of(record.key, count))
         return TopicPartition(topic, self._sticky_partition % count)

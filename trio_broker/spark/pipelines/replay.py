@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ from trio_broker.spark.pipelines.job_source import JobSource
 from trio_broker.spark.pipelines.progress import COMMITTING, WRITING, Progress
 from trio_broker.spark.pipelines.round_end import end_round
 from trio_broker.spark.pipelines.slice_schedule import next_slices, slice_records_at
-from trio_broker.spark.pipelines.target_topics import Partitions, prepare_topics
+from trio_broker.spark.pipelines.target_topics import Partitions, is_same_cluster, prepare_topics
 from trio_broker.spark.pipelines.task_runner import Result, TaskRunner
 from trio_broker.spark.pipelines.token_bucket import RateLimit, Throttle
 from trio_broker.spark.planning.offset_planning import plan_batch
@@ -105,9 +105,10 @@ def plan_replay(source: JobSource, settings: ReplaySettings) -> ReplayPlan:
     Raises:
         SparkJobError, ClientError: as ``replay``.
     """
-    check_target(source, settings)
     ranges = tuple(plan_batch(source.options, source.offset_source))
-    prepare_topics(settings.target.bootstrap_servers, needed_partitions(ranges, settings))
+    needed = needed_partitions(ranges, settings)
+    refuse_topics_to_themselves(source, settings, {each.partition.topic for each in ranges} & needed.keys())
+    prepare_topics(settings.target.bootstrap_servers, needed)
     return ReplayPlan(ranges)
 
 
@@ -126,20 +127,22 @@ def replay(
         SparkJobError: it cannot go on; another call goes on from the last finished round.
         ClientError: the cluster that is written to does not answer.
     """
-    check_target(source, settings)
     with CommitLog(settings.checkpoint).open(KIND, settings.identity(source_options)) as log:
         return _ReplayRun(source, settings, log, runner, progress or Progress(KIND)).run()
 
 
-def check_target(source: JobSource, settings: ReplaySettings) -> None:
-    """Refuse a job that would append topics to themselves.
+def refuse_topics_to_themselves(source: JobSource, settings: ReplaySettings, topics: Set[str]) -> None:
+    """Refuse a job that reads and writes ``topics``, unless they are those of two clusters, or of a directory that no
+    broker has open.
 
     Raises:
-        OptionError: no topic is named, and the cluster is the same.
+        OptionError: the cluster is the same.
+        ClientError: a cluster does not answer.
     """
-    read_servers = set(source.options.kafka.bootstrap_servers)
-    if settings.topic is None and read_servers & set(settings.target.bootstrap_servers):
-        raise OptionError("to-topic", "name one: records would be written to the topic that they are read from")
+    read, written = source.options.kafka.bootstrap_servers, settings.target.bootstrap_servers
+    if topics and not source.options.is_offline and is_same_cluster(read, written):
+        names = ", ".join(sorted(topics))
+        raise OptionError("to-topic", f"name another one: {names} would be appended to itself")
 
 
 def needed_partitions(ranges: tuple[OffsetRange, ...], settings: ReplaySettings) -> dict[str, int]:
@@ -266,8 +269,7 @@ class _ReplayRun:
                 # The commit of the range itself, for which nothing has to be done.
                 self.log.finish()
             return ReplayRange.read(self.log.last.facts["goal"])
-        ranges = tuple(plan_batch(self.source.options, self.source.offset_source))
-        prepare_topics(self.settings.target.bootstrap_servers, needed_partitions(ranges, self.settings))
+        ranges = plan_replay(self.source, self.settings).ranges
         whole = ReplayRange(
             {each.partition: each.start_offset for each in ranges},
             {each.partition: each.end_offset for each in ranges},

@@ -50,6 +50,24 @@ class NewTopics:
     configs: Mapping[str, str] = attrs.field(factory=dict)
 
 
+def is_same_cluster(one: tuple[Address, ...], other: tuple[Address, ...]) -> bool:
+    """Whether two lists of brokers are of one cluster, by the id that it has.
+
+    Raises:
+        ClientError: a cluster does not answer.
+    """
+    if set(one) & set(other):
+        return True
+    ids = [_cluster_id(one), _cluster_id(other)]
+    return ids[0] == ids[1] and None not in ids
+
+
+def _cluster_id(bootstrap_servers: tuple[Address, ...]) -> str | None:
+    identity = Identity(CLIENT_ID, __version__)
+    with KafkaClient(bootstrap_servers, identity, Deadline(TIMEOUT_SECONDS)) as client:
+        return client.attempt(client.brokers).cluster_id
+
+
 def prepare_topics(
     bootstrap_servers: tuple[Address, ...],
     needed: Mapping[str, int],
