@@ -1,7 +1,8 @@
 """Fetch: read record batches from partitions, waiting while there are fewer bytes than the client wants.
 
 Records are not read into memory: the answer holds regions of segment files, which the network sends with ``sendfile``.
-Topics go by name up to version 12 and by id from 13 on (KIP-516). Only consumers are served; there are no followers.
+Topics go by name up to version 12 and by id from 13 on (KIP-516). Consumers are served, and replicas refused:
+a partition has one.
 
 Source: Kafka's KafkaApis.handleFetchRequest; KIP-74 for the limits, KIP-227 for sessions.
 """

@@ -150,6 +150,26 @@ def test_an_error_leaves_no_file(tmp_path: Path):
     assert staged(tmp_path) == []
 
 
+def test_a_file_that_cannot_be_closed_leaves_no_other_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As on the full disk that the task fails for."""
+
+    close = pq.ParquetWriter.close
+    closed = []
+
+    def full(writer: pq.ParquetWriter) -> None:
+        close(writer)
+        closed.append(writer)
+        raise OSError("no space for a footer")
+
+    writer = TableWriter(files_in(tmp_path), FileSettings(), 0, "orders")
+    writer.write(rows([DAY, DAY + datetime.timedelta(days=1)]))
+    monkeypatch.setattr(pq.ParquetWriter, "close", full)
+    with pytest.raises(OSError, match="no space for a footer"):
+        writer.abort()
+    assert staged(tmp_path) == []
+    assert len(closed) == 2
+
+
 def test_a_task_that_does_not_see_the_directory_of_the_driver_says_so(tmp_path: Path):
     files = files_in(tmp_path)
     shutil.rmtree(tmp_path / "_trio_broker")

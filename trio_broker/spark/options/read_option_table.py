@@ -278,7 +278,7 @@ ADMIN_URL: Final = Option(
     "adminUrl",
     TEXT,
     None,
-    "The address of the broker's admin page, which lists the files: `http://127.0.0.1:8080`.",
+    "The address of the broker's admin page, which lists the files: `http://127.0.0.1:9644`.",
     form="URL",
     default_text="as the broker says itself",
     difference=NOT_IN_SPARK,

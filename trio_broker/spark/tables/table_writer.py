@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from types import TracebackType
@@ -142,14 +143,16 @@ class TableWriter:
 
     def abort(self) -> None:
         """Close and remove all files; no result will name them."""
-        for each in self._open.values():
-            # Closing writes a footer as well, which costs little; a writer that is only dropped keeps its buffers.
-            each.writer.close()
-            each.sink.close()
-        for file in [*self.finished, *(each.file for each in self._open.values())]:
-            self.files.store.remove(file)
-        self._open.clear()
-        self.finished.clear()
+        with ExitStack() as stack:
+            # Each of them whatever the others raise: a full disk, for one, lets no footer be written.
+            for file in [*self.finished, *(each.file for each in self._open.values())]:
+                stack.callback(self.files.store.remove, file)
+            for each in self._open.values():
+                stack.callback(each.sink.close)
+                # This writes a footer as well, which costs little; a writer that is only dropped keeps its buffers.
+                stack.callback(each.writer.close)
+            self._open.clear()
+            self.finished.clear()
 
     def _write(self, day: str | None, batch: pa.RecordBatch) -> None:
         target = self._open.pop(day, None) or self._create(day)
