@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.admin.lagging_group import make_group, make_lag
 from tests.admin.live_admin import LiveAdmin, open_live_admin
 from tests.running_broker import fetch_request
 from trio_broker.runtime.clock import ManualClock
+from trio_broker.storage.log import Log
 
 TOPICS = "/api/v1/topics"
 
@@ -362,9 +364,38 @@ async def test_records_are_purged_up_to_an_end_an_offset_or_a_time(live: LiveAdm
     assert (tried["dry_run"], tried["record_count"]) == (True, start)
     assert await start_of(live) == 0
     assert (await purge(live, **body)).json()["partitions"] == [
-        {"partition": 0, "log_start_offset_before": 0, "log_start_offset": start, "record_count": start}
+        {
+            "partition": 0,
+            "log_start_offset_before": 0,
+            "log_start_offset": start,
+            "record_count": start,
+            "error": None,
+        }
     ]
     assert await start_of(live) == start
+
+
+async def test_a_partition_whose_disk_refuses_a_purge_has_its_own_error(
+    live: LiveAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are purged, and the answer says which."""
+    await live.kafka.create_topic("orders", 2)
+    for partition in (0, 1):
+        await live.kafka.produce("orders", b"1", b"2", partition=partition)
+    advance = Log.advance_log_start
+
+    def fail_in_the_second(log: Log, offset: int) -> bool:
+        if log.directory.name == "orders-1":
+            raise OSError(errno.EACCES, "not here")
+        return advance(log, offset)
+
+    monkeypatch.setattr(Log, "advance_log_start", fail_in_the_second)
+    response = await purge(live, to_end=True)
+    assert response.status_code == 200
+    first, second = response.json()["partitions"]
+    assert (first["record_count"], first["error"]) == (2, None)
+    assert (second["record_count"], second["log_start_offset"]) == (0, 0)
+    assert "not here" in second["error"]
 
 
 async def test_one_partition_that_cannot_be_purged_so_far_keeps_all_of_them(live: LiveAdmin) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from pathlib import PurePath
 
 import pytest
 
@@ -91,9 +92,28 @@ def test_a_refusal_is_told_for_every_partition():
     assert response.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-async def test_validation_only_says_where_the_start_would_be_and_moves_nothing(replicas, partition):
-    assert await replicas.delete_records(partition, -1, validate_only=True) == 3
-    assert await replicas.delete_records(partition, 2, validate_only=True) == 2
+async def test_what_may_be_deleted_is_said_before_anything_moves(replicas, partition):
+    assert replicas.require_deletable(partition, -1) == 3
+    assert replicas.require_deletable(partition, 2) == 2
     assert partition.log_start_offset == 0
     with pytest.raises(KafkaError):
-        await replicas.delete_records(partition, 4, validate_only=True)
+        replicas.require_deletable(partition, 4)
+
+
+async def test_the_checkpoints_are_written_once_for_all_partitions(client, replicas, monkeypatch):
+    partitions = await add_topic(replicas, partitions=5)
+    for each in partitions:
+        await replicas.append(each, batch(b"a", b"b"), produce_version=9)
+    written = []
+    write = replicas.log_manager.write_checkpoints
+
+    def count() -> dict[PurePath, OSError]:
+        written.append(1)
+        return write()
+
+    monkeypatch.setattr(replicas.log_manager, "write_checkpoints", count)
+    wanted = [DeleteRecordsPartition(partition_index=index, offset=1) for index in (*range(5), 9)]
+    topics = [DeleteRecordsTopic(name="orders", partitions=wanted)]
+    response = await client.ask(delete_records, DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)
+    assert [each.low_watermark for each in response.topics[0].partitions] == [1, 1, 1, 1, 1, -1]
+    assert written == [1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from math import lcm
 from operator import methodcaller
 from typing import TypeVar
@@ -32,7 +31,7 @@ from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceTyp
 from trio_broker.cluster.replication_control import BROKER_DEFAULT, NewPartitions, NewTopic, TopicTarget
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.resource_config import topic_entries
-from trio_broker.handlers.support.record_deletion import delete_records_before
+from trio_broker.handlers.support.record_deletion import deletable_partition
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import HIGH_WATERMARK
@@ -119,35 +118,22 @@ class LiveTopicChangesView:
     async def purge(
         self, name: str, target: PurgeTarget, partitions: Collection[int], *, dry_run: bool, changed_by: str
     ) -> PurgedTopic:
-        indexes = sorted(partitions or self._existing(name).partitions)
-        purge = partial(delete_records_before, self.services.replicas, name)
-        offsets: dict[int, int] = {}
-        starts: dict[int, int] = {}
-        purged = []
-        for index in indexes:
+        replicas = self.services.replicas
+        offsets: dict[Partition, int] = {}
+        starts: dict[Partition, int] = {}
+        outcomes: dict[Partition, int | KafkaError] = {}
+        for index in sorted(partitions or self._existing(name).partitions):
             try:
-                partition = self.services.replicas.topic(name).partition(index)
-                offsets[index] = await self._offset_of(partition, target)
-                starts[index] = partition.log_start_offset
-                purged.append(await purge(index, offsets[index], validate_only=True))
+                partition = deletable_partition(replicas, name, index)
+                offsets[partition] = await self._offset_of(partition, target)
+                starts[partition] = partition.log_start_offset
+                outcomes[partition] = replicas.require_deletable(partition, offsets[partition])
             except KafkaError as error:
                 raise refused(error, partition=index) from error
         if not dry_run:
             with called_by(changed_by):
-                for position, index in enumerate(indexes):
-                    try:
-                        purged[position] = await purge(index, offsets[index])
-                    except KafkaError as error:
-                        raise refused(error, partition=index) from error
-        results = tuple(
-            PurgedPartition(
-                partition=index,
-                log_start_offset_before=starts[index],
-                log_start_offset=new_start,
-                record_count=max(new_start - starts[index], 0),
-            )
-            for index, new_start in zip(indexes, purged, strict=True)
-        )
+                outcomes = await replicas.delete_records(offsets)
+        results = tuple(purged_partition(each, starts[each], outcome) for each, outcome in outcomes.items())
         return PurgedTopic(dry_run=dry_run, record_count=sum(each.record_count for each in results), partitions=results)
 
     async def _offset_of(self, partition: Partition, target: PurgeTarget) -> int:
@@ -225,6 +211,19 @@ async def only_outcome(request: Awaitable[Sequence[T | KafkaError]]) -> T:
     if isinstance(outcome, KafkaError):
         raise refused(outcome)
     return outcome
+
+
+def purged_partition(partition: Partition, start_before: int, outcome: int | KafkaError) -> PurgedPartition:
+    """What became of one partition."""
+    error = str(outcome) if isinstance(outcome, KafkaError) else None
+    start = partition.log_start_offset if isinstance(outcome, KafkaError) else outcome
+    return PurgedPartition(
+        partition=partition.topic_partition.partition,
+        log_start_offset_before=start_before,
+        log_start_offset=start,
+        record_count=max(start - start_before, 0),
+        error=error,
+    )
 
 
 def refused(error: KafkaError, *, partition: int | None = None) -> TopicRefused:

@@ -9,6 +9,9 @@ Source: Kafka's ReplicaManager.deleteRecords; KIP-107.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
+
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.delete_records import (
@@ -20,8 +23,10 @@ from kafka_wire.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from trio_broker.handlers.support.context import Context
-from trio_broker.handlers.support.record_deletion import delete_records_before
+from trio_broker.handlers.support.record_deletion import deletable_partition
 from trio_broker.handlers.support.registry import handles
+from trio_broker.partition.partition import Partition
+from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.yield_budget import InTurns
 
 NO_LOW_WATERMARK = -1
@@ -46,29 +51,41 @@ def error_response(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRe
 
 @handles(DeleteRecordsRequest, error_response=error_response)
 async def delete_records(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
-    """Delete up to each offset; each partition on its own."""
+    """Delete up to each offset; each partition on its own, but for the checkpoints, which are written once."""
+    replicas = context.services.replicas
+    offsets: dict[Partition, int] = {}
+    async for topic in InTurns(request.topics):
+        async for wanted in InTurns(topic.partitions):
+            with suppress(KafkaError):
+                offsets[deletable_partition(replicas, topic.name, wanted.partition_index)] = wanted.offset
+    outcomes = await replicas.delete_records(offsets)
     return DeleteRecordsResponse(
-        topics=[await delete_in_topic(topic, context) async for topic in InTurns(request.topics)]
+        topics=[await results_in_topic(topic, replicas, outcomes) async for topic in InTurns(request.topics)]
     )
 
 
-async def delete_in_topic(topic: DeleteRecordsTopic, context: Context) -> DeleteRecordsTopicResult:
+async def results_in_topic(
+    topic: DeleteRecordsTopic, replicas: ReplicaManager, outcomes: Mapping[Partition, int | KafkaError]
+) -> DeleteRecordsTopicResult:
     return DeleteRecordsTopicResult(
         name=topic.name,
         partitions=[
-            await delete_in_partition(topic.name, partition, context) async for partition in InTurns(topic.partitions)
+            result_in_partition(topic.name, wanted, replicas, outcomes) async for wanted in InTurns(topic.partitions)
         ],
     )
 
 
-async def delete_in_partition(
-    topic: str, wanted: DeleteRecordsPartition, context: Context
+def result_in_partition(
+    topic: str,
+    wanted: DeleteRecordsPartition,
+    replicas: ReplicaManager,
+    outcomes: Mapping[Partition, int | KafkaError],
 ) -> DeleteRecordsPartitionResult:
-    """Move one log start offset, and return its new value."""
+    """The new log start offset of one partition, or why it has none."""
     try:
-        low_watermark = await delete_records_before(
-            context.services.replicas, topic, wanted.partition_index, wanted.offset
-        )
+        outcome = outcomes[deletable_partition(replicas, topic, wanted.partition_index)]
     except KafkaError as error:
         return failed(wanted, error.code)
-    return DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=low_watermark)
+    if isinstance(outcome, KafkaError):
+        return failed(wanted, outcome.code)
+    return DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=outcome)

@@ -530,9 +530,8 @@ class ReplicaManager:
 
     # ---- deleting records -----------------------------------------------------------------------------------------
 
-    async def delete_records(self, partition: Partition, offset: int, *, validate_only: bool = False) -> int:
-        """Move the log start up to ``offset``, -1 for the high watermark, and write it down; return where it stands,
-        or, with ``validate_only``, where it would.
+    def require_deletable(self, partition: Partition, offset: int) -> int:
+        """Refuse to move the log start up to ``offset``, -1 for the high watermark; return where it would stand.
 
         Raises:
             KafkaError: ``OFFSET_OUT_OF_RANGE``, ``POLICY_VIOLATION`` for a topic that is only compacted, or the
@@ -544,15 +543,37 @@ class ReplicaManager:
             raise KafkaError(text, code=ErrorCode.POLICY_VIOLATION)
         end_offset = partition.high_watermark if offset == HIGH_WATERMARK else offset
         partition.require_may_delete_before(end_offset)
-        if validate_only:
-            return max(end_offset, partition.log_start_offset)
-        start_offset = partition.log_start_offset
-        if await self._changing(partition, partition.writer.delete_before(end_offset)):
-            self._record_deletion(partition, start_offset)
-            if partition.log.directory.parent in await self.log_maintenance.write_checkpoints():
+        return max(end_offset, partition.log_start_offset)
+
+    async def delete_records(self, offsets: Mapping[Partition, int]) -> dict[Partition, int | KafkaError]:
+        """Move the log start of each partition up to its offset, -1 for the high watermark, and write all down at once.
+
+        Returns where each stands, or the error of ``require_deletable`` or of the disk. Where only the writing failed,
+        the start has moved, and may go back at a start after a kill.
+        """
+        outcomes: dict[Partition, int | KafkaError] = {}
+        moved = []
+        async for partition, offset in InTurns(offsets.items()):
+            try:
+                if await self._delete_before(partition, self.require_deletable(partition, offset)):
+                    moved.append(partition)
+                outcomes[partition] = partition.log_start_offset
+            except KafkaError as error:
+                outcomes[partition] = error.with_traceback(None)
+        failed = await self.log_maintenance.write_checkpoints() if moved else {}
+        for partition in moved:
+            if partition.log.directory.parent in failed:
                 text = f"{partition.topic_partition}: the new log start offset could not be written down"
-                raise KafkaError(text, code=ErrorCode.KAFKA_STORAGE_ERROR)
-        return partition.log_start_offset
+                outcomes[partition] = KafkaError(text, code=ErrorCode.KAFKA_STORAGE_ERROR)
+        return outcomes
+
+    async def _delete_before(self, partition: Partition, end_offset: int) -> bool:
+        """Move one log start; return whether it has moved."""
+        start_offset = partition.log_start_offset
+        if not await self._changing(partition, partition.writer.delete_before(end_offset)):
+            return False
+        self._record_deletion(partition, start_offset)
+        return True
 
     def _record_deletion(self, partition: Partition, start_offset: int) -> None:
         topic_partition = partition.topic_partition

@@ -224,12 +224,16 @@ class AddedPartitions:
 
 @attrs.frozen(kw_only=True)
 class PurgedPartition:
-    """Where the log of one partition began and begins, and how many records were before."""
+    """Where the log of one partition began and begins, and how many records were before.
+
+    ``error`` says why it could not be purged, or not for good: the new start is not written down.
+    """
 
     partition: int
     log_start_offset_before: int
     log_start_offset: int
     record_count: int
+    error: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -353,7 +357,7 @@ class TopicChangesView(Protocol):
         All partitions are checked before the first is changed.
 
         Raises:
-            TopicRefused: as it says; a disk that fails on the way leaves the partitions before it purged.
+            TopicRefused: as it says. What a disk refuses afterwards is in the result of its partition.
         """
         ...
 

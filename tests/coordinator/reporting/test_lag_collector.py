@@ -63,7 +63,7 @@ async def test_each_group_is_told_with_its_lag(broker):
 async def test_what_was_deleted_before_a_group_has_read_it_is_nothing_to_wait_for(broker):
     await append(broker, b"a", b"b")
     await broker.commit("behind", 1)
-    await broker.services.replicas.delete_records(broker.services.replicas.topic("t").partition(0), HIGH_WATERMARK)
+    await broker.services.replicas.delete_records({broker.services.replicas.topic("t").partition(0): HIGH_WATERMARK})
     broker.advance(60)
     assert (await lines(broker))["behind"][1] == 0.0
 
