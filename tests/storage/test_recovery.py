@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka_wire.records.batch import build_batch
+from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.errors import CorruptRecordBatch
 from kafka_wire.records.record import NewRecord
 from tests.storage.conftest import make_batch
@@ -122,8 +122,8 @@ def test_damage_to_a_length_field_is_seen_through(bench: Any):
 @pytest.mark.parametrize(("position", "what"), [(7, "offset"), (15, "epoch")])
 def test_what_the_checksum_does_not_cover_is_put_right_by_what_is_around_it(bench: Any, position: int, what: str):
     bench.leader_epoch = 1
-    for _ in range(5):
-        bench.append(2)
+    for number in range(5):
+        bench.append(2, value=b"%d" % number)
     path = bench.file(FIRST_LOG)
     size = path.stat().st_size // 5
     good = path.read_bytes()
@@ -517,6 +517,129 @@ def test_without_the_checkpoint_the_log_starts_where_the_leader_epochs_begin(ben
     bench.log.log_start_offset = None
     bench.reopen(clean=True)
     assert bench.log.log_start_offset == 7
+
+
+# --- Whole batches where they do not belong: stale blocks, a copy made twice ---
+
+
+def numbered(now_ms: int, number: int, *, producer_id: int = -1) -> bytearray:
+    """The batch of three records at offset 3 · ``number``, which is unlike every other one of the same size."""
+    return make_batch(
+        3,
+        value=b"value %d" % number,
+        timestamp=now_ms,
+        producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1,
+        sequence=3 * number if producer_id >= 0 else -1,
+    )
+
+
+def foreign(data: bytearray, base_offset: int, epoch: int = 0) -> bytes:
+    """A batch as it stands at ``base_offset`` of some log."""
+    next(read_batches(data)).stamp(base_offset=base_offset, partition_leader_epoch=epoch)
+    return bytes(data)
+
+
+@pytest.mark.parametrize("producer_id", [-1, 1])
+@pytest.mark.parametrize("stale", [0, 1, 2])
+def test_an_older_batch_in_the_place_of_a_durable_one_is_not_served_as_that(
+    bench: Any, now_ms: int, producer_id: int, stale: int
+):
+    for number in range(5):
+        bench.append_bytes(numbered(now_ms, number, producer_id=producer_id))
+    path = bench.file(FIRST_LOG)
+    whole = path.read_bytes()
+    size = len(whole) // 5
+    path.write_bytes(whole[: 3 * size] + whole[stale * size : (stale + 1) * size] + whole[4 * size :])
+    for _ in range(2):
+        report = bench.crash(recovery_point=15).report
+        assert "reads from 9 up to 12 are refused" in report.problems[0]
+        with pytest.raises(CorruptRecordBatch):
+            bench.log.read(9, 1, end_offset=15)
+        assert [first_offset(bench, offset) for offset in (0, 3, 6, 12)] == [0, 3, 6, 12]
+        assert bench.append().first_offset == bench.log.log_end_offset - 1
+
+
+@pytest.mark.parametrize("producer_id", [-1, 1])
+@pytest.mark.parametrize("repeated", [4, 3, 0])
+def test_a_copy_of_a_batch_behind_the_end_is_no_batch_of_the_log(
+    bench: Any, now_ms: int, producer_id: int, repeated: int
+):
+    for number in range(5):
+        bench.append_bytes(numbered(now_ms, number, producer_id=producer_id))
+    path = bench.file(FIRST_LOG)
+    good = path.read_bytes()
+    size = len(good) // 5
+    path.write_bytes(good + good[repeated * size : (repeated + 1) * size])
+    report = bench.crash().report
+    assert path.read_bytes() == good
+    assert (bench.log.log_end_offset, len(report.kept_aside)) == (15, 1)
+    assert bench.append_bytes(numbered(now_ms, 5, producer_id=producer_id)).first_offset == 15
+
+
+@pytest.mark.parametrize("base_offset", [0, 2, 16, 999, 2**40])
+@pytest.mark.parametrize("epoch", [0, 9])
+@pytest.mark.parametrize("producer_id", [-1, 7])
+def test_a_batch_of_another_topic_behind_the_end_is_not_served(
+    bench: Any, now_ms: int, base_offset: int, epoch: int, producer_id: int
+):
+    for number in range(5):
+        bench.append_bytes(numbered(now_ms, number))
+    path = bench.file(FIRST_LOG)
+    good = path.read_bytes()
+    path.write_bytes(good + foreign(numbered(now_ms, 40, producer_id=producer_id), base_offset, epoch))
+    report = bench.crash().report
+    assert path.read_bytes() == good
+    assert len(report.kept_aside) == 1
+    assert (bench.log.log_end_offset, bench.log.producers.producers) == (15, {})
+
+
+def test_a_batch_of_another_topic_that_is_older_is_not_served_however_little_its_offset_differs(
+    bench: Any, now_ms: int
+):
+    for number in range(5):
+        bench.append_bytes(numbered(now_ms, number))
+    path = bench.file(FIRST_LOG)
+    good = path.read_bytes()
+    path.write_bytes(good + foreign(numbered(now_ms - 1000, 40), 14))
+    assert len(bench.crash().report.kept_aside) == 1
+    assert path.read_bytes() == good
+
+
+def test_an_older_batch_of_a_producer_behind_the_end_does_not_shut_it_out(make_log: MakeLog, now_ms: int):
+    """Its place in the log is no longer there to be compared with."""
+    bench = make_log(segment_bytes=200)
+    batches = [numbered(now_ms, number, producer_id=1) for number in range(6)]
+    for data in batches:
+        bench.append_bytes(data)
+    bench.log.advance_log_start(12)
+    bench.log.delete_expired_segments(now_ms, 18)
+    path = Path(bench.log.active_segment.file.path)
+    good = path.read_bytes()
+    path.write_bytes(good + bytes(batches[1]))
+    assert len(bench.crash(recovery_point=0).report.kept_aside) == 1
+    assert path.read_bytes() == good
+    assert bench.append_bytes(numbered(now_ms, 6, producer_id=1)).first_offset == 18
+
+
+@pytest.mark.parametrize("producer_id", [-1, 1])
+@pytest.mark.parametrize("number", [0, 2, 4])
+@pytest.mark.parametrize("position", [0, 5, 7, 9, 11, 12, 15, 16])
+def test_one_bit_that_turned_over_before_what_the_checksum_covers_is_put_right(
+    bench: Any, now_ms: int, producer_id: int, number: int, position: int
+):
+    for each in range(5):
+        bench.append_bytes(numbered(now_ms, each, producer_id=producer_id))
+    path = bench.file(FIRST_LOG)
+    good = path.read_bytes()
+    for bit in range(8):
+        damaged = bytearray(good)
+        damaged[number * (len(good) // 5) + position] ^= 1 << bit
+        path.write_bytes(damaged)
+        bench.log.release()
+        report = bench.reopen(clean=False, recovery_point=15, leader_epoch=0).report
+        assert path.read_bytes() == good, f"bit {bit}"
+        assert "put right" in report.problems[0]
 
 
 def set_epoch(path: Path, position: int, epoch: int) -> None:

@@ -4,7 +4,7 @@ Every batch is checked: checksum, magic, lengths within bounds, offsets that gro
 leader epochs and producer state are made anew on the way. At a bad batch there are four cases:
 
 * What its checksum does not cover (base offset, length, leader epoch, magic) has one value by what is around it, and
-  the checksum is right with that: it is put right.
+  the checksum is right with that: it is put right, unless it is another batch that stands in its place.
 * It was durable: that is damage. It stays where it is, reads of its offsets are refused, and the log goes on behind it.
 * Otherwise, nothing that could be a batch follows: a torn tail, as a kill or a power cut leaves it. It is cut, exactly.
 * A good batch follows, in this segment or in a later one: damage, or what a power cut has left of records that were
@@ -12,7 +12,7 @@ leader epochs and producer state are made anew on the way. At a bad batch there 
   that no loader looks at (``<offset>.log.corrupt-<time>``), and the report says so; then the log is cut in the same
   way.
 
-Source: Kafka's LogSegment.recover; docs/decisions/0049; docs/formats/segment.md.
+Source: Kafka's LogSegment.recover; docs/decisions/0049 and 0062; docs/formats/segment.md.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from pathlib import PurePath
 
 import attrs
 
-from kafka_wire.records.batch import BATCH_HEADER_BYTES, BatchHeader, RecordBatch, read_batch_header
+from kafka_wire.records.batch import BATCH_HEADER_BYTES, NO_TIMESTAMP, BatchHeader, RecordBatch, read_batch_header
 from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.runtime.disk import Disk, sync_file
 from trio_broker.storage import batch_checks, batch_repair, batch_scan, file_names, producer_replay
 from trio_broker.storage.batch_checks import BatchPlace
+from trio_broker.storage.batch_headers import header_at
 from trio_broker.storage.batch_repair import DAMAGED_MAGIC, MAGIC_POSITION
 from trio_broker.storage.batch_scan import LocatedBatch
 from trio_broker.storage.leader_epochs import LeaderEpochs
@@ -94,10 +95,13 @@ class SegmentRecovery:
         self.now_ms = now_ms
         # Where the last hole ends that a deletion has left: the log can begin no earlier.
         self.deleted_before = 0
+        # When the last good batch was begun, as far as its header says.
+        self.last_timestamp = NO_TIMESTAMP
+        self._segments: Sequence[Segment] = ()
 
     def recover(self, segments: Sequence[Segment], index: int) -> bool:
         """Read one segment and make its indexes anew. Returns whether the log goes on behind it; else it ends there."""
-        segment = segments[index]
+        segment, self._segments = segments[index], segments[: index + 1]
         file_size, is_last = segment.size, index == len(segments) - 1
         limit = None if is_last else segments[index + 1].base_offset
         segment.clear_indexes()
@@ -149,6 +153,8 @@ class SegmentRecovery:
                     # Corrected in memory for the checks; written to the file only once the batch has passed them.
                     header.base_offset = self._base_offset_of(segment, header, following)
                     header.partition_leader_epoch = self._epoch_of(header, following)
+                    if self._is_another(segment, located, following):
+                        return f"the batch of offset {offset} and leader epoch {epoch} belongs elsewhere"
                 if problem := batch_checks.problem_with(header, located.buffer, self._place(segment, limit)):
                     return problem
                 if (header.base_offset, header.partition_leader_epoch) != (offset, epoch):
@@ -210,6 +216,38 @@ class SegmentRecovery:
         known = self.facts.epochs.epoch_for_offset(offset)
         return self.last_epoch if known is None else max(known, self.last_epoch)
 
+    def _is_another(self, segment: Segment, located: LocatedBatch, following: Following) -> bool:
+        """Whether a batch, with what is around it in its header, is not the next one of the log.
+
+        It is none either if it begins behind a gap into which the batch behind it belongs.
+        """
+        header, expected, behind = located.header, segment.next_offset, following.base_offset
+        if header.base_offset > expected and behind is not None and expected <= behind < header.next_offset:
+            return True
+        return not self._is_damaged(located.buffer, header)
+
+    def _is_damaged(self, found: bytes | bytearray | memoryview, header: BatchHeader) -> bool:
+        """Whether ``found`` can be the batch of ``header`` with damage before what its checksum covers, if with any."""
+        bits = batch_repair.damaged_bits(found, header)
+        if not bits:
+            return True
+        producer = self.producers.producers.get(header.producer_id)
+        return (
+            bits <= batch_repair.most_damaged_bits(header, producer, may_have_gaps=self.facts.may_have_gaps)
+            and not 0 <= header.max_timestamp < self.last_timestamp
+            and not self._is_copy(int.from_bytes(found[:8], "big", signed=True), header.crc)
+        )
+
+    def _is_copy(self, base_offset: int, crc: int) -> bool:
+        """Whether the log has a batch with this checksum before, at ``base_offset``."""
+        if base_offset < self._segments[0].base_offset:
+            return False
+        try:
+            original = header_at(self._segments, base_offset)
+        except CorruptRecordBatch:
+            return False
+        return original is not None and original.crc == crc
+
     def _place(self, segment: Segment, limit: int | None = None) -> BatchPlace:
         return BatchPlace(segment.base_offset, segment.next_offset, limit, self.last_epoch)
 
@@ -232,6 +270,7 @@ class SegmentRecovery:
             latest = self.epochs.latest_epoch
             if latest is None or epoch > latest:
                 self.epochs.note(epoch, header.base_offset)
+        self.last_timestamp = batch_repair.first_timestamp(header)
         segment.note_batch(header, located.position)
         segment.next_offset = header.next_offset
         segment.size = located.position + header.size_bytes
@@ -283,6 +322,9 @@ class SegmentRecovery:
         data = segment.file.read(end - position, position)
         prefix = batch_repair.put_right(data, offset, next_offset, self._epoch_in_force(offset))
         if prefix is None or data.startswith(prefix):
+            return False
+        header = read_batch_header(prefix + data[len(prefix) : BATCH_HEADER_BYTES])
+        if not self._is_damaged(data, header):
             return False
         segment.file.overwrite(prefix, position)
         segment.file.sync()
