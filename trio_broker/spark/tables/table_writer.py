@@ -99,6 +99,15 @@ class OpenFile:
         self.rows += self.waiting_rows
         self.waiting, self.waiting_bytes, self.waiting_rows = [], 0, 0
 
+    def close(self) -> None:
+        """Write the footer; the rows that wait are not written.
+
+        A writer that could not write it keeps its sink open: it tries again when it is dropped, and on a closed one
+        that is an error which nobody can catch.
+        """
+        self.writer.close()
+        self.sink.close()
+
 
 @attrs.define
 class TableWriter:
@@ -148,9 +157,8 @@ class TableWriter:
             for file in [*self.finished, *(each.file for each in self._open.values())]:
                 stack.callback(self.files.store.remove, file)
             for each in self._open.values():
-                stack.callback(each.sink.close)
-                # This writes a footer as well, which costs little; a writer that is only dropped keeps its buffers.
-                stack.callback(each.writer.close)
+                # A footer costs little; a writer that is only dropped keeps its buffers.
+                stack.callback(each.close)
             self._open.clear()
             self.finished.clear()
 
@@ -208,8 +216,7 @@ class TableWriter:
     def _close(self, key: str | None) -> None:
         each = self._open[key]
         each.write_row_group()
-        each.writer.close()
-        each.sink.close()
+        each.close()
         size_bytes = self.files.store.seal(each.file)
         del self._open[key]
         self.finished.append(attrs.evolve(each.file, rows=each.rows, size_bytes=size_bytes))
