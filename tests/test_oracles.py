@@ -15,6 +15,7 @@ OTHER_SKIPS = {
     "admin/test_admin_server.py": "a machine without IPv6",
     "bench/test_bench_helpers.py": "a file system without holes",
     "docs/test_readme.py": "a machine without curl",
+    "network/test_listen_everywhere.py": "a machine without IPv6",
     "network/test_send.py": "a file system that keeps its pages in memory",
     "oracles.py": "the one place for oracles",
     "runtime/test_memory.py": "a C library that is not glibc",
