@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -108,6 +110,12 @@ def test_a_session_is_over_when_its_time_is() -> None:
 @pytest.mark.parametrize("forged", ["", ".", "..", "admin", "admin.9999999999.", "admin.x.0", "viewer.é.ff", "a.b.c.d"])
 def test_what_is_no_session_opens_nothing(forged: str) -> None:
     assert TOKENS.session_role(forged, 0) is None
+
+
+@pytest.mark.parametrize("expires", ["nan", "", "-", "9" * 5000])
+def test_an_end_that_is_no_time_opens_nothing_though_it_is_signed(expires: str) -> None:
+    signature = hmac.new(VIEWER.encode(), f"viewer.{expires}".encode(), hashlib.sha256).hexdigest()
+    assert TOKENS.session_role(f"viewer.{expires}.{signature}", 0) is None
 
 
 def test_a_session_cannot_be_made_longer_or_a_viewer_an_admin() -> None:
