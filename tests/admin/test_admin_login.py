@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from broker_admin.app import create_app
-from broker_admin.routes.login_pages import FAILURE_SECONDS, MAX_FAILURES, LoginThrottle, local_target
+from broker_admin.routes.login_pages import FAILURE_SECONDS, MAX_FAILURES, MAX_PEERS, LoginThrottle, local_target
 from broker_admin.tokens import SESSION_SECONDS, AdminTokens, Role, TokenFileError, read_or_make_tokens
 from tests.admin.chromium import Browser, Page, needs_chromium
 from tests.admin.fake_broker import FakeBroker
@@ -235,10 +235,30 @@ def test_the_login_opens_again_when_the_oldest_failure_is_a_minute_old() -> None
     times = iter([*map(float, range(MAX_FAILURES)), 30.0, FAILURE_SECONDS])
     throttle = LoginThrottle(lambda: next(times))
     for _ in range(MAX_FAILURES):
-        assert throttle.seconds_closed() == 0
-        throttle.note_failure()
-    assert throttle.seconds_closed() == 30
-    assert throttle.seconds_closed() == 0
+        assert throttle.seconds_closed("10.0.0.1") == 0
+        throttle.note_failure("10.0.0.1")
+    assert throttle.seconds_closed("10.0.0.1") == 30
+    assert throttle.seconds_closed("10.0.0.1") == 0
+
+
+def test_wrong_tokens_of_one_address_close_the_login_for_no_other() -> None:
+    throttle = LoginThrottle(lambda: 0.0)
+    for _ in range(MAX_FAILURES):
+        throttle.note_failure("10.0.0.1")
+    assert throttle.seconds_closed("10.0.0.1") == FAILURE_SECONDS
+    assert throttle.seconds_closed("10.0.0.2") == 0
+
+
+def test_the_failures_of_few_addresses_are_remembered() -> None:
+    throttle = LoginThrottle(lambda: 0.0)
+    for _ in range(MAX_FAILURES):
+        throttle.note_failure("10.0.0.1")
+    for other in range(MAX_PEERS - 1):
+        throttle.note_failure(f"peer {other}")
+    throttle.note_failure("10.0.0.1")
+    throttle.note_failure("one more")
+    assert len(throttle.failures) == MAX_PEERS
+    assert throttle.seconds_closed("10.0.0.1") == FAILURE_SECONDS
 
 
 @pytest.mark.parametrize(

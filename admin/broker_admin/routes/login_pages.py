@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from urllib.parse import parse_qs
@@ -26,25 +26,32 @@ MAX_FORM_BYTES = 16 * 1024
 
 MAX_FAILURES = 10
 FAILURE_SECONDS = 60.0
-"""So many wrong tokens in this time close the login for everybody until the oldest is that old. Tokens in a header are
-not affected, so programs go on."""
+"""So many wrong tokens in this time close the login for the address that they come from until the oldest is that old.
+Tokens in a header are not affected, so programs go on."""
+
+MAX_PEERS = 1000
+"""Addresses whose failures are remembered, a few hundred bytes each; the one that failed longest ago is forgotten."""
 
 
 @attrs.define
 class LoginThrottle:
-    """The times of the last failures, on the clock that ``now_seconds`` reads."""
+    """The times of each peer's last failures, on the clock that ``now_seconds`` reads."""
 
     now_seconds: Callable[[], float] = time.monotonic
-    failures: deque[float] = attrs.field(factory=lambda: deque(maxlen=MAX_FAILURES))
+    failures: OrderedDict[str, deque[float]] = attrs.field(factory=OrderedDict)
 
-    def note_failure(self) -> None:
-        self.failures.append(self.now_seconds())
+    def note_failure(self, peer: str) -> None:
+        self.failures.setdefault(peer, deque(maxlen=MAX_FAILURES)).append(self.now_seconds())
+        self.failures.move_to_end(peer)
+        if len(self.failures) > MAX_PEERS:
+            self.failures.popitem(last=False)
 
-    def seconds_closed(self) -> float:
-        """How long the login stays closed; 0 while it is open."""
-        if len(self.failures) < MAX_FAILURES:
+    def seconds_closed(self, peer: str) -> float:
+        """How long the login stays closed for ``peer``; 0 while it is open."""
+        failures = self.failures.get(peer)
+        if failures is None or len(failures) < MAX_FAILURES:
             return 0.0
-        return max(0.0, self.failures[0] + FAILURE_SECONDS - self.now_seconds())
+        return max(0.0, failures[0] + FAILURE_SECONDS - self.now_seconds())
 
 
 def local_target(target: str) -> str:
@@ -69,14 +76,15 @@ async def post_login(request: Request, tokens: AdminTokens, throttle: LoginThrot
     """Answer a right token with a session."""
     form = parse_qs((await read_body(request, MAX_FORM_BYTES)).decode("utf-8", "replace"))
     target = local_target(form.get("next", ["/"])[0])
-    if closed := throttle.seconds_closed():
+    peer = request.client.host if request.client else "somewhere"
+    if closed := throttle.seconds_closed(peer):
         response = login_page(target, "Too many wrong tokens; try again in a minute.", 429)
         response.headers["retry-after"] = str(int(closed) + 1)
         return response
     role = tokens.role_of(form.get("token", [""])[0].strip())
     if role is None:
-        throttle.note_failure()
-        log.warning("a login from %s was refused: wrong token", request.client.host if request.client else "somewhere")
+        throttle.note_failure(peer)
+        log.warning("a login from %s was refused: wrong token", peer)
         return login_page(target, "That is no token of this broker.", 401)
     response = RedirectResponse(target, 303)
     response.set_cookie(
