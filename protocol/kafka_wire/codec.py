@@ -20,6 +20,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Final, TypeVar, cast
 
 from kafka_wire.emit_reader import emit_reader
+from kafka_wire.emit_source import TURN_ELEMENTS
 from kafka_wire.emit_writer import emit_writer
 from kafka_wire.errors import WireError
 from kafka_wire.primitives import Chunk, ReadableBuffer
@@ -66,6 +67,27 @@ def decode_in_turns(
         return (yield from read(memoryview(buffer), position))
     except (IndexError, struct.error, UnicodeDecodeError) as error:
         raise _malformed(kind, version, error) from None
+
+
+def decode_at_most(
+    elements: int, kind: type[T], version: int, buffer: ReadableBuffer, position: int = 0
+) -> tuple[T, int]:
+    """Read a message as ``decode`` does, if its arrays have no more than ``elements`` elements together.
+
+    ``elements`` is rounded up to a multiple of ``TURN_ELEMENTS``. What is too large is given up there, not read to its
+    end, so the time this takes is bounded whatever the bytes are.
+
+    Raises:
+        WireError: as ``decode``, or there are more elements.
+    """
+    reading = decode_in_turns(kind, version, buffer, position)
+    try:
+        for _ in range(-(-elements // TURN_ELEMENTS) + 1):
+            next(reading)
+    except StopIteration as done:
+        read: tuple[T, int] = done.value
+        return read
+    raise WireError(f"{kind.__name__} v{version} has more than {elements} elements in its arrays")
 
 
 def _malformed(kind: type[Any], version: int, error: Exception) -> WireError:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import struct as binary
 from typing import Any, Final, TypeVar
 
-from kafka_wire.codec import decode, encode_bytes
+from kafka_wire.codec import decode_at_most, encode_bytes
 from kafka_wire.errors import WireError
 from kafka_wire.primitives import Bytes, Int32, String
 from kafka_wire.schema import field, message, struct
@@ -26,6 +26,10 @@ from kafka_wire.schema import field, message, struct
 T = TypeVar("T")
 
 NEWEST_VERSION: Final = 3
+
+MAX_ELEMENTS: Final = 60_000
+"""Topics and partitions in one message, which is read at once: some 50 milliseconds. A member that owned all of 20,000
+partitions, each of a topic of its own, would name no more."""
 
 _INT16 = binary.Struct(">h")
 
@@ -77,7 +81,7 @@ def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
     """Read what JoinGroup has as the metadata of a protocol.
 
     Raises:
-        WireError: it is no subscription.
+        WireError: it is no subscription, or has more than ``MAX_ELEMENTS``.
     """
     return _decode(ConsumerProtocolSubscription, data)
 
@@ -86,13 +90,13 @@ def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
     """Read what SyncGroup has as an assignment.
 
     Raises:
-        WireError: it is no assignment.
+        WireError: it is no assignment, or has more than ``MAX_ELEMENTS``.
     """
     return _decode(ConsumerProtocolAssignment, data)
 
 
 def _decode(kind: type[T], data: bytes) -> T:
-    return decode(kind, protocol_version(data), data, _INT16.size)[0]
+    return decode_at_most(MAX_ELEMENTS, kind, protocol_version(data), data, _INT16.size)[0]
 
 
 def encode_subscription(subscription: ConsumerProtocolSubscription, version: int = NEWEST_VERSION) -> bytes:

@@ -9,7 +9,7 @@ import pytest
 
 from fuzz.dense_messages import dense_messages
 from kafka_wire import emit_reader, emit_source, emit_writer
-from kafka_wire.codec import decode, decode_in_turns, encode_bytes, encode_in_turns
+from kafka_wire.codec import decode, decode_at_most, decode_in_turns, encode_bytes, encode_in_turns
 from kafka_wire.emit_source import TURN_BYTES, TURN_ELEMENTS
 from kafka_wire.errors import WireError
 from kafka_wire.messages.describe_groups import DescribeGroupsRequest
@@ -123,6 +123,15 @@ def test_a_message_of_few_elements_gives_no_turn() -> None:
     assert (chunks, turns) == ([encode_bytes(message, 6)], 0)
     encoded = encode_bytes(message, 6)
     assert run(decode_in_turns(DescribeGroupsRequest, 6, encoded)) == ((message, len(encoded)), 0)
+
+
+@pytest.mark.parametrize(("message", "version"), LARGE_MESSAGES)
+def test_a_message_of_more_elements_than_its_reader_wants_is_not_read_to_its_end(message: Any, version: int) -> None:
+    encoded = encode_bytes(message, version)
+    assert decode_at_most(COUNT + 1, type(message), version, encoded) == (message, len(encoded))
+    # Cut off far behind the bound: who read on would say that it ends too early.
+    with pytest.raises(WireError, match=f"has more than {TURN_ELEMENTS} elements"):
+        decode_at_most(TURN_ELEMENTS, type(message), version, encoded[: len(encoded) - 2])
 
 
 def test_every_prefix_is_refused_in_turns_as_it_is_at_once() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_wire.consumer_protocol import (
+    MAX_ELEMENTS,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     ConsumerProtocolTopic,
@@ -63,6 +64,31 @@ def test_a_version_to_come_is_read_as_the_newest_known():
     newer = b"\0\x09" + encode_subscription(SUBSCRIPTION)[2:] + b"what is new"
     assert decode_subscription(newer) == SUBSCRIPTION
     assert protocol_version(newer) == 3
+
+
+@pytest.mark.parametrize("topics", [0, MAX_ELEMENTS + 200])
+@pytest.mark.parametrize("owned", [0, MAX_ELEMENTS + 200])
+@pytest.mark.parametrize("partitions", [0, MAX_ELEMENTS + 200])
+def test_more_elements_than_a_member_can_have_are_not_read(topics, owned, partitions):
+    topic = ConsumerProtocolTopic(topic="", partitions=[0] * partitions)
+    subscription = ConsumerProtocolSubscription(
+        topics=[""] * topics,
+        owned_partitions=[*([ConsumerProtocolTopic(topic="", partitions=[])] * owned), topic],
+    )
+    if topics or owned or partitions:
+        with pytest.raises(WireError, match=f"more than {MAX_ELEMENTS} elements"):
+            decode_subscription(encode_subscription(subscription))
+    if owned or partitions:
+        assignment = ConsumerProtocolAssignment(assigned_partitions=subscription.owned_partitions)
+        with pytest.raises(WireError, match=f"more than {MAX_ELEMENTS} elements"):
+            decode_assignment(encode_assignment(assignment))
+
+
+def test_a_member_that_owns_a_partition_of_every_topic_there_can_be_is_read():
+    topics = [f"topic-{number}" for number in range(MAX_ELEMENTS // 3)]
+    owned = [ConsumerProtocolTopic(topic=topic, partitions=[0]) for topic in topics]
+    subscription = ConsumerProtocolSubscription(topics=topics, owned_partitions=owned)
+    assert decode_subscription(encode_subscription(subscription)) == subscription
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\xff\xff", b"\0\1\0", b"\0\0\x7f\xff\xff\xff", JAVA_SUBSCRIPTION[:-3]])

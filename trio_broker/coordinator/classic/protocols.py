@@ -10,12 +10,11 @@ version 0; ClassicGroup.selectProtocol.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from kafka_wire.codec import decode
-from kafka_wire.consumer_protocol import ConsumerProtocolTopic, protocol_version
+from kafka_wire.codec import decode_at_most
+from kafka_wire.consumer_protocol import MAX_ELEMENTS, ConsumerProtocolTopic, protocol_version
 from kafka_wire.errors import WireError
 from kafka_wire.messages.join_group import JoinGroupRequestProtocol
 from kafka_wire.primitives import String
@@ -40,8 +39,6 @@ Protocols = Mapping[str, bytes]
 """The strategies that a member supports, preferred ones first, with its bytes for each."""
 
 _VERSION_BYTES: Final = 2
-_START = struct.Struct(">hi")
-"""Version and count of topics, with which a subscription begins."""
 
 T = TypeVar("T")
 
@@ -95,11 +92,8 @@ def choose_protocol(members: Iterable[Protocols]) -> str:
 
 def subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
     """The topics in a consumer's subscription, or None if the bytes cannot be read or are too many topics."""
-    # The count is looked at first: to read five million topics would hold the event loop for seconds.
-    if len(metadata) < _START.size or _START.unpack_from(metadata)[1] > MAX_SUBSCRIBED_TOPICS:
-        return None
-    start = _start_of(_SubscriptionStart, metadata)
-    return None if start is None else tuple(start.topics)
+    start = _start_of(_SubscriptionStart, metadata, MAX_SUBSCRIBED_TOPICS)
+    return None if start is None or len(start.topics) > MAX_SUBSCRIBED_TOPICS else tuple(start.topics)
 
 
 def topics_of_all(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
@@ -121,13 +115,13 @@ def assigned_partitions(assignment: bytes) -> dict[str, tuple[int, ...]] | None:
     """
     if not assignment:
         return {}
-    start = _start_of(_AssignmentStart, assignment)
+    start = _start_of(_AssignmentStart, assignment, MAX_ELEMENTS)
     return None if start is None else {each.topic: tuple(each.partitions) for each in start.assigned_partitions}
 
 
-def _start_of(kind: type[T], data: bytes) -> T | None:
+def _start_of(kind: type[T], data: bytes, max_elements: int) -> T | None:
     try:
         protocol_version(data)
-        return decode(kind, 0, data, _VERSION_BYTES)[0]
+        return decode_at_most(max_elements, kind, 0, data, _VERSION_BYTES)[0]
     except WireError:
         return None

@@ -16,7 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafka_wire.consumer_protocol import decode_assignment, decode_subscription
+from kafka_wire.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    decode_assignment,
+    decode_subscription,
+)
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import WireError
 from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -25,7 +30,7 @@ from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup
 from trio_broker.coordinator.classic.member import ClassicMember
-from trio_broker.coordinator.classic.protocols import CONSUMER_PROTOCOL_TYPE, MAX_SUBSCRIBED_TOPICS
+from trio_broker.coordinator.classic.protocols import CONSUMER_PROTOCOL_TYPE, MAX_READ_TOPICS, MAX_SUBSCRIBED_TOPICS
 from trio_broker.coordinator.consumer.group import ConsumerGroup
 from trio_broker.coordinator.consumer.member import JOIN_EPOCH, ConsumerMember, Target, with_epoch, without_epochs
 from trio_broker.coordinator.consumer.member_timers import MemberTimer
@@ -120,7 +125,7 @@ def converted(
         or len(classic.members) > settings.group_consumer_max_size
     ):
         raise CannotUpgrade("it is a classic group")
-    members = [_consumer_member(classic, member, image) for member in classic.members.values()]
+    members = _consumer_members(classic, image)
     _require_exclusive_partitions(members)
     topics = {name for member in members for name in member.subscribed_topic_names}
     group_id, epoch = classic.group_id, classic.generation_id
@@ -139,14 +144,39 @@ def converted(
     return group, classic.tombstones() + records
 
 
-def _consumer_member(classic: ClassicGroup, member: ClassicMember, image: MetadataImage) -> ConsumerMember:
+def _consumer_members(classic: ClassicGroup, image: MetadataImage) -> list[ConsumerMember]:
+    members: list[ConsumerMember] = []
+    named = 0
+    for member in classic.members.values():
+        subscription, assignment = _read(classic, member)
+        named += len(subscription.topics) + len(subscription.owned_partitions) + len(assignment.assigned_partitions)
+        if named > MAX_READ_TOPICS:
+            # All are read at once, so their sum is bounded as well as each.
+            raise CannotUpgrade(f"its members name more than {MAX_READ_TOPICS} topics")
+        members.append(_consumer_member(classic, member, subscription, _target(assignment, image)))
+    return members
+
+
+def _read(
+    classic: ClassicGroup, member: ClassicMember
+) -> tuple[ConsumerProtocolSubscription, ConsumerProtocolAssignment]:
+    """What a member subscribes to, and what the group's leader assigned to it: nothing, if it has not yet."""
+    nothing = ConsumerProtocolAssignment(assigned_partitions=[])
     try:
         subscription = decode_subscription(member.metadata(classic.protocol_name))
-        target = _assigned(member.assignment, image)
+        assignment = decode_assignment(member.assignment) if member.assignment else nothing
     except WireError as error:
         raise CannotUpgrade(f"the subscription or assignment of member {member.member_id}: {error}") from None
     if (count := len(subscription.topics)) > MAX_SUBSCRIBED_TOPICS:
         raise CannotUpgrade(f"member {member.member_id} subscribes to {count} topics")
+    if assignment.user_data:
+        raise CannotUpgrade("the leader's assignor keeps data of its own in the assignments, which would be lost")
+    return subscription, assignment
+
+
+def _consumer_member(
+    classic: ClassicGroup, member: ClassicMember, subscription: ConsumerProtocolSubscription, target: Target
+) -> ConsumerMember:
     protocols = [ClassicProtocol(name=name, metadata=metadata) for name, metadata in member.protocols.items()]
     return ConsumerMember(
         member_id=member.member_id,
@@ -163,16 +193,11 @@ def _consumer_member(classic: ClassicGroup, member: ClassicMember, image: Metada
     )
 
 
-def _assigned(assignment: bytes, image: MetadataImage) -> Target:
-    """The partitions of topics that exist in what the group's leader assigned."""
-    if not assignment:
-        return {}
-    decoded = decode_assignment(assignment)
-    if decoded.user_data:
-        raise CannotUpgrade("the leader's assignor keeps data of its own in the assignments, which would be lost")
+def _target(assignment: ConsumerProtocolAssignment, image: MetadataImage) -> Target:
+    """The partitions of topics that exist."""
     return {
         image.topics[item.topic].topic_id: frozenset(item.partitions)
-        for item in decoded.assigned_partitions
+        for item in assignment.assigned_partitions
         if item.topic in image.topics
     }
 
