@@ -132,9 +132,9 @@ class Connection:
         code: int = response.responses[0].partition_responses[0].error_code
         return code
 
-    async def values(self, topic: str) -> list[bytes | None]:
-        """Every value in partition 0."""
-        response = await self.ask(fetch_request(topic), 12)
+    async def values(self, topic: str, offset: int = 0) -> list[bytes | None]:
+        """Every value in partition 0 from ``offset`` on."""
+        response = await self.ask(fetch_request(topic, offset=offset), 12)
         partition = response.responses[0].partitions[0]
         assert partition.error_code == 0, partition
         return [record.value for batch in read_batches(partition.records) for record in batch.records()]

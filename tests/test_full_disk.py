@@ -14,7 +14,12 @@ import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from kafka_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from kafka_wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from kafka_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from kafka_wire.primitives import NO_UUID
@@ -25,11 +30,14 @@ from trio_broker.broker import Broker, StartupError, single_startup_error
 from trio_broker.runtime.clock import SystemClock
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.simulated_disk import SimulatedDisk
-from trio_broker.storage.log_directory import RESERVE_BYTES
+from trio_broker.storage.log_directory import RESERVE_BYTES, RESERVE_PART_BYTES
+from trio_broker.topic_partition import TopicPartition
 
 DATA = PurePath("/data")
 RESERVE = DATA / ".space-reserve"
 ROOMY_BYTES = 1 << 40
+NOW_MS = 1_700_000_000_000
+ORDERS = TopicPartition("orders", 0)
 
 
 @pytest.fixture
@@ -165,6 +173,22 @@ async def test_the_groups_of_a_partition_that_comes_later_are_loaded_then(disk):
         broker.stop()
 
 
+async def delete_before(client: Connection, offset: int) -> DeleteRecordsPartitionResult:
+    partition = DeleteRecordsPartition(partition_index=0, offset=offset)
+    wanted = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="orders", partitions=[partition])], timeout_ms=0)
+    response = await client.ask(wanted, 2)
+    [topic] = response.topics
+    [result] = topic.partitions
+    return result
+
+
+async def delete_topic(client: Connection, name: str) -> int:
+    response = await client.ask(
+        DeleteTopicsRequest(topics=[DeleteTopicState(name=name, topic_id=NO_UUID)], timeout_ms=0), 6
+    )
+    return response.responses[0].error_code
+
+
 async def test_on_a_full_disk_records_and_topics_can_be_deleted_with_the_space_kept_back(disk):
     async with running_on(disk) as broker, connected(broker) as client:
         await client.create_topic("orders")
@@ -173,20 +197,61 @@ async def test_on_a_full_disk_records_and_topics_can_be_deleted_with_the_space_k
             assert await client.produce("orders", b"x" * 1000) == ErrorCode.NONE
         fill(disk)
         assert await client.produce("orders", b"x" * 1000) == ErrorCode.KAFKA_STORAGE_ERROR
-        partition = DeleteRecordsPartition(partition_index=0, offset=2)
-        wanted = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="orders", partitions=[partition])], timeout_ms=0)
-        response = await client.ask(wanted, 2)
-        assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
-        assert response.topics[0].partitions[0].low_watermark == 2
-        response = await client.ask(
-            DeleteTopicsRequest(topics=[DeleteTopicState(name="payments", topic_id=NO_UUID)], timeout_ms=0), 6
-        )
-        assert response.responses[0].error_code == ErrorCode.NONE
-        assert not disk.exists(RESERVE)
+        result = await delete_before(client, 2)
+        assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 2)
+        assert await delete_topic(client, "payments") == ErrorCode.NONE
+        # A producer that waits for space gets little of what was kept back.
+        assert disk.status(RESERVE).size_bytes >= RESERVE_BYTES - 2 * RESERVE_PART_BYTES
         empty(disk)
         await broker.services.replicas.log_maintenance.sample_disk_usage()
         assert disk.status(RESERVE).size_bytes == RESERVE_BYTES
         assert await client.produce("orders", b"x" * 1000) == ErrorCode.NONE
+
+
+async def test_checkpoints_leave_the_space_that_is_kept_back_for_deletions(disk):
+    async with running_on(disk) as broker, connected(broker) as client:
+        await client.create_topic("orders")
+        assert await client.produce("orders", b"x" * 1000) == ErrorCode.NONE
+        fill(disk)
+        for task in broker.services.replicas.log_maintenance.tasks():
+            await task.run()
+        assert disk.status(RESERVE).size_bytes == RESERVE_BYTES
+        assert (await delete_before(client, 1)).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("count", [1, 5])
+async def test_what_is_deleted_on_a_full_disk_leaves_it_at_once(disk, count):
+    """Also where all of it is in the active segment."""
+    async with running_on(disk) as broker, connected(broker) as client:
+        await client.create_topic("orders")
+        await client.create_topic("payments")
+        for _ in range(count):
+            assert await client.produce("orders", b"x" * 400_000) == ErrorCode.NONE
+            assert await client.produce("payments", b"x" * 400_000) == ErrorCode.NONE
+            if count > 1:
+                broker.services.replicas.log_manager.logs[ORDERS].roll(NOW_MS)
+        fill(disk)
+        usable_before = disk.space(DATA).usable_bytes
+        assert (await delete_before(client, count)).error_code == ErrorCode.NONE
+        freed = disk.space(DATA).usable_bytes - usable_before
+        assert freed > 0.9 * count * 400_000
+        fill(disk)
+        assert await delete_topic(client, "payments") == ErrorCode.NONE
+        await until(lambda: disk.space(DATA).usable_bytes > 0.9 * count * 400_000)
+        empty(disk)
+        assert await client.produce("orders", b"y") == ErrorCode.NONE
+        assert await client.values("orders", offset=count) == [b"y"]
+
+
+async def test_what_is_deleted_stays_for_slow_readers_where_there_is_room(disk):
+    async with running_on(disk) as broker, connected(broker) as client:
+        await client.create_topic("orders")
+        assert await client.produce("orders", b"x" * 1000) == ErrorCode.NONE
+        broker.services.replicas.log_manager.logs[ORDERS].roll(NOW_MS)
+        assert await client.produce("orders", b"x" * 1000) == ErrorCode.NONE
+        assert (await delete_before(client, 2)).error_code == ErrorCode.NONE
+        names = {entry.name for entry in disk.list_directory(DATA / "orders-0")}
+        assert {"00000000000000000000.log.deleted", "00000000000000000001.log"} < names
 
 
 async def test_a_start_on_a_full_disk_takes_the_space_kept_back(disk):
@@ -196,7 +261,7 @@ async def test_a_start_on_a_full_disk_takes_the_space_kept_back(disk):
     fill(disk)
     async with running_on(disk) as broker, connected(broker) as client:
         assert await client.values("orders") == [b"one"]
-        assert not disk.exists(RESERVE)
+        assert disk.status(RESERVE).size_bytes == RESERVE_BYTES - RESERVE_PART_BYTES
 
 
 async def test_a_start_on_a_full_disk_without_that_is_refused_with_one_line(disk):
@@ -223,8 +288,20 @@ async def test_a_flood_of_refused_appends_is_a_line_with_a_count(disk, caplog):
     assert sum("a request is refused" in each.getMessage() for each in caplog.records) == 1
 
 
-async def test_no_space_is_kept_back_on_a_disk_that_is_small(disk, caplog):
-    disk.faults.total_bytes = 4 * RESERVE_BYTES
+async def test_on_a_disk_that_is_small_a_share_is_kept_back(disk, caplog):
+    disk.faults.total_bytes = 16 << 20
+    async with running_on(disk) as broker, connected(broker) as client:
+        assert disk.status(RESERVE).size_bytes == (2 << 20) - RESERVE_PART_BYTES
+        await client.create_topic("orders")
+        assert await client.produce("orders", b"x" * 400_000) == ErrorCode.NONE
+        fill(disk)
+        assert (await delete_before(client, 1)).error_code == ErrorCode.NONE
+        assert disk.space(DATA).usable_bytes > 300_000
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
+
+
+async def test_no_space_is_kept_back_where_there_is_hardly_any(disk, caplog):
+    disk.faults.total_bytes = RESERVE_PART_BYTES
     async with running_on(disk):
         assert not disk.exists(RESERVE)
     assert not [each for each in caplog.records if each.levelno >= logging.WARNING]

@@ -11,6 +11,12 @@ from kafka_wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     DescribedGroup,
 )
+from kafka_wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -53,6 +59,7 @@ def group_server(state: str = "Empty", committed: dict[int, int] | None = None) 
             OffsetFetchRequest: fetched({0: 50} if committed is None else committed),
             ListOffsetsRequest: list_offsets,
             OffsetCommitRequest: commit,
+            DescribeConfigsRequest: deletion_delay,
         }
     )
     server.answers[FindCoordinatorRequest] = coordinator_at(server)
@@ -71,6 +78,22 @@ def described(state: str, code: int = 0) -> ConsumerGroupDescribeResponse:
         members=[],
     )
     return ConsumerGroupDescribeResponse(groups=[group])
+
+
+def deletion_delay(request: DescribeConfigsRequest, version: int) -> DescribeConfigsResponse:
+    [resource] = request.resources
+    assert resource.configuration_keys == ["file.delete.delay.ms"]
+    delay = DescribeConfigsResourceResult(
+        name="file.delete.delay.ms", value="60000", read_only=False, is_sensitive=False, synonyms=[]
+    )
+    result = DescribeConfigsResult(
+        error_code=0,
+        error_message=None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[delay],
+    )
+    return DescribeConfigsResponse(results=[result])
 
 
 def fetched(committed: dict[int, int]) -> OffsetFetchResponse:

@@ -87,11 +87,12 @@ class LiveTopicChangesView:
         partitions = list(hosted.partitions.values()) if hosted is not None else []
         record_count = sum(each.high_watermark - each.log_start_offset for each in partitions)
         size_bytes = sum(each.log.size_bytes for each in partitions)
+        # Before the deletion, which makes room.
+        delay_ms = await self.services.replicas.log_maintenance.removal_delay_ms([each.log for each in partitions])
         with called_by(changed_by):
             outcome = await only_outcome(
                 self.services.controller.delete_topics([TopicTarget(name)], validate_only=dry_run)
             )
-        config = self.services.config.log if hosted is None else hosted.config
         return TopicDeletion(
             dry_run=dry_run,
             name=name,
@@ -99,7 +100,7 @@ class LiveTopicChangesView:
             record_count=record_count,
             size_bytes=size_bytes,
             groups=tuple(each.group_id for each in groups),
-            file_delete_delay_ms=config.file_delete_delay_ms,
+            file_delete_delay_ms=delay_ms,
         )
 
     async def add_partitions(self, name: str, count: int, *, dry_run: bool, changed_by: str) -> AddedPartitions:
@@ -130,11 +131,18 @@ class LiveTopicChangesView:
                 outcomes[partition] = replicas.require_deletable(partition, offsets[partition])
             except KafkaError as error:
                 raise refused(error, partition=index) from error
+        # Before the deletion, which makes room.
+        delay_ms = await replicas.log_maintenance.removal_delay_ms([partition.log for partition in offsets])
         if not dry_run:
             with called_by(changed_by):
                 outcomes = await replicas.delete_records(offsets)
         results = tuple(purged_partition(each, starts[each], outcome) for each, outcome in outcomes.items())
-        return PurgedTopic(dry_run=dry_run, record_count=sum(each.record_count for each in results), partitions=results)
+        return PurgedTopic(
+            dry_run=dry_run,
+            record_count=sum(each.record_count for each in results),
+            file_delete_delay_ms=delay_ms,
+            partitions=results,
+        )
 
     async def _offset_of(self, partition: Partition, target: PurgeTarget) -> int:
         """Where ``target`` lies in one partition.

@@ -13,13 +13,16 @@ from trio_broker.cli.assignments import TopicSelection, topic_selection
 from trio_broker.cli.connecting import asks_cluster, json_option
 from trio_broker.cli.consent import Consent, is_agreed, needs_consent
 from trio_broker.cli.failure import Failures
-from trio_broker.cli.output import Row, print_json, print_table
+from trio_broker.cli.output import Row, note, print_json, print_table
 from trio_broker.cli.positions import FORMS, Position, chosen_partitions, known_ranges, position, resolve
+from trio_broker.client.configs import Resource, ResourceType, describe_configs
 from trio_broker.client.errors import Refused
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.records_deletion import delete_records
 from trio_broker.log_range import LogRange
 from trio_broker.topic_partition import TopicPartition
+
+DELETION_DELAY = "file.delete.delay.ms"
 
 
 @click.command("purge")
@@ -48,14 +51,17 @@ def purge_command(
     ranges = known_ranges(client, chosen_partitions(client, selections))
     targets = resolve(client, place, ranges)
     if consent is Consent.ASK:
-        print_rows(partition_rows(ranges, targets, {}), err=True)
+        print_rows(partition_rows(ranges, targets, {}, {}), err=True)
     executed = is_agreed(consent, "Delete these records for good?")
     outcomes = delete_records(client, targets) if executed else {}
-    rows = partition_rows(ranges, targets, outcomes)
+    refused = [partition for partition, outcome in outcomes.items() if isinstance(outcome, Refused)]
+    rows = partition_rows(ranges, targets, outcomes, known_ranges(client, refused) if refused else {})
     if as_json:
         print_json({"dry_run": not executed, "partitions": rows})
     else:
         print_rows(rows)
+    if len(outcomes) > len(refused):
+        note(removal_text(client, {each.topic for each in outcomes}))
     failures = Failures()
     for outcome in outcomes.values():
         if isinstance(outcome, Refused):
@@ -67,24 +73,41 @@ def partition_rows(
     ranges: Mapping[TopicPartition, LogRange],
     targets: Mapping[TopicPartition, int],
     outcomes: Mapping[TopicPartition, int | Refused],
+    refused: Mapping[TopicPartition, LogRange],
 ) -> list[Row]:
-    """Return a row for each partition with its outcome; ``outcomes`` is empty before anything was deleted."""
+    """Return a row for each partition with its outcome; ``outcomes`` is empty before anything was deleted.
+
+    ``refused`` has what the logs of refused partitions are now: their beginning may have moved nevertheless.
+    """
     rows: list[Row] = []
     for partition, log in ranges.items():
         outcome = outcomes.get(partition)
+        target = refused[partition].earliest if partition in refused else targets[partition]
         rows.append(
             {
                 "topic": partition.topic,
                 "partition": partition.partition,
                 "earliest_offset": log.earliest,
                 "latest_offset": log.latest,
-                "new_earliest_offset": outcome if isinstance(outcome, int) else targets[partition],
+                "new_earliest_offset": outcome if isinstance(outcome, int) else target,
                 "offsets": targets[partition] - log.earliest,
                 "deleted": isinstance(outcome, int),
                 "error": outcome.name if isinstance(outcome, Refused) else None,
             }
         )
     return rows
+
+
+def removal_text(client: KafkaClient, topics: Collection[str]) -> str:
+    """When the space of what was deleted is free."""
+    resources = [Resource(ResourceType.TOPIC, topic) for topic in sorted(topics)]
+    try:
+        described = describe_configs(client, resources, [DELETION_DELAY])
+    except Refused:  # who may delete records need not be one who may see settings
+        described = {}
+    delays_ms = {int(entry.value) for entries in described.values() for entry in entries if entry.value is not None}
+    delay = f"{max(delays_ms) / 1000:g} s ({DELETION_DELAY})" if delays_ms else DELETION_DELAY
+    return f"whole segments leave the disk after {delay}, and at once where it is full"
 
 
 def print_rows(rows: Collection[Row], *, err: bool = False) -> None:

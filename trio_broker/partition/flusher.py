@@ -166,9 +166,12 @@ class Flusher:
                 # Counted here rather than in the threads, whose additions could lose one another's.
                 self._sync_times.record(sync.ended_ns - sync.began_ns)
                 self._wait_times.record(sync.began_ns - sync.queued_ns)
+            # Let go of here: the queue keeps its last syncs, and with them the files of segments open, and the space of
+            # those that are deleted.
+            result, sync.result = sync.result, None
             with self._barrier:
-                self._tell(sync.partition, sync.result)
-            self._go_on(sync.partition, sync.result)
+                self._tell(sync.partition, result)
+            self._go_on(sync.partition, result)
 
     def _go_on(self, partition: Syncable, result: object) -> None:
         """Have ``partition`` synced again if it needs that, else let go of it."""

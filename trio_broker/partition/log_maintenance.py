@@ -9,7 +9,7 @@ Source: Kafka's LogManager; the intervals are Kafka's, by their keys.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import PurePath
 from typing import Protocol, TypeVar
@@ -24,9 +24,11 @@ from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.disk_usage import DISK_USAGE_INTERVAL_MS, DiskUsageHistory
 from trio_broker.partition.log_cleaner import LogCleaner, PartitionOwner
 from trio_broker.partition.log_scrubber import LogScrubber
+from trio_broker.partition.partition import Partition
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.scheduled_task import NEVER_MS, ScheduledTask, start_scheduled
+from trio_broker.storage.log import Log
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.topic_partition import TopicPartition
 from trio_broker.yield_budget import InTurns
@@ -163,13 +165,47 @@ class LogMaintenance:
                     await partition.writer.delete_expired_segments(self.clock.now_ms())
                 except OSError as error:
                     self.replicas.storage_failed(partition, error)
-        # With a ``file.delete.delay.ms`` of 0 a full disk has room again now, and not at the next look for such files.
+        # A full disk has room again now, and not at the next look for such files.
         await self.remove_expired_files()
 
-    async def remove_expired_files(self) -> None:
-        """Remove the files of deleted segments and partitions whose delay is over."""
-        expired = self.log_manager.take_expired_files(self.clock.now_ms())
+    async def remove_expired_files(self) -> frozenset[PurePath]:
+        """Remove the files of deleted segments and partitions whose delay is over; return the directories that were
+        full.
+
+        Those wait no longer, and what was kept back in them is kept back again.
+        """
+        full = await self.run_in_thread(self.log_manager.full_directories)
+        expired = self.log_manager.take_expired_files(self.clock.now_ms(), full)
         await self.run_in_thread(partial(self.log_manager.remove_files, expired))
+        if full and expired:
+            await self.change_directories(self.log_manager.restore_reserves)
+        return full
+
+    async def removal_delay_ms(self, logs: Collection[Log]) -> int:
+        """How long the files of what is deleted from ``logs`` now stay: not at all on a full disk."""
+        full = await self.run_in_thread(self.log_manager.full_directories)
+        return max((each.config.file_delete_delay_ms for each in logs if each.directory.parent not in full), default=0)
+
+    async def remove_deleted_segments(self, partitions: Collection[Partition]) -> frozenset[PurePath]:
+        """Retire the segments before the log starts of ``partitions``, which have just moved; otherwise as
+        ``remove_expired_files``.
+
+        In a full directory that takes the active segments too: there may be no others.
+        """
+        full = await self.run_in_thread(self.log_manager.full_directories)
+        now_ms = self.clock.now_ms()
+        async for partition in InTurns(partitions):
+            if partition.failure is not None or self.log_cleaner.is_compacting(partition):
+                continue
+            log, directory = partition.log, partition.log.directory.parent
+            retire = partial(log.retire_deleted_segments, now_ms, with_active=directory in full)
+            if directory in full:
+                retire = partial(self.log_manager.with_reserve, directory, retire)
+            try:
+                await partition.writer.remove_segments(retire, now_ms)
+            except OSError as error:
+                self.replicas.storage_failed(partition, error)
+        return await self.remove_expired_files()
 
     async def flush_due(self) -> None:
         """Have those partitions synced whose oldest unsynced record has waited for ``flush.ms``."""
@@ -177,7 +213,14 @@ class LogMaintenance:
             partition.writer.flush_if_due(self.clock.now_ms())
 
     async def write_checkpoints(self) -> dict[PurePath, OSError]:
-        """Write recovery points and log start offsets down; return the log directories where that failed, and why."""
+        """Write recovery points and log start offsets down; return the log directories where that failed, and why.
+
+        What is kept back on a full disk is for deletions, and not for these.
+        """
+        return await self.change_directories(partial(self.log_manager.write_checkpoints, with_reserve=False))
+
+    async def write_deletions(self) -> dict[PurePath, OSError]:
+        """As ``write_checkpoints``, after records were deleted."""
         return await self.change_directories(self.log_manager.write_checkpoints)
 
     async def write_high_watermarks(self) -> None:
@@ -214,6 +257,7 @@ class LogMaintenance:
         for at in range(0, len(partitions), DELETED_AT_ONCE):
             some = partitions[at : at + DELETED_AT_ONCE]
             await self._directory_commands.execute(partial(self._delete_logs, some))
+        await self.remove_expired_files()
 
     async def _delete_logs(self, partitions: Sequence[TopicPartition]) -> None:
         taken = self.log_manager.take_logs(partitions)

@@ -560,7 +560,11 @@ class ReplicaManager:
                 outcomes[partition] = partition.log_start_offset
             except KafkaError as error:
                 outcomes[partition] = error.with_traceback(None)
-        failed = await self.log_maintenance.write_checkpoints() if moved else {}
+        if not moved:
+            return outcomes
+        # First: it makes the room that the checkpoints take.
+        await self.log_maintenance.remove_deleted_segments(moved)
+        failed = await self.log_maintenance.write_deletions()
         for partition in moved:
             if partition.log.directory.parent in failed:
                 text = f"{partition.topic_partition}: the new log start offset could not be written down"

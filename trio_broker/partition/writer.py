@@ -13,7 +13,7 @@ Source: KIP-101 for leader epochs; Kafka's Partition and UnifiedLog, which have 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -25,6 +25,7 @@ from trio_broker.partition.delayed_operations import DelayedOperations
 from trio_broker.partition.state import Advance, PartitionState
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.log import Log, SyncedFiles
+from trio_broker.storage.retention import ExpiredSegment
 from trio_broker.storage.segment_swap import SegmentSwap
 
 T = TypeVar("T")
@@ -74,7 +75,8 @@ class PartitionWriter(CommandQueue):
         self._unsynced_since_ms: int | None = None
         # Page-cache mode: a sync was asked for of everything before it.
         self._flush_offset = log.recovery_point
-        self._last_segment = log.active_segment  # another active segment means: this one was sealed
+        # Of the active segment: another one means that it was sealed. No reference, which would keep its file open.
+        self._active_base_offset = log.active_segment.base_offset
 
     def __repr__(self) -> str:
         return f"<PartitionWriter {self.log.topic_partition}>"
@@ -128,9 +130,9 @@ class PartitionWriter(CommandQueue):
             delayed.advanced(advance, state.high_watermark, info.appended_bytes)
         if state.waits_for_disk:
             self._sync_soon(self)
-        elif log.segments[-1] is not self._last_segment:
+        elif log.segments[-1].base_offset != self._active_base_offset:
             # As in Kafka a roll asks for a sync of what was sealed, so that recovery after a crash reads little.
-            self._last_segment = log.segments[-1]
+            self._active_base_offset = log.segments[-1].base_offset
             self.flush_soon()
         elif log_end_offset - self._flush_offset >= log.config.flush_messages:
             self.flush_soon()
@@ -239,6 +241,18 @@ class PartitionWriter(CommandQueue):
         if self.state.failure is None and (retired := self.log.retire_segments(now_ms, self.state.high_watermark)):
             await self._log_start_moved()
             self.log.remove_retired_segments(retired, now_ms)
+
+    async def remove_segments(self, retire: Callable[[], Sequence[ExpiredSegment]], now_ms: int) -> None:
+        """Have ``retire`` return segments of the log that may go, on the event loop, and rename their files.
+
+        Raises:
+            OSError: a file could not be made or renamed.
+        """
+        await self.execute(partial(self._remove_segments, retire, now_ms))
+
+    async def _remove_segments(self, retire: Callable[[], Sequence[ExpiredSegment]], now_ms: int) -> None:
+        if self.state.failure is None:
+            self.log.remove_retired_segments(retire(), now_ms)
 
     async def _log_start_moved(self) -> None:
         self.state.log_start_moved(self.log.log_start_offset)

@@ -37,7 +37,7 @@ from trio_broker.storage.errors import FencedLeaderEpoch, LogClosed, OffsetOutOf
 from trio_broker.storage.leader_epochs import EpochEndOffset, EpochEntry, LeaderEpochs
 from trio_broker.storage.log_reader import LogReader, Look, ReadableLog
 from trio_broker.storage.producer_state import ProducerStates
-from trio_broker.storage.retention import ExpiredSegment, expired_segments
+from trio_broker.storage.retention import ExpiredSegment, RetentionReason, expired_segments
 from trio_broker.storage.segment import Segment
 from trio_broker.storage.time_index import NO_TIMESTAMP
 from trio_broker.storage.transaction_index import AbortedTransaction
@@ -487,7 +487,7 @@ class Log(ReadableLog):
     def note_synced(self, synced: SyncedFiles) -> int:
         """Take note of what ``sync_files`` did; return the offset up to which the log is durable, exclusive."""
         self.assert_owner()
-        del self._unsynced_segments[: len(synced.sealed)]
+        self._unsynced_segments = [each for each in self._unsynced_segments if each not in synced.sealed]
         self._directory_synced = synced.directory_changes
         # After a truncation ``end_offset`` may lie beyond new records that no sync has covered.
         if synced.truncations == self._truncations:
@@ -657,6 +657,23 @@ class Log(ReadableLog):
             self.advance_log_start(retired[-1].end_offset)
         return retired
 
+    def retire_deleted_segments(self, now_ms: int, *, with_active: bool) -> list[ExpiredSegment]:
+        """Return the segments that lie wholly before the log start, where DeleteRecords has moved it.
+
+        The active one is among them only ``with_active``: a new one then takes its place. The leader epochs are written
+        already.
+        """
+        self.check_online()
+        facts = self.segment_facts()
+        retired = [
+            ExpiredSegment(each.base_offset, each.end_offset, each.size_bytes, RetentionReason.LOG_START)
+            for each in (facts if with_active and facts[-1].size_bytes else facts[:-1])
+            if each.end_offset <= self.log_start_offset
+        ]
+        if len(retired) == len(facts):
+            self._start_segment(self.log_end_offset, now_ms, "all of it is deleted")
+        return retired
+
     def remove_retired_segments(self, retired: Sequence[ExpiredSegment], now_ms: int) -> None:
         """Rename the files of retired segments; ``remove_deleted_files`` removes them.
 
@@ -673,6 +690,8 @@ class Log(ReadableLog):
         self._segments = tuple(segment for segment in self._segments if segment not in gone)
         self.name_changes += 1
         self._cached_segments = [segment for segment in self._cached_segments if segment not in gone]
+        # Their space is free only when nobody has their files open, and the next sync makes it durable that they go.
+        self._unsynced_segments = [segment for segment in self._unsynced_segments if segment not in gone]
         remove_at_ms = now_ms + self._config.file_delete_delay_ms
         for segment in gone:
             logger.info("%s: deleting segment %d", self.topic_partition, segment.base_offset)

@@ -11,8 +11,8 @@ only by ``require_in_place``, which is asked before each checkpoint.
 ``.kafka_cleanshutdown`` says that everything was closed properly; it is removed before the first log is opened, so that
 a crash from then on counts as one.
 
-``.space-reserve`` is space and nothing else. ``with_reserve`` gives it up where the disk is full, so that topics and
-records can still be deleted; ``restore_reserve`` takes it back later.
+``.space-reserve`` is space and nothing else. ``with_reserve`` gives it up where the disk is full, a part at a time, so
+that topics and records can still be deleted; ``restore_reserve`` takes it back later.
 
 Source: Kafka's LogManager, MetaProperties and CleanShutdownFileHandler; docs/formats/checkpoints.md.
 """
@@ -62,7 +62,15 @@ RESERVE_BYTES = 4 * 1024 * 1024
 2 MB while they are replaced, files of leader epochs, and records of the metadata log."""
 
 RESERVE_SHARE = 8
-"""The reserve is made only where there is so many times as much: a disk that small is full soon, but not for that."""
+"""On a smaller disk the reserve takes one part in so many of what is free: it is not what makes the disk full."""
+
+RESERVE_PART_BYTES = 256 * 1024
+"""What is given up of the reserve at a time: producers that wait for space may get what is left of it, so little is.
+Below that, none is kept."""
+
+FULL_BYTES = RESERVE_SHARE * RESERVE_BYTES
+"""A disk with less to write on counts as full: what is deleted leaves it at once. At 100 MB/s that is a third of a
+second."""
 
 MARKED_KINDS = ("delete", "stray", "future")
 
@@ -305,20 +313,33 @@ class LogDirectory:
         write_atomically(self.disk, self.path / file_names.CLEAN_SHUTDOWN_MARKER, content)
 
     def with_reserve(self, work: Callable[[], T]) -> T:
-        """Do ``work``, which is what an operator frees space with; if the disk is full, once more with the reserve.
+        """Do ``work``, which is what an operator frees space with; if the disk is full, again with more and more of
+        the reserve.
 
         Waits for the disk. ``work`` has changed nothing when it finds the disk full.
 
         Raises:
             OSError: what ``work`` raises.
         """
+        while True:
+            try:
+                return work()
+            except OSError as error:
+                if error.errno not in SPACE_ERRNOS or isinstance(error, StorageFailed) or not self._give_part_up():
+                    raise
+
+    def _give_part_up(self) -> bool:
+        path = self.path / file_names.SPACE_RESERVE
         try:
-            return work()
-        except OSError as error:
-            if error.errno not in SPACE_ERRNOS or isinstance(error, StorageFailed) or not self._give_reserve_up():
-                raise
-            logger.warning("%s is full: using the %d bytes that were kept back", self.path, RESERVE_BYTES)
-        return work()
+            left = self.disk.status(path).size_bytes - RESERVE_PART_BYTES
+            if left > 0:
+                self.disk.open(path, OpenMode.UPDATE).truncate(left)
+            else:
+                self.disk.unlink(path)
+        except OSError:
+            return False
+        logger.warning("%s is full: using %d of the bytes that were kept back", self.path, RESERVE_PART_BYTES)
+        return True
 
     def _give_reserve_up(self) -> bool:
         try:
@@ -336,16 +357,27 @@ class LogDirectory:
             logger.warning("%s: its space cannot be measured: %s", self.path, error)
 
     def restore_reserve(self) -> None:
-        """Keep space back, if there is enough of it and none is kept. Waits for the disk."""
+        """Keep space back, as much as there is enough for. Waits for the disk."""
         path = self.path / file_names.SPACE_RESERVE
         try:
-            if self.disk.exists(path) or self.volume_space().usable_bytes < RESERVE_SHARE * RESERVE_BYTES:
+            kept = self.disk.status(path).size_bytes if self.disk.exists(path) else 0
+            if kept >= RESERVE_BYTES:
                 return
-            self.disk.open(path, OpenMode.REPLACE).preallocate(RESERVE_BYTES)
+            share = (self.volume_space().usable_bytes + kept) // RESERVE_SHARE
+            wanted = min(RESERVE_BYTES, share - share % RESERVE_PART_BYTES)
+            if wanted > kept:
+                self.disk.open(path, OpenMode.CREATE).preallocate(wanted)
         except OSError as error:
             # A file without its space would be none; and nothing that clients ask for depends on it.
             self._give_reserve_up()
             logger.warning("%s: no space is kept back: %s", self.path, error)
+
+    def is_full(self) -> bool:
+        """Whether there is hardly anything left to write on. Waits for the disk, and is False if that fails."""
+        try:
+            return self.volume_space().usable_bytes < FULL_BYTES
+        except OSError:
+            return False
 
     def volume_space(self) -> VolumeSpace:
         """Measure the volume that the directory is on. Waits for the disk.

@@ -31,6 +31,7 @@ import attrs
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import uuid_text
+from trio_broker.config.config_key import LONG_MAX
 from trio_broker.config.log_config import LogConfig
 from trio_broker.log_throttle import LogThrottle
 from trio_broker.runtime.chance import Random, random_uuid
@@ -503,12 +504,22 @@ class LogManager:
         logger.info("renamed %s to %s", path, target.name)
         return target
 
-    def take_expired_files(self, now_ms: int) -> list[PurePath]:
-        """Return the deleted segments' files and partitions' directories whose time has come, each only once."""
-        expired = [path for log in self.logs.values() for path in log.take_expired_files(now_ms)]
-        expired += [marked.path for marked in self._marked_directories if marked.remove_at_ms <= now_ms]
-        self._marked_directories = [each for each in self._marked_directories if each.remove_at_ms > now_ms]
-        return expired
+    def full_directories(self) -> frozenset[PurePath]:
+        """The data directories whose disk works and is full. Waits for the disk."""
+        return frozenset(each.path for each in self.directories if each.failure is None and each.is_full())
+
+    def take_expired_files(self, now_ms: int, full: Collection[PurePath] = ()) -> list[PurePath]:
+        """Return the deleted segments' files and partitions' directories whose time has come, each only once.
+
+        In the data directories that are ``full`` it has come for all.
+        """
+        expired: list[PurePath] = []
+        for log in self.logs.values():
+            expired += log.take_expired_files(LONG_MAX if full and log.directory.parent in full else now_ms)
+        marked = self._marked_directories
+        due = [each for each in marked if each.remove_at_ms <= now_ms or each.path.parent in full]
+        self._marked_directories = [each for each in marked if each not in due]
+        return expired + [each.path for each in due]
 
     def remove_files(self, expired: Iterable[PurePath]) -> None:
         """Remove what ``take_expired_files`` returned. Waits for the disk: call it in a worker thread."""
@@ -556,10 +567,11 @@ class LogManager:
 
     # --- Checkpoints ---
 
-    def write_checkpoints(self) -> dict[PurePath, OSError]:
+    def write_checkpoints(self, *, with_reserve: bool = True) -> dict[PurePath, OSError]:
         """Write recovery points and log start offsets of all directories; return where that failed, and why.
 
-        A directory whose disk failed counts as failed and is not tried. Waits for the disk.
+        On a full disk ``with_reserve`` takes of what is kept back. A directory whose disk failed counts as failed and
+        is not tried. Waits for the disk.
         """
 
         def write(directory: LogDirectory) -> None:
@@ -578,7 +590,7 @@ class LogManager:
             checkpoints.write_offsets(self.disk, directory.path / file_names.RECOVERY_POINT_CHECKPOINT, points)
             directory.write_cleaner_offsets(self._cleaner_offsets(directory, logs))
 
-        return self._in_each_directory(write, "its checkpoints were not written")
+        return self._in_each_directory(write, "its checkpoints were not written", with_reserve=with_reserve)
 
     def _of_unopened(
         self, directory: LogDirectory, offsets: Mapping[TopicPartition, int] | None
@@ -597,7 +609,7 @@ class LogManager:
         return known | self._of_unopened(directory, directory.cleaner_offsets)
 
     def write_cleaner_checkpoints(self) -> dict[PurePath, OSError]:
-        """Write how far each log has been compacted; otherwise as ``write_checkpoints``."""
+        """Write how far each log has been compacted; otherwise as ``write_checkpoints``, without reserve."""
 
         def write(directory: LogDirectory) -> None:
             directory.write_cleaner_offsets(self._cleaner_offsets(directory, self._logs_in(directory)))
@@ -605,7 +617,9 @@ class LogManager:
         return self._in_each_directory(write, "its cleaner checkpoint was not written")
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> dict[PurePath, OSError]:
-        """Write the high watermarks, each into the directory of its log; otherwise as ``write_checkpoints``."""
+        """Write the high watermarks, each into the directory of its log; otherwise as ``write_checkpoints``, without
+        reserve.
+        """
         return self._write_offsets(
             file_names.HIGH_WATERMARK_CHECKPOINT,
             high_watermarks,
@@ -633,7 +647,9 @@ class LogManager:
 
         return self._in_each_directory(write, f"{name} was not written")
 
-    def _in_each_directory(self, write: Callable[[LogDirectory], None], otherwise: str) -> dict[PurePath, OSError]:
+    def _in_each_directory(
+        self, write: Callable[[LogDirectory], None], otherwise: str, *, with_reserve: bool = False
+    ) -> dict[PurePath, OSError]:
         """Write into every directory that is in place and whose disk works; return where that failed, now or earlier,
         and why.
         """
@@ -644,7 +660,10 @@ class LogManager:
                 continue
             try:
                 self._require_in_place(directory)
-                directory.with_reserve(partial(write, directory))
+                if with_reserve:
+                    directory.with_reserve(partial(write, directory))
+                else:
+                    write(directory)
             except OSError as error:
                 self._note_failure(directory, error)
                 text = f"{directory.path}: {otherwise}: {error}"

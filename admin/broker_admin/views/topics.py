@@ -195,7 +195,8 @@ class TopicCreation:
 class TopicDeletion:
     """A topic as it was when it was deleted, or with ``dry_run`` would be.
 
-    ``groups`` are those that had committed offsets of it. Files are removed after ``file_delete_delay_ms``.
+    ``groups`` are those that had committed offsets of it. Files are removed after ``file_delete_delay_ms``: 0 where the
+    disk is full.
     """
 
     dry_run: bool
@@ -238,10 +239,14 @@ class PurgedPartition:
 
 @attrs.frozen(kw_only=True)
 class PurgedTopic:
-    """What was purged of a topic, or with ``dry_run`` would be."""
+    """What was purged of a topic, or with ``dry_run`` would be.
+
+    The files of whole segments are removed after ``file_delete_delay_ms``: 0 where the disk is full.
+    """
 
     dry_run: bool
     record_count: int
+    file_delete_delay_ms: int
     partitions: tuple[PurgedPartition, ...]
 
 

@@ -103,7 +103,7 @@ function localTime(at, withSeconds = true) {
 }
 
 /** A duration by its two largest units. @param {number} seconds */
-function durationText(seconds) {
+export function durationText(seconds) {
   /** @type {[number, string][]} */
   const parts = [
     [Math.floor(seconds / 86400), "d"],

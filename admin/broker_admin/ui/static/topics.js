@@ -5,7 +5,7 @@
  */
 
 import "./fresh.js";
-import { leaveFor } from "./live.js";
+import { durationText, leaveFor } from "./live.js";
 import "./selection.js";
 
 const TYPING_MS = 300; // after the last letter, so that a word is one request
@@ -51,11 +51,18 @@ const FOUND = {
     "would go to the same partition as before, all others to another one.",
   "purge-topic": (answer) =>
     `${counted(answer.record_count, "record")} would be deleted in ` +
-    `${counted(answer.partitions.filter((/** @type {any} */ each) => each.record_count).length, "partition")}.`,
+    `${counted(answer.partitions.filter((/** @type {any} */ each) => each.record_count).length, "partition")}. ` +
+    `Whole segments leave the disk ${removalText(answer.file_delete_delay_ms)}.`,
   "delete-topic": (answer) =>
     `${counted(answer.partitions, "partition")} with ${counted(answer.record_count, "record")} would be deleted; ` +
-    `${answer.groups.length ? `these groups read it: ${answer.groups.slice(0, 5).join(", ")}${answer.groups.length > 5 ? " …" : ""}` : "no group reads it"}.`,
+    `${answer.groups.length ? `these groups read it: ${answer.groups.slice(0, 5).join(", ")}${answer.groups.length > 5 ? " …" : ""}` : "no group reads it"}. ` +
+    `The files leave the disk ${removalText(answer.file_delete_delay_ms)}.`,
 };
+
+/** When the space of what was deleted is free. @param {number} delayMs */
+function removalText(delayMs) {
+  return delayMs ? `after ${durationText(delayMs / 1000)} (file.delete.delay.ms)` : "at once";
+}
 
 /** @param {Record<string, string>} configs */
 function settingsText(configs) {
