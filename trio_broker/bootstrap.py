@@ -127,7 +127,7 @@ async def open_services(
             groups = GroupCoordinator(replicas, controller, metadata_cache, changes, config, runtime)
             producer_ids = ProducerIds(controller.allocate_producer_ids)
             transactions = TransactionCoordinator(
-                replicas, groups, controller, metadata_cache, producer_ids, config, clock
+                replicas, groups, controller, metadata_cache, producer_ids, config, runtime
             )
             # In this order: the coordinators find the partitions of a new topic open.
             publisher.subscribers = (partitions, groups, transactions)

@@ -378,6 +378,30 @@ async def test_offsets_of_a_group_expire_a_week_after_its_last_member_left(tmp_p
         assert broker.groups.statistics().committed_offsets == 0
 
 
+async def test_a_clock_that_is_set_forward_and_back_in_time_costs_an_empty_group_nothing(broker):
+    await broker.groups.find("g")
+    await broker.commit("g", 1)
+    broker.clock.time_ms += 8 * 86_400_000
+    await broker.groups.expire_offsets()
+    broker.advance(300)
+    await broker.groups.expire_offsets()
+    assert await broker.committed("g") == {"t": {0: 1}}
+    broker.clock.time_ms -= 8 * 86_400_000
+    broker.advance(600)
+    await broker.groups.expire_offsets()
+    assert await broker.committed("g") == {"t": {0: 1}}
+
+
+async def test_a_clock_that_stays_set_forward_expires_offsets_after_a_while(broker):
+    await broker.groups.find("g")
+    await broker.commit("g", 1)
+    broker.clock.time_ms += 8 * 86_400_000
+    await broker.groups.expire_offsets()
+    broker.advance(600)
+    await broker.groups.expire_offsets()
+    assert [*broker.groups.list_groups(set(), set())] == []
+
+
 async def test_deleting_a_topic_forgets_what_was_committed_in_it(broker):
     await broker.create_topic("other")
     await broker.groups.find("g")

@@ -192,6 +192,27 @@ async def test_producers_and_consumers_go_on_between_the_slices(replicas, cleane
     assert min(ends) < max(ends)
 
 
+async def test_right_after_the_clock_was_set_forward_nothing_is_old_enough_to_be_compacted(replicas, cleaner):
+    [partition] = await add_topic(replicas, configs={**COMPACT, "min.compaction.lag.ms": "86400000"})
+    await fill(replicas, partition)
+    replicas.clock.time_ms += 8 * 86_400_000
+    assert await cleaner.choose() is None
+    replicas.clock.advance(600)
+    assert await cleaner.choose() is not None
+
+
+async def test_right_after_the_clock_was_set_forward_tombstones_are_kept(replicas, cleaner):
+    [partition] = await add_topic(replicas, configs=COMPACT)
+    await replicas.append(partition, keyed_batch(b"k", None), produce_version=9)
+    await fill(replicas, partition, batches=8)
+    await clean_once(cleaner)  # from now on the tombstone has a day
+    assert left(partition)[0] == 0
+    await fill(replicas, partition, batches=8)
+    replicas.clock.time_ms += 8 * 86_400_000
+    await clean_once(cleaner)
+    assert left(partition)[0] == 0
+
+
 async def test_retention_passes_over_a_partition_that_is_being_compacted(replicas, cleaner, nursery, monkeypatch):
     [partition] = await add_topic(replicas, configs={**COMPACT, "cleanup.policy": "compact,delete"})
     await fill(replicas, partition, keys_count=12)  # an emptied segment would be as young as its file

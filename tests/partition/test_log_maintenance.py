@@ -12,7 +12,7 @@ import trio.testing
 
 from tests.partition.real_logs import add_topic, batch, make_replicas, sync
 from trio_broker import yield_budget
-from trio_broker.partition.log_maintenance import MAX_CLOCK_STEP_MS
+from trio_broker.runtime.expiry_clock import MAX_CLOCK_STEP_MS
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import checkpoints
 from trio_broker.storage.log import Log
@@ -56,7 +56,7 @@ async def test_right_after_the_clock_was_set_forward_nothing_is_retired(replicas
     await replicas.log_maintenance.apply_retention()
     assert partition.log_start_offset == 0
     assert caplog.text.count("the clock was set forward by 31536000 s") == 1
-    replicas.clock.advance(300)
+    replicas.clock.advance(600)
     await replicas.log_maintenance.apply_retention()
     assert partition.log_start_offset == 10
     assert caplog.text.count("the clock was set forward") == 1
@@ -80,6 +80,14 @@ async def test_a_clock_that_is_slewed_does_not_stop_retention(replicas):
     replicas.clock.time_ms += MAX_CLOCK_STEP_MS
     await replicas.log_maintenance.apply_retention()
     assert partition.log_start_offset == 10
+
+
+async def test_what_is_too_large_is_retired_however_the_clock_was_set(replicas):
+    [partition] = await add_topic(replicas, configs={"internal.segment.bytes": "2000", "retention.bytes": "2000"})
+    await fill(replicas, partition)
+    replicas.clock.time_ms += 365 * 86_400_000
+    await replicas.log_maintenance.apply_retention()
+    assert 0 < partition.log_start_offset < 10
 
 
 async def test_a_disk_that_fails_in_retention_goes_offline_and_the_rest_goes_on(replicas, monkeypatch):
@@ -111,6 +119,18 @@ async def test_silent_producers_are_forgotten(replicas):
     await replicas.append(partition, records, produce_version=9)
     assert 5 in partition.log.producers.producers
     replicas.clock.advance(86_400 + 1)
+    await replicas.log_maintenance.expire_producers()
+    assert 5 not in partition.log.producers.producers
+
+
+async def test_right_after_the_clock_was_set_forward_no_producer_is_forgotten(replicas):
+    [partition] = await add_topic(replicas)
+    records = batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0)
+    await replicas.append(partition, records, produce_version=9)
+    replicas.clock.time_ms += 8 * 86_400_000
+    await replicas.log_maintenance.expire_producers()
+    assert 5 in partition.log.producers.producers
+    replicas.clock.advance(600)
     await replicas.log_maintenance.expire_producers()
     assert 5 not in partition.log.producers.producers
 

@@ -109,6 +109,7 @@ class GroupCoordinator:
             controller=controller,
             metadata_cache=metadata_cache,
             clock=clock,
+            expiry_clock=runtime.expiry_clock,
         )
         self._lag_collector = LagCollector(replicas, clock, metadata_cache)
         self._rebalance_listeners: list[Callable[[str], None]] = []

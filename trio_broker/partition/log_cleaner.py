@@ -123,6 +123,7 @@ class LogCleaner:
         self.log_manager = log_manager
         self.config = config
         self.clock = runtime.clock
+        self.expiry_clock = runtime.expiry_clock
         self._random = runtime.random
         self._workers = runtime.workers
         self._change_directories = change_directories
@@ -180,7 +181,7 @@ class LogCleaner:
         if not candidates:
             return None
         stable_offsets = [each.last_stable_offset for each in candidates]
-        ranges = await self._in_thread(partial(self._ranges, candidates, stable_offsets, self.clock.now_ms()))
+        ranges = await self._in_thread(partial(self._ranges, candidates, stable_offsets, self.expiry_clock.now_ms()))
         found = {each: outcome for each, outcome in ranges.items() if isinstance(outcome, CompactionRange)}
         for partition, outcome in ranges.items():
             if isinstance(outcome, Exception):
@@ -271,7 +272,7 @@ class LogCleaner:
             # A reader of its own, for the threads of the round.
             attrs.evolve(compacted, log=partition.log.reader()),
             offset_map,
-            now_ms=self.clock.now_ms(),
+            now_ms=self.expiry_clock.now_ms(),
             chunk_bytes=max(MIN_CHUNK_BYTES, self.config.log_manager.log_cleaner_io_buffer_size // threads // 2),
         )
         began = self.clock.monotonic()
@@ -322,7 +323,7 @@ class LogCleaner:
             try:
                 await self._in_thread(swap.commit)
                 cleaning.pop_cleaned()
-                await partition.writer.replace_segments(swap, self.clock.now_ms())
+                await partition.writer.replace_segments(swap, self.expiry_clock.now_ms())
                 await self._in_thread(swap.sync)
                 await partition.writer.finish_rename(swap)
                 await self._in_thread(swap.sync)

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import PurePath
 from typing import Protocol, TypeVar
 
-import attrs
 import trio
 
 from kafka_wire.errors import KafkaError
@@ -25,7 +24,6 @@ from trio_broker.partition.disk_usage import DISK_USAGE_INTERVAL_MS, DiskUsageHi
 from trio_broker.partition.log_cleaner import LogCleaner, PartitionOwner
 from trio_broker.partition.log_scrubber import LogScrubber
 from trio_broker.partition.partition import Partition
-from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.scheduled_task import NEVER_MS, ScheduledTask, start_scheduled
 from trio_broker.storage.log import Log
@@ -36,10 +34,6 @@ from trio_broker.yield_budget import InTurns
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-MAX_CLOCK_STEP_MS = 600_000
-"""A wall clock that gained more than this on the monotonic one between two rounds of retention was set, or is wrong.
-Below it, records go at most ten minutes early."""
 
 MAINTENANCE_THREADS = 2
 """Worker threads for retention, checkpoints and deletions: enough that a slow directory does not hold up the rest, few
@@ -62,25 +56,6 @@ class DirectoryOwner(PartitionOwner, Protocol):
     def take_directory_offline(self, cause: object, directory: PurePath, error: OSError) -> KafkaError: ...
 
 
-@attrs.define
-class ClockJumpDetector:
-    """Notices when the wall clock is set forward, by comparing it with the monotonic one."""
-
-    clock: Clock
-    _ahead_ms: int = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._ahead_ms = self._now_ahead_ms()
-
-    def _now_ahead_ms(self) -> int:
-        return self.clock.now_ms() - round(self.clock.monotonic() * 1000)
-
-    def gained_ms(self) -> int:
-        """How much the wall clock has gained on the monotonic one since this was asked last."""
-        before_ms, self._ahead_ms = self._ahead_ms, self._now_ahead_ms()
-        return self._ahead_ms - before_ms
-
-
 class LogMaintenance:
     """Does the tasks of all partitions. Its worker threads are its own: no produce or fetch waits for one of them."""
 
@@ -90,12 +65,12 @@ class LogMaintenance:
         self.replicas = replicas
         self.log_manager = log_manager
         self.config = config
-        self.clock = clock = runtime.clock
+        self.clock = runtime.clock
+        self.expiry_clock = runtime.expiry_clock
         self._workers = runtime.workers
         self.limiter = trio.CapacityLimiter(MAINTENANCE_THREADS)
         self.disk_usage = DiskUsageHistory(log_manager.directories)
         self.retention_due_at_ms = self._next_retention_ms(config.log_manager.log_initial_task_delay_ms)
-        self._clock_steps = ClockJumpDetector(clock)
         self._directory_commands = CommandQueue()
         self.log_cleaner = LogCleaner(
             replicas,
@@ -149,51 +124,41 @@ class LogMaintenance:
         await self.change_directories(self.log_manager.restore_reserves)
 
     async def apply_retention(self) -> None:
-        """Retire the segments whose time is over, one partition after another.
-
-        Right after the clock was set forward nothing is retired: everything would look old at once. The operator who
-        set it wrongly has until the next round to set it back.
-        """
+        """Retire the segments whose time is over, one partition after another."""
         self.retention_due_at_ms = self._next_retention_ms()
-        gained_ms = self._clock_steps.gained_ms()
-        if gained_ms > MAX_CLOCK_STEP_MS:
-            log.warning("the clock was set forward by %d s: retention waits for its next round", gained_ms // 1000)
-            return
         async for partition in InTurns(list(self.replicas.partitions())):
             if partition.failure is None and not self.log_cleaner.is_compacting(partition):
                 try:
-                    await partition.writer.delete_expired_segments(self.clock.now_ms())
+                    await partition.writer.delete_expired_segments(self.expiry_clock.now_ms())
                 except OSError as error:
                     self.replicas.storage_failed(partition, error)
         # A full disk has room again now, and not at the next look for such files.
         await self.remove_expired_files()
 
-    async def remove_expired_files(self) -> frozenset[PurePath]:
-        """Remove the files of deleted segments and partitions whose delay is over; return the directories that were
-        full.
+    async def remove_expired_files(self) -> None:
+        """Remove the files of deleted segments and partitions whose delay is over; on a full disk, all of them.
 
-        Those wait no longer, and what was kept back in them is kept back again.
+        What was kept back there is kept back again.
         """
         full = await self.run_in_thread(self.log_manager.full_directories)
-        expired = self.log_manager.take_expired_files(self.clock.now_ms(), full)
+        expired = self.log_manager.take_expired_files(self.expiry_clock.now_ms(), full)
         await self.run_in_thread(partial(self.log_manager.remove_files, expired))
         if full and expired:
             await self.change_directories(self.log_manager.restore_reserves)
-        return full
 
     async def removal_delay_ms(self, logs: Collection[Log]) -> int:
         """How long the files of what is deleted from ``logs`` now stay: not at all on a full disk."""
         full = await self.run_in_thread(self.log_manager.full_directories)
         return max((each.config.file_delete_delay_ms for each in logs if each.directory.parent not in full), default=0)
 
-    async def remove_deleted_segments(self, partitions: Collection[Partition]) -> frozenset[PurePath]:
+    async def remove_deleted_segments(self, partitions: Collection[Partition]) -> None:
         """Retire the segments before the log starts of ``partitions``, which have just moved; otherwise as
         ``remove_expired_files``.
 
         In a full directory that takes the active segments too: there may be no others.
         """
         full = await self.run_in_thread(self.log_manager.full_directories)
-        now_ms = self.clock.now_ms()
+        now_ms = self.expiry_clock.now_ms()
         async for partition in InTurns(partitions):
             if partition.failure is not None or self.log_cleaner.is_compacting(partition):
                 continue
@@ -205,7 +170,7 @@ class LogMaintenance:
                 await partition.writer.remove_segments(retire, now_ms)
             except OSError as error:
                 self.replicas.storage_failed(partition, error)
-        return await self.remove_expired_files()
+        await self.remove_expired_files()
 
     async def flush_due(self) -> None:
         """Have those partitions synced whose oldest unsynced record has waited for ``flush.ms``."""
@@ -232,7 +197,7 @@ class LogMaintenance:
     async def expire_producers(self) -> None:
         """Forget producers that have been silent for ``producer.id.expiration.ms``."""
         async for each in InTurns(list(self.log_manager.logs.values())):
-            each.producers.remove_expired(self.clock.now_ms(), each.config.producer_id_expiration_ms)
+            each.producers.remove_expired(self.expiry_clock.now_ms(), each.config.producer_id_expiration_ms)
 
     async def change_directories(self, work: Callable[[], T]) -> T:
         """Have ``work`` create or delete logs, or write checkpoints, in a worker thread, behind all that came before.

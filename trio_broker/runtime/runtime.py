@@ -7,6 +7,7 @@ import attrs
 from trio_broker.runtime.chance import Random
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.disk import Disk
+from trio_broker.runtime.expiry_clock import ExpiryClock
 from trio_broker.runtime.network import Network
 from trio_broker.runtime.workers import Workers
 
@@ -24,3 +25,7 @@ class Runtime:
     disk: Disk
     workers: Workers
     network: Network
+    expiry_clock: ExpiryClock = attrs.field(
+        default=attrs.Factory(lambda self: ExpiryClock(self.clock), takes_self=True), init=False
+    )
+    """One for all, so that a jump of the clock is seen by all, and reported once."""

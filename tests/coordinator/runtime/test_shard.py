@@ -65,6 +65,7 @@ async def running_leases(directory: Path, clock: ManualClock) -> AsyncIterator[L
             controller=services.controller,
             metadata_cache=services.metadata_cache,
             clock=clock,
+            expiry_clock=services.runtime.expiry_clock,
         )
         if TOPIC not in services.metadata_cache.image.topics:
             await services.controller.create_topics([runtime.new_topic()])

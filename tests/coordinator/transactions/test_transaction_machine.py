@@ -753,6 +753,7 @@ def test_no_partition_that_is_added_later_prolongs_the_transaction(driver):
 def test_a_wall_clock_that_is_set_back_puts_the_deadline_off_by_as_much(driver):
     in_state(driver, ONGOING)
     driver.wall_ms -= 3_600_000
+    driver.expiry_ms -= 3_600_000
     driver.monotonic_seconds += TIMEOUT_MS / 1000
     assert not driver.tick()
     assert driver.machine.next_deadline("id") == driver.monotonic_seconds + 3600 + TIMEOUT_MS / 1000
@@ -804,6 +805,17 @@ def test_each_transaction_keeps_its_id_from_being_forgotten(driver):
     driver.complete()
     driver.advance(1)
     assert not driver.tick()
+
+
+@pytest.mark.parametrize("status", [ONGOING, EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT])
+def test_a_jump_of_the_wall_clock_alone_makes_nothing_due(driver, status):
+    in_state(driver, status)
+    deadline = driver.machine.next_deadline("id")
+    driver.wall_ms += 2 * SETTINGS.transactional_id_expiration_ms
+    assert not driver.tick()
+    assert driver.machine.next_deadline("id") == deadline
+    driver.restart()
+    assert driver.machine.next_deadline("id") == deadline
 
 
 # ---- the log ---------------------------------------------------------------------------------------------------------

@@ -46,18 +46,19 @@ class TransactionDriver:
         self.machine = TransactionMachine(SETTINGS, self.prepared.append)
         self.image = MetadataImage(features={TRANSACTION_VERSION: transaction_version})
         self.monotonic_seconds = 10.0
-        self.wall_ms = START_MS
+        self.wall_ms = self.expiry_ms = START_MS
         self._next_id = FIRST_ID
 
     # ---- what a shard does ----------------------------------------------------------------------------------------
 
     @property
     def now(self) -> Now:
-        return Now(self.monotonic_seconds, self.wall_ms)
+        return Now(self.monotonic_seconds, self.wall_ms, self.expiry_ms)
 
     def advance(self, seconds: float) -> None:
         self.monotonic_seconds += seconds
         self.wall_ms += round(seconds * 1000)
+        self.expiry_ms += round(seconds * 1000)
 
     def call(self, request: Any) -> Any:
         """The response to a request, whose record is applied.

@@ -75,6 +75,6 @@ def _is_expired(
     commit: OffsetAndMetadata, retention: OffsetRetention, settings: GroupCoordinatorConfig, now: Now
 ) -> bool:
     if commit.expire_timestamp_ms is not None:
-        return now.wall_ms >= commit.expire_timestamp_ms
+        return now.expiry_ms >= commit.expire_timestamp_ms
     begin_ms = commit.commit_timestamp_ms if retention.since_ms is None else retention.since_ms
-    return now.wall_ms - begin_ms >= settings.offsets_retention_ms
+    return now.expiry_ms - begin_ms >= settings.offsets_retention_ms

@@ -44,6 +44,7 @@ from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager, RequiredOffset
 from trio_broker.request_phase import ReleaseHandler
 from trio_broker.runtime.clock import Clock
+from trio_broker.runtime.expiry_clock import ExpiryClock
 from trio_broker.steps import Steps
 
 log = logging.getLogger(__name__)
@@ -85,6 +86,7 @@ class CoordinatorRuntime(Generic[MachineT]):
     controller: ControllerClient
     metadata_cache: MetadataCache
     clock: Clock
+    expiry_clock: ExpiryClock
     shards: dict[int, Shard[MachineT]] = attrs.field(factory=dict, init=False)
     timer: CoordinatorTimer[str] = attrs.field(init=False)
     throttled_log: LogThrottle = attrs.field(init=False)
@@ -101,7 +103,7 @@ class CoordinatorRuntime(Generic[MachineT]):
         self.throttled_log = LogThrottle(log, self.clock)
 
     def now(self) -> Now:
-        return Now(trio.current_time(), self.clock.now_ms())
+        return Now(trio.current_time(), self.clock.now_ms(), self.expiry_clock.now_ms())
 
     @property
     def image(self) -> MetadataImage:

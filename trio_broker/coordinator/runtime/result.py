@@ -26,13 +26,15 @@ RecordT = TypeVar("RecordT")
 
 @attrs.define
 class Now:
-    """The time of an event: by a clock that never goes back, for timers, and by the wall clock, for records.
+    """The time of an event: by a clock that never goes back, for timers; by the wall clock, for records; and by the
+    ``ExpiryClock``, for what expires.
 
     Not frozen, which costs more, as little of this module is: each heartbeat and commit has one.
     """
 
     monotonic_seconds: float
     wall_ms: int
+    expiry_ms: int = attrs.Factory(lambda self: self.wall_ms, takes_self=True)
 
 
 @attrs.frozen

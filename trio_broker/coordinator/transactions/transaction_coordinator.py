@@ -55,7 +55,7 @@ from trio_broker.coordinator.transactions.transaction_metadata import Transactio
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.transaction_end import TransactionEnd
 from trio_broker.request_phase import ReleaseHandler, RequestPhase
-from trio_broker.runtime.clock import Clock
+from trio_broker.runtime.runtime import Runtime
 from trio_broker.steps import Steps, finish
 from trio_broker.topic_names import TRANSACTION_STATE_TOPIC
 from trio_broker.topic_partition import TopicPartition
@@ -114,7 +114,7 @@ class TransactionCoordinator:
         metadata_cache: MetadataCache,
         producer_ids: ProducerIds,
         config: BrokerConfig,
-        clock: Clock,
+        runtime: Runtime,
     ) -> None:
         self.settings = config.transaction_coordinator
         self.markers = MarkerWriter(replicas, groups)
@@ -129,7 +129,8 @@ class TransactionCoordinator:
             replicas=replicas,
             controller=controller,
             metadata_cache=metadata_cache,
-            clock=clock,
+            clock=runtime.clock,
+            expiry_clock=runtime.expiry_clock,
         )
         # As many as there are transactional ids at most, each of which has one transaction.
         self._prepared_send, self._prepared_receive = trio.open_memory_channel[str](float("inf"))

@@ -112,7 +112,7 @@ class TransactionMachine(Machine[TransactionRecord]):
         self._find_open = find_open
         # Of ids whose transaction is being committed: where another one hangs, which is to be aborted afterwards.
         self._hanging: dict[str, Mapping[TopicPartition, int]] = {}
-        # The time of the latest event: by it the wall clock's times in records become deadlines.
+        # The time of the latest event: by it the times in records become deadlines.
         self._now = NOT_STARTED
 
     # ---- records --------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class TransactionMachine(Machine[TransactionRecord]):
     def next_deadline(self, key: str) -> float | None:
         if (metadata := self.transactions.get(key)) is None or (due_ms := self._due_ms(metadata)) is None:
             return None
-        return self._now.monotonic_seconds + (due_ms - self._now.wall_ms) / 1000
+        return self._now.monotonic_seconds + (due_ms - self._now.expiry_ms) / 1000
 
     def _due_ms(self, metadata: TransactionMetadata) -> int | None:
         """When the transaction times out or its id expires, in milliseconds since 1970."""
@@ -231,7 +231,7 @@ class TransactionMachine(Machine[TransactionRecord]):
     def on_timeout(self, key: str, now: Now, image: MetadataImage) -> TransactionResult | None:
         self._now = now
         metadata = self.transactions.get(key)
-        if metadata is None or (due_ms := self._due_ms(metadata)) is None or now.wall_ms < due_ms:
+        if metadata is None or (due_ms := self._due_ms(metadata)) is None or now.expiry_ms < due_ms:
             return None
         after = self._aborted_by_fencing(metadata, now, image) if not metadata.is_idle else None
         return TransactionResult([TransactionRecord(key, after)])
