@@ -292,6 +292,60 @@ async def test_a_partition_whose_log_cannot_be_opened_is_its_own_trouble(tmp_pat
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".lock",
+        "meta.properties",
+        "recovery-point-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        "replication-offset-checkpoint",
+        "cleaner-offset-checkpoint",
+        "__cluster_metadata-0/quorum-state",
+        "__cluster_metadata-0/partition.metadata",
+        "__cluster_metadata-0/leader-epoch-checkpoint",
+        f"__cluster_metadata-0/{0:020}.log",
+        f"__cluster_metadata-0/{0:020}.index",
+    ],
+)
+async def test_a_pipe_in_the_place_of_a_file_ends_the_start_with_its_name(tmp_path, name):
+    async with opened(tmp_path) as services:
+        await create(services)
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    with pytest.raises((DataDirectoryError, OSError)) as raised:
+        async with opened(tmp_path):
+            pass
+    assert f"{tmp_path / name}" in str(raised.value)
+    assert "Not a regular file" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"{0:020}.log",
+        f"{0:020}.index",
+        f"{0:020}.timeindex",
+        f"{1:020}.snapshot",
+        "partition.metadata",
+        "leader-epoch-checkpoint",
+    ],
+)
+async def test_a_pipe_in_a_partition_is_the_trouble_of_that_partition(tmp_path, name, caplog):
+    async with opened(tmp_path) as services:
+        await create(services)
+        await create(services, "whole")
+        await append(services)
+    (tmp_path / "orders-0" / name).unlink()
+    os.mkfifo(tmp_path / "orders-0" / name)
+    async with opened(tmp_path) as services:
+        await append(services, topic="whole")
+        with pytest.raises(KafkaError) as caught:
+            services.replicas.topic("orders").partition(0)
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert f"Not a regular file: '{tmp_path / 'orders-0' / name}'" in caplog.text
+
+
 # --- a metadata log that was lost ---
 
 

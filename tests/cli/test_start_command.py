@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,18 @@ def test_listeners_without_port_are_checked_as_ever():
 def test_a_misspelt_key_is_refused_with_the_one_that_was_meant(override: str, hint: str):
     key = override.partition("=")[0]
     assert refusal("--override", override) == f"--override {key}: this broker has no such key{hint}"
+
+
+def test_a_missing_file_is_one_clear_line(tmp_path: Path):
+    assert refusal("--config", str(tmp_path / "nowhere")) == f"{tmp_path / 'nowhere'}: No such file or directory"
+
+
+def test_a_pipe_is_read_as_a_shell_makes_one_of_a_command():
+    reading, writing = os.pipe()
+    os.write(writing, b"\nnode.id=one\n")
+    os.close(writing)
+    assert refusal("--config", f"/dev/fd/{reading}").startswith(f"/dev/fd/{reading}:2: node.id")
+    os.close(reading)
 
 
 def test_a_file_as_data_directory_is_named(tmp_path: Path):

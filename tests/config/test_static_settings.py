@@ -8,8 +8,7 @@ from trio_broker.config.broker_config import load_broker_config
 from trio_broker.config.entries import ConfigScope
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS
-from trio_broker.config.static_settings import SettingsFile, environment_name, read_settings_file
-from trio_broker.runtime.real_disk import RealDisk
+from trio_broker.config.static_settings import SettingsFile, environment_name
 
 
 @pytest.fixture
@@ -64,11 +63,6 @@ def test_a_misspelt_key_of_a_file_is_warned_of_with_the_one_that_was_meant(prope
 
 def test_the_variable_of_the_commands_for_a_cluster_is_no_mistake():
     assert load_broker_config(environment={"TRIO_BROKER_BOOTSTRAP_SERVER": "kafka:9092"}).warnings == []
-
-
-def test_a_missing_file_is_one_clear_line(tmp_path):
-    with pytest.raises(ConfigError, match=r"nowhere: No such file or directory"):
-        read_settings_file(RealDisk(), tmp_path / "nowhere")
 
 
 def test_a_file_in_latin_1_is_read_as_java_reads_it():

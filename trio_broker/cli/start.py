@@ -20,7 +20,7 @@ from trio_broker.cli.failure import fail
 
 if TYPE_CHECKING:
     from trio_broker.config.broker_config import BrokerConfig
-    from trio_broker.config.static_settings import StaticSettings
+    from trio_broker.config.static_settings import SettingsFile, StaticSettings
 
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
@@ -65,11 +65,10 @@ def configured(
 
     from trio_broker.config.broker_config import broker_config_of
     from trio_broker.config.errors import ConfigError
-    from trio_broker.config.static_settings import gather_settings, read_settings_file
-    from trio_broker.runtime.real_disk import RealDisk
+    from trio_broker.config.static_settings import gather_settings
 
     try:
-        file = None if config_file is None else read_settings_file(RealDisk(), config_file)
+        file = None if config_file is None else read_settings_file(config_file)
         settings = gather_settings(file, parse_overrides(overrides), os.environ)
         refuse_unknown_overrides(settings)
         apply_options(settings, data_dir, port, admin_port)
@@ -95,6 +94,21 @@ def run(config: BrokerConfig) -> None:
         run_until_signalled(config, announce=click.echo)
     except (ConfigError, StartupError, UncleanStop) as error:
         fail(str(error))
+
+
+def read_settings_file(path: Path) -> SettingsFile:
+    """Read a properties file, or a pipe.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    from trio_broker.config.errors import ConfigError
+    from trio_broker.config.static_settings import SettingsFile
+
+    try:
+        return SettingsFile(str(path), path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from None
 
 
 def parse_overrides(overrides: tuple[str, ...]) -> dict[str, str]:

@@ -8,15 +8,12 @@ and line, the variable or the option.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import PurePath
 
 import attrs
 
 from trio_broker.config.entries import ConfigLevel
-from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS
 from trio_broker.config.properties import parse_properties
-from trio_broker.runtime.disk import Disk
 from trio_broker.suggestion import did_you_mean
 
 ENVIRONMENT_PREFIX = "TRIO_BROKER_"
@@ -74,18 +71,6 @@ class SettingsFile:
         # Never fails: in Latin-1 every byte is a character.
         except UnicodeDecodeError:
             return self.content.decode("latin-1")
-
-
-def read_settings_file(disk: Disk, path: PurePath) -> SettingsFile:
-    """Read a properties file.
-
-    Raises:
-        ConfigError: it cannot be read.
-    """
-    try:
-        return SettingsFile(str(path), disk.read_file(path))
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from None
 
 
 def gather_settings(

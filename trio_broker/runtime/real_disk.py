@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 import struct
 import sys
 from functools import partial
@@ -145,6 +146,33 @@ def open_null() -> RealFile:
     return RealFile(PurePath(os.devnull), FLAGS[OpenMode.READ], 0)
 
 
+def open_regular(path: PurePath, flags: int, permissions: int) -> RealFile:
+    """Open a file that holds bytes. What else may have its name is refused: a pipe would wait for somebody to write.
+
+    Raises:
+        OSError: of another kind of file EISDIR or EINVAL, which blame no disk; else as ``os.open``.
+    """
+    try:
+        # The flag keeps the opening of a pipe or a device from waiting. It is of no use to what is read.
+        file = RealFile(path, flags | os.O_NONBLOCK, permissions)
+    except OSError as error:
+        # Of a socket, as of a device that is gone.
+        if error.errno == errno.ENXIO:
+            require_regular(path, os.stat(path).st_mode)
+        raise
+    require_regular(path, os.fstat(file.number).st_mode)
+    os.set_blocking(file.number, True)
+    return file
+
+
+def require_regular(path: PurePath, mode: int) -> None:
+    """Refuse what is no regular file by its ``st_mode``."""
+    if stat.S_ISDIR(mode):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+
+
 class RealDisk:
     """See ``Disk``."""
 
@@ -152,7 +180,7 @@ class RealDisk:
         self.open_files = OpenFiles(max_kept_files(), open_null)
 
     def open(self, path: PurePath, mode: OpenMode, *, permissions: int = 0o644) -> RealFile:
-        opened = partial(RealFile, path, FLAGS[mode], permissions)
+        opened = partial(open_regular, path, FLAGS[mode], permissions)
         try:
             return self.open_files.with_descriptor(opened)
         except OSError as error:
@@ -163,10 +191,18 @@ class RealDisk:
             return opened()
 
     def read_file(self, path: PurePath) -> bytes:
-        return self.open_files.with_descriptor(Path(path).read_bytes)
+        file = self.open(path, OpenMode.READ)
+        parts, position = [], 0
+        # A file may grow meanwhile, and a read may return less than was asked for.
+        while part := file.read(max(file.size() - position, 1), position):
+            parts.append(part)
+            position += len(part)
+        return b"".join(parts)
 
     def status(self, path: PurePath) -> FileStatus:
         found = os.stat(path)
+        if not stat.S_ISDIR(found.st_mode):
+            require_regular(path, found.st_mode)
         return FileStatus(found.st_size, found.st_mtime_ns)
 
     def identity(self, path: PurePath) -> FileIdentity:
@@ -215,16 +251,14 @@ class RealDisk:
             os.close(number)
 
     def lock(self, path: PurePath) -> RealDirectoryLock:
-        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        file = open_regular(path, FLAGS[OpenMode.CREATE], 0o644)
         try:
             # Both kinds: the POSIX lock is the one that a Java broker takes.
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.lockf(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(file.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            holder = lock_holder(number)
-            os.close(number)
-            raise LockHeld(path, holder) from error
-        return RealDirectoryLock(number)
+            raise LockHeld(path, lock_holder(file.number)) from error
+        return RealDirectoryLock(file)
 
     def space(self, path: PurePath) -> VolumeSpace:
         usage = shutil.disk_usage(path)
@@ -233,15 +267,12 @@ class RealDisk:
 
 @attrs.define(eq=False)
 class RealDirectoryLock:
-    """A locked file, by its descriptor."""
+    """A locked file: closing it releases it."""
 
-    _number: int
+    _file: RealFile | None
 
     def release(self) -> None:
-        if self._number >= 0:
-            with contextlib.suppress(OSError):
-                os.close(self._number)
-            self._number = -1
+        self._file = None
 
 
 FLOCK = struct.Struct("hhqqi4x")

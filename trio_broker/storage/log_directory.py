@@ -160,7 +160,7 @@ class LogDirectory:
             return self.properties
         except OSError as error:
             self.unlock()
-            raise DataDirectoryError(f"{self.path}: {error.strerror}") from error
+            raise DataDirectoryError(f"{error.filename or self.path}: {error.strerror}") from error
         except BaseException:
             self.unlock()
             raise
