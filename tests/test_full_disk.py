@@ -46,7 +46,7 @@ def disk() -> SimulatedDisk:
 
 
 def broker_on(disk: SimulatedDisk) -> Broker:
-    broker = make_broker(Path(DATA), offsets_topic_num_partitions="1")
+    broker = make_broker(Path(DATA), offsets_topic_num_partitions="1", log_segment_bytes=str(1 << 20))
     return Broker(broker.config, runtime=attrs.evolve(real_runtime(), disk=disk))
 
 
@@ -276,6 +276,28 @@ async def test_a_start_on_a_full_disk_without_that_is_refused_with_one_line(disk
     assert str(error).startswith("cannot start: /data/")
     assert str(error).endswith("No space left on device: make some room for the start")
     assert "\n" not in str(error)
+
+
+async def test_a_start_on_a_full_disk_removes_what_is_deleted_before_it_writes(disk):
+    async with running_on(disk) as broker, connected(broker) as client:
+        await client.create_topic("orders")
+        await client.create_topic("dropped")
+        for topic in ("orders", "dropped", "orders"):
+            await client.produce(topic, b"x" * 600_000)
+        # The records are of 2023.
+        await broker.services.replicas.log_maintenance.apply_retention()
+        dropped = DeleteTopicsRequest(topics=[DeleteTopicState(name="dropped", topic_id=NO_UUID)], timeout_ms=0)
+        await client.ask(dropped, 6)
+        await client.produce("orders", b"last")
+    left = {each.name for each in disk.list_directory(DATA) if each.name.endswith("-delete")}
+    left |= {each.name for each in disk.list_directory(DATA / "orders-0") if each.name.endswith(".log.deleted")}
+    assert len(left) == 3
+    exhaust_reserve(disk)
+    async with running_on(disk) as broker, connected(broker) as client:
+        assert await client.produce("orders", b"one") == ErrorCode.NONE
+        assert broker.services.replicas.topic("orders").partition(0).log_end_offset == 4
+    for directory in (DATA, DATA / "orders-0"):
+        assert not left & {each.name for each in disk.list_directory(directory)}
 
 
 async def test_a_flood_of_refused_appends_is_a_line_with_a_count(disk, caplog):

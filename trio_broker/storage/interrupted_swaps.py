@@ -30,16 +30,14 @@ def finish(disk: Disk, directory: PurePath) -> set[int]:
 
     Returns the base offsets of the segments of which there were only indexes.
     """
-    names = names_in(disk.list_directory(directory))
+    names = remove_deleted(disk, directory)
     cleaned = [name for name in names if name.endswith(file_names.CLEANED_SUFFIX)]
     swaps = [name for name in names if name.endswith(file_names.SWAP_SUFFIX)]
     committed = committed_swaps(names)
     unfinished = [name for name in swaps if name not in committed]
-    deleted = [name for name in names if name.endswith(file_names.DELETED_SUFFIX)]
     # What says that the others were not finished goes last.
-    for name in (*deleted, *unfinished, *cleaned):
-        logger.info("removing %s", directory / name)
-        disk.unlink(directory / name)
+    for name in (*unfinished, *cleaned):
+        _remove(disk, directory / name)
     if committed:
         # After a kill the commit may be in memory only. The old names go next, and a power cut must not take it alone.
         disk.sync_directory(directory)
@@ -47,6 +45,20 @@ def finish(disk: Disk, directory: PurePath) -> set[int]:
         _swap_in(disk, directory, sorted(committed))
         disk.sync_directory(directory)
     return _remove_orphaned_indexes(disk, directory)
+
+
+def remove_deleted(disk: Disk, directory: PurePath) -> list[str]:
+    """Remove the files of deleted segments; return the names of the others."""
+    names = names_in(disk.list_directory(directory))
+    for name in names:
+        if name.endswith(file_names.DELETED_SUFFIX):
+            _remove(disk, directory / name)
+    return [name for name in names if not name.endswith(file_names.DELETED_SUFFIX)]
+
+
+def _remove(disk: Disk, path: PurePath) -> None:
+    logger.info("removing %s", path)
+    disk.unlink(path)
 
 
 def committed_swaps(names: Iterable[str]) -> set[str]:

@@ -38,7 +38,7 @@ from trio_broker.runtime.disk import (
     VolumeSpace,
     write_atomically,
 )
-from trio_broker.storage import checkpoints, file_names
+from trio_broker.storage import checkpoints, file_names, interrupted_swaps
 from trio_broker.storage.errors import (
     SPACE_ERRNOS,
     CorruptCheckpoint,
@@ -355,6 +355,25 @@ class LogDirectory:
                 logger.warning("%s is full: using the %d bytes that were kept back", self.path, RESERVE_BYTES)
         except OSError as error:
             logger.warning("%s: its space cannot be measured: %s", self.path, error)
+
+    def remove_deleted_if_needed(self) -> None:
+        """Remove the files and directories of what is deleted where little space is left, whatever their delay.
+
+        For a start, which nobody has read from yet, and which writes before it opens the logs. Waits for the disk.
+        """
+        try:
+            if not self.is_full():
+                return
+            for entry in self.disk.list_directory(self.path):
+                path = self.path / entry.name
+                if file_names.is_marked_directory(entry.name, "delete"):
+                    logger.info("removing %s", path)
+                    self.disk.remove_tree(path)
+                elif entry.is_directory and file_names.parse_partition_directory(entry.name) is not None:
+                    interrupted_swaps.remove_deleted(self.disk, path)
+        except OSError as error:
+            # The start goes on with what there is, and says what is missing where it needs it.
+            logger.warning("%s: not all deleted files are removed: %s", self.path, error)
 
     def restore_reserve(self) -> None:
         """Keep space back, as much as there is enough for. Waits for the disk."""

@@ -164,6 +164,8 @@ class LogManager:
             self._refuse_missing_disks(found)
             if check is not None:
                 check()
+            for directory in self.directories:
+                directory.remove_deleted_if_needed()
             for directory, properties in zip(self.directories, found, strict=True):
                 if properties is None:
                     directory_id = uuid_text(random_uuid(self.random))
