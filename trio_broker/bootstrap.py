@@ -229,7 +229,7 @@ async def load_logs(
             partition_metadata.check_not_damaged(topic_id, expected.topic_id, is_anothers=topic is not None)
         if topic is None or topic.name != topic_partition.topic or topic_partition.partition not in topic.partitions:
             return None
-        return topic_config(topic.configs, config)
+        return topic_config(topic.configs, config, topic.name)
 
     def leader_epoch_of(topic_partition: TopicPartition) -> int:
         return image.topics[topic_partition.topic].partitions[topic_partition.partition].leader_epoch

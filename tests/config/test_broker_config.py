@@ -219,6 +219,34 @@ def test_values_that_contradict_each_other_are_refused():
         )
 
 
+@pytest.mark.parametrize(
+    ("key", "text", "other", "default"),
+    [
+        ("session.timeout.ms", "1", "greater than or equal to group.consumer.min.session.timeout.ms", 45_000),
+        ("heartbeat.interval.ms", "99999", "less than or equal to group.consumer.max.heartbeat.interval.ms", 15_000),
+    ],
+)
+def test_a_group_key_that_is_refused_is_named_as_it_was_written_and_with_where(key, text, other, default):
+    written = f"group.consumer.{key}"
+    with pytest.raises(ConfigError) as refused:
+        BrokerConfig(settings_of(written, text, "server.properties:3"))
+    bound = other.rpartition(" ")[2]
+    assert str(refused.value) == (
+        f"{written} must be {other}: {written}={text} (server.properties:3), {bound}={default} (the default)"
+    )
+
+
+def test_of_a_refused_change_each_value_is_named_with_its_level():
+    config = BrokerConfig(settings_of("log.cleaner.dedupe.buffer.size", "2097152", "server.properties:3"))
+    config.set_dynamic(ConfigScope.CLUSTER, {"log.cleaner.threads": "2"})
+    with pytest.raises(ConfigError) as refused:
+        config.check_change(ConfigScope.BROKER, {"log.cleaner.threads": "3"})
+    assert str(refused.value).endswith(
+        ": log.cleaner.dedupe.buffer.size=2097152 (server.properties:3),"
+        " log.cleaner.threads=3 (the dynamic value of this broker)"
+    )
+
+
 def test_checking_changes_nothing():
     config = BrokerConfig()
     config.check_change(ConfigScope.BROKER, {"num.io.threads": "16"})

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from kafka_wire.records.compression import Codec
-from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.broker_config import BrokerConfig, load_broker_config
 from trio_broker.config.entries import ConfigScope, ConfigSource, ConfigSynonym
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS, TOPIC_KEYS
@@ -19,6 +19,7 @@ from trio_broker.config.resource_config import (
     topic_config,
     topic_entries,
 )
+from trio_broker.config.static_settings import SettingsFile
 
 
 def entry(overrides, broker, name):
@@ -133,6 +134,38 @@ def test_a_topic_setting_may_not_contradict_the_brokers_other_one():
     check_topic_configs({"min.compaction.lag.ms": "11"})
     with pytest.raises(ConfigError, match="must not be above"):
         check_topic_configs({"min.compaction.lag.ms": "11"}, broker)
+
+
+def test_a_group_setting_that_is_refused_is_named_with_where_each_value_was_set():
+    broker = load_broker_config(SettingsFile("server.properties", b"group.consumer.max.session.timeout.ms=50000"))
+    stored = {"consumer.session.timeout.ms": "60000"}
+    with pytest.raises(ConfigError) as refused:
+        check_group_configs({**stored, "consumer.heartbeat.interval.ms": "6000"}, broker)
+    assert str(refused.value) == (
+        "consumer.session.timeout.ms must be less than or equal to group.consumer.max.session.timeout.ms:"
+        " consumer.session.timeout.ms=60000 (of the group),"
+        " group.consumer.max.session.timeout.ms=50000 (server.properties:1)"
+    )
+
+
+def test_a_topic_setting_that_is_refused_is_named_with_where_each_value_was_set():
+    file = SettingsFile("server.properties", b"log.cleaner.max.compaction.lag.ms=10")
+    with pytest.raises(ConfigError) as refused:
+        check_topic_configs({"min.compaction.lag.ms": "11"}, load_broker_config(file))
+    assert str(refused.value) == (
+        "min.compaction.lag.ms (11) must not be above max.compaction.lag.ms (10): min.compaction.lag.ms=11"
+        " (of the topic), log.cleaner.max.compaction.lag.ms=10 (server.properties:1)"
+    )
+
+
+def test_a_stored_setting_that_is_ignored_is_named_with_whose_it_is(caplog):
+    broker = BrokerConfig()
+    topic_config({"retention.ms": "soon"}, broker, "orders")
+    group_config({"consumer.session.timeout.ms": "soon"}, broker.group_coordinator, "readers")
+    assert [message.partition(": ")[0] for message in caplog.messages] == [
+        "ignoring a stored setting of topic 'orders'",
+        "ignoring a stored setting of group 'readers'",
+    ]
 
 
 def test_a_topic_entry_names_the_server_synonyms_behind_it():

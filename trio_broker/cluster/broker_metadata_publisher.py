@@ -69,7 +69,7 @@ class BrokerMetadataPublisher:
 
     async def _update_configs(self, topics: Iterable[TopicImage]) -> None:
         async for topic in InTurns(topics):
-            self.replicas.update_config(topic.name, topic_config(topic.configs, self.config))
+            self.replicas.update_config(topic.name, topic_config(topic.configs, self.config, topic.name))
 
     def _assignment(self, topic: TopicImage) -> TopicAssignment:
         """What this node holds of ``topic``."""
@@ -81,5 +81,5 @@ class BrokerMetadataPublisher:
                 for index, partition in topic.partitions.items()
                 if partition.leader == self.config.node.node_id
             },
-            config=topic_config(topic.configs, self.config),
+            config=topic_config(topic.configs, self.config, topic.name),
         )

@@ -76,7 +76,7 @@ def _registration(node: NodeRegistration, broker_epoch: int) -> RegisterBrokerRe
 
 
 def _elections(topic: TopicImage, config: BrokerConfig, node_id: int) -> list[PartitionChangeRecord]:
-    unclean = topic_config(topic.configs, config).unclean_leader_election_enable
+    unclean = topic_config(topic.configs, config, topic.name).unclean_leader_election_enable
     return [
         PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, **election)
         for index, partition in topic.partitions.items()

@@ -16,7 +16,7 @@ Source: Kafka's DynamicBrokerConfig (layers, validateConfigs), DynamicThreadPool
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -35,7 +35,7 @@ from trio_broker.config.entries import (
     ConfigSynonym,
     ValueChange,
 )
-from trio_broker.config.errors import ConfigError
+from trio_broker.config.errors import ConfigError, ContradictorySettings
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.config.keys import BROKER_KEYS, KEY_GROUPS, SETTINGS
 from trio_broker.config.listeners import advertised_endpoints
@@ -50,6 +50,14 @@ from trio_broker.suggestion import did_you_mean
 
 log = logging.getLogger(__name__)
 
+
+LEVEL_TEXTS = {
+    ConfigLevel.BROKER: "the dynamic value of this broker",
+    ConfigLevel.CLUSTER: "the dynamic default of the cluster",
+    ConfigLevel.COMMAND_LINE: "given to the program",
+    ConfigLevel.BUILT_IN: "the default",
+}
+"""Where a value without an origin of its own was set."""
 
 THREAD_POOLS = tuple(key for key in BROKER_KEYS.values() if key.thread_pool)
 
@@ -301,16 +309,8 @@ class BrokerConfig:
 
         The value in effect need not be that of the strongest level: the key's own name wins over a fallback's.
         """
-        given = [
-            (level, name, layer[name]) for level, layer in self._levels.items() for name in key.names if name in layer
-        ]
-        built_in = [
-            (ConfigLevel.BUILT_IN, each.name, StaticSetting(each.default_text, ""))
-            for each in (key, *(fallback.key for fallback in key.fallbacks))
-            if each.default_text is not None
-        ]
-        # Defaults count only where nothing is set, so they do not take part in the order of names.
-        in_effect = min(given or built_in, key=lambda each: key.names.index(each[1]), default=None)
+        given, built_in = _given_values(key, self._levels), _built_in_values(key)
+        in_effect = _in_effect(key, given, built_in)
         return tuple(
             ConfigLevelValue(
                 level=each[0],
@@ -321,6 +321,10 @@ class BrokerConfig:
             )
             for each in given + built_in
         )
+
+    def with_origin(self, key: ConfigKey) -> str:
+        """Return the value of ``key`` that is in effect and where it was set, for the text of an error."""
+        return _with_origin(key, self._levels)
 
     def _entry(self, key: ConfigKey) -> ConfigEntry:
         text = self._texts.get(key.name, key.default_text)
@@ -352,10 +356,25 @@ class BrokerConfig:
             subject: section(**{key.field: values[key.name] for key in KEY_GROUPS[subject] if key.field})
             for subject, section in SETTINGS.items()
         }
-        if strict:
-            check_broker_consistency(values, sections["Logs"], sections["Groups"])
         layers = {scope: dict(layer) for scope, layer in dynamic.items()}
+        if strict:
+            try:
+                check_broker_consistency(values, sections["Logs"], sections["Groups"])
+            except ContradictorySettings as error:
+                levels = self._levels_of(layers, tried)
+                origins = ", ".join(_with_origin(BROKER_KEYS[name], levels) for name in error.keys)
+                raise ConfigError(f"{error}: {origins}") from None
         return _Checked(layers, dict(tried), merged, values, sections)
+
+    def _levels_of(
+        self, dynamic: Mapping[ConfigScope, Mapping[str, str]], tried: Mapping[str, str | None]
+    ) -> Mapping[ConfigLevel, Mapping[str, StaticSetting]]:
+        """What each level sets, the strongest level first."""
+        return {
+            ConfigLevel.BROKER: _given(overlaid(dynamic[ConfigScope.BROKER], tried), tried),
+            ConfigLevel.CLUSTER: _given(dynamic[ConfigScope.CLUSTER]),
+            **dict(reversed(self._static_levels.items())),
+        }
 
     def _take(self, checked: _Checked) -> None:
         """Take the settings of the layers, and keep the layers as descriptions read them: there are many keys."""
@@ -367,11 +386,7 @@ class BrokerConfig:
             ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: cluster,
             ConfigSource.STATIC_BROKER_CONFIG: self._static,
         }
-        self._levels: Mapping[ConfigLevel, Mapping[str, StaticSetting]] = {
-            ConfigLevel.BROKER: _given(own, checked.tried),
-            ConfigLevel.CLUSTER: _given(cluster),
-            **dict(reversed(self._static_levels.items())),
-        }
+        self._levels = self._levels_of(checked.dynamic, checked.tried)
         self._values = checked.values
         self._checked = None
         self.node = checked.sections["Node"]
@@ -441,7 +456,7 @@ def _valid_texts(scope: ConfigScope, values: Mapping[str, str]) -> dict[str, str
         try:
             valid[name] = _changeable_key(name, scope).persisted(text)
         except ConfigError as error:
-            log.warning("ignoring a persisted dynamic value: %s", error)
+            log.warning("ignoring a persisted dynamic value of the %s: %s", scope.value, error)
     return valid
 
 
@@ -454,6 +469,35 @@ def _given_settings(static: Mapping[str, str]) -> StaticSettings:
 
 def _given(layer: Mapping[str, str], tried: Container[str] = ()) -> dict[str, StaticSetting]:
     return {name: StaticSetting(text, ON_TRIAL if name in tried else "") for name, text in layer.items()}
+
+
+_LevelValue = tuple[ConfigLevel, str, StaticSetting]
+"""A level, the name of a key or of its fallback, and what is set there."""
+
+
+def _given_values(key: ConfigKey, levels: Mapping[ConfigLevel, Mapping[str, StaticSetting]]) -> list[_LevelValue]:
+    return [(level, name, layer[name]) for level, layer in levels.items() for name in key.names if name in layer]
+
+
+def _built_in_values(key: ConfigKey) -> list[_LevelValue]:
+    return [
+        (ConfigLevel.BUILT_IN, each.name, StaticSetting(each.default_text, ""))
+        for each in (key, *(fallback.key for fallback in key.fallbacks))
+        if each.default_text is not None
+    ]
+
+
+def _in_effect(key: ConfigKey, given: Sequence[_LevelValue], built_in: Sequence[_LevelValue]) -> _LevelValue | None:
+    # Defaults count only where nothing is set, so they do not take part in the order of names.
+    return min(given or built_in, key=lambda each: key.names.index(each[1]), default=None)
+
+
+def _with_origin(key: ConfigKey, levels: Mapping[ConfigLevel, Mapping[str, StaticSetting]]) -> str:
+    found = _in_effect(key, _given_values(key, levels), _built_in_values(key))
+    if found is None:
+        return f"{key.name} is not set"
+    level, name, setting = found
+    return f"{name}={setting.text} ({setting.origin or LEVEL_TEXTS[level]})"
 
 
 def _describe(key: ConfigKey, value: str | None, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from trio_broker.config.errors import ConfigError
+from trio_broker.config.errors import ContradictorySettings
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.log_manager_config import MIN_DEDUPE_BUFFER_BYTES
@@ -23,15 +23,18 @@ def check_broker_consistency(values: Mapping[str, Any], logs: LogConfig, groups:
     """Check the broker's keys against each other; ``values`` has them by name.
 
     Raises:
-        ConfigError: two keys contradict each other; the text names both.
+        ContradictorySettings: the text names both keys.
     """
     if (broker_id := values["broker.id"]) is not None and broker_id != values["node.id"]:
-        raise ConfigError(f"node.id is {values['node.id']} and broker.id is {broker_id}: they name the same thing")
+        text = f"node.id is {values['node.id']} and broker.id is {broker_id}: they name the same thing"
+        raise ContradictorySettings(text, "node.id", "broker.id")
     threads, buffer = values["log.cleaner.threads"], values["log.cleaner.dedupe.buffer.size"]
     if buffer // threads < MIN_DEDUPE_BUFFER_BYTES:
-        raise ConfigError(
+        raise ContradictorySettings(
             f"log.cleaner.dedupe.buffer.size ({buffer}) must have at least {MIN_DEDUPE_BUFFER_BYTES} bytes for each of"
-            f" the log.cleaner.threads ({threads})"
+            f" the log.cleaner.threads ({threads})",
+            "log.cleaner.dedupe.buffer.size",
+            "log.cleaner.threads",
         )
     check_compaction_lag(logs)
     check_group_intervals(groups)
@@ -41,29 +44,30 @@ def check_compaction_lag(config: LogConfig, *, of_topic: bool = False) -> None:
     """Check that the time from which a record may be compacted is not after the time by which it must be.
 
     Raises:
-        ConfigError: the minimum is above the maximum.
+        ContradictorySettings: the minimum is above the maximum.
     """
     minimum, maximum = config.min_compaction_lag_ms, config.max_compaction_lag_ms
     if minimum > maximum:
         prefix = "" if of_topic else "log.cleaner."
-        raise ConfigError(
-            f"{prefix}min.compaction.lag.ms ({minimum}) must not be above {prefix}max.compaction.lag.ms ({maximum})"
-        )
+        least, most = f"{prefix}min.compaction.lag.ms", f"{prefix}max.compaction.lag.ms"
+        raise ContradictorySettings(f"{least} ({minimum}) must not be above {most} ({maximum})", least, most)
 
 
-def check_group_intervals(config: GroupCoordinatorConfig) -> None:
+def check_group_intervals(config: GroupCoordinatorConfig, *, of_group: bool = False) -> None:
     """Check that the intervals of consumer groups lie within their bounds.
 
     Raises:
-        ConfigError: an interval is outside; the text is Kafka's.
+        ContradictorySettings: an interval is outside; the text is Kafka's.
     """
+    prefix = "" if of_group else "group."
     for name in BOUNDED_INTERVALS:
         value, least, most = _with_bounds(config, name)
         dotted = name.replace("_", ".")
+        key, lower, upper = f"{prefix}consumer.{dotted}", f"group.consumer.min.{dotted}", f"group.consumer.max.{dotted}"
         if value < least:
-            raise ConfigError(f"consumer.{dotted} must be greater than or equal to group.consumer.min.{dotted}")
+            raise ContradictorySettings(f"{key} must be greater than or equal to {lower}", key, lower)
         if value > most:
-            raise ConfigError(f"consumer.{dotted} must be less than or equal to group.consumer.max.{dotted}")
+            raise ContradictorySettings(f"{key} must be less than or equal to {upper}", key, upper)
 
 
 def held_within_bounds(config: GroupCoordinatorConfig) -> GroupCoordinatorConfig:

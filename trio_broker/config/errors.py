@@ -20,3 +20,11 @@ class ConfigError(KafkaError):
     def __init__(self, message: str, *, key: str | None = None, code: ErrorCode | None = None) -> None:
         super().__init__(message, code=code)
         self.key = key
+
+
+class ContradictorySettings(ConfigError):
+    """Settings that are valid one by one contradict each other; ``keys`` are theirs, those at fault first."""
+
+    def __init__(self, message: str, *keys: str) -> None:
+        super().__init__(message)
+        self.keys = keys

@@ -18,23 +18,26 @@ from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.config_key import ConfigKey
 from trio_broker.config.consistency import check_compaction_lag, check_group_intervals, held_within_bounds
 from trio_broker.config.entries import ConfigEntry, ConfigSource, ConfigSynonym
-from trio_broker.config.errors import ConfigError
+from trio_broker.config.errors import ConfigError, ContradictorySettings
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
-from trio_broker.config.keys import GROUP_KEYS, TOPIC_KEYS
+from trio_broker.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
 from trio_broker.config.log_config import LogConfig
 
 log = logging.getLogger(__name__)
 
 
-def topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> LogConfig:
-    """Return the effective settings of a topic with these ``overrides``."""
-    return attrs.evolve(broker.log, **_valid_values(TOPIC_KEYS, overrides))
+def topic_config(overrides: Mapping[str, str], broker: BrokerConfig, name: str = "") -> LogConfig:
+    """Return the effective settings of a topic with these ``overrides``; ``name`` is for warnings."""
+    return attrs.evolve(broker.log, **_valid_values(TOPIC_KEYS, overrides, f"topic {name!r}"))
 
 
-def group_config(overrides: Mapping[str, str], broker: GroupCoordinatorConfig) -> GroupCoordinatorConfig:
-    """Return the effective settings of a group with these ``overrides``, moved into the broker's bounds."""
+def group_config(
+    overrides: Mapping[str, str], broker: GroupCoordinatorConfig, name: str = ""
+) -> GroupCoordinatorConfig:
+    """Return the effective settings of a group with these ``overrides``, moved into the broker's bounds; ``name`` is
+    for warnings."""
     # Without overrides it is the broker's own object: most groups have none, and then share it.
-    values = _valid_values(GROUP_KEYS, overrides)
+    values = _valid_values(GROUP_KEYS, overrides, f"group {name!r:.200}") if overrides else {}
     return held_within_bounds(attrs.evolve(broker, **values)) if values else broker
 
 
@@ -45,7 +48,10 @@ def check_topic_configs(overrides: Mapping[str, str], broker: BrokerConfig | Non
         ConfigError: topics do not have the key, a value is not valid, or values contradict each other.
     """
     values = _checked_values(TOPIC_KEYS, overrides, "topic")
-    check_compaction_lag(attrs.evolve(broker.log if broker else LogConfig(), **values), of_topic=True)
+    try:
+        check_compaction_lag(attrs.evolve(broker.log if broker else LogConfig(), **values), of_topic=True)
+    except ContradictorySettings as error:
+        raise _with_origins(error, TOPIC_KEYS, overrides, broker, "topic") from None
 
 
 def check_group_configs(overrides: Mapping[str, str], broker: BrokerConfig) -> None:
@@ -55,7 +61,28 @@ def check_group_configs(overrides: Mapping[str, str], broker: BrokerConfig) -> N
         ConfigError: groups do not have the key, or a value is not valid or outside the broker's bounds.
     """
     values = _checked_values(GROUP_KEYS, overrides, "group")
-    check_group_intervals(attrs.evolve(broker.group_coordinator, **values))
+    try:
+        check_group_intervals(attrs.evolve(broker.group_coordinator, **values), of_group=True)
+    except ContradictorySettings as error:
+        raise _with_origins(error, GROUP_KEYS, overrides, broker, "group") from None
+
+
+def _with_origins(
+    error: ContradictorySettings,
+    keys: Mapping[str, ConfigKey],
+    overrides: Mapping[str, str],
+    broker: BrokerConfig | None,
+    kind: str,
+) -> ConfigError:
+    """The error with where each value was set: one may have been stored long before the change that it refuses."""
+    origins = []
+    for name in error.keys:
+        broker_key = BROKER_KEYS[name] if name not in keys else keys[name].broker_key
+        if name in overrides:
+            origins.append(f"{name}={overrides[name]} (of the {kind})")
+        elif broker is not None and broker_key is not None:
+            origins.append(broker.with_origin(broker_key))
+    return ConfigError(f"{error}: {', '.join(origins)}", key=error.keys[0])
 
 
 def topic_entries(
@@ -84,7 +111,7 @@ def group_entries(
     ]
 
 
-def _valid_values(keys: Mapping[str, ConfigKey], overrides: Mapping[str, str]) -> dict[str, Any]:
+def _valid_values(keys: Mapping[str, ConfigKey], overrides: Mapping[str, str], owner: str) -> dict[str, Any]:
     """Return the values of ``overrides`` by field.
 
     Overrides were checked before they were written. One that another version of this broker wrote, and that is not
@@ -96,7 +123,7 @@ def _valid_values(keys: Mapping[str, ConfigKey], overrides: Mapping[str, str]) -
             try:
                 values[key.field] = key.parse(key.persisted(text))
             except ConfigError as error:
-                log.warning("ignoring a setting: %s", error)
+                log.warning("ignoring a stored setting of %s: %s", owner, error)
     return values
 
 

@@ -255,7 +255,8 @@ class GroupMachine(Machine[Any]):
 
     def _settings_of(self, group_id: str, image: MetadataImage) -> GroupCoordinatorConfig:
         """The broker's settings, with the group's own in their places."""
-        return group_config(image.configs(ConfigResource(ConfigResourceType.GROUP, group_id)), self._settings)
+        overrides = image.configs(ConfigResource(ConfigResourceType.GROUP, group_id))
+        return group_config(overrides, self._settings, group_id)
 
     # ---- members --------------------------------------------------------------------------------------------------
 
