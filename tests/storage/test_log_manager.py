@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePath
 from random import SystemRandom
@@ -12,6 +13,7 @@ import pytest
 
 from kafka_wire.primitives import uuid_text
 from trio_broker.config.log_config import LogConfig
+from trio_broker.log_throttle import LOG_INTERVAL_SECONDS
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.disk import Disk
 from trio_broker.runtime.real_disk import RealDisk, RealFile
@@ -572,6 +574,41 @@ def test_a_directory_whose_disk_failed_gets_no_new_partitions_and_no_checkpoints
         assert log.directory.parent == tmp_path / "b"
     assert set(manager.write_checkpoints()) == {tmp_path / "a"}
     assert "checkpoints were not written" not in caplog.text
+
+
+def test_checkpoints_that_fail_are_a_line_for_each_directory_and_reason_with_a_count_every_ten_seconds(
+    start: Manager, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    manager = start("a", "b")
+    numbers = {"a": errno.ENOSPC, "b": errno.EDQUOT}
+
+    def refuse(disk: Disk, path: PurePath, offsets: Mapping[TopicPartition, int]) -> None:
+        raise OSError(numbers[path.parent.name], os.strerror(numbers[path.parent.name]))
+
+    def lines() -> list[str]:
+        found = [f"{each.getMessage()}" for each in caplog.records if each.levelname == "ERROR"]
+        caplog.clear()
+        return [each.replace(str(manager.directories[0].path.parent), "") for each in found]
+
+    monkeypatch.setattr(checkpoints, "write_offsets", refuse)
+    for _ in range(3):
+        failed = manager.write_high_watermarks({})
+        assert [failed[each.path].errno for each in manager.directories] == [errno.ENOSPC, errno.EDQUOT]
+    name = "replication-offset-checkpoint was not written"
+    assert lines() == [
+        f"/a: {name}: [Errno 28] No space left on device",
+        f"/b: {name}: [Errno 122] Disk quota exceeded",
+    ]
+    numbers["b"] = errno.EIO
+    manager.write_high_watermarks({})
+    assert lines() == [f"/b: {name}: [Errno 5] Input/output error"], "another reason is not held back"
+    assert list(manager.take_failures()) == [manager.directories[1].path], "no space is no broken disk"
+    clock.advance(LOG_INTERVAL_SECONDS)
+    manager.write_high_watermarks({})
+    assert lines() == [
+        f"/a: {name}: [Errno 28] No space left on device (3 more like it since the last line)",
+        f"/b: {name}: [Errno 5] Input/output error",
+    ]
 
 
 def test_a_new_partition_waits_until_the_checkpoints_have_forgotten_the_old_one(

@@ -669,7 +669,7 @@ class LogManager:
             except OSError as error:
                 self._note_failure(directory, error)
                 text = f"{directory.path}: {otherwise}: {error}"
-                self._throttled_log.error(f"{directory.path}: {otherwise}", text)
+                self._throttled_log.error(f"{directory.path}: {otherwise}: {error.errno}", text)
                 failed[directory.path] = error
         return failed
 
