@@ -147,6 +147,41 @@ async def test_a_broker_whose_only_directory_is_gone_ends_at_the_next_checkpoint
     assert "removed, renamed or unmounted while the broker runs" in broker.failure
 
 
+def replaced(directory: Path) -> None:
+    """As by a copy that is put back."""
+    renamed(directory)
+    shutil.copytree(directory.with_name("elsewhere"), directory)
+
+
+def without_its_log(directory: Path) -> None:
+    (directory / f"{0:020}.log").unlink()
+
+
+@pytest.mark.parametrize("remove", [shutil.rmtree, renamed, replaced, without_its_log])
+@pytest.mark.parametrize("durability", ["fsync", "page-cache"])
+async def test_a_partition_whose_files_are_gone_goes_offline_alone_at_the_next_checkpoint(
+    tmp_path, remove, durability, caplog
+):
+    async with running(tmp_path, log_durability=durability) as broker, connected(broker) as client:
+        maintenance = broker.services.replicas.log_maintenance
+        await client.create_topic("orders", 2)
+        assert await client.produce("orders", b"one") == ErrorCode.NONE
+        await maintenance.write_high_watermarks()
+        remove(tmp_path / "orders-0")
+        assert await client.produce("orders", b"two") == ErrorCode.NONE, "nobody knows yet"
+        await maintenance.write_high_watermarks()
+        assert await client.produce("orders", b"three") == ErrorCode.KAFKA_STORAGE_ERROR
+        assert await client.produce("orders", b"one", partition=1) == ErrorCode.NONE
+        view = view_of(broker)
+        assert view.node.readiness().ready
+        [gone, whole] = await view.topics.partitions("orders") or ()
+        assert "removed, renamed or replaced while the broker runs" in str(gone.error)
+        assert whole.error is None
+    assert "orders-0 goes offline: " in caplog.text
+    assert "orders-1 goes offline" not in caplog.text
+    assert not (tmp_path / CLEAN_MARKER).exists()
+
+
 async def test_no_topic_is_created_in_a_metadata_log_that_is_gone(tmp_path):
     async with running(tmp_path, admin_listener="127.0.0.1:0") as broker, connected(broker) as client:
         shutil.rmtree(tmp_path / METADATA)

@@ -10,8 +10,11 @@ import pytest
 import trio
 import trio.testing
 
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
 from tests.partition.real_logs import add_topic, batch, make_replicas, sync
 from trio_broker import yield_budget
+from trio_broker.partition import log_maintenance
 from trio_broker.runtime.expiry_clock import MAX_CLOCK_STEP_MS
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import checkpoints
@@ -222,6 +225,51 @@ async def test_a_checkpoint_that_meets_a_broken_disk_takes_its_directory_offline
     await replicas.log_maintenance.write_high_watermarks()
     assert failed == [(partition.log.directory.parent, errno.EIO)]
     assert partition.failure is not None
+
+
+async def test_only_partitions_that_were_appended_to_since_the_last_time_are_looked_for(replicas, monkeypatch):
+    partitions = await add_topic(replicas, partitions=3)
+    looked_at = []
+    look = Log.require_in_place
+
+    def noted(log):
+        looked_at.append(log.topic_partition.partition)
+        look(log)
+
+    monkeypatch.setattr(Log, "require_in_place", noted)
+    await replicas.log_maintenance.write_high_watermarks()
+    for appended in ((), (1,), (), (0, 2), ()):
+        for index in appended:
+            await replicas.append(partitions[index], batch(b"v"), produce_version=9)
+        looked_at.clear()
+        await replicas.log_maintenance.write_high_watermarks()
+        assert looked_at == list(appended)
+
+
+async def test_files_that_change_their_names_by_a_command_are_not_taken_for_gone(replicas, monkeypatch):
+    """Truncation and deletion rename files while a worker thread looks at them."""
+    [partition, deleted] = await add_topic(replicas, partitions=2)
+    for each in (partition, deleted):
+        await replicas.append(each, batch(b"v"), produce_version=9)
+    out_of_place = log_maintenance._out_of_place
+    seen = []
+
+    def meanwhile(appended):
+        names = [each.log.active_segment.file.path for each in appended]
+        for path in names:
+            Path(path).rename(path.with_suffix(".renamed"))
+        seen.extend(out_of_place(appended))
+        for path in names:
+            Path(path.with_suffix(".renamed")).rename(path)
+        deleted.fail(KafkaError("deleted", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        return seen
+
+    monkeypatch.setattr(log_maintenance, "_out_of_place", meanwhile)
+    await replicas.log_maintenance.write_high_watermarks()
+    assert seen == [partition, deleted]
+    assert partition.failure is None
+    assert deleted.log.failure is None
+    await replicas.append(partition, batch(b"v"), produce_version=9)
 
 
 async def test_checkpoints_without_room_are_one_line_for_all_and_cost_nothing(replicas, monkeypatch, caplog):

@@ -258,9 +258,11 @@ def test_what_is_renamed_stays_the_same_and_what_gets_its_name_is_another(disk, 
 
     create(tmp_path / "a")
     first = disk.identity(tmp_path / "a")
+    opened = None if is_directory else disk.open(tmp_path / "a", OpenMode.READ)
     disk.rename(tmp_path / "a", tmp_path / "b")
     create(tmp_path / "a")
     assert disk.identity(tmp_path / "b") == first != disk.identity(tmp_path / "a")
+    assert opened is None or opened.identity() == first
     with pytest.raises(FileNotFoundError):
         disk.identity(tmp_path / "c")
     with pytest.raises(FileNotFoundError if is_directory else NotADirectoryError):

@@ -9,7 +9,7 @@ Source: Kafka's LogManager; the intervals are Kafka's, by their keys.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import PurePath
 from typing import Protocol, TypeVar
@@ -72,6 +72,8 @@ class LogMaintenance:
         self.disk_usage = DiskUsageHistory(log_manager.directories)
         self.retention_due_at_ms = self._next_retention_ms(config.log_manager.log_initial_task_delay_ms)
         self._directory_commands = CommandQueue()
+        # Up to where each log was when its files were last found in their place.
+        self._ends_in_place: dict[TopicPartition, int] = {}
         self.log_cleaner = LogCleaner(
             replicas,
             log_manager,
@@ -189,10 +191,34 @@ class LogMaintenance:
         return await self.change_directories(self.log_manager.write_checkpoints)
 
     async def write_high_watermarks(self) -> None:
-        """Write the high watermarks down, from where Kafka's own tools would read them."""
+        """Write the high watermarks down, from where Kafka's own tools would read them.
+
+        Of what was appended since the last time it is seen that the next start finds it. Behind the checkpoints, which
+        find out whether a whole directory is gone.
+        """
         partitions = InTurns(list(self.replicas.partitions()))
         high_watermarks = {each.topic_partition: each.high_watermark async for each in partitions}
         await self.change_directories(partial(self.log_manager.write_high_watermarks, high_watermarks))
+        await self._check_places()
+
+    async def _check_places(self) -> None:
+        """Take partitions offline whose files are no longer where the next start looks for them.
+
+        Of each log that was appended to since the last check, the name of its active segment is looked at. Removing and
+        renaming by commands comes in between: what looks gone is looked at again where no such command is under way.
+        """
+        before, self._ends_in_place = self._ends_in_place, {}
+        appended = []
+        async for each in InTurns(list(self.replicas.partitions())):
+            self._ends_in_place[each.topic_partition] = each.log_end_offset
+            if each.failure is None and before.get(each.topic_partition) != each.log_end_offset:
+                appended.append(each)
+        suspects = await self.run_in_thread(partial(_out_of_place, appended)) if appended else []
+        for partition in suspects:
+            try:
+                await partition.writer.require_in_place()
+            except OSError as error:
+                self.replicas.storage_failed(partition, error)
 
     async def expire_producers(self) -> None:
         """Forget producers that have been silent for ``producer.id.expiration.ms``."""
@@ -234,3 +260,14 @@ class LogMaintenance:
     async def run_in_thread(self, work: Callable[[], T]) -> T:
         """Do ``work`` in one of the worker threads that no client waits for."""
         return await self._workers.run(work, limiter=self.limiter)
+
+
+def _out_of_place(partitions: Iterable[Partition]) -> list[Partition]:
+    """Return the partitions whose files do not seem to be in their place. Blocks."""
+    found = []
+    for each in partitions:
+        try:
+            each.log.require_in_place()
+        except OSError:
+            found.append(each)
+    return found

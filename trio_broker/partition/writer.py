@@ -260,6 +260,20 @@ class PartitionWriter(CommandQueue):
         self._delayed.wake_fetches()
         await self.write_epochs()
 
+    # ---- the files ------------------------------------------------------------------------------------------------
+
+    async def require_in_place(self) -> None:
+        """``Log.require_in_place`` between two commands, none of which is about to give the files other names.
+
+        Raises:
+            OSError: as that.
+        """
+        await self.execute(partial(_at_once, self._require_in_place))
+
+    def _require_in_place(self) -> None:
+        if self.state.failure is None:
+            self.log.require_in_place()
+
     # ---- compaction -----------------------------------------------------------------------------------------------
 
     async def replace_segments(self, swap: SegmentSwap, now_ms: int) -> None:

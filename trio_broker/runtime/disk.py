@@ -129,6 +129,10 @@ class File(Protocol):
         """The length of the file in bytes."""
         ...
 
+    def identity(self) -> FileIdentity:
+        """Which file it is, whatever its name leads to now."""
+        ...
+
     def truncate(self, size: int, /) -> None:
         """Cut the file, or extend it with zeros, to ``size`` bytes."""
         ...

@@ -83,6 +83,10 @@ class RealFile:
     def size(self) -> int:
         return os.fstat(self.number).st_size
 
+    def identity(self) -> FileIdentity:
+        found = os.fstat(self.number)
+        return FileIdentity(found.st_dev, found.st_ino)
+
     def preallocate(self, size: int) -> None:
         os.posix_fallocate(self.number, 0, size)
 

@@ -9,7 +9,7 @@ from pathlib import PurePath
 
 import attrs
 
-from trio_broker.runtime.disk import Bytes
+from trio_broker.runtime.disk import Bytes, FileIdentity
 from trio_broker.runtime.disk_trace import OperationKind
 from trio_broker.runtime.inode import Inode
 from trio_broker.runtime.simulated_volume import SimulatedProcess, fail
@@ -85,6 +85,10 @@ class SimulatedFile:
     def size(self) -> int:
         self.process.begin(OperationKind.STATUS, self.path)
         return self.inode.content.size
+
+    def identity(self) -> FileIdentity:
+        self.process.begin(OperationKind.STATUS, self.path)
+        return FileIdentity(self.process.volume.seed, self.inode.number)
 
     def truncate(self, size: int, /) -> None:
         process = self.process

@@ -17,6 +17,7 @@ Source: Kafka's UnifiedLog and LocalLog; docs/formats/segment.md.
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -559,6 +560,19 @@ class Log(ReadableLog):
             failed = StorageFailed(error.errno, f"{self.topic_partition}: {error.strerror}", str(self.directory))
         self.failure = failed
         return failed
+
+    def require_in_place(self) -> None:
+        """Refuse to go on with files that a start would not find: the directory was removed, renamed or replaced.
+
+        What is appended then goes to a file without a name, and every write and sync of it succeeds.
+
+        Raises:
+            StorageFailed: it is so; of this log alone.
+            OSError: the disk failed.
+        """
+        path = self.active_segment.file.path
+        if not self.active_segment.file.is_in_place():
+            raise StorageFailed(errno.ENOENT, "removed, renamed or replaced while the broker runs", str(path))
 
     def check_online(self) -> None:
         """Refuse to go on after a failure.

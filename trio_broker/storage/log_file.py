@@ -153,6 +153,22 @@ class LogFile:
         file = self.opened()
         return file.read_cached(size, position) if nowait else file.read(size, position)
 
+    def is_in_place(self) -> bool:
+        """Whether the open file is still what its name leads to; True where none is open, since opening shows it.
+
+        Waits for the disk, and changes nothing: safe in any thread.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        file = self._file or self._kept
+        if file is None:
+            return True
+        try:
+            return self.disk.identity(self.path) == file.identity()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
     def overwrite(self, data: bytes | bytearray, position: int) -> None:
         """Write ``data`` over as many bytes at ``position``.
 
