@@ -14,7 +14,7 @@ import re
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -22,7 +22,7 @@ import attrs
 from kafka_wire.codec import decode, encode_bytes
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.headers import RequestHeader, read_response_header, request_header
-from kafka_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafka_wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafka_wire.messages.list_groups import ListGroupsResponse
 from kafka_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafka_wire.messages.list_transactions import ListTransactionsResponse
@@ -202,9 +202,12 @@ class ScenarioClient:
         """Write ``<name>`` wherever ``text`` stands, as an id whose form is not to be compared."""
         self.called[text] = f"<{name}>"
 
-    def create_topic(self, name: str, partitions: int = 1) -> bytes:
+    def create_topic(self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> bytes:
         """Create a topic, and return its id; ``name`` is complete already."""
-        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
+        configs = [CreatableTopicConfig(name=key, value=value) for key, value in (settings or {}).items()]
+        topic = CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=configs
+        )
         response = self.quietly(CreateTopicsRequest(topics=[topic]), 7)
         assert response.topics[0].error_code == 0, response
         topic_id: bytes = response.topics[0].topic_id

@@ -10,6 +10,7 @@ from kafka_wire.messages.list_transactions import ListTransactionsRequest
 from kafka_wire.messages.produce import ProduceRequest
 from kafka_wire.messages.write_txn_markers import WriteTxnMarkersRequest
 from kafka_wire.records.batch import build_batch
+from kafka_wire.records.compression import Codec
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.transactions import TRANSACTION_LOG_VALUE_VERSION, TransactionStatus
@@ -413,6 +414,19 @@ def writing_batches_that_no_producer_writes(client: ScenarioClient) -> None:
         client.note(f"{protocol}: no producer id")
         client.ask(produce(producer, topic, {1: build_batch(records, transactional=True)}), protocol.produce)
         ended(client, protocol, producer, committed=False)
+
+
+def writing_records_that_decompress_to_more_than_is_taken(client: ScenarioClient) -> None:
+    """``max.decompressed.message.bytes`` is asked of each record of a compressed batch, and of nothing else."""
+    topic = f"{client.name}-t"
+    client.create_topic(topic, settings={"max.decompressed.message.bytes": "1000"})
+    nobody = Producer(None, -1, -1)
+    # Ten bytes of a record are not its value: three of them the key; its length is counted without itself.
+    for codec in (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
+        for what, sizes in {"1000 bytes": [10, 990], "1001 bytes": [10, 991], "many of 1000": [990] * 50}.items():
+            client.note(f"{codec.name}: {what}")
+            records = [NewRecord(RECORD_TIMESTAMP_MS, b"key", bytes(size)) for size in sizes]
+            client.ask(produce(nobody, topic, build_batch(records, codec=codec)), 12)
 
 
 def writing_a_first_batch(client: ScenarioClient) -> None:
@@ -1085,6 +1099,7 @@ TRANSACTION_SCENARIOS = (
     writing_what_was_not_added,
     writing_in_a_transaction,
     writing_batches_that_no_producer_writes,
+    writing_records_that_decompress_to_more_than_is_taken,
     writing_a_first_batch,
     writing_after_the_end,
     being_fenced,

@@ -315,7 +315,7 @@ def test_a_record_may_decompress_to_no_more_than_the_topic_says(now_ms: int, cod
     data = build_batch([NewRecord(now_ms, None, bytes(size)) for size in (10, 990)], codec=codec)
     checked = validation.check_client_batch(memoryview(data), LogConfig(), 9)
     validation.prepare(checked, LogConfig(max_decompressed_message_bytes=1000), now_ms, ORDERS)
-    with pytest.raises(InvalidRecord, match="a record of 997 bytes"):
+    with pytest.raises(InvalidRecord, match="a record of 997 bytes, at most 996 are taken"):
         validation.prepare(checked, LogConfig(max_decompressed_message_bytes=996), now_ms, ORDERS)
     plain = build_batch([NewRecord(now_ms, None, bytes(990))])
     checked = validation.check_client_batch(memoryview(plain), LogConfig(), 9)

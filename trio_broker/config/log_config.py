@@ -18,7 +18,7 @@ from functools import cached_property
 import attrs
 
 from kafka_wire.records.batch import TimestampType
-from kafka_wire.records.compression import Codec, decompression_limit
+from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import MAX_RECORD_BYTES
 from trio_broker.config.config_key import LONG_MAX, ConfigType, Fallback, UpdateMode, fallback, key, split_list
 from trio_broker.config.log_manager_config import LOG_FLUSH_SCHEDULER_INTERVAL_MS
@@ -213,8 +213,9 @@ class LogConfig:
     )  # fmt: skip
     max_decompressed_message_bytes: int = key(
         MAX_RECORD_BYTES,
-        "The largest record of a compressed batch, in bytes, once it is decompressed. A batch as a whole may grow to"
-        " 64 MiB, or to four times max.message.bytes where that is more.",
+        "The largest record of a compressed batch, in bytes, once it is decompressed; asked when a producer sends it,"
+        " and of no record that is stored already. The batch as a whole may grow to 64 MiB, or to four times"
+        " max.message.bytes where that is more.",
         topic=True, update_mode=CLUSTER_WIDE, validator=between(1, MAX_RECORD_BYTES),
     )  # fmt: skip
     min_insync_replicas: int = key(
@@ -329,11 +330,6 @@ class LogConfig:
         """The age at which a segment is closed, in milliseconds."""
         # The active segment is never compacted, so it is closed early enough for ``max.compaction.lag.ms``.
         return min(self.max_compaction_lag_ms, self.segment_ms) if self.cleanup_policy.compact else self.segment_ms
-
-    @cached_property
-    def bounds_decompressed_records(self) -> bool:
-        """Whether a record may be larger than is taken in a batch that may grow as far as it may."""
-        return self.max_decompressed_message_bytes < decompression_limit(self.max_message_bytes)
 
     @cached_property
     def refuses_old_timestamps(self) -> bool:

@@ -176,16 +176,16 @@ def prepare(batch: RecordBatch, config: LogConfig, now_ms: int, topic_partition:
         if summary.max_timestamp == header.max_timestamp <= latest and config.takes_plain_records_unread:
             return batch
     elif header.attributes & CODEC_MASK or _reads_plain_records(header, config, latest):
-        summary = batch.validate_records(max_bytes=decompression_limit(config.max_message_bytes))
+        summary = batch.validate_records(
+            max_bytes=decompression_limit(config.max_message_bytes),
+            max_record_bytes=config.max_decompressed_message_bytes,
+        )
     else:
         if header.record_count <= CHEAP_LENGTHS_RECORDS:
             check_record_lengths(bytes(batch.buffer[BATCH_HEADER_BYTES:]), header.record_count)
         else:
             require_room_for_records(header.record_count, len(batch.buffer) - BATCH_HEADER_BYTES)
         return batch
-    if header.attributes & CODEC_MASK and config.bounds_decompressed_records:
-        records = batch.payload(max_bytes=decompression_limit(config.max_message_bytes))
-        check_record_lengths(records, header.record_count, max_record_bytes=config.max_decompressed_message_bytes)
     if (
         summary.max_timestamp > latest
         or (summary.null_keys and config.cleanup_policy.compact)

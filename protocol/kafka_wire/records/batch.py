@@ -43,11 +43,13 @@ from kafka_wire.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Codec
 from kafka_wire.records.crc import crc32c
 from kafka_wire.records.errors import CorruptRecordBatch, InvalidRecord
 from kafka_wire.records.record import (
+    MAX_RECORD_BYTES,
     KeyAndValue,
     NewRecord,
     Record,
     RecordsSummary,
     append_record,
+    check_record_lengths,
     check_records,
     read_keys_and_values,
     read_records,
@@ -268,11 +270,14 @@ class RecordBatch:
             block = bytes(self.buffer[BATCH_HEADER_BYTES:])
         return read_keys_and_values(block, header.record_count)
 
-    def validate_records(self, *, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> RecordsSummary:
+    def validate_records(
+        self, *, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES, max_record_bytes: int = MAX_RECORD_BYTES
+    ) -> RecordsSummary:
         """Check the records as a leader does before it takes a client's batch, without building any of them.
 
         Offsets must be 0, 1, 2 …, as many as ``record_count`` and ``last_offset_delta`` say, and at least one.
-        Timestamps in the summary are the records' own, whatever the header says.
+        Timestamps in the summary are the records' own, whatever the header says. A compressed batch has no record of
+        more than ``max_record_bytes``: in others a record is bounded by the size of the batch, as it came.
 
         Raises:
             InvalidRecord: the records break the format or these rules.
@@ -284,11 +289,10 @@ class RecordBatch:
                 f"record_count {header.record_count} does not go with last_offset_delta {header.last_offset_delta}"
             )
         _check_offsets(header)
-        return check_records(
-            self.payload(max_bytes=max_bytes),
-            header.record_count,
-            base_timestamp=header.base_timestamp,
-        )
+        records = self.payload(max_bytes=max_bytes)
+        if header.codec is not Codec.NONE and len(records) > max_record_bytes:
+            check_record_lengths(records, header.record_count, max_record_bytes=max_record_bytes)
+        return check_records(records, header.record_count, base_timestamp=header.base_timestamp)
 
 
 def _check_offsets(header: BatchHeader) -> None:

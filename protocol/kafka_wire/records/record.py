@@ -387,7 +387,8 @@ def check_record_lengths(data: bytes, record_count: int, *, max_record_bytes: in
             else:
                 length, position = read_varint(data, position)
             if not MIN_RECORD_BYTES - 1 <= length <= max_record_bytes:
-                raise InvalidRecord(f"a record of {length} bytes", record_index=index)
+                reason = f", at most {max_record_bytes} are taken" if length > max_record_bytes else ""
+                raise InvalidRecord(f"a record of {length} bytes{reason}", record_index=index)
             position += length
     except IndexError:
         raise InvalidRecord("the records end early", record_index=index) from None
