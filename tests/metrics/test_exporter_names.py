@@ -237,6 +237,22 @@ def test_the_remote_time_of_an_api_is_that_for_which_most_of_it_waited() -> None
     assert remote_times(times).sum_ns == 5 * MS
 
 
+def test_groups_are_counted_by_the_names_of_kafka_4_3_and_of_4_4() -> None:
+    """Those of old are of the classic protocol alone, in Kafka, too."""
+    found = {name: series[()] for name, series in samples_of(named("jmx-exporter")).items() if () in series}
+    groups = {name: count for name, count in found.items() if "group" in name and count}
+    assert groups == {
+        "kafka_coordinator_group_groupmetadatamanager_numgroups": 2,
+        "kafka_coordinator_group_groupmetadatamanager_numgroupsempty": 2,
+        "kafka_coordinator_group_groupmetadatamanager_numoffsets": 40,
+        "kafka_server_group_coordinator_metrics_offset_count": 40,
+        "kafka_server_group_coordinator_metrics_protocol_classic_group_count": 2,
+        "kafka_server_group_coordinator_metrics_protocol_consumer_group_count": 3,
+        "kafka_server_group_coordinator_metrics_state_empty_classic_group_count": 2,
+        "kafka_server_group_coordinator_metrics_state_stable_consumer_group_count": 3,
+    }
+
+
 def test_types_follow_the_ends_of_names() -> None:
     for family in text_string_to_metric_families(render(named("kafka-exporter", "jmx-exporter")).decode()):
         if family.name.startswith("kafka_"):

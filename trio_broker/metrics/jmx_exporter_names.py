@@ -17,6 +17,9 @@ from functools import partial
 import attrs
 from prometheus_client.core import Metric, SummaryMetricFamily
 
+from trio_broker.coordinator.classic.group import ClassicGroupState
+from trio_broker.coordinator.consumer.stored_group import ConsumerGroupState
+from trio_broker.coordinator.reporting.snapshot import GroupType
 from trio_broker.histogram import HistogramSnapshot
 from trio_broker.metrics.latency import error_name
 from trio_broker.metrics.snapshot import MetricsSnapshot, PartitionReading
@@ -35,6 +38,12 @@ BROKER_STATE = ("kafka_server_kafkaserver_brokerstate", "kafka.server:type=Kafka
 
 FETCH_NAMES = ("Fetch", "FetchConsumer")
 """Kafka counts each Fetch of a consumer under both."""
+
+GROUP_STATES: Mapping[GroupType, Sequence[str]] = {
+    GroupType.CLASSIC: [state.value for state in ClassicGroupState],
+    GroupType.CONSUMER: [state.value for state in ConsumerGroupState],
+}
+"""The states of the groups of each protocol."""
 
 
 @attrs.frozen
@@ -71,6 +80,44 @@ def is_under_min_isr(partition: PartitionReading) -> bool:
 
 def is_at_min_isr(partition: PartitionReading) -> bool:
     return partition.in_sync_replica_count == partition.min_in_sync_replicas
+
+
+def group_count(type_: GroupType, state: str | None = None) -> Callable[[MetricsSnapshot], float]:
+    """How many groups there are of one protocol, in one state or in any."""
+    return lambda snapshot: sum(
+        count
+        for kind, count in snapshot.groups.groups.items()
+        if kind.type is type_ and (state is None or kind.state == state)
+    )
+
+
+def committed_offsets(snapshot: MetricsSnapshot) -> float:
+    """How many offsets are kept for groups."""
+    return snapshot.groups.committed_offsets
+
+
+def group_values() -> Iterator[JmxValue]:
+    """Groups and their offsets, by the names that Kafka 4.4 deprecates and by those in their place (KIP-1301).
+
+    The old names tell of classic groups only. The exporter's rules write what the new MBeans are tagged with into the
+    name.
+    """
+    old, old_mbean = "kafka_coordinator_group_groupmetadatamanager", "kafka.coordinator.group:type=GroupMetadataManager"
+    new, new_mbean = "kafka_server_group_coordinator_metrics", "kafka.server:type=group-coordinator-metrics"
+    yield JmxValue(f"{old}_numoffsets", f"{old_mbean},name=NumOffsets", committed_offsets)
+    yield JmxValue(f"{new}_offset_count", f"{new_mbean}: offset-count", committed_offsets)
+    yield JmxValue(f"{old}_numgroups", f"{old_mbean},name=NumGroups", group_count(GroupType.CLASSIC))
+    for state in GROUP_STATES[GroupType.CLASSIC]:
+        name = f"NumGroups{state}"
+        yield JmxValue(f"{old}_{name.lower()}", f"{old_mbean},name={name}", group_count(GroupType.CLASSIC, state))
+    for type_, states in GROUP_STATES.items():
+        protocol = type_.value
+        mbean = f"{new_mbean},protocol={protocol}: group-count"
+        yield JmxValue(f"{new}_protocol_{protocol}_group_count", mbean, group_count(type_))
+        for state in states:
+            name = f"{new}_state_{state.lower()}_{protocol}_group_count"
+            mbean = f"{new_mbean},state={state}: {protocol}-group-count"
+            yield JmxValue(name, mbean, group_count(type_, state))
 
 
 def nothing(_snapshot: MetricsSnapshot) -> float:
@@ -221,16 +268,7 @@ VALUES = (
         "kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count",
         lambda snapshot: len(snapshot.cleaner.uncleanable),
     ),
-    JmxValue(
-        "kafka_coordinator_group_groupmetadatamanager_numgroups",
-        "kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups",
-        lambda snapshot: sum(snapshot.groups.groups.values()),
-    ),
-    JmxValue(
-        "kafka_coordinator_group_groupmetadatamanager_numoffsets",
-        "kafka.coordinator.group:type=GroupMetadataManager,name=NumOffsets",
-        lambda snapshot: snapshot.groups.committed_offsets,
-    ),
+    *group_values(),
 )
 
 TRAFFIC: Mapping[str, tuple[str, Callable[[MetricsSnapshot], float], Callable[[PartitionReading], int]]] = {
