@@ -77,6 +77,13 @@ def test_broker_id_stands_in_for_node_id_and_may_not_contradict_it():
         BrokerConfig({"broker.id": "7", "node.id": "8"})
 
 
+def test_a_deprecated_key_counts_and_gives_a_warning_that_names_the_other():
+    config = BrokerConfig(settings_of("broker.id", "7", "server.properties:3"))
+    assert config.node.node_id == 7
+    assert config.warnings == ["server.properties:3: broker.id is deprecated: use node.id"]
+    assert BrokerConfig({"node.id": "7"}).warnings == []
+
+
 def settings_of(name, text, origin):
     settings = StaticSettings()
     settings.set(name, text, origin, ConfigLevel.FILE)

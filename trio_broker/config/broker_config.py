@@ -97,7 +97,7 @@ class BrokerConfig:
         """
         settings = static if isinstance(static, StaticSettings) else _given_settings(static or {})
         self.warnings = list(settings.warnings)
-        """One line for each static setting that has no effect."""
+        """One line for each static setting that has no effect, or is deprecated."""
         self._static_levels = settings.levels
         self._static: dict[str, str] = {}
         for name, setting in settings.effective.items():
@@ -110,6 +110,8 @@ class BrokerConfig:
                 key.parse(text)
             except ConfigError as error:
                 raise ConfigError(f"{prefix}{error}", key=name) from None
+            if key.replaced_by:
+                self.warnings.append(f"{prefix}{name} is deprecated: use {key.replaced_by}")
             self._static[name] = text
         self._dynamic: dict[ConfigScope, dict[str, str]] = {scope: {} for scope in ConfigScope}
         self._tried: dict[str, str | None] = {}

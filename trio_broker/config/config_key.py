@@ -149,6 +149,8 @@ class ConfigKey:
     """In order of precedence, after the key itself."""
     thread_pool: bool = False
     """Whether the value is the size of a pool, which one change may at most double or halve (DynamicThreadPool)."""
+    replaced_by: str = ""
+    """The key that Kafka asks for in place of this one, which it deprecates: a static setting of it gives a warning."""
     field: str = ""
     """The field of the settings class; empty for a key that is only a fallback of another."""
     broker_key: ConfigKey | None = None

@@ -38,7 +38,14 @@ class NodeConfig:
         "The number of this node; it may not change while the data directory lives.",
         validator=at_least(0),
         fallbacks=(
-            fallback("broker.id", None, unchanged, "The former name of node.id.", validator=optionally(at_least(0))),
+            fallback(
+                "broker.id",
+                None,
+                unchanged,
+                "The former name of node.id, which is to be used. Deprecated since Kafka 4.4; 5.0 has it no more.",
+                validator=optionally(at_least(0)),
+                replaced_by="node.id",
+            ),
         ),
     )
     broker_rack: str | None = key(None, "The rack or zone of this node, advertised to clients.")
