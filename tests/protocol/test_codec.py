@@ -24,7 +24,14 @@ from kafka_wire.emit_reader import (
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import WireError
 from kafka_wire.messages.delete_groups import DeleteGroupsRequest
-from kafka_wire.messages.offset_commit import OffsetCommitRequest
+from kafka_wire.messages.describe_groups import DescribeGroupsRequest
+from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafka_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafka_wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kafka_wire.primitives import (
     MAX_TAGS,
     NO_UUID,
@@ -42,6 +49,7 @@ from kafka_wire.primitives import (
     Uuid,
 )
 from kafka_wire.schema import Request, StructOf, field, message, struct
+from trio_broker.cluster.replication_control import MAX_PARTITIONS
 
 UUID = bytes(range(16))
 
@@ -576,3 +584,40 @@ class TagTooEarly:
 @message(versions="0", flexible="none")
 class NullNumber:
     number: Int32 | None
+
+
+def commit_of(topics: int) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
+    named = [OffsetCommitRequestTopic(name=f"topic-{index}", partitions=[partition]) for index in range(topics)]
+    return OffsetCommitRequest(group_id="group", member_id="", topics=named)
+
+
+def list_offsets_of(topics: int) -> ListOffsetsRequest:
+    partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    named = [ListOffsetsTopic(name=f"topic-{index}", partitions=[partition]) for index in range(topics)]
+    return ListOffsetsRequest(replica_id=-1, topics=named)
+
+
+def fetch_of(topics: int) -> FetchRequest:
+    partition = FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1 << 20)
+    named = [FetchTopic(topic_id=UUID, partitions=[partition]) for _ in range(topics)]
+    return FetchRequest(max_wait_ms=500, min_bytes=1, topics=named)
+
+
+def describe_groups_of(groups: int) -> DescribeGroupsRequest:
+    return DescribeGroupsRequest(groups=[f"a-group-with-a-name-{index:06}" for index in range(groups)])
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        (commit_of(MAX_PARTITIONS), 9),
+        (list_offsets_of(MAX_PARTITIONS), 9),
+        (fetch_of(MAX_PARTITIONS), 13),
+        (describe_groups_of(100_000), 5),
+    ],
+    ids=["OffsetCommit", "ListOffsets", "Fetch", "DescribeGroups"],
+)
+def test_a_request_about_all_that_a_full_broker_has_is_taken(request_: Any, version: int) -> None:
+    """Each partition in a topic of its own. Kafka takes a million elements in each array."""
+    assert round_trip(request_, version) == request_
