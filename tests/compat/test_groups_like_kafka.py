@@ -71,24 +71,6 @@ KNOWN_DIFFERENCES = (
         r"UNKNOWN_MEMBER_ID",
         "Kafka stumbles over a member epoch without a member id",
     ),
-    Difference(
-        "a_classic_member_where_consumers_are",
-        r"UNKNOWN_SERVER_ERROR (.*) skip_assignment=False member_id=''",
-        r"INCONSISTENT_GROUP_PROTOCOL \1 skip_assignment=False member_id=<two>",
-        "Kafka stumbles over a subscription that does not read",
-    ),
-    Difference(
-        "a_classic_member_where_consumers_are",
-        r"UNKNOWN_SERVER_ERROR",
-        r"INCONSISTENT_GROUP_PROTOCOL",
-        "the same, in an older version",
-    ),
-    Difference(
-        "a_consumer_and_groups_that_it_cannot_join",
-        r"UNKNOWN_SERVER_ERROR error_message=null",
-        r"GROUP_ID_NOT_FOUND error_message=<text>",
-        "the same, the other way round: a group that cannot be taken over is none of the consumer protocol",
-    ),
 )
 
 KAFKA_ANSWERS = KafkaAnswers(ANSWERS, KNOWN_DIFFERENCES)

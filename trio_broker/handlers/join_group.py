@@ -19,11 +19,12 @@ NULL_PROTOCOL_SINCE_VERSION = 7
 
 NO_PROTOCOL = ""
 NO_LEADER = ""
+NO_MEMBER_ID = ""
 
 
 def error_response(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:
     return JoinGroupResponse(
-        error_code=error.code, protocol_name=NO_PROTOCOL, leader=NO_LEADER, member_id=request.member_id, members=[]
+        error_code=error.code, protocol_name=NO_PROTOCOL, leader=NO_LEADER, member_id=NO_MEMBER_ID, members=[]
     )
 
 

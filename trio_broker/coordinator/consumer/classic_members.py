@@ -5,9 +5,6 @@ epoch is its generation. A heartbeat is answered with REBALANCE_IN_PROGRESS when
 or when it has partitions to give up; it then joins again with what it owns, gets its epoch, and fetches its assignment
 with SyncGroup. Each of these steps has to come within the member's rebalance timeout.
 
-Where this differs from Kafka: a subscription that cannot be read is refused with INCONSISTENT_GROUP_PROTOCOL, not
-with UNKNOWN_SERVER_ERROR.
-
 Source: Kafka's GroupMetadataManager (classicGroup…ToConsumerGroup); KIP-848, "Online migration".
 """
 

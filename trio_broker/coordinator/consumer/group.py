@@ -277,7 +277,7 @@ class ConsumerGroup:
             response = classic_members.join(update, self.patterns, event)
         except KafkaError as error:
             update = self._update(event.now, event.image)
-            response = join_error(error.code, event.request.member_id)
+            response = join_error(error.code)
         return self._finish(update, event.future, response)
 
     def sync(self, event: CoordinatorEvent[SyncGroupRequest]) -> GroupResult:

@@ -171,6 +171,8 @@ class ConsumerGroupUpdate:
         self.result.records += [records.pattern_tombstone(self.stored.group_id, pattern) for pattern in patterns]
         topics = self.stored.subscribed_topics(self.image.topics.keys(), without=members, without_patterns=patterns)
         self._bump(metadata_hash(topics, self.image))
+        if len(members) == len(self.stored.members):
+            self._record_target_epoch(records.NEVER_COMPUTED)  # nobody is left to compute a target for
 
     # ---- becoming a classic group ---------------------------------------------------------------------------------
 
@@ -266,11 +268,13 @@ class ConsumerGroupUpdate:
         votes = Counter(member.server_assignor for member in members.values() if member.server_assignor is not None)
         assignor = preferred_assignor(votes, self.settings.group_consumer_assignors)
         target = computed_target(self.stored, members, assignor, self.topic_ids)
-        group_id, epoch = self.stored.group_id, self.group_epoch
         self.result.records += changed_targets(self.stored, target)
-        self.result.records.append(records.target_epoch_record(group_id, epoch, self.now.wall_ms))
-        self.target_epoch = epoch
+        self._record_target_epoch(self.now.wall_ms)
         return target[updated.member_id]
+
+    def _record_target_epoch(self, timestamp_ms: int) -> None:
+        self.target_epoch = self.group_epoch
+        self.result.records.append(records.target_epoch_record(self.stored.group_id, self.target_epoch, timestamp_ms))
 
     def _may_compute(self) -> bool:
         computed_at_ms = self.stored.target_timestamp_ms

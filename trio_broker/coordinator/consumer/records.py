@@ -30,6 +30,9 @@ from kafka_wire.stored.groups import (
 from trio_broker.coordinator.consumer.member import ConsumerMember, PartitionEpochs, Target
 from trio_broker.coordinator.consumer.topic_patterns import ResolvedPattern
 
+NEVER_COMPUTED = 0
+"""The timestamp of a target that was taken over, or is for nobody: the next one may be computed at once."""
+
 
 def member_record(group_id: str, member: ConsumerMember) -> GroupRecord:
     """The member's own data: its subscription, client and timeouts."""

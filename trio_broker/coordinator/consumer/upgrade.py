@@ -35,6 +35,7 @@ from trio_broker.coordinator.consumer.group import ConsumerGroup
 from trio_broker.coordinator.consumer.member import JOIN_EPOCH, ConsumerMember, Target, with_epoch, without_epochs
 from trio_broker.coordinator.consumer.member_timers import MemberTimer
 from trio_broker.coordinator.consumer.records import (
+    NEVER_COMPUTED,
     current_assignment_record,
     group_epoch_record,
     member_record,
@@ -48,9 +49,6 @@ from trio_broker.coordinator.runtime.result import CoordinatorEvent, Now
 
 UPGRADING_POLICIES = ("upgrade", "bidirectional")
 """Values of ``group.consumer.migration.policy`` that let a classic group become a consumer group."""
-
-NEVER_COMPUTED = 0
-"""The timestamp of a target that was taken over: the next one may be computed at once."""
 
 
 class CannotUpgrade(Exception):
