@@ -976,6 +976,11 @@ def describing_producers(client: ScenarioClient) -> None:
     client.ask(describe_producers({topic: [7, -1], "": [0], "no/such topic": [0]}), 0)
     client.ask(describe_producers({topic: []}), 0)
     client.ask(describe_producers({}), 0)
+    client.note("a topic and a partition named twice")
+    twice = describe_producers({topic: [1]})
+    twice.topics *= 2
+    client.ask(twice, 0)
+    client.ask(describe_producers({topic: [1, 1]}), 0)
 
 
 def remembering(client: ScenarioClient) -> None:
