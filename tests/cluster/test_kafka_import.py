@@ -382,6 +382,7 @@ async def test_what_was_removed_in_kafka_is_in_nobody_s_way(disk: SimulatedDisk)
         *(TOKEN, stored.RemoveDelegationTokenRecord(token_id="t")),
         *(quota(), quota(remove=True)),
         *(registered(2), stored.UnregisterBrokerRecord(broker_id=2, broker_epoch=1)),
+        stored.UnregisterControllerRecord(controller_id=2),
         *(config("metrics", "x", kind=16, resource="all"), config("metrics", None, kind=16, resource="all")),
     )
     import_from_kafka(disk, [DATA, MORE], NOW_MS)

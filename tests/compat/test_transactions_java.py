@@ -1,4 +1,4 @@
-"""Transactions of Java clients, and what their Admin says of them: of Kafka 4.3's client, which has the second protocol
+"""Transactions of Java clients, and what their Admin says of them: of Kafka 4.4's client, which has the second protocol
 (KIP-890), and of 3.7's, which has the first only.
 
 The program is ``TransactionSteps`` of ``tests/compat/java``; each test judges one thing it saw.

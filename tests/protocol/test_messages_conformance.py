@@ -62,6 +62,12 @@ def without_records_default(view: Any) -> Any:
     return view
 
 
+def test_every_record_of_kafkas_metadata_is_declared(kafka_messages: Path) -> None:
+    """An import has to know each of them: one that it cannot read is a log that it cannot take over."""
+    declared = {SCHEMA_NAMES.get(kind.__name__, kind.__name__) for kind in METADATA_RECORDS}
+    assert {path.stem for path in (kafka_messages / "metadata-common-metadata").glob("*.json")} == declared
+
+
 @pytest.mark.parametrize("kind", [*MESSAGES, *STORED], ids=lambda kind: kind.__name__)
 def test_key_and_versions_are_kafkas(kind: type[Any], kafka_messages: Path) -> None:
     schema = schema_of(kind, kafka_messages)

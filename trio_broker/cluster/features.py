@@ -43,7 +43,8 @@ SUPPORTED: Final[dict[str, FeatureLevels]] = {
 }
 
 METADATA_VERSION: Final = "metadata.version"
-"""At 25, which is 4.0-IV3, the records of the cluster's metadata are those that every Kafka from 4.0 on reads."""
+"""At 25, which is 4.0-IV3, the records of the cluster's metadata are those that every Kafka from 4.0 on reads. Decision
+0075 says why it is no higher."""
 
 KRAFT_VERSION: Final = "kraft.version"
 """At 0, the quorum of the metadata log does not change."""

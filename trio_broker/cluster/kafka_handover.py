@@ -54,6 +54,7 @@ RECORD_KINDS: Final[Mapping[type[Any], RecordKind]] = {
     records.UnfenceBrokerRecord: RecordKind.REGISTRATION,
     records.UnregisterBrokerRecord: RecordKind.REGISTRATION,
     records.RegisterControllerRecord: RecordKind.REGISTRATION,
+    records.UnregisterControllerRecord: RecordKind.REGISTRATION,
     records.AccessControlEntryRecord: RecordKind.UNSERVED,
     records.RemoveAccessControlEntryRecord: RecordKind.UNSERVED,
     records.UserScramCredentialRecord: RecordKind.UNSERVED,

@@ -253,6 +253,13 @@ class ControllerFeature:
     max_supported_version: Int16
 
 
+@message(key=29, versions="0", flexible="0+")
+class UnregisterControllerRecord:
+    """A controller process was taken out of the cluster, by a Kafka from 4.4 on."""
+
+    controller_id: Int32
+
+
 # --- Producer ids ---
 
 
@@ -413,6 +420,7 @@ METADATA_RECORDS: Final[tuple[type[Any], ...]] = (
     RemoveDelegationTokenRecord,
     RegisterControllerRecord,
     ClearElrRecord,
+    UnregisterControllerRecord,
 )
 """Every record this module knows, in the order of their types."""
 
