@@ -135,7 +135,7 @@ async def test_every_key_that_is_refused_is_pointed_at(live: LiveAdmin, dry_run:
         "node.id": 7,
         "log.segment.bytes": "64 d",
         "no/such": "x",
-        "leader.replication.throttled.rate": 1,
+        "ssl.keystore.type": "PEM",
     }
     answer = await live.http.patch("/api/v1/config", params={"dry_run": dry_run, "level": "cluster"}, json=changes)
     assert answer.status_code == 422
@@ -145,7 +145,7 @@ async def test_every_key_that_is_refused_is_pointed_at(live: LiveAdmin, dry_run:
         "/node.id",
         "/log.segment.bytes",
         "/no~1such",
-        "/leader.replication.throttled.rate",
+        "/ssl.keystore.type",
     }
     assert errors["/log.segment.bytes"].startswith("log.segment.bytes: d is no unit of this key")
     assert errors["/node.id"] == "node.id cannot be updated dynamically: it is read at start only"

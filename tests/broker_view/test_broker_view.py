@@ -121,7 +121,7 @@ async def test_one_key_is_described_as_in_the_list_of_all_and_unknown_ones_not_a
 
 async def test_every_key_is_shown_with_its_source(view):
     assert {entry.name for entry in view.config.entries()} == {
-        key.name for key in keys.BROKER_KEYS.values() if not key.internal
+        key.name for key in keys.BROKER_KEYS.values() if not key.internal and not key.without_effect
     }
     assert entry(view, "num.io.threads").source is ConfigSource.STATIC_BROKER_CONFIG
     assert entry(view, "num.partitions").source is ConfigSource.DEFAULT_CONFIG

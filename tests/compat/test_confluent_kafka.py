@@ -306,6 +306,21 @@ def test_topic_configs_are_described_and_changed(admin: AdminClient, create: Cal
     assert described["retention.ms"].value == "700000"
 
 
+def test_a_key_of_kafka_without_effect_is_kept_beside_one_with_effect(admin: AdminClient) -> None:
+    def change(operation: AlterConfigOpType) -> ConfigResource:
+        values = {"background.threads": "12", "message.max.bytes": "1048000"}
+        configs = [ConfigEntry(name, value, incremental_operation=operation) for name, value in values.items()]
+        return ConfigResource(ResourceType.BROKER, "1", incremental_configs=configs)
+
+    setting = change(AlterConfigOpType.SET)
+    admin.incremental_alter_configs([setting])[setting].result(SECONDS)
+    described = admin.describe_configs([setting])[setting].result(SECONDS)
+    assert (described["background.threads"].value, described["message.max.bytes"].value) == ("12", "1048000")
+    deletion = change(AlterConfigOpType.DELETE)
+    admin.incremental_alter_configs([deletion])[deletion].result(SECONDS)
+    assert "background.threads" not in admin.describe_configs([deletion])[deletion].result(SECONDS)
+
+
 def test_the_cluster_is_described(broker: BrokerProcess, admin: AdminClient) -> None:
     described = admin.describe_cluster().result(SECONDS)
 

@@ -91,8 +91,8 @@ def settings_of(name, text, origin):
 
 
 def test_an_unknown_key_is_a_warning_with_its_place():
-    config = BrokerConfig(settings_of("process.roles", "broker", "server.properties:3"))
-    assert config.warnings == ["server.properties:3: process.roles is not a key of this broker and is ignored"]
+    config = BrokerConfig(settings_of("zookeeper.connect", "a:2181", "server.properties:3"))
+    assert config.warnings == ["server.properties:3: zookeeper.connect is not a key of this broker and is ignored"]
 
 
 def test_a_bad_static_value_is_refused_with_place_key_and_reason():

@@ -44,14 +44,14 @@ def test_a_bad_value_elsewhere_is_reported_with_its_place():
         load_broker_config(overrides={"num.io.threads": "0"})
 
 
-def test_what_has_no_effect_is_a_warning(properties):
-    file = properties("process.roles=broker\nnum.partitions=1\nnum.partitions=2\n")
+def test_what_is_ignored_is_a_warning(properties):
+    file = properties("zookeeper.connect=a:2181\nnum.partitions=1\nnum.partitions=2\n")
     config = load_broker_config(file, environment={"TRIO_BROKER_NUM_IO_THREAD": "3"})
     assert config.warnings == [
         f"{file.name}:3: num.partitions was set above already; the last value counts",
         "environment variable TRIO_BROKER_NUM_IO_THREAD: no key has that name, and it is ignored;"
         " did you mean TRIO_BROKER_NUM_IO_THREADS?",
-        f"{file.name}:1: process.roles is not a key of this broker and is ignored",
+        f"{file.name}:1: zookeeper.connect is not a key of this broker and is ignored",
     ]
 
 

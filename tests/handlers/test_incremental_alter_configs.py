@@ -15,6 +15,7 @@ from kafka_wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from tests.handlers.admin_client import make_admin_client
+from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.config.entries import ValueChange
 from trio_broker.handlers.incremental_alter_configs import error_response, incremental_alter_configs
@@ -61,6 +62,14 @@ async def test_the_longest_name_and_value_are_refused_in_an_answer_that_can_be_s
     response = await admin.ask(incremental_alter_configs, changes, 1)
     assert response.responses[0].error_code == ErrorCode.INVALID_CONFIG
     assert encode_bytes(response, 1)
+
+
+async def test_a_key_of_kafka_without_effect_here_is_taken_beside_others(admin):
+    changes = (("background.threads", SET, "3"), ("num.io.threads", SET, "9"))
+    assert await codes(admin, resource(BROKER, "", *changes)) == [0]
+    assert admin.config.socket_server.num_io_threads == 9
+    stored = admin.controller.image.configs(CLUSTER_DEFAULT)
+    assert (stored["background.threads"], stored["num.io.threads"]) == ("3", "9")
 
 
 @pytest.mark.parametrize("version", [0, 1])

@@ -87,7 +87,7 @@ def run(config: BrokerConfig) -> None:
     from trio_broker.runtime.memory import bound_kept_memory
 
     gc.enable()
-    for warning in config.warnings:
+    for warning in (*config.warnings, *config.without_effect):
         logging.getLogger(__name__).warning("%s", warning)
     bound_kept_memory()
     try:

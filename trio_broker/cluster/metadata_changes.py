@@ -11,7 +11,7 @@ from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
 from trio_broker.changes.change_log import differences
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, MetadataImage
-from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.broker_config import BrokerConfig, shown_value
 from trio_broker.config.config_key import ConfigKey
 from trio_broker.config.entries import ValueChange
 from trio_broker.config.keys import GROUP_KEYS, TOPIC_KEYS
@@ -59,7 +59,7 @@ def setting_change(resource: ConfigResource, texts: ValueChange, config: BrokerC
     key = CONFIGURED[resource.type][1].get(texts.name)
     if key is None or key.sensitive:
         return ValueChange(texts.name, None, None)
-    inherited = key.text_of(key.default if key.broker_key is None else config.value(key.broker_key))
+    inherited = shown_value(key, key.default if key.broker_key is None else config.value(key.broker_key))
     old, new = (inherited if text is None else text for text in (texts.old, texts.new))
     return ValueChange(texts.name, old, new)
 

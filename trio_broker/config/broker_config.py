@@ -90,14 +90,16 @@ class BrokerConfig:
     def __init__(self, static: Mapping[str, str] | StaticSettings | None = None) -> None:
         """Check and take the static layer.
 
-        A key that this broker does not have only gives a warning, because files that are written for Kafka have many.
+        A key that nobody knows only gives a warning: a file may be written for another version of Kafka.
 
         Raises:
             ConfigError: a value is not valid, or two contradict each other.
         """
         settings = static if isinstance(static, StaticSettings) else _given_settings(static or {})
         self.warnings = list(settings.warnings)
-        """One line for each static setting that has no effect, or is deprecated."""
+        """One line for each static setting that is ignored or deprecated."""
+        self.without_effect: list[str] = []
+        """One line for each static setting of a key of Kafka that has no effect here."""
         self._static_levels = settings.levels
         self._static: dict[str, str] = {}
         for name, setting in settings.effective.items():
@@ -112,6 +114,8 @@ class BrokerConfig:
                 raise ConfigError(f"{prefix}{error}", key=name) from None
             if key.replaced_by:
                 self.warnings.append(f"{prefix}{name} is deprecated: use {key.replaced_by}")
+            if key.without_effect:
+                self.without_effect.append(f"{prefix}{name} has no effect here")
             self._static[name] = text
         self._dynamic: dict[ConfigScope, dict[str, str]] = {scope: {} for scope in ConfigScope}
         self._tried: dict[str, str | None] = {}
@@ -265,21 +269,27 @@ class BrokerConfig:
             if before[name] != self._values[name]
         )
         for change in changes:
-            log.info("%s changed from %s to %s", change.name, change.old, change.new)
+            effect = ", without effect here" if BROKER_KEYS[change.name].without_effect else ""
+            log.info("%s changed from %s to %s%s", change.name, change.old, change.new, effect)
         return changes
 
     # --- description ---
 
     def entries(self, names: Container[str] | None = None) -> list[ConfigEntry]:
-        """Describe every key, or those of these ``names``, with its effective value for this broker."""
+        """Describe every key, or those of these ``names``, with its effective value for this broker.
+
+        A key without effect is described only where it is set, as Kafka does with the rates of its throttles.
+        """
         return [
             self._entry(key)
             for key in BROKER_KEYS.values()
-            if not key.internal and (names is None or key.name in names)
+            if not key.internal
+            and (key.name in self._texts or not key.without_effect)
+            and (names is None or key.name in names)
         ]
 
     def entry(self, name: str) -> ConfigEntry | None:
-        """Describe one key as ``entries`` does; None if that has none of this name."""
+        """Describe one key as ``entries`` does, even if it is not set; None if there is none of this name."""
         key = BROKER_KEYS.get(name)
         return None if key is None or key.internal else self._entry(key)
 
@@ -289,6 +299,8 @@ class BrokerConfig:
         entries = []
         for name, text in self._dynamic[ConfigScope.CLUSTER].items():
             key = BROKER_KEYS[name]
+            if key.internal:
+                continue
             synonym = ConfigSynonym(name, None if key.sensitive else text, source)
             entries.append(_describe(key, synonym.value, (synonym,)))
         return entries
@@ -431,7 +443,7 @@ def _refuse_read_only(names: Iterable[str]) -> None:
 
 def _changeable_key(name: str, scope: ConfigScope) -> ConfigKey:
     if (key := BROKER_KEYS.get(name)) is None:
-        raise ConfigError(f"{name} is not a key of this broker", key=name)
+        raise ConfigError(f"{name} is not a key of this broker{did_you_mean(name, BROKER_KEYS)}", key=name)
     if key.update_mode is UpdateMode.READ_ONLY:
         raise ConfigError(f"{name} cannot be updated dynamically: it is read at start only", key=name)
     if key.update_mode is UpdateMode.PER_BROKER and scope is ConfigScope.CLUSTER:

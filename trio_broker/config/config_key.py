@@ -145,6 +145,8 @@ class ConfigKey:
     """Whether the value is a secret, which is never shown: DescribeConfigs returns null."""
     internal: bool = False
     """Whether the key is for tests only: it can be set like any other, but is neither documented nor described."""
+    without_effect: bool = False
+    """Whether nothing reads the key, as the part that Kafka has it for is not here: it is described only where set."""
     fallbacks: tuple[Fallback, ...] = ()
     """In order of precedence, after the key itself."""
     thread_pool: bool = False

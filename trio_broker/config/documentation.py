@@ -15,8 +15,10 @@ INTRODUCTION = """\
 # Configuration
 
 This page is written by `python -m trio_broker.config.documentation` from the table of keys in `trio_broker/config`.
-Names, defaults and limits are Kafka's; a key that is ours says so. A key that is not listed has no effect: in a file it
-is reported as a warning, in a request it is refused.
+Names, defaults and limits are Kafka's; a key that is ours says so. Kafka's keys for what is not here stand under
+[Without effect here](#without-effect-here): they are taken and kept, and DescribeConfigs lists them where they are set;
+the log of a start names those that it was given. A key that is not listed is unknown: in a file it is ignored with a
+warning, on the command line and in a request it is refused.
 
 ## Where settings come from
 

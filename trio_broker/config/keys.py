@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from trio_broker.config.config_key import ConfigKey, group_keys_of, keys_of, topic_keys_of
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
+from trio_broker.config.keys_without_effect import BROKER_KEYS_WITHOUT_EFFECT, GROUP_KEYS_WITHOUT_EFFECT
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.log_manager_config import LogManagerConfig
 from trio_broker.config.node_config import NodeConfig, RequestConfig
@@ -23,7 +24,10 @@ SETTINGS: Mapping[str, type] = {
 }
 """The settings classes by subject."""
 
-KEY_GROUPS: Mapping[str, tuple[ConfigKey, ...]] = {subject: keys_of(each) for subject, each in SETTINGS.items()}
+KEY_GROUPS: Mapping[str, tuple[ConfigKey, ...]] = {
+    **{subject: keys_of(each) for subject, each in SETTINGS.items()},
+    "Without effect here": BROKER_KEYS_WITHOUT_EFFECT,
+}
 """The broker's keys by subject."""
 
 BROKER_KEYS: Mapping[str, ConfigKey] = {key.name: key for keys in KEY_GROUPS.values() for key in keys}
@@ -35,5 +39,7 @@ KEY_SUBJECTS: Mapping[str, str] = {key.name: subject for subject, keys in KEY_GR
 TOPIC_KEYS: Mapping[str, ConfigKey] = {key.name: key for key in topic_keys_of(LogConfig, BROKER_KEYS)}
 """The keys that a topic may set for itself, by name."""
 
-GROUP_KEYS: Mapping[str, ConfigKey] = {key.name: key for key in group_keys_of(GroupCoordinatorConfig, BROKER_KEYS)}
+GROUP_KEYS: Mapping[str, ConfigKey] = {
+    key.name: key for key in (*group_keys_of(GroupCoordinatorConfig, BROKER_KEYS), *GROUP_KEYS_WITHOUT_EFFECT)
+}
 """The keys that a group may set for itself, by name."""

@@ -102,12 +102,14 @@ def group_entries(
     overrides: Mapping[str, str], broker: BrokerConfig, names: Container[str] | None = None
 ) -> list[ConfigEntry]:
     """Describe every group key, or those of these ``names``, with its effective value for a group with these
-    ``overrides``."""
+    ``overrides``; a key without effect only where it is set."""
     own = ConfigSource.DYNAMIC_GROUP_CONFIG
     return [
         _entry(key, overrides.get(key.name), broker, own)
         for key in GROUP_KEYS.values()
-        if names is None or key.name in names
+        if not key.internal
+        and (key.name in overrides or not key.without_effect)
+        and (names is None or key.name in names)
     ]
 
 
@@ -119,7 +121,7 @@ def _valid_values(keys: Mapping[str, ConfigKey], overrides: Mapping[str, str], o
     """
     values = {}
     for name, text in overrides.items():
-        if (key := keys.get(name)) is not None:
+        if (key := keys.get(name)) is not None and not key.without_effect:
             try:
                 values[key.field] = key.parse(key.persisted(text))
             except ConfigError as error:
@@ -132,7 +134,9 @@ def _checked_values(keys: Mapping[str, ConfigKey], overrides: Mapping[str, str],
     for name, text in overrides.items():
         if (key := keys.get(name)) is None:
             raise ConfigError(f"Unknown {kind} config name: {name}", key=name)
-        values[key.field] = key.parse(text)
+        value = key.parse(text)
+        if not key.without_effect:
+            values[key.field] = value
     return values
 
 
@@ -152,7 +156,7 @@ def _entry(key: ConfigKey, override: str | None, broker: BrokerConfig, own: Conf
         type=key.type,
         documentation=key.documentation,
         update_mode=key.update_mode,
-        default=key.text_of(key.default),
+        default=key.default_text,
         unit=key.unit,
         valid_values=key.valid_values,
         bounds=key.bounds,

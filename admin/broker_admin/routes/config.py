@@ -153,7 +153,8 @@ async def apply_changes(
         Problem: 422, with an error for each key that is refused.
     """
     view = view_of(request)
-    texts, reasons = plain_texts(changes, {entry.name: entry.unit for entry in view.config.entries()})
+    named = {name: entry for name in changes if (entry := view.config.entry(name)) is not None}
+    texts, reasons = plain_texts(changes, {name: entry.unit for name, entry in named.items()})
     result = await view.config.change(
         texts,
         changed_by=caller_name(request),
