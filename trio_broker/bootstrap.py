@@ -125,6 +125,7 @@ async def open_services(
             partitions = BrokerMetadataPublisher(replicas, config)
             await partitions.apply_topics(metadata_cache.image.topics.values())
             groups = GroupCoordinator(replicas, controller, metadata_cache, changes, config, runtime)
+            dynamic_config.reconfigurables = (*dynamic_config.reconfigurables, groups)
             producer_ids = ProducerIds(controller.allocate_producer_ids)
             transactions = TransactionCoordinator(
                 replicas, groups, controller, metadata_cache, producer_ids, config, runtime

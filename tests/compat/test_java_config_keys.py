@@ -14,7 +14,6 @@ KEYS = {"broker": BROKER_KEYS, "throttles": BROKER_KEYS, "topic": TOPIC_KEYS, "g
 OTHER_TYPES = {"listener.security.protocol.map": "LIST here, of pairs", "log.dir": "STRING here, one directory"}
 
 OTHER_UPDATE_MODES = {
-    "group.consumer.assignment.interval.ms": "read-only here",
     "listeners": "read-only here: no listener is opened or closed while the broker runs",
     "listener.security.protocol.map": "read-only here, as listeners",
     "queued.max.requests": "cluster-wide here",

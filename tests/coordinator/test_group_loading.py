@@ -74,7 +74,7 @@ class Loaded:
 
 
 def loaded(*records):
-    machine = GroupMachine(Random(1), GroupCoordinatorConfig(), MetadataCache(MetadataImage()))
+    machine = GroupMachine(Random(1), GroupCoordinatorConfig, MetadataCache(MetadataImage()))
     for record in records:
         machine.replay(encode_group_record(record))
     return Loaded(machine, machine.loaded(Now(0.0, 0), MetadataImage()))
@@ -134,7 +134,7 @@ def test_two_members_of_one_id_cost_their_classic_group_its_members_and_other_gr
 
 
 def test_a_commit_of_kafka_0_8_is_a_commit_in_a_contradictory_group_too():
-    machine = GroupMachine(Random(1), GroupCoordinatorConfig(), MetadataCache(MetadataImage()))
+    machine = GroupMachine(Random(1), GroupCoordinatorConfig, MetadataCache(MetadataImage()))
     for record in CONTRADICTION:
         machine.replay(encode_group_record(record))
     key, value = encode_group_record(commit("g", 7))

@@ -39,6 +39,9 @@ SUBSCRIPTION = b"\x00\x01\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff\x00\x00\x00\x
 ASSIGNMENT = b"assigned"
 
 
+GROUP_G = ConfigResource(ConfigResourceType.GROUP, "g")
+
+
 @attrs.define
 class Member:
     """A member of a classic group, as its answers told it."""
@@ -62,10 +65,9 @@ class GroupClient:
         known = self.services.metadata_cache.image.topics.get(topic)
         return known.topic_id if known else bytes(15) + b"\x07"
 
-    async def set_config(self, name: str, value: str | None, *, group_id: str = "g") -> None:
-        """Set one of the group's own settings, or take it away."""
+    async def set_config(self, name: str, value: str | None, resource: ConfigResource = GROUP_G) -> None:
+        """Set one of the settings of a resource, or take it away."""
         operation = ConfigOperation.DELETE if value is None else ConfigOperation.SET
-        resource = ConfigResource(ConfigResourceType.GROUP, group_id)
         change = ResourceAlterations(resource, (ConfigAlteration(name, operation, value),))
         outcome = await self.services.controller.change_configs([change])
         assert outcome.results == [resource]

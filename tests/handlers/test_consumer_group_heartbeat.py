@@ -12,6 +12,7 @@ from kafka_wire.messages.consumer_group_heartbeat import (
 )
 from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
+from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.handlers.consumer_group_heartbeat import consumer_group_heartbeat, error_response
 
@@ -69,6 +70,14 @@ async def test_a_member_learns_the_groups_own_heartbeat_interval_with_its_next_h
     assert (await groups.consume(1, "m", joined.member_epoch)).heartbeat_interval_ms == 6_000
     await groups.set_config("consumer.heartbeat.interval.ms", None)
     assert (await groups.consume(1, "m", joined.member_epoch)).heartbeat_interval_ms == 5_000
+
+
+async def test_a_group_follows_the_broker_s_assignment_interval_while_it_lives(groups):
+    """KIP-1263: within the interval a new member has to wait for a target, with the epoch of the last one."""
+    first = (await groups.consume(1, "m", 0)).member_epoch
+    assert (await groups.consume(1, "n", 0)).member_epoch == first
+    await groups.set_config("group.consumer.assignment.interval.ms", "0", CLUSTER_DEFAULT)
+    assert (await groups.consume(1, "o", 0)).member_epoch == first + 2
 
 
 async def test_a_setting_made_before_the_group_exists_counts_from_its_beginning(groups):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import attrs
 
-from trio_broker.config.config_key import INT_MAX, ConfigType, key
+from trio_broker.config.config_key import INT_MAX, ConfigType, UpdateMode, key
 from trio_broker.config.log_config import MIN_SEGMENT_BYTES
 from trio_broker.config.validators import at_least, one_of, rebalance_protocols, subset_of
 
@@ -19,7 +19,7 @@ LONG = ConfigType.LONG
 
 @attrs.frozen(kw_only=True)
 class GroupCoordinatorConfig:
-    """Classic groups, groups of the consumer protocol (KIP-848), and committed offsets. All are read at start."""
+    """Classic groups, groups of the consumer protocol (KIP-848), and committed offsets. Most are read at start."""
 
     group_coordinator_rebalance_protocols: tuple[str, ...] = key(
         ("classic", "consumer"),
@@ -63,6 +63,7 @@ class GroupCoordinatorConfig:
     group_consumer_assignment_interval_ms: int = key(
         1_000,
         "The least time between two target assignments of a consumer group, so that many changes make one.",
+        update_mode=UpdateMode.CLUSTER_WIDE,
         validator=at_least(0),
         group="consumer.assignment.interval.ms",
     )

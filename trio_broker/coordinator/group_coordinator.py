@@ -131,7 +131,7 @@ class GroupCoordinator:
             task_status.started()
 
     def _new_machine(self) -> GroupMachine:
-        return GroupMachine(self._random, self.settings, self.runtime.metadata_cache, self._notify_rebalance)
+        return GroupMachine(self._random, lambda: self.settings, self.runtime.metadata_cache, self._notify_rebalance)
 
     def _offsets_topic(self) -> NewTopic:
         return NewTopic(
@@ -157,6 +157,13 @@ class GroupCoordinator:
             if delta.deleted_topics or delta.changed_topics:
                 shard.machine.topics_changed()
             await trio.lowlevel.checkpoint()
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Follow the settings of groups that may be changed while the broker runs."""
+        if config.group_coordinator != self.settings:
+            self.settings = config.group_coordinator
+            for shard in self.runtime.active_shards():
+                shard.machine.broker_settings_changed(self.runtime.image)
 
     def topic_opened(self, name: str) -> None:
         """Load the shards whose partitions could not be opened before."""

@@ -98,12 +98,12 @@ class GroupMachine(Machine[Any]):
     def __init__(
         self,
         random: Random,
-        settings: GroupCoordinatorConfig,
+        settings: Callable[[], GroupCoordinatorConfig],
         metadata_cache: MetadataCache,
         on_rebalance: Callable[[str], None] = lambda group_id: None,
     ) -> None:
-        """``metadata_cache`` is for reports; ``on_rebalance`` is called with each group that has finished a
-        rebalance.
+        """``settings`` returns those of the broker; ``metadata_cache`` is for reports; ``on_rebalance`` is called with
+        each group that has finished a rebalance.
         """
         self.groups: dict[str, Group] = {}
         self.offsets = CommittedOffsets(self._ensure_group)
@@ -112,9 +112,13 @@ class GroupMachine(Machine[Any]):
         self._contradictory = ContradictoryGroups()
         self._timelines: dict[str, Timeline] = {}
         self._random = random
-        self._settings = settings
+        self._broker_settings = settings
         self._metadata_cache = metadata_cache
         self._on_rebalance = on_rebalance
+
+    @property
+    def _settings(self) -> GroupCoordinatorConfig:
+        return self._broker_settings()
 
     # ---- records --------------------------------------------------------------------------------------------------
 
@@ -251,6 +255,11 @@ class GroupMachine(Machine[Any]):
     def settings_changed(self, group_id: str, image: MetadataImage) -> None:
         """Let a group follow its own settings; a member learns them with its next heartbeat."""
         if (group := self.groups.get(group_id)) is not None:
+            group.settings = self._settings_of(group_id, image)
+
+    def broker_settings_changed(self, image: MetadataImage) -> None:
+        """Let all groups follow the broker's settings where they have none of their own."""
+        for group_id, group in self.groups.items():
             group.settings = self._settings_of(group_id, image)
 
     def _settings_of(self, group_id: str, image: MetadataImage) -> GroupCoordinatorConfig:
