@@ -277,6 +277,7 @@ class ConsumerGroup:
             response = classic_members.join(update, self.patterns, event)
         except KafkaError as error:
             update = self._update(event.now, event.image)
+            # Without the member id, unlike the refusals of a classic group, as in Kafka.
             response = join_error(error.code)
         return self._finish(update, event.future, response)
 
