@@ -22,6 +22,7 @@ from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceTyp
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.metadata_snapshot import image_records
 from trio_broker.cluster.replication_control import NewPartitions, NewTopic, TopicTarget
+from trio_broker.config.entries import ConfigScope
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.real_workers import RealWorkers
@@ -82,6 +83,18 @@ async def test_topics_settings_and_records_are_there_at_the_next_start(tmp_path)
         assert (topic.topic_id, len(topic.partitions)) == (created.topic_id, 2)
         assert partition.log.config.retention_ms == 1234
         assert (partition.log_end_offset, partition.high_watermark) == (1, 1)
+
+
+async def test_settings_of_client_metrics_and_keys_without_effect_are_there_at_the_next_start(tmp_path, caplog):
+    metrics = ConfigResource(ConfigResourceType.CLIENT_METRICS, "slow")
+    async with opened(tmp_path) as services:
+        await set_config(services, metrics, "interval.ms", "1000")
+        await set_config(services, BROKER, "background.threads", "12")
+    caplog.set_level(logging.INFO)
+    async with opened(tmp_path) as services:
+        assert services.metadata_cache.image.configs(metrics) == {"interval.ms": "1000"}
+        assert services.config.dynamic(ConfigScope.BROKER) == {"background.threads": "12"}
+    assert "background.threads changed from None to 12, without effect here" in caplog.text
 
 
 async def test_all_of_a_broker_lies_on_the_disk_of_its_runtime(tmp_path):

@@ -123,7 +123,7 @@ async def test_sizes_and_durations_may_have_a_suffix(live: LiveAdmin) -> None:
     assert {key: entry["value"] for key, entry in answer.json()["configs"].items()} == {
         "log.segment.bytes": "67108864",
         "log.retention.ms": "172800000",
-        "log.cleaner.io.max.bytes.per.second": "1000000",
+        "log.cleaner.io.max.bytes.per.second": "1000000.0",
     }
 
 

@@ -355,7 +355,7 @@ TOKEN = stored.DelegationTokenRecord(
         ([config("errors.deadletter", "x")], "topic orders cannot be kept: Unknown topic config name"),
         ([config("of.a.plugin", "x", kind=4, resource="1")], "a setting of broker 1 cannot be kept"),
         ([config("share.auto.offset.rest", "x", kind=32, resource="g")], "a setting of group g cannot be kept"),
-        ([config("metrics", "x", kind=16, resource="all")], "a setting of client_metrics all cannot be kept"),
+        ([config("metric", "x", kind=16, resource="all")], "a setting of client_metrics all cannot be kept"),
         ([stored.FeatureLevelRecord(name="group.version", feature_level=2)], "group.version is at level 2"),
     ],
 )

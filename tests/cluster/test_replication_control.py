@@ -138,6 +138,14 @@ def test_minus_one_stands_for_the_brokers_defaults(image, config):
     assert (decision.outcome.num_partitions, decision.outcome.replication_factor) == (3, 1)
 
 
+@pytest.mark.parametrize("factor", ["0", "-1"])
+def test_a_default_that_is_no_number_of_replicas_needs_a_number_with_each_topic(image, factor):
+    """Kafka takes it, too."""
+    config = BrokerConfig({"default.replication.factor": factor})
+    assert code_for(image, config, name="t", replication_factor=-1) is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert code_for(image, config, name="t", replication_factor=1) is ErrorCode.NONE
+
+
 def test_a_topic_that_exists_is_refused_with_36(image, config):
     assert code_for(image, config, name="orders.eu") is ErrorCode.TOPIC_ALREADY_EXISTS
     assert int(ErrorCode.TOPIC_ALREADY_EXISTS) == 36

@@ -21,6 +21,7 @@ REASSIGN = "reassign.ReassignPartitionsCommand"
 FEATURES = "FeatureCommand"
 ACLS = "AclCommand"
 CONFIGS = "ConfigCommand"
+METRICS = "ClientMetricsCommand"
 
 THIS_BROKER = 1
 NO_BROKER = 9
@@ -34,6 +35,7 @@ def calls(directory: Path) -> dict[str, tuple[str, ...]]:
     partition = ("--topic", "moved", "--partition", "0")
     group = (CONFIGS, "--entity-type", "groups", "--entity-name", "night-shift")
     logger = (CONFIGS, "--entity-type", "broker-loggers", "--entity-name", "1")
+    metrics = (METRICS, "--name", "slow")
     return {
         "create": ("TopicCommand", "--create", "--topic", "moved", "--partitions", "2"),
         "elect all": (LEADERS, "--election-type", "preferred", "--all-topic-partitions"),
@@ -82,6 +84,12 @@ def calls(directory: Path) -> dict[str, tuple[str, ...]]:
         "unknown logger level": (*logger, "--alter", "--add-config", "trio_broker.cluster=LOUD"),
         "brokers": (CONFIGS, "--describe", "--entity-type", "brokers"),
         "client metrics": (CONFIGS, "--describe", "--entity-type", "client-metrics", "--entity-name", "m"),
+        "subscribe": (*metrics, "--alter", "--metrics", "a.,b.", "--interval", "1000", "--match", "client_id=x.*"),
+        "subscribe too often": (*metrics, "--alter", "--interval", "99"),
+        "subscriptions": (METRICS, "--list"),
+        "subscription": (*metrics, "--describe"),
+        "unsubscribe": (*metrics, "--delete"),
+        "no subscriptions": (METRICS, "--list"),
     }
 
 
@@ -246,3 +254,14 @@ def test_loggers_brokers_and_client_metrics_are_described(told: Mapping[str, Any
     assert "trio_broker" in loggers
     assert "Default configs for brokers in the cluster are:" in brokers
     assert "'m' doesn't exist" in metrics
+
+
+def test_subscriptions_to_client_metrics_are_made_listed_described_and_deleted(told: Mapping[str, Any]) -> None:
+    _, listed, described, _, listed_after = outputs(
+        told, "subscribe", "subscriptions", "subscription", "unsubscribe", "no subscriptions"
+    )
+    assert listed.splitlines()[-1] == "slow"
+    settings = {line.strip() for line in described.splitlines()}
+    assert settings >= {"interval.ms=1000", "metrics=a.,b.", "match=client_id=x.*"}
+    assert "slow" not in listed_after
+    assert "interval must be between 100 and 3600000" in str(told["subscribe too often"])

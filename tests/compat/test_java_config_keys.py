@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tests.java_programs import Java
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
 
 KEYS = {"broker": BROKER_KEYS, "throttles": BROKER_KEYS, "topic": TOPIC_KEYS, "group": GROUP_KEYS}
-
-OTHER_TYPES = {"listener.security.protocol.map": "LIST here, of pairs", "log.dir": "STRING here, one directory"}
 
 OTHER_UPDATE_MODES = {
     "listeners": "read-only here: no listener is opened or closed while the broker runs",
@@ -25,9 +25,52 @@ SHOWN_HERE = {
 }
 
 
+BORDERS = [
+    *(
+        (name, value)
+        for name in (
+            "default.replication.factor",
+            "group.initial.rebalance.delay.ms",
+            "group.max.session.timeout.ms",
+            "group.min.session.timeout.ms",
+            "log.cleaner.backoff.ms",
+            "log.retention.hours",
+            "log.retention.minutes",
+            "log.roll.hours",
+            "log.roll.jitter.hours",
+            "log.roll.jitter.ms",
+            "log.roll.ms",
+            "offsets.topic.segment.bytes",
+            "socket.receive.buffer.bytes",
+            "socket.send.buffer.bytes",
+            "transaction.state.log.segment.bytes",
+        )
+        for value in ("-2", "-1", "0", "1")
+    ),
+    ("group.consumer.assignors", ""),
+    ("group.consumer.migration.policy", "Upgrade"),
+    ("log.cleanup.policy", "delete,delete"),
+    ("log.preallocate", " TRUE"),
+]
+"""Values at the borders of what a key takes."""
+
+TIGHTER = [
+    ("log.cleaner.io.buffer.load.factor", "0"),
+    ("log.cleaner.io.max.bytes.per.second", "0"),
+    ("log.retention.ms", "-2"),
+    ("num.io.threads", "257"),
+]
+"""Values that Kafka takes and ours refuses on purpose; docs/config.md says why."""
+
+
 @pytest.fixture(scope="module")
-def kafka_keys(java: Java) -> list[dict[str, Any]]:
-    return [told for told in java.run("ConfigKeys") if told["of"] in KEYS]
+def answers(java: Java) -> list[dict[str, Any]]:
+    return java.run("ConfigKeys", given=[*BORDERS, *TIGHTER])
+
+
+@pytest.fixture(scope="module")
+def kafka_keys(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [told for told in answers if told["of"] in KEYS]
 
 
 def test_every_key_of_kafka_is_known(kafka_keys: list[dict[str, Any]]) -> None:
@@ -42,17 +85,36 @@ def test_no_key_without_effect_is_one_that_kafka_has_not(kafka_keys: list[dict[s
 
 
 def test_types_and_update_modes_are_kafka_s(kafka_keys: list[dict[str, Any]]) -> None:
-    types, modes = set(), set()
+    types, modes = {}, set()
     for told in kafka_keys:
         key = KEYS[told["of"]][told["name"]]
         if key.type.name != told["type"]:
-            types.add(key.name)
+            types[key.name] = told["type"]
         if KEYS[told["of"]] is BROKER_KEYS and key.update_mode.value != told["mode"]:
             modes.add(key.name)
-    assert types == OTHER_TYPES.keys()
+    assert types == {}
     assert modes == OTHER_UPDATE_MODES.keys()
 
 
 def test_keys_that_kafka_does_not_show_are_not_shown(kafka_keys: list[dict[str, Any]]) -> None:
     shown = {told["name"] for told in kafka_keys if KEYS[told["of"]][told["name"]].internal is not told["internal"]}
     assert shown == SHOWN_HERE.keys()
+
+
+def test_what_kafka_takes_at_the_borders_is_taken(answers: list[dict[str, Any]]) -> None:
+    values = [told for told in answers if told["of"] == "value"]
+    assert len(values) == len(BORDERS) + len(TIGHTER)
+    differences = [
+        (told["name"], told["value"])
+        for told in values
+        if is_taken(told["name"], told["value"]) is not (told["error"] is None)
+    ]
+    assert differences == TIGHTER
+
+
+def is_taken(name: str, value: str) -> bool:
+    try:
+        BrokerConfig({name: value})
+    except ConfigError:
+        return False
+    return True

@@ -10,6 +10,7 @@ from trio_broker.config.config_key import ConfigType
 from trio_broker.config.entries import ConfigLevel, ConfigScope, ConfigSource, ConfigSynonym, ValueChange
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS
+from trio_broker.config.log_config import MIN_SEGMENT_BYTES
 from trio_broker.config.static_settings import StaticSettings
 
 NUM_IO_THREADS = BROKER_KEYS["num.io.threads"]
@@ -102,6 +103,48 @@ def test_a_bad_static_value_is_refused_with_place_key_and_reason():
 
 def test_config_errors_travel_as_invalid_config():
     assert ConfigError("x").code is ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize("name", ["log.retention.hours", "log.retention.minutes"])
+def test_a_retention_of_0_hours_or_minutes_is_refused_as_one_of_0_milliseconds_is(name):
+    """It would delete all records."""
+    with pytest.raises(ConfigError, match=f"{name}: '0' is refused: the value must be negative, or at least 1"):
+        BrokerConfig({name: "0"})
+
+
+def test_either_name_of_the_node_s_id_is_described_with_its_value():
+    for name in ("node.id", "broker.id"):
+        config = BrokerConfig({name: "7"})
+        for each in ("node.id", "broker.id"):
+            described = entry(config, each)
+            assert (described.value, described.source) == ("7", ConfigSource.STATIC_BROKER_CONFIG)
+
+
+def test_an_internal_topic_has_segments_that_a_topic_may_have_though_the_key_takes_less():
+    config = BrokerConfig({"offsets.topic.segment.bytes": "1", "transaction.state.log.segment.bytes": "1"})
+    assert config.group_coordinator.offsets_topic_segment_size == MIN_SEGMENT_BYTES
+    assert config.transaction_coordinator.transaction_state_log_segment_size == MIN_SEGMENT_BYTES
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "shown"),
+    [
+        ("log.preallocate", " TRUE", "true"),
+        ("log.cleaner.min.cleanable.ratio", "0.50", "0.5"),
+        ("background.threads", "+11", "11"),
+        ("log.cleanup.policy", "delete, compact,delete", "delete,compact"),
+        ("compression.type", " zstd ", "zstd"),
+    ],
+)
+def test_a_value_is_described_as_kafka_writes_it_however_it_was_given(name, given, shown):
+    config = BrokerConfig({name: given})
+    assert entry(config, name).value == shown
+    config = BrokerConfig()
+    config.check_change(ConfigScope.CLUSTER, {name: given})
+    [change] = config.preview(ConfigScope.CLUSTER, {name: given})
+    assert change.new == shown
+    config.set_dynamic(ConfigScope.CLUSTER, {name: given})
+    assert [each.value for each in (entry(config, name), *config.default_entries())] == [shown, shown]
 
 
 # --- checking a change ---

@@ -72,6 +72,10 @@ async def test_each_resource_fares_by_itself(admin):
     assert admin.controller.image.topics["t"].configs == {"retention.ms": "5", "segment.ms": "9"}
 
 
+async def test_topics_have_no_defaults_of_all_of_them(admin):
+    assert await codes(admin, resource(TOPIC, "", ("retention.ms", "1"))) == [ErrorCode.INVALID_REQUEST]
+
+
 async def test_a_value_that_is_missing_or_there_twice_is_refused(admin):
     assert await codes(admin, resource(TOPIC, "t", ("retention.ms", None))) == [ErrorCode.INVALID_REQUEST]
     twice = resource(TOPIC, "t", ("retention.ms", "1"), ("retention.ms", "2"))

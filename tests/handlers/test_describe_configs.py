@@ -69,9 +69,16 @@ async def test_a_group_that_does_not_exist_has_settings_all_the_same(admin):
     assert group.configs[0].synonyms[0].name == "group.consumer.session.timeout.ms"
 
 
-async def test_a_subscription_to_client_metrics_has_no_settings(admin):
-    [metrics] = (await admin.ask(describe_configs, request((CLIENT_METRICS, "m")), 4)).results
-    assert (metrics.error_code, metrics.configs) == (0, [])
+async def test_a_subscription_to_client_metrics_has_settings_though_none_was_made(admin):
+    [metrics] = (await admin.ask(describe_configs, request((CLIENT_METRICS, "m"), synonyms=True), 4)).results
+    described = [(each.name, each.value, each.config_source, each.synonyms) for each in metrics.configs]
+    assert described == [("interval.ms", "300000", 5, []), ("metrics", "", 5, []), ("match", "", 5, [])]
+
+
+async def test_a_setting_of_a_topic_is_described_as_kafka_writes_it(admin):
+    await admin.controller.create_topics([NewTopic(name="u", configs={"preallocate": " TRUE"})])
+    [topic] = (await admin.ask(describe_configs, request((TOPIC, "u"), keys=["preallocate"], synonyms=True), 4)).results
+    assert (topic.configs[0].value, topic.configs[0].synonyms[0].value) == ("true", "true")
 
 
 async def test_min_insync_replicas_is_a_default_of_the_cluster_from_the_first_start_on(wire):

@@ -15,12 +15,13 @@ from kafka_wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from tests.handlers.admin_client import make_admin_client
-from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT
+from trio_broker.changes.change import ChangedResource
+from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.config.entries import ValueChange
 from trio_broker.handlers.incremental_alter_configs import error_response, incremental_alter_configs
 
-TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 LOGGER = "trio_broker.cluster.controller"
 
@@ -127,6 +128,54 @@ async def test_each_resource_fares_by_itself(admin):
         ErrorCode.INVALID_REQUEST,
     ]
     assert admin.controller.image.topics["t"].configs == {"retention.ms": "1"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (TOPIC, "Default topic resources are not allowed."),
+        (GROUP, "Default group resources are not allowed."),
+        (CLIENT_METRICS, "Client metrics subscription name must not be empty"),
+    ],
+)
+async def test_only_brokers_have_defaults_of_all_of_them(admin, kind, text):
+    [outcome] = (await admin.ask(incremental_alter_configs, request(resource(kind, "", ("x", SET, "1"))), 1)).responses
+    assert (outcome.error_code, outcome.error_message) == (ErrorCode.INVALID_REQUEST, text)
+
+
+async def test_a_topic_may_set_what_kafka_does_not_describe(admin):
+    assert await codes(admin, resource(TOPIC, "t", ("internal.segment.bytes", SET, "1000"))) == [0]
+    assert admin.controller.image.topics["t"].configs["internal.segment.bytes"] == "1000"
+
+
+async def test_a_subscription_to_client_metrics_is_kept_and_taken_away(admin):
+    metrics = ConfigResource(ConfigResourceType.CLIENT_METRICS, "slow ones")
+    values = {"interval.ms": "1000", "metrics": "org.apache.kafka,*", "match": "client_id=x.*,client_software_name=j"}
+    changes = [(name, SET, value) for name, value in values.items()]
+    assert await codes(admin, resource(CLIENT_METRICS, "slow ones", *changes)) == [0]
+    assert admin.controller.image.configs(metrics) == values
+    [change] = admin.controller.publisher.changes.changes[-1:]
+    assert (change.resource_type, change.resource) == (ChangedResource.CLIENT_METRICS, "slow ones")
+    assert change.values[0] == ValueChange("interval.ms", "300000", "1000")
+    deletions = [(name, DELETE, None) for name in values]
+    assert await codes(admin, resource(CLIENT_METRICS, "slow ones", *deletions)) == [0]
+    assert metrics not in admin.controller.image.configs_by_resource
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("interval.ms", "99", ErrorCode.INVALID_REQUEST),
+        ("interval.ms", "3600001", ErrorCode.INVALID_REQUEST),
+        ("interval.ms", "x", ErrorCode.INVALID_CONFIG),
+        ("metrics", "a,,b", ErrorCode.INVALID_CONFIG),
+        ("match", "client_id", ErrorCode.INVALID_CONFIG),
+        ("match", "client=x", ErrorCode.INVALID_CONFIG),
+        ("interval", "1000", ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_bad_settings_of_client_metrics_are_refused_with_kafka_s_codes(admin, name, value, code):
+    assert await codes(admin, resource(CLIENT_METRICS, "m", (name, SET, value))) == [code]
 
 
 async def test_a_read_only_key_is_refused_with_kafka_s_code_and_words(admin):

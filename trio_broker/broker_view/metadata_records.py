@@ -17,6 +17,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import ConfigRecord
 from trio_broker.cluster.metadata_log import MetadataLog
+from trio_broker.config.client_metrics_config import CLIENT_METRICS_KEYS
 from trio_broker.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.partition.fetch_operation import FetchedPartition
@@ -68,5 +69,6 @@ class MetadataRecords:
 
 def is_secret(record: ConfigRecord) -> bool:
     """Whether the value of a setting must not be shown: it is a password, or its key is not known here."""
-    key = TOPIC_KEYS.get(record.name) or GROUP_KEYS.get(record.name) or BROKER_KEYS.get(record.name)
+    tables = (TOPIC_KEYS, GROUP_KEYS, BROKER_KEYS, CLIENT_METRICS_KEYS)
+    key = next((keys[record.name] for keys in tables if record.name in keys), None)
     return key is None or key.sensitive

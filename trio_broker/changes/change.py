@@ -50,6 +50,8 @@ class ChangedResource(enum.Enum):
     """The levels of a broker's loggers, until its next start."""
     TOPIC = "topic"
     GROUP = "group"
+    CLIENT_METRICS = "client-metrics"
+    """A subscription to metrics of clients."""
     TRANSACTION = "transaction"
     """Named by its transactional id, or by its producer if no coordinator knew it."""
 

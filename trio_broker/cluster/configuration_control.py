@@ -21,6 +21,11 @@ from kafka_wire.stored.metadata import ConfigRecord
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType, MetadataImage
 from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.client_metrics_config import (
+    CLIENT_METRICS_KEYS,
+    check_client_metrics_configs,
+    unknown_client_metrics_key,
+)
 from trio_broker.config.config_key import ConfigKey, ConfigType, split_list
 from trio_broker.config.entries import ConfigScope
 from trio_broker.config.errors import ConfigError
@@ -32,6 +37,7 @@ KEYS: Mapping[ConfigResourceType, Mapping[str, ConfigKey]] = {
     ConfigResourceType.TOPIC: TOPIC_KEYS,
     ConfigResourceType.BROKER: BROKER_KEYS,
     ConfigResourceType.GROUP: GROUP_KEYS,
+    ConfigResourceType.CLIENT_METRICS: CLIENT_METRICS_KEYS,
 }
 """The keys that a resource of each type may set."""
 
@@ -87,6 +93,8 @@ def decide_config_change(
             invalid (INVALID_CONFIG; INVALID_REQUEST for a broker, as in Kafka).
     """
     resource = change.resource
+    if resource.type is ConfigResourceType.TOPIC and not resource.name:
+        raise KafkaError("Default topic resources are not allowed.", code=ErrorCode.INVALID_REQUEST)
     require_configurable(image, config, resource)
     current = image.configs(resource)
     if isinstance(change, ResourceReplacement):
@@ -127,8 +135,9 @@ def require_configurable(image: MetadataImage, config: BrokerConfig, resource: C
         case ConfigResourceType.GROUP:
             if not resource.name:
                 raise KafkaError("Default group resources are not allowed.", code=ErrorCode.INVALID_REQUEST)
-        case _:
-            raise KafkaError(f"no settings are kept for {resource.type.name}", code=ErrorCode.INVALID_REQUEST)
+        case ConfigResourceType.CLIENT_METRICS:
+            if not resource.name:
+                raise KafkaError("Client metrics subscription name must not be empty", code=ErrorCode.INVALID_REQUEST)
 
 
 def require_own_resource(config: BrokerConfig, resource: ConfigResource) -> None:
@@ -191,6 +200,8 @@ def _altered(
 
 def _key(resource: ConfigResource, name: str) -> ConfigKey:
     if (key := KEYS.get(resource.type, {}).get(name)) is None:
+        if resource.type is ConfigResourceType.CLIENT_METRICS:
+            raise unknown_client_metrics_key(name)
         raise ConfigError(f"Unknown {resource.type.name.lower()} config name: {name}", key=name)
     return key
 
@@ -227,10 +238,13 @@ def _check(
     merged = {name: value for name, value in {**current, **changes}.items() if value is not None}
     for name in changes:
         _key(resource, name)
-    if resource.type is ConfigResourceType.GROUP:
-        check_group_configs(merged, config)
-    else:
-        check_topic_configs(merged, config)
+    match resource.type:
+        case ConfigResourceType.GROUP:
+            check_group_configs(merged, config)
+        case ConfigResourceType.CLIENT_METRICS:
+            check_client_metrics_configs(merged)
+        case _:
+            check_topic_configs(merged, config)
 
 
 def _record(resource: ConfigResource, name: str, value: str | None) -> ConfigRecord:

@@ -48,6 +48,7 @@ from trio_broker.cluster.metadata_log import QUORUM_STATE_FILE, read_quorum_stat
 from trio_broker.cluster.metadata_snapshot import SnapshotId, image_records, write_snapshot
 from trio_broker.cluster.stored_metadata import StoredMetadata, is_of_kafka, read_stored_metadata, stored_batches
 from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.client_metrics_config import check_client_metrics_configs
 from trio_broker.config.entries import ConfigScope
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.resource_config import check_group_configs, check_topic_configs
@@ -229,7 +230,7 @@ def require_known(resource: ConfigResource, values: Mapping[str, str], node_id: 
             scope = ConfigScope.BROKER if resource.name else ConfigScope.CLUSTER
             BrokerConfig().check_change(scope, dict(values), any_pool_size=True)
         case ConfigResourceType.CLIENT_METRICS:
-            raise ConfigError("clients cannot be asked for their metrics", key=resource.name)
+            check_client_metrics_configs(values)
 
 
 def require_current_batches(disk: Disk, directory: PurePath) -> None:

@@ -1,4 +1,5 @@
-"""What one batch of metadata records changes, as the change log has it: topics, and settings of topics and groups.
+"""What one batch of metadata records changes, as the change log has it: topics, and settings of topics, groups and
+client metrics.
 
 Settings of brokers are not here: what counts of them is the effective value, which ``BrokerConfig`` knows.
 """
@@ -12,6 +13,7 @@ from trio_broker.changes.change_log import differences
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, MetadataImage
 from trio_broker.config.broker_config import BrokerConfig, shown_value
+from trio_broker.config.client_metrics_config import CLIENT_METRICS_KEYS
 from trio_broker.config.config_key import ConfigKey
 from trio_broker.config.entries import ValueChange
 from trio_broker.config.keys import GROUP_KEYS, TOPIC_KEYS
@@ -21,6 +23,7 @@ PARTITIONS = "partitions"
 CONFIGURED: Mapping[ConfigResourceType, tuple[ChangedResource, Mapping[str, ConfigKey]]] = {
     ConfigResourceType.TOPIC: (ChangedResource.TOPIC, TOPIC_KEYS),
     ConfigResourceType.GROUP: (ChangedResource.GROUP, GROUP_KEYS),
+    ConfigResourceType.CLIENT_METRICS: (ChangedResource.CLIENT_METRICS, CLIENT_METRICS_KEYS),
 }
 """The resources whose settings are described here, and the keys that they have."""
 

@@ -240,6 +240,11 @@ def place_replicas(image: MetadataImage, first: int, count: int, replication_fac
     Raises:
         KafkaError: INVALID_REPLICATION_FACTOR: there are fewer brokers than that.
     """
+    if replication_factor < 1:
+        raise KafkaError(
+            f"default.replication.factor is {replication_factor}: a topic has to be created with a factor of its own",
+            code=ErrorCode.INVALID_REPLICATION_FACTOR,
+        )
     brokers = sorted(broker_id for broker_id, broker in image.brokers.items() if not broker.fenced)
     if replication_factor > len(brokers):
         raise KafkaError(

@@ -109,14 +109,14 @@ class BrokerConfig:
                 self.warnings.append(f"{prefix}{name} is not a key of this broker and is ignored{hint}")
                 continue
             try:
-                key.parse(text)
+                self._static[name] = key.canonical(text)
             except ConfigError as error:
                 raise ConfigError(f"{prefix}{error}", key=name) from None
             if key.replaced_by:
                 self.warnings.append(f"{prefix}{name} is deprecated: use {key.replaced_by}")
             if key.without_effect:
                 self.without_effect.append(f"{prefix}{name} has no effect here")
-            self._static[name] = text
+        _set_both_names(self._static)
         self._dynamic: dict[ConfigScope, dict[str, str]] = {scope: {} for scope in ConfigScope}
         self._tried: dict[str, str | None] = {}
         self._checked: _Checked | None = None
@@ -157,9 +157,7 @@ class BrokerConfig:
                 double or halve without ``any_pool_size``, or values contradict each other.
         """
         _refuse_read_only(changes)
-        for name in changes:
-            _changeable_key(name, scope)
-        dynamic = {**self._dynamic, scope: overlaid(self._dynamic[scope], changes)}
+        dynamic = {**self._dynamic, scope: overlaid(self._dynamic[scope], _canonical_texts(scope, changes))}
         checked = self._check_layers(dynamic, self._tried_after(dynamic))
         if not any_pool_size:
             for key in THREAD_POOLS:
@@ -178,6 +176,7 @@ class BrokerConfig:
 
     def preview(self, scope: ConfigScope, changes: Mapping[str, str | None]) -> tuple[ConfigDifference, ...]:
         """Return what ``changes`` of ``scope`` do, which ``check_change`` has accepted and which are not made yet."""
+        changes = _canonical_texts(scope, changes)
         dynamic = {**self._dynamic, scope: overlaid(self._dynamic[scope], changes)}
         tried = self._tried_after(dynamic)
         merged, stronger = self._merged(dynamic, tried), overlaid(dynamic[ConfigScope.BROKER], tried)
@@ -235,13 +234,11 @@ class BrokerConfig:
                 second records are deleted for good.
         """
         _refuse_read_only(values)
-        for name, text in values.items():
-            key = _changeable_key(name, ConfigScope.BROKER)
-            if key in KEY_GROUPS["Logs"]:
+        texts = _canonical_texts(ConfigScope.BROKER, values)
+        for name in texts:
+            if BROKER_KEYS[name] in KEY_GROUPS["Logs"]:
                 raise ConfigError(f"{name} cannot be tried: what it does to the logs of topics stays", key=name)
-            if text is not None:
-                key.parse(text)
-        return self._check_layers(self._dynamic, {**self._tried, **values})
+        return self._check_layers(self._dynamic, {**self._tried, **texts})
 
     def try_values(self, values: Mapping[str, str | None]) -> tuple[ValueChange, ...]:
         """Lay ``values`` over this broker's own until ``end_trial``; return the effective values that changed.
@@ -252,7 +249,7 @@ class BrokerConfig:
             ConfigError: as ``check_trial``.
         """
         checked = self.check_trial(values)
-        self._tried = {**self._tried, **values}
+        self._tried = {**checked.tried}
         return self._switch(checked)
 
     def end_trial(self) -> tuple[ValueChange, ...]:
@@ -451,6 +448,23 @@ def _changeable_key(name: str, scope: ConfigScope) -> ConfigKey:
     return key
 
 
+def _canonical_texts(scope: ConfigScope, changes: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return ``changes`` with their texts as Kafka writes them.
+
+    Raises:
+        ConfigError: a key may not be changed in ``scope``, or a text is not valid.
+    """
+    keys = {name: _changeable_key(name, scope) for name in changes}
+    return {name: None if text is None else keys[name].canonical(text) for name, text in changes.items()}
+
+
+def _set_both_names(texts: dict[str, str]) -> None:
+    """Give each of ``node.id`` and ``broker.id`` the value of the other where it has none, as Kafka does."""
+    for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
+        if other in texts:
+            texts.setdefault(name, texts[other])
+
+
 def _check_pool_size(key: ConfigKey, limits: PoolLimits, wanted: int) -> None:
     """Refuse to resize a pool by more than a factor of two at once.
 
@@ -468,7 +482,8 @@ def _valid_texts(scope: ConfigScope, values: Mapping[str, str]) -> dict[str, str
     valid = {}
     for name, text in values.items():
         try:
-            valid[name] = _changeable_key(name, scope).persisted(text)
+            key = _changeable_key(name, scope)
+            valid[name] = key.canonical(key.persisted(text))
         except ConfigError as error:
             log.warning("ignoring a persisted dynamic value of the %s: %s", scope.value, error)
     return valid

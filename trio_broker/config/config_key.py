@@ -183,6 +183,16 @@ class ConfigKey:
             raise self.refusal(text, f"the value must be {self.validator.valid_values}")
         return value
 
+    def canonical(self, text: str) -> str:
+        """Return ``text`` as Kafka writes the value for which it stands: ``true`` for `` True``.
+
+        Raises:
+            ConfigError: as ``parse``.
+        """
+        value = self.parse(text)
+        # A list keeps its order, which the value need not have. That of a parsed policy has none.
+        return ",".join(dict.fromkeys(split_list(text))) if self.type is ConfigType.LIST else self.text_of(value)
+
     def persisted(self, text: str) -> str:
         """Return the text that counts where ``text`` was persisted: itself, or the largest value if it is above that.
 

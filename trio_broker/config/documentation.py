@@ -15,7 +15,9 @@ INTRODUCTION = """\
 # Configuration
 
 This page is written by `python -m trio_broker.config.documentation` from the table of keys in `trio_broker/config`.
-Names, defaults and limits are Kafka's; a key that is ours says so. Kafka's keys for what is not here stand under
+Names, defaults and limits are Kafka's; a key that is ours says so. A few limits are tighter: pools of threads, since a
+digit too many would start thousands; rate and load factor of the log cleaner, which would compact nothing for ever; and
+`log.retention.ms`, where no number below -1 may stand for "never". Kafka's keys for what is not here stand under
 [Without effect here](#without-effect-here): they are taken and kept, and DescribeConfigs lists them where they are set;
 the log of a start names those that it was given. A key that is not listed is unknown: in a file it is ignored with a
 warning, on the command line and in a request it is refused.

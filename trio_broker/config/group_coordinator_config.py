@@ -12,7 +12,7 @@ import attrs
 
 from trio_broker.config.config_key import INT_MAX, ConfigType, UpdateMode, key
 from trio_broker.config.log_config import MIN_SEGMENT_BYTES
-from trio_broker.config.validators import at_least, one_of, rebalance_protocols, subset_of
+from trio_broker.config.validators import at_least, one_of, rebalance_protocols, some_of
 
 LONG = ConfigType.LONG
 
@@ -27,13 +27,13 @@ class GroupCoordinatorConfig:
         validator=rebalance_protocols(served=("classic", "consumer"), known=("share", "streams")),
     )
     group_min_session_timeout_ms: int = key(
-        6_000, "The shortest session timeout a member of a classic group may ask for.", validator=at_least(0)
+        6_000, "The shortest session timeout a member of a classic group may ask for."
     )
     group_max_session_timeout_ms: int = key(
-        1_800_000, "The longest session timeout a member of a classic group may ask for.", validator=at_least(1)
+        1_800_000, "The longest session timeout a member of a classic group may ask for."
     )
     group_initial_rebalance_delay_ms: int = key(
-        3_000, "How long an empty classic group waits for more members after its first one.", validator=at_least(0)
+        3_000, "How long an empty classic group waits for more members after its first one; negative is not at all."
     )
     group_max_size: int = key(INT_MAX, "The most members of a classic group.", validator=at_least(1))
     group_consumer_session_timeout_ms: int = key(
@@ -77,11 +77,12 @@ class GroupCoordinatorConfig:
     group_consumer_assignors: tuple[str, ...] = key(
         ("uniform", "range"),
         "The assignors that members of consumer groups may ask for; the first is for those who do not.",
-        validator=subset_of("uniform", "range"),
+        validator=some_of("uniform", "range"),
     )
     group_consumer_migration_policy: str = key(
         "bidirectional",
         "Which way groups with members may change between the classic and the consumer protocol.",
+        parser=str.lower,
         validator=one_of("disabled", "upgrade", "downgrade", "bidirectional"),
     )
     group_consumer_regex_refresh_interval_ms: int = key(
@@ -118,9 +119,19 @@ class GroupCoordinatorConfig:
     )
     offsets_topic_segment_bytes: int = key(
         100 * 1024 * 1024,
-        "Segment size of __consumer_offsets when it is created: small, for quick compaction and reloading.",
-        validator=at_least(MIN_SEGMENT_BYTES),
+        "Segment size of __consumer_offsets when it is created, 1 MiB at least: small for quick compaction, loading.",
+        validator=at_least(1),
     )
+
+    @property
+    def offsets_topic_segment_size(self) -> int:
+        """``offsets.topic.segment.bytes``, or the least that a topic may have: Kafka takes less and makes no topic."""
+        return max(self.offsets_topic_segment_bytes, MIN_SEGMENT_BYTES)
+
+    @property
+    def initial_rebalance_delay_ms(self) -> int:
+        """``group.initial.rebalance.delay.ms``, which Kafka takes below 0, too."""
+        return max(self.group_initial_rebalance_delay_ms, 0)
 
     @property
     def offsets_retention_ms(self) -> int:

@@ -29,6 +29,7 @@ from trio_broker.config.validators import (
     default_or_between,
     exactly,
     minus_one_or_at_least,
+    negative_or_at_least,
     optionally,
     subset_of,
     throttled_replicas,
@@ -163,8 +164,15 @@ class LogConfig:
         broker="log.retention.ms", topic=True, type=LONG, update_mode=CLUSTER_WIDE, validator=minus_one_or_at_least(1),
         topic_validator=at_least(-1),
         fallbacks=(
-            fallback("log.retention.minutes", None, _minutes_to_ms, "log.retention.ms, in minutes."),
-            fallback("log.retention.hours", 168, _hours_to_ms, "log.retention.ms, in hours."),
+            # Not 0, as log.retention.ms is not: it would delete all records.
+            fallback(
+                "log.retention.minutes", None, _minutes_to_ms, "log.retention.ms, in minutes.",
+                validator=negative_or_at_least(1),
+            ),
+            fallback(
+                "log.retention.hours", 168, _hours_to_ms, "log.retention.ms, in hours.",
+                validator=negative_or_at_least(1),
+            ),
         ),
     )  # fmt: skip
     file_delete_delay_ms: int = key(

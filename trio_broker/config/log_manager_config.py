@@ -66,8 +66,8 @@ class LogManagerConfig:
     )  # fmt: skip
     log_cleaner_backoff_ms: int = key(
         15_000,
-        "How long after nothing was found to compact it is looked for again.",
-        type=LONG, update_mode=CLUSTER_WIDE, validator=at_least(1),
+        "How long after nothing was found to compact it is looked for again; 0 is as 1.",
+        type=LONG, update_mode=CLUSTER_WIDE, validator=at_least(0),
     )  # fmt: skip
     log_scrubber_enable: bool = key(
         True,

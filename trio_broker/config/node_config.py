@@ -14,7 +14,6 @@ from trio_broker.config.config_key import (
     UpdateMode,
     fallback,
     key,
-    split_list,
     unchanged,
 )
 from trio_broker.config.validators import HOST_PORT_OR_EMPTY, NOT_EMPTY, at_least, each_of, one_of, optionally
@@ -55,8 +54,8 @@ class NodeConfig:
         validator=NOT_EMPTY,
         fallbacks=(
             fallback(
-                "log.dir", DEFAULT_LOG_DIRECTORY, split_list, "The data directory, when log.dirs is not set.",
-                type=ConfigType.STRING,
+                "log.dir", (DEFAULT_LOG_DIRECTORY,), unchanged, "The data directory, when log.dirs is not set.",
+                type=ConfigType.LIST,
             ),
         ),
     )  # fmt: skip
@@ -110,7 +109,7 @@ class RequestConfig:
         1, "Partitions of a topic that is created without a number of its own.", validator=at_least(1)
     )
     default_replication_factor: int = key(
-        1, "Replicas of a partition that is created without a number of its own.", validator=at_least(1)
+        1, "Replicas of a partition that is created without a number of its own; below 1 one has to be given."
     )
     auto_create_topics_enable: bool = key(
         True, "Whether naming an unknown topic in Metadata creates it, if the client agrees."

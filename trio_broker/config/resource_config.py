@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container, Mapping
+from contextlib import suppress
 from typing import Any
 
 import attrs
 
 from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.client_metrics_config import CLIENT_METRICS_KEYS
 from trio_broker.config.config_key import ConfigKey
 from trio_broker.config.consistency import check_compaction_lag, check_group_intervals, held_within_bounds
 from trio_broker.config.entries import ConfigEntry, ConfigSource, ConfigSynonym
@@ -113,6 +115,18 @@ def group_entries(
     ]
 
 
+def client_metrics_entries(
+    overrides: Mapping[str, str], broker: BrokerConfig, names: Container[str] | None = None
+) -> list[ConfigEntry]:
+    """Describe every key of a subscription to client metrics, or those of these ``names``."""
+    own = ConfigSource.CLIENT_METRICS_CONFIG
+    return [
+        _entry(key, overrides.get(key.name), broker, own)
+        for key in CLIENT_METRICS_KEYS.values()
+        if names is None or key.name in names
+    ]
+
+
 def _valid_values(keys: Mapping[str, ConfigKey], overrides: Mapping[str, str], owner: str) -> dict[str, Any]:
     """Return the values of ``overrides`` by field.
 
@@ -142,6 +156,9 @@ def _checked_values(keys: Mapping[str, ConfigKey], overrides: Mapping[str, str],
 
 def _entry(key: ConfigKey, override: str | None, broker: BrokerConfig, own: ConfigSource) -> ConfigEntry:
     broker_key = key.broker_key
+    if override is not None:
+        with suppress(ConfigError):  # it is ignored, and shown as it is
+            override = key.canonical(override)
     synonyms = broker.synonyms(broker_key) if broker_key is not None else ()
     if override is not None:
         synonyms = (ConfigSynonym(key.name, override, own), *synonyms)

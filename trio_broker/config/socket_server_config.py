@@ -15,13 +15,12 @@ from types import MappingProxyType
 
 import attrs
 
-from trio_broker.config.config_key import INT_MAX, ConfigType, UpdateMode, key
+from trio_broker.config.config_key import INT_MAX, ConfigType, UpdateMode, key, split_list
 from trio_broker.config.validators import (
     CONNECTION_OVERRIDES,
     NOT_EMPTY,
     POOL_SIZE,
     at_least,
-    minus_one_or_at_least,
     parse_connection_overrides,
 )
 
@@ -47,8 +46,9 @@ class SocketServerConfig:
         type=ConfigType.LIST,
     )
     listener_security_protocol_map: tuple[str, ...] = key(
-        DEFAULT_PROTOCOL_MAP, "The security protocol of each listener name, as NAME:PROTOCOL."
-    )
+        DEFAULT_PROTOCOL_MAP, "The security protocol of each listener name, as NAME:PROTOCOL.",
+        type=ConfigType.STRING, parser=split_list, formatter=",".join,
+    )  # fmt: skip
     controller_listener_names: tuple[str, ...] = key(
         (), "Listeners of this name are not opened: here the controller is a part of the broker."
     )
@@ -80,12 +80,10 @@ class SocketServerConfig:
     socket_send_buffer_bytes: int = key(
         256 * 1024,
         "SO_SNDBUF of client connections (102400 in Kafka); -1, for fast lines of long delay, lets the system adapt.",
-        validator=minus_one_or_at_least(1),
     )
     socket_receive_buffer_bytes: int = key(
         -1,
         "SO_RCVBUF of client connections; -1 leaves it to the system, which adapts it (102400 in Kafka).",
-        validator=minus_one_or_at_least(1),
     )
     socket_listen_backlog_size: int = key(
         1024,

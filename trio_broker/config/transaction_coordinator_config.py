@@ -46,6 +46,11 @@ class TransactionCoordinatorConfig:
     )
     transaction_state_log_segment_bytes: int = key(
         100 * 1024 * 1024,
-        "Segment size of __transaction_state when it is created: small, for quick compaction and reloading.",
-        validator=at_least(MIN_SEGMENT_BYTES),
+        "Segment size of __transaction_state when it is created, 1 MiB at least: small for quick compaction, loading.",
+        validator=at_least(1),
     )
+
+    @property
+    def transaction_state_log_segment_size(self) -> int:
+        """``transaction.state.log.segment.bytes``, or the least that a topic may have."""
+        return max(self.transaction_state_log_segment_bytes, MIN_SEGMENT_BYTES)

@@ -41,6 +41,12 @@ def minus_one_or_at_least(minimum: int) -> Validator[int]:
     return Validator(f"-1, or at least {minimum}", lambda value: value == -1 or value >= minimum, bounds)
 
 
+def negative_or_at_least(minimum: int) -> Validator[int]:
+    """Accept any negative number, each of which stands for no limit, and ``minimum`` and anything above."""
+    bounds = ValueBounds(minimum=minimum, special=-1)
+    return Validator(f"negative, or at least {minimum}", lambda value: value < 0 or value >= minimum, bounds)
+
+
 def optionally(validator: Validator[int]) -> Validator[int | None]:
     """Accept what ``validator`` accepts, on a key that may also be unset."""
     return Validator(validator.valid_values, lambda value: value is None or validator.accepts(value), validator.bounds)
@@ -124,6 +130,14 @@ def subset_of(*choices: str) -> Validator[tuple[str, ...]]:
         f"a list of {', '.join(choices)}, each at most once",
         lambda values: set(values) <= set(choices) and len(set(values)) == len(values),
         ValueBounds(choices=choices),
+    )
+
+
+def some_of(*choices: str) -> Validator[tuple[str, ...]]:
+    """Accept a list of at least one of these words, none of them twice."""
+    subset = subset_of(*choices)
+    return Validator(
+        f"{subset.valid_values}, and not empty", lambda values: bool(values) and subset.accepts(values), subset.bounds
     )
 
 

@@ -141,7 +141,7 @@ class GroupCoordinator:
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
-                "segment.bytes": str(self.settings.offsets_topic_segment_bytes),
+                "segment.bytes": str(self.settings.offsets_topic_segment_size),
             },
         )
 

@@ -27,7 +27,7 @@ from trio_broker.cluster.configuration_control import parse_resource, require_co
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
 from trio_broker.config.entries import ConfigEntry
 from trio_broker.config.loggers import logger_entries
-from trio_broker.config.resource_config import group_entries, topic_entries
+from trio_broker.config.resource_config import client_metrics_entries, group_entries, topic_entries
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.steps import Steps
@@ -81,28 +81,17 @@ def entries_of(resource: ConfigResource, keys: frozenset[str] | None, context: C
         KafkaError: the resource does not exist, or its type has no settings here.
     """
     config, image = context.services.config, context.services.metadata_cache.image
-    if resource.type is ConfigResourceType.CLIENT_METRICS:
-        return no_client_metrics(resource)
     require_configurable(image, config, resource)
     if resource.type is ConfigResourceType.TOPIC:
         return topic_entries(image.topics[resource.name].configs, config, keys)
     if resource.type is ConfigResourceType.GROUP:
         return group_entries(image.configs(resource), config, keys)
+    if resource.type is ConfigResourceType.CLIENT_METRICS:
+        return client_metrics_entries(image.configs(resource), config, keys)
     if resource.type is ConfigResourceType.BROKER_LOGGER:
         return logger_entries()
     # An empty name stands for the default of all brokers of the cluster (KIP-226).
     return config.entries(keys) if resource.name else config.default_entries()
-
-
-def no_client_metrics(resource: ConfigResource) -> Sequence[ConfigEntry]:
-    """Nothing: the broker offers no client telemetry (KIP-714), so no subscription has settings.
-
-    Raises:
-        KafkaError: INVALID_REQUEST: the subscription has no name.
-    """
-    if not resource.name:
-        raise KafkaError("Client metrics subscription name must not be empty", code=ErrorCode.INVALID_REQUEST)
-    return ()
 
 
 def describe_entry(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

@@ -157,7 +157,8 @@ class LogCleaner:
                 self._round_ended = trio.Event()
                 if await self._begin_round(nursery):
                     continue
-                with trio.move_on_after(self.config.log_manager.log_cleaner_backoff_ms / 1000):
+                # Without a pause it would look all the time.
+                with trio.move_on_after(max(self.config.log_manager.log_cleaner_backoff_ms, 1) / 1000):
                     await self._round_ended.wait()
 
     async def _begin_round(self, nursery: trio.Nursery) -> bool:

@@ -573,6 +573,13 @@ def test_events_carry_the_reason_that_the_client_gave():
     assert attrs.asdict(result.events[0])["client_host"] == "/h"
 
 
+def test_a_negative_initial_delay_is_none():
+    group = new_group(group_initial_rebalance_delay_ms=-1)
+    join(group, new_member_id="m")
+    assert group.next_deadline() == 0
+    assert [completion.response.generation_id for completion in group.tick(at(0), IMAGE).completions] == [1]
+
+
 def test_a_deadline_that_begins_in_a_late_tick_is_not_over_in_the_same_one():
     """With a rebalance timeout of 0, or the first generation would be over before its members have heard of it."""
     group = new_group(group_initial_rebalance_delay_ms=3_000)

@@ -478,7 +478,7 @@ class ClassicGroup:
         self._move_to(PREPARING_REBALANCE)
         self._record_event(GroupEventKind.REBALANCE_STARTED, reason=reason)
         if was_empty:
-            delay_ms = self.settings.group_initial_rebalance_delay_ms
+            delay_ms = self.settings.initial_rebalance_delay_ms
             self._initial_delay = InitialDelay(delay_ms, max(self.member_table.rebalance_timeout_ms - delay_ms, 0))
             self._join_deadline = self._now.monotonic_seconds + delay_ms / 1000
         elif self.member_table.has_everyone_joined:
@@ -625,7 +625,7 @@ class ClassicGroup:
         if self._join_deadline > self._now.monotonic_seconds:
             return
         delay = self._initial_delay
-        most_ms = self.settings.group_initial_rebalance_delay_ms
+        most_ms = self.settings.initial_rebalance_delay_ms
         if delay is not None and delay.has_grown and (next_delay_ms := min(most_ms, delay.remaining_ms)):
             # Kafka, too, takes off the delay that has passed, not the one that begins (KIP-134).
             self._initial_delay = InitialDelay(next_delay_ms, max(delay.remaining_ms - delay.delay_ms, 0))

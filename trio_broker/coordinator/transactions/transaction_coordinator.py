@@ -160,7 +160,7 @@ class TransactionCoordinator:
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",
                 "min.insync.replicas": str(self.settings.transaction_state_log_min_isr),
-                "segment.bytes": str(self.settings.transaction_state_log_segment_bytes),
+                "segment.bytes": str(self.settings.transaction_state_log_segment_size),
                 "unclean.leader.election.enable": "false",
             },
         )
