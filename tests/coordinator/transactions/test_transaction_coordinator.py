@@ -28,6 +28,7 @@ from tests.handlers.transaction_client import (
     running_transactions,
     until,
 )
+from trio_broker import barrier
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.transactions import marker_writer, transaction_coordinator
@@ -489,6 +490,45 @@ async def test_a_transaction_that_took_too_long_while_the_broker_was_down_is_abo
     async with running_transactions(memory_path, clock) as client:
         await client.completed()
         assert client.status() is TransactionStatus.COMPLETE_ABORT
+
+
+# ---- a shard that is loaded anew -------------------------------------------------------------------------------------
+
+
+async def give_up(client: TransactionClient, monkeypatch) -> None:
+    """Let a bug close the shard of ``id``, and wait until another one has its log."""
+    monkeypatch.setattr(barrier, "FIRST_PAUSE_SECONDS", 0.0)
+    client.coordinator._shard("id")._give_up(RuntimeError("a bug"), ())
+    await client.coordinator.runtime.wait_until_loaded()
+    for _ in range(20):
+        await trio.sleep(0.001)
+
+
+async def test_a_shard_that_is_loaded_anew_while_markers_are_written_writes_no_second_ones(durable_client, monkeypatch):
+    client = durable_client
+    producer = await begun(client, 0, 1)
+    async with held_syncs(client.partition(1), monkeypatch):
+        assert (await client.end(producer)).error_code == 0
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        await give_up(client, monkeypatch)
+        assert client.status() is TransactionStatus.PREPARE_COMMIT
+    await client.completed()
+    marker = (producer.producer_id, producer.epoch, True)
+    assert (client.markers(0), client.markers(1)) == ([marker], [marker])
+
+
+async def test_markers_that_wait_for_a_try_are_written_once_by_a_shard_that_is_loaded_anew(client, monkeypatch):
+    producer = await begun(client, 0, 1)
+    with monkeypatch.context() as full_disk:
+        refuse_appends(client.partition(1), full_disk)
+        assert (await client.end(producer)).error_code == 0
+        await until(lambda: client.partitions_of() == {TopicPartition("t", 1)})
+        await give_up(client, monkeypatch)
+        assert client.status() is TransactionStatus.PREPARE_COMMIT
+    await client.completed()
+    marker = (producer.producer_id, producer.epoch, True)
+    assert set(client.markers(0)) == {marker}
+    assert client.markers(1) == [marker]
 
 
 # ---- which batches are let in ----------------------------------------------------------------------------------------

@@ -329,7 +329,7 @@ def test_an_abort_at_the_last_epoch_is_not_complete_before_there_is_another_id(d
     driver.add(producer, T0, version=2)
     fence_by_a_timeout(driver, producer)
     with refused(CONCURRENT):
-        driver.call(CompleteTransaction("id", driver.state().producer, None))
+        driver.call(CompleteTransaction("id", driver.state().producer, driver.state().partitions, None))
     assert driver.state().status is PREPARE_ABORT
     assert driver.machine.needs_producer_id("id")
 
@@ -578,14 +578,20 @@ def test_once_all_markers_are_written_the_transaction_is_complete(driver, commit
 def test_nothing_is_completed_that_is_not_ending(driver, status):
     producer = in_state(driver, status)
     previous, records = driver.state(), len(driver.log)
-    driver.call(CompleteTransaction("id", producer))
-    driver.call(CompleteTransaction("unknown", producer))
+    driver.complete_as(producer)
+    driver.complete_as(producer, "unknown")
     assert (driver.state(), len(driver.log)) == (previous, records)
 
 
 def test_markers_of_an_earlier_transaction_complete_no_later_one(driver):
     producer = in_state(driver, PREPARE_COMMIT, 2)
-    driver.call(CompleteTransaction("id", before(producer)))
+    driver.complete_as(before(producer))
+    assert driver.state().status is PREPARE_COMMIT
+
+
+def test_markers_in_other_partitions_than_those_of_the_transaction_complete_nothing(driver):
+    producer = in_state(driver, PREPARE_COMMIT, 2)
+    driver.call(CompleteTransaction("id", producer, driver.state().partitions - {T0}))
     assert driver.state().status is PREPARE_COMMIT
 
 
@@ -1021,7 +1027,7 @@ def play(driver: TransactionDriver, key: str, event: tuple[str, Any, Any]) -> No
         case "late end":
             driver.end(before(producer), commits=first, version=second, key=key)
         case "complete":
-            driver.call(CompleteTransaction(key, producer, driver.new_id(key)))
+            driver.complete_as(producer, key)
 
 
 def check(metadata: TransactionMetadata) -> None:

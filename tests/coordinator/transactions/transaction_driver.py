@@ -26,7 +26,7 @@ from trio_broker.coordinator.transactions.transaction_machine import (
     TransactionMachine,
     TransactionResult,
 )
-from trio_broker.coordinator.transactions.transaction_metadata import TransactionMetadata
+from trio_broker.coordinator.transactions.transaction_metadata import NO_PARTITIONS, TransactionMetadata
 from trio_broker.topic_partition import TopicPartition
 
 START_MS = 1_700_000_000_000
@@ -125,7 +125,13 @@ class TransactionDriver:
 
     def complete(self, key: str = "id") -> None:
         """All markers are written."""
-        self.call(CompleteTransaction(key, self.state(key).producer, self.new_id(key)))
+        self.complete_as(self.state(key).producer, key)
+
+    def complete_as(self, producer: ProducerIdAndEpoch, key: str = "id") -> None:
+        """All markers of the transaction that ended as ``producer`` are written, wherever it has partitions now."""
+        metadata = self.machine.transactions.get(key)
+        partitions = NO_PARTITIONS if metadata is None else metadata.partitions
+        self.call(CompleteTransaction(key, producer, partitions, self.new_id(key)))
 
     def state(self, key: str = "id") -> TransactionMetadata:
         return self.machine.transactions[key]

@@ -73,8 +73,9 @@ class AbortTransaction(Request[Done]):
 
 @attrs.frozen
 class CompleteTransaction(Request[Done]):
-    """All markers of the transaction that ended as ``producer`` are durable."""
+    """The markers of the transaction that ended as ``producer`` are durable in ``partitions``."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch
+    partitions: frozenset[TopicPartition]
     new_producer_id: int | None = None

@@ -51,7 +51,7 @@ from trio_broker.coordinator.transactions.requests import (
     VerifyTransaction,
 )
 from trio_broker.coordinator.transactions.transaction_machine import NOTHING_OPEN, LeftOpen, TransactionMachine
-from trio_broker.coordinator.transactions.transaction_metadata import TransactionMetadata, by_topic
+from trio_broker.coordinator.transactions.transaction_metadata import NO_PARTITIONS, TransactionMetadata, by_topic
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.transaction_end import TransactionEnd
 from trio_broker.request_phase import ReleaseHandler, RequestPhase
@@ -136,8 +136,8 @@ class TransactionCoordinator:
         self._prepared_send, self._prepared_receive = trio.open_memory_channel[str](float("inf"))
         # Set when partitions of the topic could be opened that could not before.
         self._opened = trio.Event()
-        # By transactional id: where a marker is still missing.
-        self._unmarked: dict[str, frozenset[TopicPartition]] = {}
+        # By transactional id whose markers are being written: where that is done.
+        self._marked: dict[str, frozenset[TopicPartition]] = {}
         # By transactional id whose transaction is ending: set once it has ended, if somebody waits for it.
         self._awaited_ends: dict[str, trio.Event] = {}
 
@@ -321,6 +321,9 @@ class TransactionCoordinator:
 
     async def _run_markers(self, nursery: trio.Nursery) -> None:
         async for transactional_id in self._prepared_receive:
+            if transactional_id in self._marked:
+                # Its shard was loaded anew meanwhile. A second marker could come into the producer's next transaction.
+                continue
             steps = self._marker_steps(transactional_id)
             try:
                 wait = next(steps)
@@ -330,7 +333,8 @@ class TransactionCoordinator:
             start_once(nursery, "markers of a transaction", partial(finish, steps, wait))
 
     def _marker_steps(self, transactional_id: str) -> Steps[None]:
-        """End the transaction in all its partitions, however often it must be tried."""
+        """End the transaction in all its partitions, however often it must be tried. One run at a time for each id."""
+        self._marked[transactional_id] = NO_PARTITIONS
         try:
             while (shard := self._prepared_shard(transactional_id)) is not None:
                 try:
@@ -343,9 +347,11 @@ class TransactionCoordinator:
                     self.runtime.throttled_log.error("markers failed", text, bug)
                 yield partial(trio.sleep, MARKER_RETRY_SECONDS)
         finally:
-            self._unmarked.pop(transactional_id, None)
+            del self._marked[transactional_id]
             if (ended := self._awaited_ends.pop(transactional_id, None)) is not None:
                 ended.set()
+            if self._prepared_shard(transactional_id) is not None:
+                self._on_prepared(transactional_id)
 
     async def _until_ended(self, transactional_id: str) -> None:
         """Wait for the markers of the transaction that is ending, at most ``ENDING_SECONDS``."""
@@ -382,17 +388,19 @@ class TransactionCoordinator:
             transaction_version=metadata.client_transaction_version,
             is_unfenced=True,
         )
-        topics = by_topic(self._unmarked.get(transactional_id, metadata.partitions))
+        topics = by_topic(metadata.partitions - self._marked[transactional_id])
         unmarked = [TopicPartition(topic, index) for topic, indexes in topics.items() for index in indexes]
         codes = yield from self.markers.write_steps(end, unmarked, _no_handler)
         missing = [each for each, code in codes.items() if self._is_missing(each, metadata.producer_id, code)]
-        self._unmarked[transactional_id] = frozenset(missing)
+        self._marked[transactional_id] = metadata.partitions.difference(missing)
         if missing:
             first = missing[0]
             self._log_delay(transactional_id, f"{first}: {codes[first].name}, and {len(missing) - 1} more")
             return False
         new_id = yield from self._new_producer_id(transactional_id)
-        shard.handle(transactional_id, CompleteTransaction(transactional_id, metadata.producer, new_id), THE_BROKER)
+        complete = CompleteTransaction(transactional_id, metadata.producer, metadata.partitions, new_id)
+        # Of the shard that has the id now, which may be another one than at the beginning.
+        self._shard(transactional_id).handle(transactional_id, complete, THE_BROKER)
         return True
 
     def _is_missing(self, partition: TopicPartition, producer_id: int, code: ErrorCode) -> bool:
@@ -482,7 +490,7 @@ class TransactionCoordinator:
     def _known(
         self, machine: TransactionMachine, transactional_id: str, metadata: TransactionMetadata
     ) -> KnownTransaction:
-        partitions = self._unmarked.get(transactional_id, metadata.partitions)
+        partitions = metadata.partitions - self._marked.get(transactional_id, NO_PARTITIONS)
         return KnownTransaction(transactional_id, metadata, partitions, machine.client_ids.get(transactional_id))
 
     def transactions(self) -> Iterator[KnownTransaction]:

@@ -374,10 +374,15 @@ class TransactionMachine(Machine[TransactionRecord]):
         return _transition(event, self._aborted_by_fencing(metadata, event.now, event.image), DONE)
 
     def complete(self, event: CoordinatorEvent[CompleteTransaction]) -> TransactionResult | None:
-        """All markers are written. Nothing happens if the transaction is another by now."""
+        """All markers are written. Nothing happens if the transaction is another by now, or has other partitions."""
         request = event.request
         metadata = self.transactions.get(request.transactional_id)
-        if metadata is None or not metadata.is_prepared or metadata.producer != request.producer:
+        is_same = (
+            metadata is not None
+            and metadata.is_prepared
+            and (metadata.producer, metadata.partitions) == (request.producer, request.partitions)
+        )
+        if metadata is None or not is_same:
             event.future.set_result(DONE)
             return None
         if hanging := self._hanging.get(request.transactional_id):
