@@ -166,7 +166,7 @@ class ReplicaManager:
         self._reaper = ExpirationReaper()
         self._stops_waiting = False
         self._throttled_log = LogThrottle(log, clock)
-        # Called with each topic of which partitions were opened although none was created.
+        # Called with each topic of which partitions were opened that could not be before; no checkpoint lies between.
         self.on_opened: Callable[[str], None] = _nothing_follows
         # Called with each log directory that fails, once.
         self.on_directory_failure: Callable[[PurePath, OSError], None] = lambda directory, error: None
@@ -284,7 +284,7 @@ class ReplicaManager:
         if absent := [index for index in missing if index not in outcomes]:
             opened = await self.log_maintenance.change_directories(partial(self._open_logs, assignment, absent))
             outcomes.update(zip(absent, opened, strict=True))
-        budget = YieldBudget()
+        budget, opened_now = YieldBudget(), dict[int, Partition]()
         for index in missing:
             if budget.is_spent:
                 # Shielded: a log that is open belongs to the LogManager, which closes it.
@@ -295,14 +295,19 @@ class ReplicaManager:
                 hosted.failures[index] = outcome
                 continue
             self.log_manager.add(outcome)
-            hosted.failures.pop(index, None)
-            hosted.partitions[index] = Partition(
+            opened_now[index] = Partition(
                 outcome,
                 leader_epoch=assignment.leader_epochs[index],
                 durability=self.durability,
                 sync_soon=self.flusher.request,
                 in_thread=partial(self._change_in_thread, outcome.directory.parent),
             )
+        hosted.partitions.update(opened_now)
+        if late := hosted.failures.keys() & opened_now:
+            for index in late:
+                del hosted.failures[index]
+            # In this turn, so that no request comes before what follows from it.
+            self.on_opened(hosted.name)
 
     def _open_logs(self, assignment: TopicAssignment, indexes: Sequence[int]) -> list[Log | KafkaError]:
         """The logs of these partitions, new or tried again. Blocks: runs in a worker thread."""
@@ -622,7 +627,6 @@ class ReplicaManager:
         await self._apply_topic(attrs.evolve(hosted.assignment, config=hosted.config))
         if not hosted.lacks_room:
             log.info("topic %s: all of its partitions are open now", hosted.name)
-        self.on_opened(hosted.name)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermark of every partition."""

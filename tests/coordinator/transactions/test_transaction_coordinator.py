@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
 from kafka_wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -34,10 +35,13 @@ from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.transactions import marker_writer, transaction_coordinator
 from trio_broker.coordinator.transactions.marker_writer import MarkerWriter
 from trio_broker.coordinator.transactions.transaction_metadata import MAX_EPOCH
+from trio_broker.partition.hosted_topics import HostedTopic, TopicAssignment
 from trio_broker.partition.partition import Partition
+from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.transaction_end import TransactionEnd
 from trio_broker.request_phase import ReleaseHandler
 from trio_broker.steps import Steps
+from trio_broker.storage.errors import StorageShortage
 from trio_broker.storage.log import Log
 from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from trio_broker.topic_partition import TopicPartition
@@ -749,7 +753,7 @@ async def test_no_transaction_is_aborted_as_nobodys_while_not_all_ids_are_known(
     partition = client.state_partition().topic_partition.partition
     shard = client.coordinator.runtime.shards.pop(partition)
     client.coordinator.topic_opened("another")
-    await client.coordinator._abort_unowned()
+    await client.coordinator._end_hanging()
     assert client.markers() == []
     client.coordinator.runtime.shards[partition] = shard
     shard.machine.transactions.clear()
@@ -789,6 +793,107 @@ async def test_a_restart_aborts_no_transaction_that_goes_on(memory_path):
             assert await client.commit_offset(producer, 42) == 0
             assert client.status() is TransactionStatus.ONGOING
             assert (client.markers(), client.markers(0, CONSUMER_OFFSETS_TOPIC)) == ([], [])
+
+
+def keep_closed(monkeypatch, index: int) -> None:
+    """Let a partition of ``t`` lack descriptors when it is to be opened."""
+    open_missing = ReplicaManager._open_missing
+
+    async def open_others(replicas: ReplicaManager, hosted: HostedTopic, assignment: TopicAssignment) -> None:
+        is_short = hosted.name == "t"
+        epochs = {each: epoch for each, epoch in assignment.leader_epochs.items() if not (is_short and each == index)}
+        await open_missing(replicas, hosted, attrs.evolve(assignment, leader_epochs=epochs))
+        if is_short:
+            hosted.failures[index] = StorageShortage("too many open files")
+
+    monkeypatch.setattr(ReplicaManager, "_open_missing", open_others)
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+async def test_what_hangs_in_a_partition_that_is_opened_later_is_ended_before_its_producer_goes_on(
+    memory_path, monkeypatch, refuses
+):
+    async with running_transactions(memory_path) as client:
+        producer = await client.begin()
+        assert await client.produce(producer, version=PRODUCE_SECOND_PROTOCOL) == 0
+        response = await client.end(producer, version=SECOND_PROTOCOL)
+        await client.completed()
+        lose(client, 1)
+    raised = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+    with monkeypatch.context() as shortage:
+        keep_closed(shortage, 0)
+        async with running_transactions(memory_path) as client:
+            assert client.status() is TransactionStatus.COMPLETE_COMMIT
+            assert await client.produce(raised, version=PRODUCE_SECOND_PROTOCOL) == ErrorCode.KAFKA_STORAGE_ERROR
+            await client.end(raised, commits=False, version=SECOND_PROTOCOL)
+            await client.completed()
+            raised = client.coordinator.describe("id").metadata.producer
+            shortage.undo()
+            with monkeypatch.context() as full_disk:
+                if refuses:
+                    refuse_appends(client.state_partition(), full_disk)
+                await client.wire.services.replicas.retry_after_shortage()
+                for _ in range(20):
+                    await trio.sleep(0.001)
+                assert bool(client.markers()) is not refuses
+            await until(client.markers)
+            await client.completed()
+            assert client.partition().last_stable_offset == client.partition().log_end_offset
+
+
+async def test_what_hangs_of_nobody_in_a_partition_that_is_opened_later_is_aborted(memory_path, monkeypatch):
+    async with running_transactions(memory_path) as client:
+        producer = await begun(client, 0)
+        state = client.state_partition().topic_partition
+        lose(client, 0, topic=state.topic, index=state.partition)
+    with monkeypatch.context() as shortage:
+        keep_closed(shortage, 0)
+        async with running_transactions(memory_path) as client:
+            await trio.testing.wait_all_tasks_blocked()
+            shortage.undo()
+            await client.wire.services.replicas.retry_after_shortage()
+            await until(client.markers)
+            assert client.markers() == [(producer.producer_id, producer.epoch, False)]
+
+
+async def test_a_transaction_that_goes_on_is_none_of_those_that_hang_in_a_partition_that_is_opened_later(
+    memory_path, monkeypatch
+):
+    async with running_transactions(memory_path) as client:
+        producer = await begun(client, 0, 1)
+    with monkeypatch.context() as shortage:
+        keep_closed(shortage, 0)
+        async with running_transactions(memory_path) as client:
+            assert await client.produce(producer, 1, sequence=1) == 0
+            shortage.undo()
+            await client.wire.services.replicas.retry_after_shortage()
+            await trio.testing.wait_all_tasks_blocked()
+            assert client.status() is TransactionStatus.ONGOING
+            assert await client.produce(producer, 0, sequence=1) == 0
+            await client.end(producer)
+            await client.completed()
+            marker = (producer.producer_id, producer.epoch, True)
+            assert [client.contents(index) for index in (0, 1)] == [[1, 1, marker], [1, 1, marker]]
+
+
+async def test_topics_are_created_while_a_disk_refuses_to_end_what_hangs_there(memory_path, monkeypatch):
+    async with running_transactions(memory_path) as client:
+        await begun(client, 0)
+        state = client.state_partition().topic_partition
+        lose(client, 0, topic=state.topic, index=state.partition)
+    refused = []
+
+    def refuse(*arguments: Any) -> None:
+        refused.append(arguments)
+        raise KafkaError("the disk is full", code=ErrorCode.KAFKA_STORAGE_ERROR)
+
+    monkeypatch.setattr(ReplicaManager, "append_end", refuse)
+    async with running_transactions(memory_path) as client:
+        await until(lambda: len(refused) > 1)
+        await client.wire.create_topic("another")
+        client.coordinator.topic_opened(TRANSACTION_STATE_TOPIC)
+        await client.wire.create_topic("yet-another")
+        assert client.markers() == []
 
 
 # ---- offsets and records ---------------------------------------------------------------------------------------------

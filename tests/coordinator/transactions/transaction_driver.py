@@ -18,11 +18,11 @@ from trio_broker.coordinator.transactions.requests import (
     CompleteTransaction,
     EndTransaction,
     InitProducerId,
+    LeftOpen,
     VerifyTransaction,
 )
 from trio_broker.coordinator.transactions.transaction_machine import (
     NOTHING_OPEN,
-    LeftOpen,
     TransactionMachine,
     TransactionResult,
 )

@@ -7,7 +7,8 @@ controller, which a machine cannot wait for.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import TypeAlias
 
 import attrs
 
@@ -69,6 +70,18 @@ class AbortTransaction(Request[Done]):
     transactional_id: str
     producer: ProducerIdAndEpoch
     start_ms: int
+
+
+LeftOpen: TypeAlias = Mapping[int, Mapping[TopicPartition, int]]
+"""Transactions that are open in the logs: by producer id the partitions, each with the producer's epoch there."""
+
+
+@attrs.frozen
+class EndHanging(Request[Done]):
+    """What the logs have open of the producer, and its transactional id has not, is ended."""
+
+    transactional_id: str
+    left_open: LeftOpen
 
 
 @attrs.frozen

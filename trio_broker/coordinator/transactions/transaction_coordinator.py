@@ -46,11 +46,13 @@ from trio_broker.coordinator.transactions.requests import (
     AbortTransaction,
     AddPartitions,
     CompleteTransaction,
+    EndHanging,
     EndTransaction,
     InitProducerId,
+    LeftOpen,
     VerifyTransaction,
 )
-from trio_broker.coordinator.transactions.transaction_machine import NOTHING_OPEN, LeftOpen, TransactionMachine
+from trio_broker.coordinator.transactions.transaction_machine import NOTHING_OPEN, TransactionMachine
 from trio_broker.coordinator.transactions.transaction_metadata import NO_PARTITIONS, TransactionMetadata, by_topic
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.transaction_end import TransactionEnd
@@ -134,7 +136,7 @@ class TransactionCoordinator:
         )
         # As many as there are transactional ids at most, each of which has one transaction.
         self._prepared_send, self._prepared_receive = trio.open_memory_channel[str](float("inf"))
-        # Set when partitions of the topic could be opened that could not before.
+        # Set when partitions could be opened that could not before.
         self._opened = trio.Event()
         # By transactional id whose markers are being written: where that is done.
         self._marked: dict[str, frozenset[TopicPartition]] = {}
@@ -148,7 +150,7 @@ class TransactionCoordinator:
         async with trio.open_nursery() as nursery:
             start_background(nursery, "markers of transactions", partial(self._run_markers, nursery))
             await nursery.start(self.runtime.run)
-            start_background(nursery, "hanging transactions", self._abort_unowned_when_loaded)
+            start_background(nursery, "hanging transactions", self._end_hanging_when_loaded)
             task_status.started()
 
     def _state_topic(self) -> NewTopic:
@@ -170,10 +172,11 @@ class TransactionCoordinator:
         self.runtime.apply_metadata(delta)
 
     def topic_opened(self, name: str) -> None:
-        """Load the shards whose partitions could not be opened before."""
+        """Load the shards whose partitions could not be opened before, and end what hangs in them."""
         if name == self.runtime.topic:
             self.runtime.load_new_partitions()
-            self._opened.set()
+        self._end_owned()
+        self._opened.set()
 
     # ---- requests -------------------------------------------------------------------------------------------------
 
@@ -427,13 +430,38 @@ class TransactionCoordinator:
                 epochs[partition.topic_partition] = producers.producers[producer_id].producer_epoch
         return found
 
-    async def _abort_unowned_when_loaded(self) -> None:
+    async def _end_hanging_when_loaded(self) -> None:
         """Once all shards are loaded, and again when further partitions could be opened."""
         while True:
             self._opened = trio.Event()
             await self.runtime.wait_until_loaded()
-            await self._abort_unowned()
-            await self._opened.wait()
+            if await self._end_hanging():
+                await self._opened.wait()
+            else:
+                await trio.sleep(MARKER_RETRY_SECONDS)
+
+    async def _end_hanging(self) -> bool:
+        """Try to end what hangs; return whether no log has refused that."""
+        is_ended = self._end_owned()
+        # Nobody else ever would.
+        for producer_id, epochs in self._unowned().items():
+            for partition in epochs:
+                await self._abort(producer_id, partition)
+        return is_ended and not self._unowned()
+
+    def _end_owned(self) -> bool:
+        """Have each transactional id end what hangs of its producer; return whether no log has refused that."""
+        left_open, refusals = self._open_transactions(), 0
+        for shard in self.runtime.active_shards() if left_open else ():
+            for transactional_id, metadata in list(shard.machine.transactions.items()):
+                if left_open.keys().isdisjoint((metadata.producer_id, metadata.previous_producer_id)):
+                    continue
+                try:
+                    shard.handle(transactional_id, EndHanging(transactional_id, left_open), THE_BROKER)
+                except KafkaError as error:
+                    refusals += 1
+                    self._log_delay(transactional_id, error)
+        return not refusals
 
     def _open_epoch(self, producer_id: int, topic_partition: TopicPartition) -> int | None:
         """The epoch of the transaction that the producer has open in a partition, None without one."""
@@ -455,20 +483,12 @@ class TransactionCoordinator:
         owned = {metadata.producer_id for machine in machines for metadata in machine.transactions.values()}
         return {producer_id: epochs for producer_id, epochs in found.items() if producer_id not in owned}
 
-    async def _abort_unowned(self) -> None:
-        """Abort the transactions of producers that no transactional id has: nobody else ever would."""
-        while unowned := self._unowned():
-            for producer_id, epochs in unowned.items():
-                for partition in epochs:
-                    await self._abort(producer_id, partition)
-            if self._unowned():
-                await trio.sleep(MARKER_RETRY_SECONDS)
-
     async def _abort(self, producer_id: int, partition: TopicPartition) -> None:
         """Abort the producer's transaction in ``partition`` if it is open there, and the disk lets it."""
         if (epoch := self._open_epoch(producer_id, partition)) is None:
             return
-        log.warning("%s: aborts the transaction of producer %d, which no transactional id has", partition, producer_id)
+        text = f"{partition}: aborts the transaction of producer {producer_id}, which no transactional id has"
+        self.runtime.throttled_log.warning("unowned", text)
         end = TransactionEnd(producer_id, epoch, committed=False, coordinator_epoch=0, is_unfenced=True)
         await self.markers.write(end, [partition], _no_handler)
 

@@ -12,8 +12,8 @@ A transaction that has been open for longer than its timeout is aborted, and its
 that nobody has used for ``transactional.id.expiration.ms`` is forgotten.
 
 A *hanging* transaction is open in a partition, and not for this machine: a power cut has taken its marker, or the
-record that named the partition (docs/decisions/0053). It is ended when the records are loaded, before its producer can
-write on in it.
+record that named the partition (docs/decisions/0053). It is ended when the records are loaded, or when the partition is
+opened if that comes later, before its producer can write on in it.
 
 Source: Kafka's TransactionCoordinator and TransactionStateManager.
 """
@@ -48,8 +48,10 @@ from trio_broker.coordinator.transactions.requests import (
     AddPartitions,
     CompleteTransaction,
     Done,
+    EndHanging,
     EndTransaction,
     InitProducerId,
+    LeftOpen,
     VerifyTransaction,
 )
 from trio_broker.coordinator.transactions.transaction_metadata import (
@@ -84,9 +86,6 @@ class TransactionRecord:
 
 
 TransactionResult = CoordinatorResult[TransactionRecord]
-
-LeftOpen = Mapping[int, Mapping[TopicPartition, int]]
-"""Transactions that are open in the logs: by producer id the partitions, each with the producer's epoch there."""
 
 NOTHING_OPEN: Final[LeftOpen] = {}
 
@@ -373,6 +372,16 @@ class TransactionMachine(Machine[TransactionRecord]):
             raise KafkaError(text, code=ErrorCode.INVALID_TXN_STATE)
         return _transition(event, self._aborted_by_fencing(metadata, event.now, event.image), DONE)
 
+    def end_hanging(self, event: CoordinatorEvent[EndHanging]) -> TransactionResult | None:
+        """As when the records are loaded, for partitions that are opened later."""
+        transactional_id = event.request.transactional_id
+        metadata = self.transactions[transactional_id]
+        after = self._without_hanging(transactional_id, metadata, event.request.left_open, event.image)
+        if after is metadata:
+            event.future.set_result(DONE)
+            return None
+        return _transition(event, after, DONE)
+
     def complete(self, event: CoordinatorEvent[CompleteTransaction]) -> TransactionResult | None:
         """All markers are written. Nothing happens if the transaction is another by now, or has other partitions."""
         request = event.request
@@ -401,6 +410,7 @@ _HANDLERS: dict[type, Callable[[TransactionMachine, Any], TransactionResult | No
     VerifyTransaction: TransactionMachine.verify,
     EndTransaction: TransactionMachine.end,
     AbortTransaction: TransactionMachine.abort,
+    EndHanging: TransactionMachine.end_hanging,
     CompleteTransaction: TransactionMachine.complete,
 }
 
