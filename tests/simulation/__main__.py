@@ -1,6 +1,7 @@
-"""Run simulations: ``python -m tests.simulation [--transactions | --lost] FIRST END [PROCESSES]``.
+"""Run simulations: ``python -m tests.simulation [--transactions | --lost | --waits] FIRST END [PROCESSES]``.
 
-With ``--transactions`` they are of transactions alone, with ``--lost`` of such that power cuts take in page-cache mode.
+With ``--transactions`` they are of transactions alone, with ``--lost`` of such that power cuts take in page-cache mode,
+with ``--waits`` of readers that wait.
 Prints each seed that breaks a promise, with what it broke, and at the end what happened in all of them. Exits with 1 if
 there was one.
 """
@@ -14,9 +15,15 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from tests.simulation.simulation import Result, simulate, simulate_lost_transactions, simulate_transactions
+from tests.simulation.simulation import (
+    Result,
+    simulate,
+    simulate_lost_transactions,
+    simulate_transactions,
+    simulate_waits,
+)
 
-KINDS = {"--transactions": simulate_transactions, "--lost": simulate_lost_transactions}
+KINDS = {"--transactions": simulate_transactions, "--lost": simulate_lost_transactions, "--waits": simulate_waits}
 
 
 def main(simulate: Callable[[int], Result], first: int, end: int, processes: int = 1) -> int:

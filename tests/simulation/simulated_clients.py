@@ -70,6 +70,7 @@ class Producer:
     partitions: int
     idempotent: bool
     until: float
+    batches_per_burst: int = 1
     producer_id: int = -1
     producer_epoch: int = -1
     _sequences: dict[int, int] = attrs.field(factory=dict)
@@ -79,11 +80,12 @@ class Producer:
         self._connection = self.world.connection(self.name)
         chance = self.world.random
         while trio.current_time() < self.until:
-            await trio.sleep(chance.expovariate(4))
-            if self.idempotent and self.producer_id < 0:
-                await self._init_producer_id()
-                continue
-            await self._send(chance.randrange(self.partitions), chance.randint(1, 4))
+            await self.world.pause()
+            for _ in range(self.batches_per_burst):
+                if self.idempotent and self.producer_id < 0:
+                    await self._init_producer_id()
+                    break
+                await self._send(chance.randrange(self.partitions), chance.randint(1, 4))
         self._connection.close()
 
     async def _init_producer_id(self) -> None:

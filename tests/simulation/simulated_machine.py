@@ -53,6 +53,8 @@ class Machine:
     port: int
     durability: str
     clock: SimulatedClock
+    report_passes: int = 0
+    """See ``SimulatedWorkers``."""
     disk: SimulatedDisk = attrs.field(init=False)
     life: Life | None = None
     starts: int = 0
@@ -118,11 +120,12 @@ class Machine:
         return load_broker_config(None, settings, {})
 
     def _runtime(self) -> Runtime:
+        of_broker, of_workers = (random.Random(self.random.randrange(1 << 64)) for _ in range(2))
         return Runtime(
             clock=self.clock,
-            random=random.Random(self.random.randrange(1 << 64)),
+            random=of_broker,
             disk=self.disk,
-            workers=SimulatedWorkers(random.Random(self.random.randrange(1 << 64)), self.disk.seconds_taken),
+            workers=SimulatedWorkers(of_workers, self.disk.seconds_taken, report_passes=self.report_passes),
             network=self.network,
         )
 

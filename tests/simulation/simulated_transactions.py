@@ -108,7 +108,7 @@ class TransactionalProducer:
         """Write one transaction after another until ``until``; one that is fenced mostly ends."""
         chance = self.world.random
         while trio.current_time() < until and not self.is_leaving:
-            await trio.sleep(chance.expovariate(4))
+            await self.world.pause()
             records = [
                 Record(chance.randrange(self.partitions), -1, self.world.new_value())
                 for _ in range(chance.randint(1, 4))

@@ -81,6 +81,8 @@ class World:
     new_connection: Callable[[World, str], Connection]
     loses_log: bool = False
     faults: bool = True
+    pause_seconds: float = 0.25
+    """How long a producer pauses on the average."""
     history: list[Event] = attrs.field(factory=list)
     latest: dict[str, tuple[float, Any]] = attrs.field(factory=dict)
     """The latest answer that each client got, and when, for what is said of a simulation that does not end."""
@@ -97,6 +99,10 @@ class World:
         """The virtual time, a little later than at the last call."""
         self._ticks += 1
         return trio.current_time() + self._ticks * TICK_SECONDS
+
+    async def pause(self) -> None:
+        """Let a producer pause."""
+        await trio.sleep(self.random.expovariate(1 / self.pause_seconds))
 
     def note(self, *facts: object) -> None:
         """Add ``facts`` to the trace."""

@@ -26,6 +26,7 @@ import attrs
 import trio
 import trio.testing
 
+from kafka_wire.isolation_level import IsolationLevel
 from tests.checking.commits import check_commits
 from tests.checking.delivery import EVERYTHING_IS_PROCESSED as EVERYTHING
 from tests.checking.delivery import ONLY_WHAT_WAS_SENT, check_delivery
@@ -45,6 +46,7 @@ from tests.simulation.simulated_transactions import (
     TransactionalProducer,
     committed_by,
 )
+from tests.simulation.simulated_waits import WaitingReader, WaitWatch, jump_in_grains
 from tests.simulation.simulated_world import DirectConnection, FaultyConnection, World
 from trio_broker import yield_budget
 from trio_broker.runtime.simulated_clock import SimulatedClock
@@ -63,6 +65,10 @@ LAST_READER = "last reader"
 """Reads everything once nothing is produced any more."""
 
 SLOW_SYNC_SECONDS = 0.5
+
+REPORT_PASSES = 4
+"""Of the event loop, within which the end of a thread is noticed, where time has grains. A request that comes in the
+same grain is read and waits by then."""
 
 EACH_VALUE_ONCE = "each value once"
 EVERYBODY_FINISHES = "everybody finishes"
@@ -95,6 +101,13 @@ class Plan:
     """The share of syncs that take ``SLOW_SYNC_SECONDS`` once the broker has started."""
     yields_always: bool
     """Whether every loop that may yield does so after each item."""
+    waiting_readers: int = 0
+    grain_seconds: float = 0.0
+    """What is due within so much virtual time happens at once; see ``jump_in_grains``."""
+    batches_per_burst: int = 1
+    """What a producer sends one right after another, before it pauses."""
+    pause_seconds: float = 0.25
+    """How long producers pause on the average."""
 
     @classmethod
     def drawn(cls, chance: random.Random) -> Plan:
@@ -154,6 +167,31 @@ class Plan:
             consumer_movers=0,
         )
 
+    @classmethod
+    def of_waits(cls, chance: random.Random) -> Plan:
+        """Readers that wait, and so little to read that one which misses it gets nothing else soon."""
+        return cls(
+            has_network=True,
+            durability=chance.choice(("fsync", "page-cache")),
+            loses_log=False,
+            load_seconds=30.0,
+            partitions=chance.randint(1, 4),
+            idempotent_producers=chance.randint(0, 1),
+            plain_producers=2,
+            classic_members=0,
+            consumer_members=0,
+            transactional_producers=chance.randint(1, 2),
+            classic_movers=0,
+            consumer_movers=0,
+            faults=chance.choice((0.0, 0.0, 0.2)),
+            slow_syncs=0.0,
+            yields_always=chance.random() < 0.3,
+            waiting_readers=chance.randint(2, 6),
+            grain_seconds=0.01,
+            batches_per_burst=3,
+            pause_seconds=4.0,
+        )
+
 
 DURABILITIES = ("fsync", "fsync", "fsync", "page-cache")
 
@@ -179,6 +217,7 @@ class Simulation:
     world: World
     members: list[Member] = attrs.field(factory=list)
     producers: list[TransactionalProducer] = attrs.field(factory=list)
+    waiting_readers: list[WaitingReader] = attrs.field(factory=list)
     final: FinalState | None = None
     violations: list[Violation] = attrs.field(factory=list)
     counts: Counter[str] = attrs.field(factory=Counter)
@@ -205,6 +244,7 @@ class Simulation:
                 if self.plan.has_network:
                     clients.start_soon(observer.run)
                 clients.start_soon(committed_reader.run)
+                self._start_waiting_readers(nursery)
                 for kind, count in self._members_wanted():
                     for _ in range(count):
                         self._start_member(clients, kind)
@@ -225,6 +265,25 @@ class Simulation:
             await self.machine.stop()
             nursery.cancel_scope.cancel()
 
+    def _start_waiting_readers(self, nursery: trio.Nursery) -> None:
+        """Start those of each topic, of which the first two always read the same one."""
+        chance, partitions = self.chance, self.plan.partitions
+        self.waiting_readers = [
+            WaitingReader(
+                self.world,
+                f"waiting-{index}",
+                (TOPIC, OUTPUT_TOPIC)[index // 2 % 2],
+                partitions,
+                chance.choice(tuple(IsolationLevel)),
+                has_session=chance.random() < 0.7,
+            )
+            for index in range(self.plan.waiting_readers)
+        ]
+        for reader in self.waiting_readers:
+            nursery.start_soon(reader.run, name=reader.name)
+        if self.waiting_readers:
+            nursery.start_soon(WaitWatch(self.world, self.waiting_readers).run, self.violations)
+
     def _members_wanted(self) -> list[tuple[type[Member], int]]:
         plan = self.plan
         return [
@@ -243,7 +302,14 @@ class Simulation:
     def _start_producers(self, nursery: trio.Nursery, until: float) -> None:
         for index in range(self.plan.idempotent_producers + self.plan.plain_producers):
             idempotent = index < self.plan.idempotent_producers
-            producer = Producer(self.world, f"producer-{index}", self.plan.partitions, idempotent, until)
+            producer = Producer(
+                self.world,
+                f"producer-{index}",
+                self.plan.partitions,
+                idempotent,
+                until,
+                batches_per_burst=self.plan.batches_per_burst,
+            )
             nursery.start_soon(producer.run, name=producer.name)
         for index in range(self.plan.transactional_producers):
             self._start_transactional_producer(nursery, f"transactional-{index}", until)
@@ -429,6 +495,11 @@ def simulate_transactions(seed: int) -> Result:
     return run_simulation(seed, Plan.of_transactions)
 
 
+def simulate_waits(seed: int) -> Result:
+    """Run one simulation of readers that wait."""
+    return run_simulation(seed, Plan.of_waits)
+
+
 def simulate_lost_transactions(seed: int) -> Result:
     """Run one simulation of transactions in page-cache mode whose records power cuts take."""
     return run_simulation(seed, Plan.of_lost_transactions)
@@ -439,8 +510,12 @@ def run_simulation(seed: int, draw_plan: Callable[[random.Random], Plan]) -> Res
     chance = random.Random(seed)
     plan = draw_plan(chance)
     network, clock = SimulatedNetwork(), trio.testing.MockClock(autojump_threshold=0)
-    machine = Machine(network, chance, PORT, plan.durability, SimulatedClock(clock))
-    world = World(machine, chance, FaultyConnection if plan.has_network else DirectConnection, plan.loses_log)
+    if plan.grain_seconds:
+        jump_in_grains(clock, plan.grain_seconds)
+    report_passes = REPORT_PASSES if plan.grain_seconds else 0
+    machine = Machine(network, chance, PORT, plan.durability, SimulatedClock(clock), report_passes)
+    new_connection = FaultyConnection if plan.has_network else DirectConnection
+    world = World(machine, chance, new_connection, plan.loses_log, pause_seconds=plan.pause_seconds)
     simulation = Simulation(chance, plan, machine, world)
     with deterministic_scheduling(seed), yields(plan):
         try:
@@ -450,6 +525,7 @@ def run_simulation(seed: int, draw_plan: Callable[[random.Random], Plan]) -> Res
         finally:
             network.close()
     simulation.counts.update(requests=world.requests, events=len(world.history))
+    simulation.counts.update(answered_waits=sum(reader.answered_waits for reader in simulation.waiting_readers))
     simulation.counts.update(
         f"{event.op} {event.outcome}" for event in world.history if event.op in (Op.TRANSACTION, Op.INIT_PRODUCER_ID)
     )

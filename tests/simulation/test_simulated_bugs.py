@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
+import attrs
 import pytest
 
 from tests.checking.commits import COMMITS_STAY
-from tests.simulation.simulation import EACH_VALUE_ONCE, simulate
+from tests.simulation import waiting_bugs
+from tests.simulation.simulated_waits import NOBODY_WAITS_IN_VAIN
+from tests.simulation.simulation import EACH_VALUE_ONCE, Plan, run_simulation, simulate
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets
 from trio_broker.runtime.inode import Inode
 from trio_broker.storage.producer_state import ProducerStates
@@ -35,3 +39,17 @@ def test_a_broker_that_forgets_what_an_idempotent_producer_sent_is_found(monkeyp
 def test_a_group_that_forgets_commits_is_found(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(CommittedOffsets, "put", lambda self, key, value: None)
     assert is_found(COMMITS_STAY.__eq__)
+
+
+@pytest.mark.parametrize("durability", ["fsync", "page-cache"])
+@pytest.mark.parametrize("bug", ["a_fetch_registers_when_it_waits", "the_end_of_a_transaction_wakes_no_fetch"])
+def test_a_fetch_that_waits_in_vain_is_found(bug: str, durability: str, monkeypatch: pytest.MonkeyPatch):
+    def draw_plan(chance: random.Random) -> Plan:
+        return attrs.evolve(Plan.of_waits(chance), durability=durability)
+
+    getattr(waiting_bugs, bug)(monkeypatch)
+    assert any(
+        violation.promise == NOBODY_WAITS_IN_VAIN
+        for seed in SEEDS
+        for violation in run_simulation(seed, draw_plan).violations
+    )

@@ -1,7 +1,7 @@
 """A whole broker in virtual time keeps its promises, whatever a seed does to it.
 
-A few seeds run here; ``python -m tests.simulation [--transactions | --lost] FIRST END`` runs as many as there is time
-for.
+A few seeds run here; ``python -m tests.simulation [--transactions | --lost | --waits] FIRST END`` runs as many as there
+is time for.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.simulation.simulation import Result, simulate, simulate_lost_transactions, simulate_transactions
+from tests.simulation.simulation import (
+    Result,
+    simulate,
+    simulate_lost_transactions,
+    simulate_transactions,
+    simulate_waits,
+)
 
 SEEDS = range(10)
 
@@ -23,6 +29,9 @@ SEEDS_OF_TRANSACTIONS = range(20)
 
 SEEDS_OF_LOST_TRANSACTIONS = range(20)
 """Two seconds."""
+
+SEEDS_OF_WAITS = range(10)
+"""Five seconds."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -44,11 +53,19 @@ def test_transactions_whose_records_a_power_cut_takes_end_and_show_nothing_abort
     assert not (broken := broken_promises(results)), broken
 
 
+def test_no_fetch_waits_for_what_is_there():
+    results = [simulate_waits(seed) for seed in SEEDS_OF_WAITS]
+    assert not (broken := broken_promises(results)), broken
+    assert {result.plan.durability for result in results} == {"fsync", "page-cache"}
+    counts = sum((result.counts for result in results), Counter[str]())
+    assert counts["answered_waits"] > 100, "somebody waited"
+
+
 def broken_promises(results: Sequence[Result]) -> str:
     return "\n".join(str(text) for result in results for text in (result.seed, *result.violations) if result.violations)
 
 
-@pytest.mark.parametrize("simulation", ["simulate", "simulate_transactions"])
+@pytest.mark.parametrize("simulation", ["simulate", "simulate_transactions", "simulate_waits"])
 def test_one_seed_is_one_run(simulation: str):
     """In two processes, since ids of objects and hashes of strings differ between them."""
     program = f"from tests.simulation.simulation import {simulation}; print({simulation}(5).trace)"

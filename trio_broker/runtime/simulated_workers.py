@@ -49,12 +49,16 @@ class SimulatedWorkers:
     """See ``Workers``.
 
     ``seconds_taken`` is called before and after each piece of work, and returns how long all blocking calls since the
-    last call of it took.
+    last call of it took. The event loop takes notice of its end up to ``report_passes`` passes later than it is due:
+    under a virtual clock that stands still meanwhile, it would else do so before anything else that is due then.
     """
 
-    def __init__(self, random: Random, seconds_taken: Callable[[], float] = no_seconds) -> None:
+    def __init__(
+        self, random: Random, seconds_taken: Callable[[], float] = no_seconds, *, report_passes: int = 0
+    ) -> None:
         self._random = random
         self._seconds_taken = seconds_taken
+        self._report_passes = report_passes
         self._limiter = trio.CapacityLimiter(THREADS)
 
     async def run(self, work: Callable[[], T], *, limiter: trio.CapacityLimiter | None = None) -> T:
@@ -76,6 +80,9 @@ class SimulatedWorkers:
                 await trio.sleep(seconds)
             thread_is_free()
             await trio.sleep(self._delay())
+            if self._report_passes:
+                for _ in range(self._random.randrange(self._report_passes + 1)):
+                    await trio.lowlevel.checkpoint()
         return result.unwrap()
 
     def queue(
