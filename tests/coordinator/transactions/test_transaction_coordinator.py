@@ -179,6 +179,24 @@ async def test_no_marker_is_written_before_the_decision_is_durable(durable_clien
     assert len(client.markers(0)) == len(client.markers(1)) == 1
 
 
+async def test_what_waits_to_write_markers_leaves_them_to_the_shard_that_has_taken_the_place_of_its_own(
+    durable_client, monkeypatch
+):
+    """Else it would write them into the next transaction of its producer, which goes on by then."""
+    client = durable_client
+    producer = await begun(client, 0)
+    shard = client.coordinator.runtime.shard_for("id")
+    async with trio.open_nursery() as nursery:
+        async with held_syncs(client.state_partition(), monkeypatch):
+            nursery.start_soon(client.end, producer)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            shard.close(ErrorCode.NOT_COORDINATOR)
+            client.coordinator.runtime._schedule_load(shard.log.partition, shard.backoff)
+            await client.coordinator.runtime.wait_until_loaded()
+        await client.completed()
+    assert client.markers(0) == [(producer.producer_id, producer.epoch, True)]
+
+
 async def test_the_transaction_is_not_complete_before_its_markers_are_durable(durable_client, monkeypatch):
     client = durable_client
     producer = await begun(client, 0, 1)
@@ -763,6 +781,32 @@ async def test_no_transaction_is_aborted_as_nobodys_while_not_all_ids_are_known(
         await until(client.markers)
         await trio.testing.wait_all_tasks_blocked()
         assert len(client.markers()) == 1
+
+
+async def test_a_transaction_whose_id_went_with_the_topic_of_states_is_aborted_without_a_restart(client):
+    producer = await begun(client, 0)
+    await client.wire.services.controller.delete_topics([TopicTarget(name=TRANSACTION_STATE_TOPIC)])
+    await client.coordinator.runtime._create_topic()
+    await until(client.markers)
+    assert client.markers() == [(producer.producer_id, producer.epoch, False)]
+
+
+async def test_a_shard_that_is_loaded_anew_does_not_end_the_look_for_what_hangs(client, autojump_clock):
+    runtime = client.coordinator.runtime
+    await begun(client, 0)
+    with pytest.MonkeyPatch.context() as full_disk:
+        refuse_appends(client.partition(0), full_disk)
+        await client.wire.services.controller.delete_topics([TopicTarget(name=TRANSACTION_STATE_TOPIC)])
+        await runtime._create_topic()
+        client.coordinator.topic_opened(TRANSACTION_STATE_TOPIC)
+        await trio.sleep(1)
+        shard = runtime.shards[0]
+        shard.close(ErrorCode.NOT_COORDINATOR)
+        runtime._schedule_load(shard.log.partition, shard.backoff, pause_seconds=10)
+        await trio.sleep(60)
+        assert runtime.is_complete
+    await trio.sleep(60)
+    assert len(client.markers()) == 1
 
 
 async def test_what_was_open_at_the_start_and_has_ended_is_not_taken_for_what_hangs(memory_path):

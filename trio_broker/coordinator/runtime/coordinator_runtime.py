@@ -151,8 +151,13 @@ class CoordinatorRuntime(Generic[MachineT]):
         if self.shards.get(partition.topic_partition.partition) is closed:
             self._schedule_load(partition, closed.backoff, closed.backoff.next_pause())
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether each shard is active or closed."""
+        return all(shard.is_settled.is_set() for shard in self.shards.values())
+
     async def wait_until_loaded(self) -> None:
-        """Wait until each shard is active or closed."""
+        """Wait for ``is_loaded``."""
         while loading := [shard for shard in self.shards.values() if not shard.is_settled.is_set()]:
             await loading[0].is_settled.wait()
 

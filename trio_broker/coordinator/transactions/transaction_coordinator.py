@@ -136,7 +136,7 @@ class TransactionCoordinator:
         )
         # As many as there are transactional ids at most, each of which has one transaction.
         self._prepared_send, self._prepared_receive = trio.open_memory_channel[str](float("inf"))
-        # Set when partitions could be opened that could not before.
+        # Set when the topic has been created, or partitions could be opened that could not before.
         self._opened = trio.Event()
         # By transactional id whose markers are being written: where that is done.
         self._marked: dict[str, frozenset[TopicPartition]] = {}
@@ -170,6 +170,8 @@ class TransactionCoordinator:
     async def apply_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Follow the shards' own topic."""
         self.runtime.apply_metadata(delta)
+        if self.runtime.topic in delta.changed_topics:
+            self._opened.set()
 
     def topic_opened(self, name: str) -> None:
         """Load the shards whose partitions could not be opened before, and end what hangs in them."""
@@ -383,6 +385,8 @@ class TransactionCoordinator:
         # A marker is seen by readers at once, so nothing may take back the decision.
         if (required_offset := shard.log.required_offset) != NO_REQUIRED_OFFSET:
             yield partial(self.runtime.until_durable, shard, required_offset, _no_handler)
+            if self._prepared_shard(transactional_id) is not shard:
+                return False  # another one has taken its place, and may have ended the transaction
         end = TransactionEnd(
             producer_id=metadata.producer_id,
             producer_epoch=metadata.producer_epoch,
@@ -431,14 +435,15 @@ class TransactionCoordinator:
         return found
 
     async def _end_hanging_when_loaded(self) -> None:
-        """Once all shards are loaded, and again when further partitions could be opened."""
+        """Once all shards are loaded, and again when there are further ones."""
         while True:
             self._opened = trio.Event()
             await self.runtime.wait_until_loaded()
-            if await self._end_hanging():
-                await self._opened.wait()
-            else:
+            if not await self._end_hanging():
                 await trio.sleep(MARKER_RETRY_SECONDS)
+            # Else a shard is being loaded anew meanwhile, and not all ids were known.
+            elif self.runtime.is_loaded:
+                await self._opened.wait()
 
     async def _end_hanging(self) -> bool:
         """Try to end what hangs; return whether no log has refused that."""
