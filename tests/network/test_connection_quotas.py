@@ -75,6 +75,31 @@ async def test_a_raised_limit_ends_the_wait_at_the_next_recheck(nursery):
     assert quotas.total == 2
 
 
+async def test_a_raised_limit_ends_the_waits_of_all_listeners(nursery):
+    quotas = quotas_with(max_connections=1)
+    await quotas.admit("10.0.0.1")
+    for address in ("10.0.0.2", "10.0.0.3"):
+        nursery.start_soon(quotas.admit, address)
+    await wait_all_tasks_blocked()
+    quotas.config.max_connections = 3
+    quotas.recheck()
+    await wait_all_tasks_blocked()
+    assert quotas.total == 3
+
+
+async def test_who_finds_room_and_waits_for_the_rate_finds_out_that_another_listener_has_taken_it(
+    nursery, autojump_clock
+):
+    quotas = quotas_with(max_connections=6, max_connection_creation_rate=5)
+    for address in range(8):
+        nursery.start_soon(quotas.admit, f"10.0.0.{address}")
+    await trio.sleep(60)
+    assert quotas.total == 6
+    quotas.release("10.0.0.0")
+    await trio.sleep(60)
+    assert quotas.total == 6
+
+
 async def test_a_wait_that_is_cancelled_counts_nothing():
     quotas = quotas_with(max_connections=1)
     await quotas.admit("10.0.0.1")

@@ -101,7 +101,8 @@ class ConnectionQuotas:
     def recheck(self) -> None:
         """Let accepting go on if there is room again, for instance because the limit was raised."""
         if self.total < self.limit:
-            self._room.unpark()
+            # All of them, since the limit may have been raised by more than one; each looks again.
+            self._room.unpark_all()
 
     @property
     def limit(self) -> int:
@@ -121,6 +122,9 @@ class ConnectionQuotas:
         self._overrides = await self._workers.run(partial(resolve_overrides, dict(overrides)))
 
     async def _wait_for_turn(self) -> None:
+        if (per_second := self.config.max_connection_creation_rate) < INT_MAX:
+            await trio.sleep(self._rate.delay(trio.current_time(), per_second))
+        # The last wait: between the look that ends it and the count no other acceptor runs.
         if self.total >= self.limit:
             why = (
                 ""
@@ -132,8 +136,6 @@ class ConnectionQuotas:
             )
         while self.total >= self.limit:
             await self._room.park()
-        if (per_second := self.config.max_connection_creation_rate) < INT_MAX:
-            await trio.sleep(self._rate.delay(trio.current_time(), per_second))
 
     def _forget(self, address: str) -> None:
         self.by_address[address] -= 1
