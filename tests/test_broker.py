@@ -31,6 +31,7 @@ from trio_broker.broker import StartupError, announcement, serve_until_signalled
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import listener_endpoints
 from trio_broker.handlers.support.registry import served_apis
+from trio_broker.network import connection as network_connection
 
 CLEAN_MARKER = ".kafka_cleanshutdown"
 
@@ -504,3 +505,16 @@ async def test_the_second_signal_does_not_wait_for_the_grace(tmp_path, nursery):
         with trio.fail_after(PATIENCE_SECONDS):
             await ended.wait()
     assert not (tmp_path / CLEAN_MARKER).exists()
+
+
+async def test_a_fetch_of_a_client_that_has_gone_waits_no_longer(tmp_path, monkeypatch):
+    """A client may ask for a wait of 24 days; what waits keeps its task, and its place at each partition."""
+    monkeypatch.setattr(network_connection, "PARKED_PROBE_SECONDS", 0.0)
+    async with running(tmp_path) as broker:
+        replicas = broker.services.replicas
+        async with connected(broker) as connection:
+            await connection.create_topic("t")
+            await connection.send(fetch_request("t", max_wait_ms=(1 << 31) - 1, min_bytes=1), 11)
+            await until(lambda: replicas.statistics().delayed_fetches == 1)
+        await until(lambda: replicas.statistics().delayed_fetches == 0)
+        await until(lambda: broker.server.statistics().handlers.in_flight == 0)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
@@ -192,3 +193,25 @@ async def test_an_append_during_a_cold_read_ends_the_wait(replicas, autojump_clo
     steps = fetch(replicas, first, second, min_bytes=1000)
     results = await answer_to(steps, lambda: append(first, b"v" * 1000))
     assert [result.record_count for result in results] == [1, 1]
+
+
+@pytest.mark.parametrize("when", ["before it begins", "before its wait", "in its wait"])
+async def test_a_client_that_goes_ends_its_wait(replicas, autojump_clock, when):
+    [partition] = await partitions_of(replicas)
+    limits = FetchLimits(WAIT_SECONDS, 1, 1 << 20)
+    gone: list[Callable[[], None]] = []
+    has_gone = when == "before it begins"
+    steps = replicas.fetch_steps(
+        [FetchTarget(0, 0, 1 << 20, partition)],
+        limits,
+        release_handler=ignore_release,
+        when_abandoned=lambda notify: notify() if has_gone else gone.append(notify),
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(finish, steps, None if has_gone else next(steps))
+        if when == "in its wait":
+            await trio.testing.wait_all_tasks_blocked()
+        for notify in gone:
+            notify()
+    assert trio.current_time() == 0
+    assert replicas.statistics().delayed_fetches == 0

@@ -9,7 +9,7 @@ Source: Kafka's KafkaApis.handleFetchRequest; KIP-74 for the limits, KIP-227 for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
@@ -101,7 +101,7 @@ def fetch_in_full(request: FetchRequest, limits: FetchLimits, context: Context) 
         replicas.fetch_sessions.close(request.session_id)
     asked = yield from asked_partitions(request, context)
     targets = list(asked.values())
-    results = yield from replicas.fetch_steps(targets, limits, release_handler=context.release_handler)
+    results = yield from read_steps(targets, limits, context)
     session_id = NO_SESSION
     if request.session_epoch == INITIAL_EPOCH:
         session = replicas.fetch_sessions.create(asked, by_id=context.version >= BY_ID_SINCE_VERSION)
@@ -140,9 +140,16 @@ def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: Contex
         if isinstance(found, KafkaError) or found.failure is not None:
             partition.target = attrs.evolve(partition.target, found=find_partition(key, context))
         targets.append(partition.target)
-    results = yield from replicas.fetch_steps(targets, limits, release_handler=context.release_handler)
+    results = yield from read_steps(targets, limits, context)
     responses = yield from responses_of(session.incremental_changes(reads, results))
     return FetchResponse(session_id=session.session_id, responses=responses)
+
+
+def read_steps(targets: Sequence[FetchTarget], limits: FetchLimits, context: Context) -> Steps[list[FetchedPartition]]:
+    """Read ``targets``, waiting if there is too little and for as long as the client is there."""
+    return context.services.replicas.fetch_steps(
+        targets, limits, release_handler=context.release_handler, when_abandoned=context.request.when_abandoned
+    )
 
 
 def limits_of(request: FetchRequest, context: Context) -> FetchLimits:

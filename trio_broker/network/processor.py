@@ -646,6 +646,8 @@ class Processor:
             connection.client.software,
         )
         self.context.closed(connection, reason)
+        if request is not None:
+            request.abandon()
 
     def _forget(self, connection: Connection) -> None:
         del self.connections[connection.sock.fileno()]

@@ -98,11 +98,23 @@ class QueuedRequest:
     waits: RequestWaits | None = None
     release_slot: Callable[[], None] = no_slot
     is_blocked: bool = False
+    _notify_abandoned: Callable[[], object] | None = attrs.field(default=None, init=False)
 
     @property
     def is_abandoned(self) -> bool:
         """Whether the client has gone, so that the answer will be dropped."""
         return self.reply_target.is_closed
+
+    def when_abandoned(self, notify: Callable[[], object]) -> None:
+        """Have ``notify`` called if the client goes before it is answered; at once if it has gone."""
+        self._notify_abandoned = notify
+        if self.is_abandoned:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """The client has gone."""
+        if self._notify_abandoned is not None:
+            self._notify_abandoned()
 
     def release_handler(self, phase: RequestPhase = RequestPhase.PURGATORY) -> None:
         """Give the handler slot back before a wait, which ``phase`` names; the handler goes on without one.

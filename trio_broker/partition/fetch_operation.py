@@ -252,6 +252,13 @@ class FetchOperation:
     may_wait: Callable[[], bool]
     delayed_fetches: dict[DelayedFetch, None]
     _delayed: DelayedFetch | None = None
+    _is_abandoned: bool = False
+
+    def abandon(self) -> None:
+        """Nobody takes the answer any more: wait no longer for one."""
+        self._is_abandoned = True
+        if self._delayed is not None:
+            self._delayed.wake()
 
     def run(self, release_handler: ReleaseHandler) -> Steps[ReadAttempt]:
         """Read; wait for more if that is too little; return the last attempt.
@@ -265,7 +272,7 @@ class FetchOperation:
                     self._delayed.begin_to_read()
                 attempt = ReadAttempt(self.limits, self.storage_failed, self.run_in_thread, release_handler, self.watch)
                 yield from attempt.read_all(self.targets)
-                if attempt.is_enough or not self.may_wait():
+                if attempt.is_enough or self._is_abandoned or not self.may_wait():
                     return attempt
                 now = trio.current_time()
                 # The wait counts from the end of the first read, as in Kafka.

@@ -509,9 +509,17 @@ class ReplicaManager:
         return await finish(self.fetch_steps(targets, limits, release_handler=release_handler))
 
     def fetch_steps(
-        self, targets: Sequence[FetchTarget], limits: FetchLimits, *, release_handler: ReleaseHandler
+        self,
+        targets: Sequence[FetchTarget],
+        limits: FetchLimits,
+        *,
+        release_handler: ReleaseHandler,
+        when_abandoned: Callable[[Callable[[], None]], None] | None = None,
     ) -> Steps[list[FetchedPartition]]:
-        """Read ``targets`` within ``limits``, waiting if there is too little; results in their order."""
+        """Read ``targets`` within ``limits``, waiting if there is too little; results in their order.
+
+        ``when_abandoned`` is given what to call if the client goes meanwhile.
+        """
         operation = FetchOperation(
             targets,
             limits,
@@ -520,6 +528,8 @@ class ReplicaManager:
             may_wait=lambda: not self._stops_waiting,
             delayed_fetches=self._delayed_fetches,
         )
+        if when_abandoned is not None:
+            when_abandoned(operation.abandon)
         attempt = yield from operation.run(release_handler)
         for partition, result in attempt.with_records:
             partition.fetched_bytes += result.size_bytes
