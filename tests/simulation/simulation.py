@@ -20,7 +20,6 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import attrs
 import trio
@@ -34,6 +33,7 @@ from tests.checking.history import Event, Op, Record, Violation
 from tests.checking.ownership import check_ownership
 from tests.checking.transactions import ABORTS_ARE_NOT_SEEN, SEEN_ONCE, FinalState, check_transactions
 from tests.compat.transaction_requests import PROTOCOLS
+from tests.scheduling import deterministic_scheduling
 from tests.simulation.simulated_clients import TOPIC, Observer, Producer, create_topic
 from tests.simulation.simulated_machine import Machine
 from tests.simulation.simulated_members import ClassicMember, ConsumerMember, Member
@@ -550,17 +550,3 @@ def yields(plan: Plan) -> Iterator[None]:
         yield
     finally:
         yield_budget.YIELD_BUDGET_SECONDS = before
-
-
-@contextmanager
-def deterministic_scheduling(seed: int) -> Iterator[None]:
-    """Let Trio choose among tasks that are ready by a seed of its own random numbers, and not by their addresses."""
-    run: Any = trio._core._run
-    before, state = run._ALLOW_DETERMINISTIC_SCHEDULING, run._r.getstate()
-    run._ALLOW_DETERMINISTIC_SCHEDULING = True
-    run._r.seed(seed)
-    try:
-        yield
-    finally:
-        run._ALLOW_DETERMINISTIC_SCHEDULING = before
-        run._r.setstate(state)
