@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import attrs
 import trio
+
+from trio_broker.steps import Steps, finish
 
 T = TypeVar("T")
 
@@ -48,6 +51,11 @@ async def outcomes(new_race: Callable[[], Awaitable[Race[T]]]) -> list[T]:
                 late = trio.current_time() - began
             assert not late, f"after {passes} passes in order {order} it was missed: the wait ended {late} s later"
     return found
+
+
+def begun(steps: Steps[T]) -> Callable[[], Awaitable[T]]:
+    """Do the first of ``steps`` now, as the turn of a Processor does; what goes on with them, in a task."""
+    return partial(finish, steps, next(steps))
 
 
 async def play(race: Race[T], passes: int) -> T:

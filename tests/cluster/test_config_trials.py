@@ -7,6 +7,7 @@ import trio
 
 from kafka_wire.errors import KafkaError
 from tests.fakes.controllers import make_controller
+from tests.scheduling import ORDERS, PASSES, deterministic_scheduling
 from trio_broker.changes.change import MAX_TRIAL_SECONDS, MIN_TRIAL_SECONDS, ChangeChannel, TrialOutcome
 from trio_broker.cluster.config_trials import ConfigTrials, NoSuchTrial
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
@@ -140,3 +141,26 @@ async def test_a_metadata_log_that_fails_leaves_the_trial_running(trials, config
         await trials.keep(change.number)
     await trio.sleep(61)
     assert io_threads(config) == 8
+
+
+@pytest.mark.parametrize("ended", ["by its time", "by hand"])
+async def test_a_trial_that_begins_at_any_moment_after_the_last_one_is_undone_at_its_time(
+    trials, config, autojump_clock, ended
+):
+    for order in range(ORDERS):
+        for passes in range(PASSES):
+            with deterministic_scheduling(order):
+                first = await trials.begin({"num.io.threads": "64"}, 60)
+                if ended == "by hand":
+                    await trials.undo(first.number)
+                else:
+                    await trio.sleep(60)
+                for _ in range(passes):
+                    await trio.lowlevel.checkpoint()
+                while trials.running is not None:
+                    await trio.lowlevel.checkpoint()
+                await trials.begin({"num.io.threads": "32"}, 30)
+                await trio.sleep(29)
+                assert io_threads(config) == 32
+                await trio.sleep(2)
+                assert io_threads(config) == 8

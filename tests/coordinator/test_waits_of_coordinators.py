@@ -20,7 +20,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.coordinator.coordinator_harness import CoordinatorHarness, no_park, running_coordinator
-from tests.scheduling import Race, outcomes
+from tests.scheduling import Race, begun, outcomes
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.steps import Steps, finish
 
@@ -48,11 +48,6 @@ def join_request(group_id: str, member_id: str) -> JoinGroupRequest:
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"subscription")],
     )
-
-
-def begun(steps: Steps[Any]) -> Callable[[], Awaitable[Any]]:
-    """Decide about a request now; what then waits for its response, in a task."""
-    return partial(finish, steps, next(steps))
 
 
 def decide(steps: Steps[Any]) -> None:

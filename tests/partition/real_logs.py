@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 import trio
 
 from kafka_wire.records.batch import build_batch
+from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.record import NewRecord
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.log_config import LogConfig
@@ -20,6 +21,7 @@ from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.runtime.runtime import Runtime
+from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.storage.recovery import open_log
@@ -77,6 +79,14 @@ def write_epoch_entry(partition: Partition) -> None:
 def sync(partition: Partition) -> None:
     """One sync, as the flusher does it."""
     partition.writer.sync()()
+
+
+def commit(partition: Partition) -> None:
+    """Write a marker as a coordinator would."""
+    marker = build_control_batch(
+        EndTransactionMarker(committed=True, coordinator_epoch=0), timestamp=NOW_MS, producer_id=9, producer_epoch=0
+    )
+    partition.writer.append(memoryview(bytearray(marker)), now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
 
 
 def make_replicas(

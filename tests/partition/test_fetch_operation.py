@@ -17,15 +17,13 @@ import trio.testing
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.isolation_level import IsolationLevel
-from kafka_wire.records.control import EndTransactionMarker, build_control_batch
-from tests.partition.real_logs import NOW_MS, add_topic, batch, make_replicas, sync, write_epoch_entry
+from tests.partition.real_logs import NOW_MS, add_topic, batch, commit, make_replicas, sync, write_epoch_entry
 from trio_broker import yield_budget
 from trio_broker.partition.fetch_operation import READS_PER_LOOK, FetchedPartition, FetchLimits, FetchTarget
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.request_phase import ignore_release
 from trio_broker.steps import Steps, finish
-from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.log_reader import ReadableLog
 
 WAIT_SECONDS = 60.0
@@ -47,14 +45,6 @@ async def partitions_of(replicas: ReplicaManager, count: int = 1) -> list[Partit
 
 def append(partition: Partition, *values: bytes, **options: Any) -> None:
     partition.writer.append(batch(*values, **options), now_ms=NOW_MS)
-
-
-def commit(partition: Partition) -> None:
-    """Write a marker as a coordinator would."""
-    marker = build_control_batch(
-        EndTransactionMarker(committed=True, coordinator_epoch=0), timestamp=NOW_MS, producer_id=9, producer_epoch=0
-    )
-    partition.writer.append(memoryview(bytearray(marker)), now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
 
 
 def fetch(
