@@ -1,7 +1,7 @@
 """The order in which Trio runs the tasks that are ready, and races that are played in each of several.
 
 A wait looks at something, registers for its change, and waits. What comes between the look and the registration wakes
-nobody. A test of a wait has what ends it happen before the wait, and after each of its first passes of the event loop.
+nobody. A test of a wait has what ends it happen in each pass of the event loop before and after the wait begins.
 """
 
 from __future__ import annotations
@@ -19,10 +19,14 @@ from trio_broker.steps import Steps, finish
 T = TypeVar("T")
 
 PASSES = 6
-"""Of the event loop, after each of which the event of a race happens: more than any wait here takes to begin."""
+"""Of the event loop, by which the event of a race comes before the wait or after its beginning: more than any wait here
+takes to begin, and than any event takes to have its effect."""
 
 ORDERS = 3
 """Seeds of the order of tasks that are ready in one pass: Trio has two, which it chooses anew in each."""
+
+RACES = ORDERS * 2 * PASSES
+"""How many ``outcomes`` plays."""
 
 STUCK_SECONDS = 1000.0
 """Of a clock that jumps: longer than every wait here. What has no end of its own is stuck then."""
@@ -43,7 +47,7 @@ async def outcomes(new_race: Callable[[], Awaitable[Race[T]]]) -> list[T]:
     """
     found: list[T] = []
     for order in range(ORDERS):
-        for passes in range(PASSES):
+        for passes in range(-PASSES, PASSES):
             with deterministic_scheduling(order), trio.fail_after(STUCK_SECONDS):
                 race = await new_race()
                 began = trio.current_time()
@@ -59,17 +63,23 @@ def begun(steps: Steps[T]) -> Callable[[], Awaitable[T]]:
 
 
 async def play(race: Race[T], passes: int) -> T:
-    """The outcome of a race whose event happens after so many passes of its wait."""
+    """The outcome of a race whose event happens so many passes after the beginning of its wait."""
     found: list[T] = []
 
     async def wait() -> None:
         found.append(await race.wait())
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(wait)
-        for _ in range(passes):
+        if passes < 0:
+            race.event()
+        else:
+            nursery.start_soon(wait)
+        for _ in range(abs(passes)):
             await trio.lowlevel.checkpoint()
-        race.event()
+        if passes < 0:
+            nursery.start_soon(wait)
+        else:
+            race.event()
     [outcome] = found
     return outcome
 

@@ -17,6 +17,7 @@ from broker_admin.app import create_app
 from broker_admin.parts import MAX_EVENT_STREAMS
 from broker_admin.routes.events import HEARTBEAT_SECONDS, QUEUED_EVENTS
 from tests.admin.fake_broker import FakeBroker
+from tests.scheduling import ORDERS, PASSES, deterministic_scheduling
 
 
 @attrs.define
@@ -114,6 +115,23 @@ async def test_a_quiet_stream_has_a_heartbeat(fake: FakeBroker, autojump_clock: 
         before = trio.current_time()
         assert (await stream.text()).startswith(":")
         assert trio.current_time() - before == pytest.approx(HEARTBEAT_SECONDS)
+
+
+async def test_what_happens_at_the_very_moment_of_a_heartbeat_is_sent(
+    fake: FakeBroker, autojump_clock: trio.testing.MockClock
+) -> None:
+    for order in range(ORDERS):
+        for passes in range(PASSES):
+            with deterministic_scheduling(order):
+                async with open_stream(create_app(fake.view)) as stream:
+                    await trio.sleep(HEARTBEAT_SECONDS)
+                    for _ in range(passes):
+                        await trio.lowlevel.checkpoint()
+                    fake.tick()
+                    pieces = [await stream.text()]
+                    if pieces[0].startswith(":"):
+                        pieces.append(await stream.text())
+                    assert f'"sampled_at_ms":{fake.now_ms}' in pieces[-1]
 
 
 async def test_a_stream_ends_when_its_client_is_gone(fake: FakeBroker) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import CoroutineType
+from typing import Any
 
 import attrs
 import pytest
@@ -11,6 +12,7 @@ import trio
 from kafka_wire.apis import ApiKey
 from kafka_wire.codec import encode_bytes
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.scheduling import Race, outcomes
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.handlers import metadata
 from trio_broker.handlers.metadata import described
@@ -93,3 +95,35 @@ def test_answers_are_kept_up_to_a_number_of_bytes_and_for_one_image(monkeypatch)
     assert answers.get(next_image, "a") is None
     answers.keep(next_image, "b", bytes(6))
     assert (answers.get(next_image, "b"), answers.get(image, "a")) == (bytes(6), None)
+
+
+@pytest.mark.parametrize("end", ["made", "given up"])
+async def test_who_waits_for_the_answer_of_another_goes_on_when_that_is(wire, monkeypatch, autojump_clock, end):
+    """Given up by a client that has gone, for instance: then the next one makes it."""
+    await wire.create_topic("wide", PARTITIONS)
+
+    async def new_race() -> Race[Any]:
+        gate = trio.Event()
+
+        def described_later(*arguments):
+            yield gate.wait
+            return (yield from described(*arguments))
+
+        await wire.send(ApiKey.METADATA, VERSION, encode_bytes(ALL, VERSION))
+        wire.services.metadata_answers = MetadataAnswers()
+        monkeypatch.setattr(metadata, "described", described_later)
+        first, second = (wire.dispatcher.answer(wire.request) for _ in range(2))
+
+        async def wait():
+            async with trio.open_nursery() as nursery:
+                if end == "made":
+                    nursery.start_soon(lambda: first)
+                return await second
+
+        def give_up():
+            monkeypatch.setattr(metadata, "described", described)
+            first.close()
+
+        return Race(wait, gate.set if end == "made" else give_up)
+
+    assert all(await outcomes(new_race))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import attrs
+import pytest
 import trio
 from trio.lowlevel import checkpoint
 from trio.testing import wait_all_tasks_blocked
 
 from kafka_wire.headers import RequestHeader
+from tests.scheduling import RACES, Race, outcomes
 from trio_broker.network.errors import CloseCause, CloseConnection
 from trio_broker.network.handler_pool import MAX_RESTING_WORKERS, DelayedAnswer, Handle, HandlerPool, PendingAnswer
 from trio_broker.network.request_channel import Answer, ConnectionInfo, QueuedRequest, Reply, RequestChannel
@@ -440,3 +443,29 @@ async def test_delayed_requests_are_given_up_when_the_pool_ends(nursery):
     delays.call_all()
     assert delays.closed == 4
     assert (pool.statistics().parked, pool.statistics().in_flight) == (0, 0)
+
+
+@pytest.mark.parametrize("end", ["a slot is added", "the slot is given back", "the request before is answered"])
+async def test_a_queued_request_is_handled_at_whatever_moment(nursery, autojump_clock, end):
+    async def new_race() -> Race[Reply]:
+        opened, goes_on = trio.Event(), trio.Event()
+
+        async def handle(request: QueuedRequest) -> Answer:
+            if request.header.correlation_id == 0:
+                await opened.wait()
+                request.release_handler()
+                await goes_on.wait()
+            return [b"answer"]
+
+        pool = HandlerPool(RequestChannel(1), handle, 1)
+        await nursery.start(pool.run)
+        first, *others = (new_request(number) for number in range(3))
+        for request in (first, *others):
+            pool.submit(request)
+        if end == "the request before is answered":
+            goes_on.set()
+        event = partial(pool.resize, 2) if end == "a slot is added" else opened.set
+        return Race(partial(reply_of, others[-1]), event)
+
+    assert await outcomes(new_race) == [[b"answer"]] * RACES
+    nursery.cancel_scope.cancel()

@@ -13,7 +13,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.isolation_level import IsolationLevel
 from tests.partition.real_logs import NOW_MS, add_topic, batch, commit, make_replicas, sync, write_epoch_entry
-from tests.scheduling import ORDERS, PASSES, Race, begun, outcomes
+from tests.scheduling import RACES, Race, begun, outcomes
 from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.delayed_operations import DelayedProduce, ExpirationReaper
 from trio_broker.partition.fetch_operation import FetchLimits, FetchTarget
@@ -35,7 +35,7 @@ def replicas(request, tmp_path):
 
 async def new_partitions(replicas: ReplicaManager) -> Iterator[Partition]:
     """One for each race. Made before, since that takes a thread, for which a clock that jumps does not wait."""
-    partitions = await add_topic(replicas, partitions=ORDERS * PASSES)
+    partitions = await add_topic(replicas, partitions=RACES)
     for partition in partitions:
         write_epoch_entry(partition)
     return iter(partitions)

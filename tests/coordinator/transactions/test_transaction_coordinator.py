@@ -29,6 +29,7 @@ from tests.handlers.transaction_client import (
     running_transactions,
     until,
 )
+from tests.scheduling import RACES, Race, begun, outcomes
 from trio_broker import barrier
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
@@ -39,7 +40,7 @@ from trio_broker.partition.hosted_topics import HostedTopic, TopicAssignment
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.transaction_end import TransactionEnd
-from trio_broker.request_phase import ReleaseHandler
+from trio_broker.request_phase import ReleaseHandler, ignore_release
 from trio_broker.steps import Steps
 from trio_broker.storage.errors import StorageShortage
 from trio_broker.storage.log import Log
@@ -69,7 +70,7 @@ async def durable_client(memory_path):
         yield client
 
 
-async def begun(client: TransactionClient, *partitions: int) -> ProducerIdAndEpoch:
+async def started(client: TransactionClient, *partitions: int) -> ProducerIdAndEpoch:
     """The producer of ``id``, which has written one record to each partition."""
     producer = await client.begin()
     assert set((await client.add(producer, *partitions)).values()) == {0}
@@ -132,7 +133,7 @@ def refuse_markers(client: TransactionClient, *indexes: int) -> None:
 
 @pytest.mark.parametrize("commits", [True, False])
 async def test_every_partition_gets_one_marker_and_the_transaction_completes(client, commits):
-    producer = await begun(client, 0, 2)
+    producer = await started(client, 0, 2)
     assert (await client.end(producer, commits=commits)).error_code == 0
     await client.completed()
     marker = (producer.producer_id, producer.epoch, commits)
@@ -162,7 +163,7 @@ async def test_a_partition_that_was_added_but_never_written_gets_its_marker_too(
 
 async def test_no_marker_is_written_before_the_decision_is_durable(durable_client, monkeypatch):
     client = durable_client
-    producer = await begun(client, 0, 1)
+    producer = await started(client, 0, 1)
     answered = []
 
     async def end() -> None:
@@ -184,7 +185,7 @@ async def test_what_waits_to_write_markers_leaves_them_to_the_shard_that_has_tak
 ):
     """Else it would write them into the next transaction of its producer, which goes on by then."""
     client = durable_client
-    producer = await begun(client, 0)
+    producer = await started(client, 0)
     shard = client.coordinator.runtime.shard_for("id")
     async with trio.open_nursery() as nursery:
         async with held_syncs(client.state_partition(), monkeypatch):
@@ -199,7 +200,7 @@ async def test_what_waits_to_write_markers_leaves_them_to_the_shard_that_has_tak
 
 async def test_the_transaction_is_not_complete_before_its_markers_are_durable(durable_client, monkeypatch):
     client = durable_client
-    producer = await begun(client, 0, 1)
+    producer = await started(client, 0, 1)
     async with held_syncs(client.partition(1), monkeypatch):
         assert (await client.end(producer)).error_code == 0
         await trio.testing.wait_all_tasks_blocked(0.01)
@@ -212,7 +213,7 @@ async def test_the_transaction_is_not_complete_before_its_markers_are_durable(du
 async def test_a_marker_that_is_not_durable_in_time_is_written_again(durable_client, monkeypatch):
     monkeypatch.setattr(marker_writer, "MARKER_TIMEOUT_SECONDS", 0.001)
     client = durable_client
-    producer = await begun(client, 0)
+    producer = await started(client, 0)
     async with held_syncs(client.partition(0), monkeypatch):
         await client.end(producer)
         await until(lambda: len(client.markers()) >= 2)
@@ -231,7 +232,7 @@ async def test_an_abort_of_nothing_completes_with_a_raised_epoch(client):
 
 
 async def test_a_partition_whose_disk_refuses_is_tried_until_it_works_and_the_others_once(client, monkeypatch):
-    producer = await begun(client, 0, 1, 2)
+    producer = await started(client, 0, 1, 2)
     with monkeypatch.context() as full_disk:
         refuse_appends(client.partition(1), full_disk)
         assert (await client.end(producer)).error_code == 0
@@ -245,7 +246,7 @@ async def test_a_partition_whose_disk_refuses_is_tried_until_it_works_and_the_ot
 
 
 async def test_a_completion_that_the_log_refuses_is_tried_again_without_more_markers(client, monkeypatch):
-    producer = await begun(client, 0)
+    producer = await started(client, 0)
     with monkeypatch.context() as full_disk:
         refuse_appends(client.state_partition(), full_disk, after=1)
         assert (await client.end(producer)).error_code == 0
@@ -258,7 +259,7 @@ async def test_a_completion_that_the_log_refuses_is_tried_again_without_more_mar
 
 
 async def test_an_end_that_the_log_refuses_ends_nothing(client, monkeypatch):
-    producer = await begun(client, 0)
+    producer = await started(client, 0)
     with monkeypatch.context() as full_disk:
         refuse_appends(client.state_partition(), full_disk)
         assert (await client.end(producer)).error_code == ErrorCode.NOT_COORDINATOR
@@ -269,7 +270,7 @@ async def test_an_end_that_the_log_refuses_ends_nothing(client, monkeypatch):
 
 async def test_a_deleted_topic_does_not_hold_up_the_end(client):
     await client.wire.create_topic("gone")
-    producer = await begun(client, 0)
+    producer = await started(client, 0)
     await client.add(producer, 0, topic="gone")
     await client.wire.services.controller.delete_topics([TopicTarget(name="gone")])
     await client.end(producer)
@@ -278,7 +279,7 @@ async def test_a_deleted_topic_does_not_hold_up_the_end(client):
 
 
 async def test_the_topic_of_offsets_may_be_deleted_in_a_transaction(client):
-    producer = await begun(client, 0)
+    producer = await started(client, 0)
     await client.add_group(producer)
     await client.commit_offset(producer, 42)
     await client.wire.services.controller.delete_topics([TopicTarget(name=CONSUMER_OFFSETS_TOPIC)])
@@ -290,7 +291,7 @@ async def test_the_topic_of_offsets_may_be_deleted_in_a_transaction(client):
 
 
 async def test_a_topic_that_is_deleted_while_its_marker_is_missing_does_not_hold_up_the_end(client, monkeypatch):
-    producer = await begun(client, 0)
+    producer = await started(client, 0)
     refuse_appends(client.partition(0), monkeypatch)
     await client.end(producer)
     await trio.testing.wait_all_tasks_blocked()
@@ -321,7 +322,7 @@ async def test_markers_of_a_coordinator_that_never_was_do_not_hold_up_the_end(cl
 @pytest.mark.parametrize("commits", [True, False])
 async def test_the_next_end_is_put_off_while_the_markers_of_the_last_are_written(client, monkeypatch, commits, version):
     """A producer that aborts before anything of its next transaction has arrived is no zombie."""
-    producer = await begun(client, 0)
+    producer = await started(client, 0)
     append = client.partition(0).log.append
     refuse_appends(client.partition(0), monkeypatch)
     ended = await client.end(producer, commits=commits, version=version)
@@ -391,7 +392,7 @@ async def test_the_end_is_not_complete_while_no_id_can_be_allocated_and_then_it_
 
 
 async def test_a_partition_that_refuses_the_marker_and_has_the_transaction_open_is_not_counted_as_ended(client, caplog):
-    producer = await begun(client, 0, 1)
+    producer = await started(client, 0, 1)
     # The partition knows of a later epoch than the coordinator: none of this broker's doing.
     later = attrs.evolve(client.partition(1).log.producers.producers[producer.producer_id], producer_epoch=7)
     client.partition(1).log.producers.producers[producer.producer_id] = later
@@ -429,7 +430,7 @@ async def test_a_transaction_with_the_log_of_the_coordinator_in_it_is_ended(clie
 
 
 async def test_a_producer_that_is_replaced_has_its_transaction_aborted_everywhere(client):
-    producer = await begun(client, 0, 1)
+    producer = await started(client, 0, 1)
     assert (await client.init("id")).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     await client.completed()
     successor = await client.begin()
@@ -446,7 +447,7 @@ async def test_a_producer_that_is_replaced_has_its_transaction_aborted_everywher
 
 async def test_a_transaction_that_takes_too_long_is_aborted_everywhere(memory_path, autojump_clock):
     async with running_transactions(memory_path) as client:
-        producer = await begun(client, 0, 1)
+        producer = await started(client, 0, 1)
         client.wire.clock.advance(60)
         await trio.sleep(61)
         assert client.status() is TransactionStatus.COMPLETE_ABORT
@@ -461,7 +462,7 @@ async def test_a_transaction_that_takes_too_long_is_aborted_everywhere(memory_pa
 @pytest.mark.parametrize("unmarked", [(0, 1, 2), (1,), (0, 2)])
 async def test_a_restart_writes_the_markers_that_are_missing(memory_path, unmarked, commits):
     async with running_transactions(memory_path) as client:
-        producer = await begun(client, 0, 1, 2)
+        producer = await started(client, 0, 1, 2)
         refuse_markers(client, *unmarked)
         assert (await client.end(producer, commits=commits)).error_code == 0
         await until(lambda: client.partitions_of() == {TopicPartition("t", index) for index in unmarked})
@@ -478,7 +479,7 @@ async def test_a_restart_writes_the_markers_that_are_missing(memory_path, unmark
 
 async def test_a_restart_completes_a_transaction_that_lacks_no_more_than_that(memory_path, monkeypatch):
     async with running_transactions(memory_path) as client:
-        producer = await begun(client, 0)
+        producer = await started(client, 0)
         with monkeypatch.context() as full_disk:
             refuse_appends(client.state_partition(), full_disk, after=1)
             await client.end(producer)
@@ -491,7 +492,7 @@ async def test_a_restart_completes_a_transaction_that_lacks_no_more_than_that(me
 
 async def test_a_transaction_goes_on_after_a_restart(memory_path):
     async with running_transactions(memory_path) as client:
-        producer = await begun(client, 0)
+        producer = await started(client, 0)
     async with running_transactions(memory_path) as client:
         assert client.status() is TransactionStatus.ONGOING
         assert await client.produce(producer, sequence=1) == 0
@@ -506,7 +507,7 @@ async def test_a_transaction_goes_on_after_a_restart(memory_path):
 
 async def test_a_transaction_that_took_too_long_while_the_broker_was_down_is_aborted(memory_path):
     async with running_transactions(memory_path) as client:
-        await begun(client, 0)
+        await started(client, 0)
     clock = client.wire.clock
     clock.advance(60)
     async with running_transactions(memory_path, clock) as client:
@@ -739,7 +740,7 @@ async def test_a_marker_that_was_lost_is_written_again_before_the_producer_goes_
 
 async def test_a_transaction_that_hangs_in_the_first_protocol_is_aborted_and_its_producer_fenced(memory_path):
     async with running_transactions(memory_path) as client:
-        producer = await begun(client, 0, 1)
+        producer = await started(client, 0, 1)
         await client.end(producer)
         await client.completed()
         lose(client, 1)
@@ -752,7 +753,7 @@ async def test_a_transaction_that_hangs_in_the_first_protocol_is_aborted_and_its
 
 async def test_a_transaction_whose_id_was_lost_is_aborted(memory_path):
     async with running_transactions(memory_path) as client:
-        producer = await begun(client, 0)
+        producer = await started(client, 0)
         await client.add_group(producer)
         assert await client.commit_offset(producer, 42) == 0
         state = client.state_partition().topic_partition
@@ -767,7 +768,7 @@ async def test_a_transaction_whose_id_was_lost_is_aborted(memory_path):
 
 async def test_no_transaction_is_aborted_as_nobodys_while_not_all_ids_are_known(client):
     """A partition of the coordinator's log could not be opened, for instance."""
-    await begun(client, 0)
+    await started(client, 0)
     partition = client.state_partition().topic_partition.partition
     shard = client.coordinator.runtime.shards.pop(partition)
     client.coordinator.topic_opened("another")
@@ -784,7 +785,7 @@ async def test_no_transaction_is_aborted_as_nobodys_while_not_all_ids_are_known(
 
 
 async def test_a_transaction_whose_id_went_with_the_topic_of_states_is_aborted_without_a_restart(client):
-    producer = await begun(client, 0)
+    producer = await started(client, 0)
     await client.wire.services.controller.delete_topics([TopicTarget(name=TRANSACTION_STATE_TOPIC)])
     await client.coordinator.runtime._create_topic()
     await until(client.markers)
@@ -793,7 +794,7 @@ async def test_a_transaction_whose_id_went_with_the_topic_of_states_is_aborted_w
 
 async def test_a_shard_that_is_loaded_anew_does_not_end_the_look_for_what_hangs(client, autojump_clock):
     runtime = client.coordinator.runtime
-    await begun(client, 0)
+    await started(client, 0)
     with pytest.MonkeyPatch.context() as full_disk:
         refuse_appends(client.partition(0), full_disk)
         await client.wire.services.controller.delete_topics([TopicTarget(name=TRANSACTION_STATE_TOPIC)])
@@ -812,7 +813,7 @@ async def test_a_shard_that_is_loaded_anew_does_not_end_the_look_for_what_hangs(
 async def test_what_was_open_at_the_start_and_has_ended_is_not_taken_for_what_hangs(memory_path):
     """The shard of its id is loaded once more, in the next transaction."""
     async with running_transactions(memory_path) as client:
-        producer = await begun(client, 0)
+        producer = await started(client, 0)
     async with running_transactions(memory_path) as client:
         await client.end(producer)
         await client.completed()
@@ -831,7 +832,7 @@ async def test_a_restart_aborts_no_transaction_that_goes_on(memory_path):
     for turn in range(3):
         async with running_transactions(memory_path) as client:
             if not turn:
-                producer = await begun(client, 0)
+                producer = await started(client, 0)
                 await client.add_group(producer)
             assert await client.produce(producer, sequence=turn + 1) == 0
             assert await client.commit_offset(producer, 42) == 0
@@ -952,7 +953,7 @@ async def committed(client: TransactionClient) -> dict[str, dict[int, int]]:
 @pytest.mark.parametrize("commits", [True, False])
 async def test_records_and_offsets_of_a_transaction_count_together_also_after_a_restart(memory_path, commits):
     async with running_transactions(memory_path) as client:
-        producer = await begun(client, 0)
+        producer = await started(client, 0)
         assert await client.add_group(producer) == 0
         assert await client.commit_offset(producer, 42) == 0
         assert client.partitions_of() == {TopicPartition("t", 0), TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)}
@@ -969,7 +970,7 @@ async def test_records_and_offsets_of_a_transaction_count_together_also_after_a_
 
 async def test_offsets_count_once_their_marker_is_written_after_a_restart(memory_path, monkeypatch):
     async with running_transactions(memory_path) as client:
-        producer = await begun(client, 0)
+        producer = await started(client, 0)
         await client.add_group(producer)
         await client.commit_offset(producer, 42)
         with monkeypatch.context() as full_disk:
@@ -982,11 +983,50 @@ async def test_offsets_count_once_their_marker_is_written_after_a_restart(memory
         assert await committed(client) == {"t": {0: 42}}
 
 
+# ---- the next transaction --------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class GatedMarkers:
+    """Writes markers once it may."""
+
+    writer: MarkerWriter
+    may_write: trio.Event
+
+    def write_steps(
+        self, end: TransactionEnd, partitions: Collection[TopicPartition], release_handler: ReleaseHandler
+    ) -> Steps[dict[TopicPartition, ErrorCode]]:
+        yield self.may_write.wait
+        return (yield from self.writer.write_steps(end, partitions, release_handler))
+
+
+async def test_a_partition_is_added_when_the_last_marker_of_the_transaction_before_is_written(client, autojump_clock):
+    """At whatever moment of the wait for it."""
+    coordinator, writer, partitions = client.coordinator, client.coordinator.markers, [TopicPartition("t", 0)]
+    producers = [(f"id{number}", await client.begin(f"id{number}")) for number in range(RACES)]
+    for transactional_id, producer in producers:
+        assert await client.add(producer, 0, transactional_id=transactional_id) == {0: 0}
+
+    async def new_race() -> Race[None]:
+        transactional_id, producer = producers.pop()
+        gate = trio.Event()
+        gated: Any = GatedMarkers(writer, gate)
+        coordinator.markers = gated
+        assert (await client.end(producer, transactional_id=transactional_id)).error_code == 0
+        adding = coordinator.add_partitions_steps(
+            transactional_id, producer, partitions, 0, transaction_coordinator.THE_BROKER, ignore_release
+        )
+        return Race(begun(adding), gate.set)
+
+    await outcomes(new_race)
+    assert not coordinator._awaited_ends
+
+
 # ---- the internal topic ----------------------------------------------------------------------------------------------
 
 
 async def test_transactional_ids_begin_anew_when_the_topic_of_their_states_was_deleted(client):
-    producer = await begun(client, 0)
+    producer = await started(client, 0)
     await client.wire.services.controller.delete_topics([TopicTarget(name=TRANSACTION_STATE_TOPIC)])
     assert (await client.end(producer)).error_code == ErrorCode.NOT_COORDINATOR
     await client.coordinator.runtime._create_topic()
@@ -1055,4 +1095,4 @@ async def test_wherever_the_disk_fills_up_all_partitions_agree_after_a_restart(
         assert not client.wire.services.groups.machine("g").offsets.has_pending_in("g")
         for index in (0, 1):
             assert client.partition(index).last_stable_offset == client.partition(index).log_end_offset
-        await begun(client, 0, 1)
+        await started(client, 0, 1)
