@@ -11,6 +11,8 @@ alone never gets past the first length. Of every decoder three things are asked:
 
     python -m fuzz.decoders --seconds 60 --seed 1
 
+``--profile`` prints instead what the densest of them hold of the event loop (``fuzz.dense_profile``).
+
 The same seed and the same number of rounds try the same bytes. A finding is printed with the bytes that caused it, and
 the exit status is then 1.
 """
@@ -28,6 +30,7 @@ from typing import Any, Final
 import attrs
 
 from fuzz.dense_messages import dense_messages
+from fuzz.dense_profile import print_profile
 from kafka_wire.codec import decode, encode_bytes
 from kafka_wire.errors import WireError
 from kafka_wire.headers import RequestHeader, read_request_header, request_header
@@ -138,11 +141,11 @@ def targets(chance: random.Random) -> Iterator[Target]:
         for kind in (request, request.RESPONSE):
             for version in range(kind.VERSIONS.low, kind.VERSIONS.high + 1):
                 seed_frame = encode_bytes(random_message(kind, version, chance), version)
-                yield Target(f"{kind.__name__} v{version}", seed_frame, message_check(kind, version))
-            if dense := list(dense_messages(kind, kind.VERSIONS.high, DENSE_ELEMENTS)):
-                chosen = chance.choice(dense)
-                check = message_check(kind, kind.VERSIONS.high)
-                yield Target(f"{kind.__name__} with many of {chosen.construct}", chosen.data, check)
+                check = message_check(kind, version)
+                yield Target(f"{kind.__name__} v{version}", seed_frame, check)
+                if dense := list(dense_messages(kind, version, DENSE_ELEMENTS)):
+                    chosen = chance.choice(dense)
+                    yield Target(f"{kind.__name__} v{version} with many {chosen.construct}", chosen.data, check)
         header = RequestHeader(
             api_key=request.API_KEY, api_version=request.VERSIONS.high, correlation_id=7, client_id="fuzz"
         )
@@ -325,7 +328,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Throw broken bytes at every decoder of the wire.")
     parser.add_argument("--seconds", type=float, default=60, help="how long to go on (default: 60)")
     parser.add_argument("--seed", type=int, default=0, help="where the randomness starts (default: 0)")
+    parser.add_argument("--profile", action="store_true", help="time the densest messages and batches instead")
     arguments = parser.parse_args()
+    if arguments.profile:
+        print_profile()
+        return 0
     statistics, findings = Statistics(), 0
     for finding in fuzz(arguments.seed, until(time.monotonic() + arguments.seconds), statistics):
         findings += 1

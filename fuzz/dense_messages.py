@@ -1,8 +1,9 @@
 """Messages that hold the most elements for their bytes: one for each construct of the wire whose count a client gives.
 
-Those constructs are arrays and the tagged fields behind a struct. Everything around the repeated one is as small as it
-may be, so that its elements, of one to three bytes, are all that there is. They are made of bytes rather than encoded:
-no writer writes a tag that it does not know, or a million elements from one.
+Those constructs are arrays, the tagged fields behind a struct, and the bytes of strings and byte fields, of which
+``BYTES_PER_ELEMENT`` count as an element. Everything around the repeated one is as small as it may be, so that its
+elements, of one to three bytes, are all that there is. They are made of bytes rather than encoded: no writer writes a
+tag that it does not know, or a million elements from one.
 
 Source: KIP-482 for tagged fields and the compact forms, KIP-893 for structs that may be null.
 """
@@ -15,13 +16,17 @@ from typing import Any, Final
 
 import attrs
 
-from kafka_wire.primitives import NULL_STRUCT, Fixed, Sized, unsigned_varint
+from kafka_wire.emit_source import BYTES_PER_ELEMENT
+from kafka_wire.primitives import MAX_STRING_BYTES, NULL_STRUCT, Fixed, Sized, unsigned_varint
 from kafka_wire.schema import ArrayOf, Field, StructOf, WireType, fields_of
 
 FIRST_UNKNOWN_TAG: Final = 1000
 """Kafka's tags have one digit."""
 
 LEGACY_LENGTH_CODES: Final = {"string": ">h", "bytes": ">i", "records": ">i"}
+
+LETTER: Final = "\N{SNOWMAN}".encode()
+"""Of three bytes, which take longer to read than as many of ASCII."""
 
 
 @attrs.frozen
@@ -37,13 +42,15 @@ class DenseMessage:
 class DenseMaker:
     """Makes the messages of one version.
 
-    The innermost construct has ``count`` elements, and each array around it ``breadth``.
+    The innermost construct has ``count`` elements, and each array around it ``breadth``. With ``long`` fields the
+    innermost one is a string or a byte field of the length of the longest string.
     """
 
     version: int
     flexible: bool
     count: int
     breadth: int = 1
+    long: bool = False
 
     # --- Values in which one construct is repeated ---
 
@@ -61,11 +68,11 @@ class DenseMaker:
                 yield DenseMessage(
                     f"{each.name}.{inner.construct}", before + marker + inner.data + after + end, inner.elements
                 )
-        if self.flexible:
+        if self.flexible and not self.long:
             yield DenseMessage("tags", b"".join(smallest) + dense_tags(self.count), self.count)
-            for each in own:
-                if each not in plain:
-                    yield from self.tagged(each, b"".join(smallest))
+        for each in own:
+            if each not in plain:
+                yield from self.tagged(each, b"".join(smallest))
 
     def tagged(self, each: Field, before: bytes) -> Iterator[DenseMessage]:
         assert each.tag is not None
@@ -79,13 +86,17 @@ class DenseMaker:
         """Yield a value of ``wire_type`` for each construct in it."""
         match wire_type:
             case ArrayOf(element):
-                yield DenseMessage("elements", self.array(self.smallest(element), self.count), self.count)
+                if not self.long:
+                    yield DenseMessage("elements", self.array(self.smallest(element), self.count), self.count)
                 for inner in self.values(element):
                     yield attrs.evolve(
                         inner, data=self.array(inner.data, self.breadth), elements=self.breadth * inner.elements
                     )
             case StructOf(cls):
                 yield from self.structs(cls)
+            case Sized(kafka_type) if self.long and kafka_type != "records":  # of which nothing is copied
+                text = LETTER * (MAX_STRING_BYTES // len(LETTER))
+                yield DenseMessage("bytes", self.length(kafka_type, len(text)) + text, len(text) // BYTES_PER_ELEMENT)
 
     # --- The smallest values ---
 
@@ -94,7 +105,7 @@ class DenseMaker:
             case Fixed():
                 return bytes(wire_type.size)
             case Sized(kafka_type):
-                return b"\1" if self.flexible else struct.pack(LEGACY_LENGTH_CODES[kafka_type], 0)
+                return self.length(kafka_type, 0)
             case ArrayOf():
                 return self.array(b"", 0)
             case StructOf(cls):
@@ -106,6 +117,9 @@ class DenseMaker:
             return struct.pack("b", NULL_STRUCT)
         return self.smallest(each.type)
 
+    def length(self, kafka_type: str, size: int) -> bytes:
+        return unsigned_varint(size + 1) if self.flexible else struct.pack(LEGACY_LENGTH_CODES[kafka_type], size)
+
     def array(self, element: bytes, count: int) -> bytes:
         return (unsigned_varint(count + 1) if self.flexible else struct.pack(">i", count)) + element * count
 
@@ -116,7 +130,9 @@ def dense_tags(count: int) -> bytes:
     return unsigned_varint(count) + b"".join(tags)
 
 
-def dense_messages(kind: Any, version: int, count: int, breadth: int = 1) -> Iterator[DenseMessage]:
+def dense_messages(
+    kind: Any, version: int, count: int, breadth: int = 1, *, long: bool = False
+) -> Iterator[DenseMessage]:
     """Yield a message of ``kind`` for each construct in it; ``DenseMaker`` says what the numbers mean."""
     flexible = kind.FLEXIBLE_FROM is not None and version >= kind.FLEXIBLE_FROM
-    return DenseMaker(version, flexible, count, breadth).structs(kind)
+    return DenseMaker(version, flexible, count, breadth, long).structs(kind)

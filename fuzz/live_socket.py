@@ -2,10 +2,12 @@
 
 Requests of every API and version that the broker serves are made from the declarations, filled with random values,
 with topics that exist and with record batches, intact and broken; then they are cut, flipped, spliced and lied in. In
-between come noise and wrong frame sizes. Responses are read when they come; connections are dropped in all states.
+between come noise, wrong frame sizes, and requests and batches of the most elements for their bytes. Responses are read
+when they come; connections are dropped in all states.
+
 Meanwhile:
 
-* a healthy client produces and reads back, and gets the right offsets and records,
+* a healthy client produces and reads back, and gets the right offsets and records; the slowest time it took is printed,
 * the broker's process lives, and its memory grows by less than ``MAX_GROWTH_BYTES``,
 * its output tells of no bug: no traceback and no line at ERROR or above.
 
@@ -35,6 +37,8 @@ from typing import Any, Final
 import attrs
 
 from fuzz.decoders import mutated, random_message, until
+from fuzz.dense_batches import dense_batches
+from fuzz.dense_messages import dense_messages
 from fuzz.raw_client import (
     HealthyClient,
     RawConnection,
@@ -45,8 +49,9 @@ from fuzz.raw_client import (
     resident_bytes,
 )
 from fuzz.records import broken_batch, seed_batches
+from kafka_wire.headers import RequestHeader, request_header
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from kafka_wire.primitives import Sized
+from kafka_wire.primitives import MAX_TAGS, Sized
 from kafka_wire.schema import ArrayOf, StructOf, fields_of
 from trio_broker.handlers.support.registry import served_apis
 from trio_broker.testing.process import BrokerProcess
@@ -69,6 +74,11 @@ RECENT_REQUESTS: Final = 40
 """Printed with a finding: what caused it is most likely among them."""
 
 METADATA_VERSION: Final = 12
+
+DENSE_ELEMENTS: Final = 3000
+"""Of a dense request: enough that it is read in turns."""
+
+DENSE_BATCH_BYTES: Final = 100_000
 
 TOPICS: Final = {
     "fuzz-plain": {},
@@ -115,6 +125,7 @@ class Statistics:
     closed: int = 0
     checks: int = 0
     growth_bytes: int = 0
+    slowest_check_seconds: float = 0.0
 
 
 # --- What is sent ---
@@ -127,11 +138,13 @@ class RequestMaker:
     chance: random.Random
     topic_ids: dict[str, bytes]
     batches: list[bytes] = attrs.field(init=False)
+    dense_batches: list[bytes] = attrs.field(init=False)
     kinds: list[tuple[type[Any], int]] = attrs.field(init=False)
     previous: bytes = b""
 
     def __attrs_post_init__(self) -> None:
         self.batches = seed_batches(self.chance)
+        self.dense_batches = [each.data for each in dense_batches(DENSE_BATCH_BYTES)]
         self.kinds = [
             (api.request, version)
             for api in served_apis().values()
@@ -149,7 +162,7 @@ class RequestMaker:
         message = self.plausible(random_message(kind, version, self.chance), version)
         body = request_bytes(message, version, correlation_id=self.chance.randrange(1 << 31), client_id="fuzz")
         previous, self.previous = self.previous, body
-        match self.chance.randrange(12):
+        match self.chance.randrange(13):
             case 0:
                 return self.chance.randbytes(self.chance.randrange(100))
             case 1:
@@ -158,8 +171,19 @@ class RequestMaker:
                 return framed(mutated(body, previous, self.chance))
             case 5 | 6 | 7:  # the header stays good, so that the body is read
                 return framed(body[:16] + mutated(body[16:], previous[16:], self.chance))
+            case 8:
+                return framed(self.dense(kind, version))
             case _:
                 return framed(body)
+
+    def dense(self, kind: type[Any], version: int) -> bytes:
+        """Return a request of the most elements for its bytes, in one of the constructs that it has, if it has any."""
+        long = self.chance.random() < 0.2
+        count = 1 if long else self.chance.choice((MAX_TAGS, DENSE_ELEMENTS))
+        constructs = list(dense_messages(kind, version, count, long=long))
+        body = self.chance.choice(constructs).data if constructs else b""
+        header = RequestHeader(kind.API_KEY, version, self.chance.randrange(1 << 31), "fuzz")
+        return request_header(header) + body
 
     def plausible(self, message: Any, version: int) -> Any:
         """Fill in what exists, in most places, so that requests get further than "unknown topic"."""
@@ -216,6 +240,8 @@ class RequestMaker:
                 return None
             case 1 | 2 | 3:
                 return batch
+            case 4:
+                return self.chance.choice(self.dense_batches)
             case _:
                 return broken_batch(batch, self.chance.choice(self.batches), self.chance)
 
@@ -273,10 +299,13 @@ class Watch:
     def problems(self) -> Iterator[str]:
         """Yield what is wrong now."""
         self.statistics.checks += 1
+        began = time.monotonic()
         try:
             self.healthy.check()
         except (WrongAnswer, OSError) as error:
             yield f"the healthy client: {error!r}"
+        taken = time.monotonic() - began
+        self.statistics.slowest_check_seconds = max(self.statistics.slowest_check_seconds, taken)
         if self.broker is not None:
             yield from self.process_problems(self.broker)
 
@@ -369,7 +398,8 @@ def main() -> int:
             findings = report(fuzz(broker.port, arguments.seed, rounds, statistics, broker))
     print(
         f"{statistics.sent} pieces sent, {statistics.answered} answers, {statistics.closed} connections closed, "
-        f"{statistics.checks} checks, memory grew by {statistics.growth_bytes / (1 << 20):.1f} MiB, {findings} findings"
+        f"{statistics.checks} checks, the slowest {1000 * statistics.slowest_check_seconds:.0f} ms, "
+        f"memory grew by {statistics.growth_bytes / (1 << 20):.1f} MiB, {findings} findings"
     )
     return 1 if findings else 0
 

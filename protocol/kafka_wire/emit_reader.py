@@ -300,6 +300,8 @@ class _ReaderEmitter:
                 self.source.line(f"{target} = {_CONTENTS[kafka_type]}")
         else:
             self.source.line(f"{target} = {_CONTENTS[kafka_type]}")
+        if kafka_type != "records":  # a view, for which nothing is copied
+            self.source.turn_bytes("n")
         self.source.line("pos = end")
 
     def large_bytes(self, target: str) -> None:

@@ -16,7 +16,11 @@ TURN_ELEMENTS: Final = 100
 """Elements of arrays between two turns that a function in turns gives: each takes one to five microseconds."""
 
 TURN_BYTES: Final = 256 * 1024
-"""Bytes that a function in turns copies between two of them: some tens of microseconds."""
+"""Bytes that a function in turns copies between two of them: some tens of microseconds, half a millisecond where they
+are text in other letters than ASCII."""
+
+BYTES_PER_ELEMENT: Final = TURN_BYTES // TURN_ELEMENTS
+"""Of a string or of bytes that count as much as an element."""
 
 _INDENT: Final = "    "
 _LITERAL_TYPES: Final = (int, str, bytes, bool, float, type(None))
@@ -73,6 +77,11 @@ class Source:
                 if before is not None:
                     self.line(before)
                 self.line("yield")
+
+    def turn_bytes(self, count: str) -> None:
+        """Count that ``count`` bytes, an expression, were copied; the next ``turn`` yields when they were enough."""
+        if self.in_turns:
+            self.line(f"left -= {count} // {BYTES_PER_ELEMENT}")
 
     def number(self) -> int:
         """Return a number not given before, to keep local names apart."""

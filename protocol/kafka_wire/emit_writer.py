@@ -234,6 +234,7 @@ class _WriterEmitter:
             source.line("n = len(value)")
         self.length("n", "h")
         source.line(f"{self._append}(value)")
+        source.turn_bytes("len(value)")
 
     def sized(self, kafka_type: str, slot: str, where: str, nullable: bool) -> None:
         """Write bytes or records; records become a chunk of their own."""
@@ -244,6 +245,7 @@ class _WriterEmitter:
         with source.block("if n > 0:"):
             if kafka_type == "bytes":
                 source.line(f"{self._append}(value)")
+                source.turn_bytes("n")
                 return
             if self._append != "append":
                 raise TypeError(f"{where}: records cannot be tagged")

@@ -62,9 +62,6 @@ ATTRIBUTES_LOW_BYTE = 22
 
 PRODUCER_ID_HIGH_BYTE = 43
 
-BATCHES_PER_LOOK = 8
-"""Batches appended between two looks at the budget, of which the first begins it: a quarter of a millisecond."""
-
 NO_RECORDS = memoryview(b"")
 
 NO_LEADER = LeaderIdAndEpoch()
@@ -300,17 +297,18 @@ def produce(request: ProduceRequest, context: Context) -> Steps[ProduceResponse 
         )
         hosted = production.find_topic(topic)
         for data in topic.partition_data:
+            # Refusals count too: a few bytes of a request name a partition, and its refusal costs several objects.
+            # Before each batch but the first: sixteen kilobytes may hold thousands of headers, a millisecond's walk.
+            if batches:
+                budget = budget or YieldBudget()
+                if budget.is_spent:
+                    yield budget.renewed
+            batches += 1
             partition_responses.append(
                 failed(data.index, hosted)
                 if isinstance(hosted, KafkaError)
                 else (yield from production.append(hosted, data, context.release_handler))
             )
-            batches += 1
-            # Refusals count too: a few bytes of a request name a partition, and its refusal costs several objects.
-            if batches % BATCHES_PER_LOOK == 0:
-                budget = budget or YieldBudget()
-                if budget.is_spent:
-                    yield budget.renewed
     if request.acks == ACKS_NONE:
         require_all_appended(responses)
         return None

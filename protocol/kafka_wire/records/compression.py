@@ -28,6 +28,7 @@ import os
 import struct
 import sys
 from collections.abc import Callable, Sequence
+from itertools import count
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -226,10 +227,12 @@ def decompression_bound(data: ReadableBuffer, max_bytes: int) -> int:
     return min(max_bytes, MAX_DECOMPRESSED_BYTES, max(RATIO_FREE_BYTES, MAX_RATIO * len(data)))
 
 
-def inflated_bytes_bound(codec: Codec, data: memoryview) -> int:
+def inflated_bytes_bound(codec: Codec, data: memoryview, *, max_blocks: int | None = None) -> int:
     """Return the most that ``data`` can inflate to, by its headers and what a byte of the codec makes at most.
 
-    Nothing is inflated: this takes microseconds. It says nothing about whether ``data`` can be inflated at all.
+    Nothing is inflated, but blocks are followed: a microsecond or two for each, and an empty one has three to five
+    bytes. Of more than ``max_blocks`` it is ``MAX_DECOMPRESSED_BYTES``. It says nothing about whether ``data`` can be
+    inflated at all.
 
     Raises:
         InvalidRecord: snappy or lz4 whose blocks do not fit into ``data``.
@@ -240,11 +243,12 @@ def inflated_bytes_bound(codec: Codec, data: memoryview) -> int:
         case Codec.GZIP:
             return GZIP_MAX_RATIO * len(data)
         case Codec.SNAPPY:
-            return sum(map(_snappy_declared_bytes, _snappy_blocks(data)))
+            blocks = _snappy_blocks(data, max_blocks)
+            return MAX_DECOMPRESSED_BYTES if blocks is None else sum(map(_snappy_declared_bytes, blocks))
         case Codec.LZ4:
-            return _lz4_output_bound(data)
+            return _lz4_output_bound(data, max_blocks)
         case Codec.ZSTD:
-            bound = zstd_output_bound(data)
+            bound = zstd_output_bound(data, max_blocks)
             return MAX_DECOMPRESSED_BYTES if bound is None else bound
 
 
@@ -338,7 +342,7 @@ def _compress_snappy(data: ReadableBuffer) -> bytes:
 def _snappy_into(data: memoryview, room: Room, limit: int) -> int:
     import cramjam
 
-    blocks = _snappy_blocks(data)
+    blocks = _snappy_blocks(data) or []
     sizes = [_snappy_declared_bytes(block) for block in blocks]
     total = sum(sizes)
     if total > limit:
@@ -355,12 +359,12 @@ def _snappy_into(data: memoryview, room: Room, limit: int) -> int:
     return total
 
 
-def _snappy_blocks(data: memoryview) -> list[memoryview]:
-    return _xerial_blocks(data) if data[:8] == XERIAL_MAGIC else [data]
+def _snappy_blocks(data: memoryview, max_blocks: int | None = None) -> list[memoryview] | None:
+    return _xerial_blocks(data, max_blocks) if data[:8] == XERIAL_MAGIC else [data]
 
 
-def _xerial_blocks(data: memoryview) -> list[memoryview]:
-    """Return the raw snappy blocks of snappy-java's framing, whose magic was seen.
+def _xerial_blocks(data: memoryview, max_blocks: int | None) -> list[memoryview] | None:
+    """Return the raw snappy blocks of snappy-java's framing, whose magic was seen; None if they are more than that.
 
     The whole header may come again between blocks, where two streams were joined.
     """
@@ -376,6 +380,8 @@ def _xerial_blocks(data: memoryview) -> list[memoryview]:
         position += 4
         if size > end - position or position > end:
             raise _damaged(Codec.SNAPPY, f"a block of {size} bytes where {max(0, end - position)} are left")
+        if len(blocks) == max_blocks:
+            return None
         blocks.append(data[position : position + size])
         position += size
     return blocks
@@ -516,22 +522,26 @@ def _lz4_frames_into(data: memoryview, room: Room, limit: int) -> int:
     return produced
 
 
-def _lz4_output_bound(data: memoryview) -> int:
+def _lz4_output_bound(data: memoryview, max_blocks: int | None = None) -> int:
     """Return the most that the frames in ``data`` can inflate to, by walking their block headers.
 
-    The library wants the output buffer beforehand; this keeps it as small as the input can fill.
+    The library wants the output buffer beforehand; this keeps it as small as the input can fill. Where a frame has more
+    than ``max_blocks``, it is ``MAX_DECOMPRESSED_BYTES``.
     """
     bound = position = 0
     for _ in range(MAX_FRAMES):
-        frame_bound, position = _lz4_frame_bound(data, position)
+        frame_bound, position = _lz4_frame_bound(data, position, max_blocks)
         bound += frame_bound
         if position == len(data):
             return bound
     raise _damaged(Codec.LZ4, f"more than {MAX_FRAMES} frames")
 
 
-def _lz4_frame_bound(data: memoryview, position: int) -> tuple[int, int]:
-    """Return the most that the frame at ``position`` can inflate to, and the position after it."""
+def _lz4_frame_bound(data: memoryview, position: int, max_blocks: int | None = None) -> tuple[int, int]:
+    """Return the most that the frame at ``position`` can inflate to, and the position after it.
+
+    Of one that has more than ``max_blocks`` the whole rest of ``data`` is taken.
+    """
     if data[position : position + 4] != LZ4_FRAME_MAGIC or len(data) < position + 7:
         raise _damaged(Codec.LZ4, f"no frame at byte {position}")
     flags, descriptor = data[position + 4], data[position + 5]
@@ -541,7 +551,7 @@ def _lz4_frame_bound(data: memoryview, position: int) -> tuple[int, int]:
     position += 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)  # content size, dictionary id
     block_checksum_bytes = LZ4_CHECKSUM_BYTES if flags & 0x10 else 0
     bound = 0
-    while True:
+    for blocks in count():
         try:
             (word,) = _LZ4_BLOCK_HEADER.unpack_from(data, position)
         except struct.error:
@@ -549,9 +559,12 @@ def _lz4_frame_bound(data: memoryview, position: int) -> tuple[int, int]:
         position += 4
         if word == 0:
             return bound, position + (LZ4_CHECKSUM_BYTES if flags & 0x04 else 0)  # of the content
+        if blocks == max_blocks:
+            break
         size = word & LZ4_BLOCK_SIZE_MASK
         bound += min(block_bytes, LZ4_MAX_RATIO * size)
         position += size + block_checksum_bytes
+    return MAX_DECOMPRESSED_BYTES, len(data)
 
 
 # zstd -----------------------------------------------------------------------------------------------------------------
@@ -589,10 +602,13 @@ def _zstd_into(data: memoryview, room: Room, limit: int) -> int:
     return len(inflated)
 
 
-def zstd_output_bound(data: memoryview) -> int | None:
-    """Return the most that ``data`` inflates to, which is what it declares if it does; None unless it is one frame."""
+def zstd_output_bound(data: memoryview, max_blocks: int | None = None) -> int | None:
+    """Return the most that ``data`` inflates to, which is what it declares if it does.
+
+    None unless it is one frame, or if that has more than ``max_blocks``.
+    """
     frame = _zstd_frame(data)
-    bound = None if frame is None else _zstd_blocks_bound(data, frame)
+    bound = None if frame is None else _zstd_blocks_bound(data, frame, max_blocks)
     return bound if frame is None or bound is None or frame.declared_bytes is None else frame.declared_bytes
 
 
@@ -631,13 +647,15 @@ def _zstd_frame(data: memoryview) -> ZstdFrame | None:
     return ZstdFrame(position + width, declared, checksum_bytes)
 
 
-def _zstd_blocks_bound(data: memoryview, frame: ZstdFrame) -> int | None:
+def _zstd_blocks_bound(data: memoryview, frame: ZstdFrame, max_blocks: int | None = None) -> int | None:
     """Return the most that the blocks of ``frame`` can inflate to; None unless ``data`` ends with it.
 
     Blocks are followed to the end of the frame, so that it is certain where it ends; what is in them is not looked at.
+    None, too, if they are more than ``max_blocks``.
     """
-    bound, position, last_start = 0, frame.blocks_at, len(data) - 3
-    while position <= last_start:
+    bound, position, last_start, blocks = 0, frame.blocks_at, len(data) - 3, 0
+    while position <= last_start and blocks != max_blocks:
+        blocks += 1
         word = data[position] | data[position + 1] << 8 | data[position + 2] << 16
         kind, size = word >> 1 & 0x03, word >> 3
         position += 3 + (1 if kind == ZSTD_REPEATED_BYTE else size)

@@ -269,7 +269,7 @@ def check_records(data: bytes, record_count: int, *, base_timestamp: int) -> Rec
             if data[position]:
                 count, position = _header_count(data, position, end, index, headers_left)
                 headers_left -= count
-                position = _skip_headers(data, position, end, index, count)
+                position = _skip_headers(data, position, index, count)
             else:
                 position += 1
             if position != end:
@@ -345,12 +345,31 @@ def _read_headers(data: bytes, position: int, end: int, index: int, count: int) 
     return tuple(headers), position
 
 
-def _skip_headers(data: bytes, position: int, end: int, index: int, count: int) -> int:
+def _skip_headers(data: bytes, position: int, index: int, count: int) -> int:
+    """Return the position after ``count`` headers. As in ``check_records`` what is beyond the record's end is found
+    there."""
+    # Written out for lengths of one byte: a header may have two bytes, and a call would cost more than all the rest.
+    zigzag = ZIGZAG
     for _ in range(count):
-        start, position = _bounds(data, position, end, index)
-        if start < 0:
-            raise InvalidRecord("a header without a key", record_index=index)
-        _, position = _bounds(data, position, end, index)
+        byte = data[position]
+        if byte < 0x80:
+            length = zigzag[byte]
+            position += 1
+        else:
+            length, position = read_varint(data, position)
+        if length < 0:
+            raise InvalidRecord(f"the key of a header has {length} bytes", record_index=index)
+        position += length
+        byte = data[position]
+        if byte < 0x80:
+            length = zigzag[byte]
+            position += 1
+        else:
+            length, position = read_varint(data, position)
+        if length >= 0:
+            position += length
+        elif length != -1:
+            raise InvalidRecord(f"the value of a header has {length} bytes", record_index=index)
     return position
 
 
