@@ -111,15 +111,15 @@ def test_one_process_at_a_time_has_the_lock_and_the_others_wait_no_longer_than_a
         assert len(slept) == waited
 
 
-def test_the_user_s_own_directory_comes_first_and_the_package_s_beside_it(tmp_path: Path) -> None:
+def test_the_directory_that_the_user_names_is_the_only_one(tmp_path: Path) -> None:
     cache = user_cache({"NUMBA_CACHE_DIR": str(tmp_path), "HOME": "/home/me"})
 
-    assert cache.directories == (tmp_path / "trio-broker", code_cache.PACKAGE_CACHE)
+    assert cache == CodeCache((tmp_path / "trio-broker",))
 
 
 def test_without_one_the_home_and_the_temporary_files_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not the package, of which an installer removes what it has put there."""
     monkeypatch.setattr(tempfile, "tempdir", "/tmp")
-    monkeypatch.setattr(code_cache, "PACKAGE_CACHE", Path("/app/jobs.zip/trio_broker/spark/__pycache__"))
     cache = user_cache({"HOME": "/home/me"})
 
     assert cache.directories == (

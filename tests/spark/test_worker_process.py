@@ -27,12 +27,10 @@ PAUSE_SECONDS = 0.1
 
 MODULE = """
 import gc, json, os, struct, time
-from pathlib import Path
 
 def load():
-    from trio_broker.spark import code_cache, decoder
+    from trio_broker.spark import decoder
 
-    code_cache.PACKAGE_CACHE = Path(os.environ.get("PACKAGE_CACHE", code_cache.PACKAGE_CACHE))
     while not os.path.exists(os.environ["MAY_LOAD"]):
         time.sleep(0.01)
     return decoder.available_engine()
@@ -152,5 +150,5 @@ def test_a_worker_begins_at_once_and_goes_on_with_compiled_code_which_it_freezes
 
 @pytest.mark.soak
 def test_so_does_a_worker_that_has_to_compile_the_code(tmp_path: Path) -> None:
-    begin_and_go_on(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache"), PACKAGE_CACHE=str(tmp_path / "none" / "cache"))
+    begin_and_go_on(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
     assert list((tmp_path / "cache").rglob("fill-*.machine-code"))

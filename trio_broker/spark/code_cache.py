@@ -7,10 +7,10 @@ the same bytes. It begins with a digest of its own content, because the bytes of
 zeros.
 
 Machine code is executed by those who load it. What is found is therefore only used in a directory that nobody else can
-write to: ``NUMBA_CACHE_DIR``, which the user vouches for, the package's own ``__pycache__``, beside the code that is
-executed anyway, or a directory of the user's, with all its parents as OpenSSH's ``StrictModes`` asks for. Of the last
-kind there are two, one below ``XDG_CACHE_HOME`` or the home directory, and one among the temporary files for users
-without a home, as in many containers.
+write to: ``NUMBA_CACHE_DIR``, which the user vouches for, or a directory of the user's, with all its parents as
+OpenSSH's ``StrictModes`` asks for. Of the last kind there are two, one below ``XDG_CACHE_HOME`` or the home directory,
+and one among the temporary files for users without a home, as in many containers. None is in the package, where an
+installer would leave the files behind when it removes it.
 
 Where nothing can be written, functions are compiled in every process, as if there were no cache.
 """
@@ -34,8 +34,6 @@ from trio_broker.spark.java import cache_directory
 
 NUMBA_CACHE_DIR: Final = "NUMBA_CACHE_DIR"
 """numba's variable for the directory of its own cache; ours is in a directory below it."""
-
-PACKAGE_CACHE: Final = Path(__file__).parent / "__pycache__"
 
 OTHERS_MAY_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
@@ -73,7 +71,7 @@ class CodeCache:
                 try:
                     with os.fdopen(descriptor, "wb") as file:
                         file.write(hashlib.sha256(content).digest() + content)
-                        # The package may be installed by another user than those who read it.
+                        # An image may be filled by another user than those who read it.
                         os.fchmod(descriptor, 0o644)
                     os.replace(temporary, directory / name)
                 except OSError:
@@ -110,14 +108,13 @@ class CodeCache:
 
 def user_cache(environment: Mapping[str, str] = os.environ) -> CodeCache:
     """Return the cache of this user."""
-    package = (PACKAGE_CACHE,) if PACKAGE_CACHE.parent.is_dir() else ()  # not in an archive
     if named := environment.get(NUMBA_CACHE_DIR):
-        return CodeCache((Path(named) / "trio-broker", *package))
+        return CodeCache((Path(named) / "trio-broker",))
     own = (
         cache_directory(environment) / "machine-code",
         Path(tempfile.gettempdir()) / f"trio-broker-{os.geteuid()}" / "machine-code",
     )
-    return CodeCache((*package, *own), private=frozenset(own))
+    return CodeCache(own, private=frozenset(own))
 
 
 def is_private(directory: Path) -> bool:
