@@ -51,7 +51,7 @@ def setting_changes(view):
 
 
 async def described(client, broker, name):
-    """Value and source that a client is told for a setting of the broker."""
+    """Value and source that a client receives for a setting of the broker."""
     resource = DescribeConfigsResource(
         resource_type=BROKER_RESOURCE, resource_name=str(broker.services.node.node_id), configuration_keys=[name]
     )

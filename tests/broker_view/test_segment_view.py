@@ -1,4 +1,4 @@
-"""The segments of a running broker, as programs are told of them that read the files."""
+"""The segments of a running broker, as it is reported to programs that read the files."""
 
 from __future__ import annotations
 

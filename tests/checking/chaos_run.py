@@ -98,7 +98,7 @@ class Observer:
                 draft.failed(error)
                 return False
             found = {place.partition: each.offset for place, each in answer.items()}
-            # What was there once and is not there now is told as nothing, so that a lost offset shows.
+            # What was there once and is not there now is reported as nothing, so that a lost offset shows.
             self._ever[group] |= found.keys()
             draft.tell(offsets={partition: found.get(partition) for partition in self._ever[group]})
             self.offsets[group] = found

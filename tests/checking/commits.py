@@ -1,7 +1,7 @@
 """Whether a committed offset was lost, or went back by itself.
 
 The offset that a group has committed for a partition is one register. Commits write it; asking for it reads it, and so
-does every member that is assigned the partition, since the first record that it gets is the one it was told to begin
+does every member that is assigned the partition, since the first record that it gets is the one it was given to begin
 with. A read is right when some commit wrote what it found, and nothing is known to have been true between the end of
 that commit and the beginning of the read: no acknowledged commit of another offset, and no read that found another.
 

@@ -67,7 +67,7 @@ def _gaps(history: Sequence[Event], sent: dict[Record, Event], groups: frozenset
 
 
 def spans(numbers: Sequence[int]) -> str:
-    """``1-3, 7``, for people."""
+    """``1-3, 7``, for display."""
     found: list[list[int]] = []
     for number in sorted(numbers):
         if found and found[-1][-1] == number - 1:

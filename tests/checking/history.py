@@ -34,7 +34,7 @@ NO_GENERATION = -1
 
 
 class Op(enum.StrEnum):
-    """What happened. The first twelve are told by the processes, the others by whoever torments them."""
+    """What happened. The first twelve are reported by the processes, the others by the test that disturbs them."""
 
     JOIN = "join"
     ASSIGN = "assign"

@@ -111,7 +111,7 @@ class MemberForker:
 
 
 def serve(directory: Path) -> None:
-    """Fork, signal and reap until the input ends, then kill whoever is left."""
+    """Fork, signal and reap until the input ends, then kill those that are left."""
     # A member may be asked to leave before it can listen: the signal waits until it does.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     children: dict[str, int] = {}

@@ -6,10 +6,10 @@ Two promises, checked apart because each sees what the other cannot:
   when it was assigned a partition, or when it committed one; time does not matter. A commit counts only from the
   member's assignment in that generation on, which may add nothing: before it, a cooperative member still has partitions
   of the generation before, and a generation that no record was written for has its number again after a restart.
-* At no time have two members a partition that is surely theirs. A member owns a partition from the moment it is told so
-  until its revoke callback has returned, and whoever waits for its word must not be given the partition earlier.
+* At no time have two members a partition that is surely theirs. A member owns a partition from the moment it learns so
+  until its revoke callback has returned, and a member that waits for its word must not be given the partition earlier.
 
-*Surely* is what needs care. A member that is silent for longer than its session is put out of the group without
+*Surely* is what needs care. A member that is silent for longer than its session is removed from the group without
 knowing, and goes on believing. So where an ownership ends in anything but a revocation that the group waited for, or
 where the process was held up since, or had joined the next generation before it let go, it counts only up to the last
 proof that the coordinator still knew the member: its assignment, or a commit that was acknowledged, from the moment

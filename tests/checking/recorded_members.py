@@ -10,10 +10,10 @@ What the libraries do differently, and what the checker must know of it:
   metadata_write``: a mark, the generation, the group's and the member's name). Its callbacks run inside ``poll``.
 * librdkafka joins the next generation while its user's revoke callback still runs, when it hears just then that the
   topic has grown (``debug=cgrp``: "subscription updated from metadata change: rejoining group in state
-  wait-unassign-call"; seen with 2.16.0). What happens in such a callback is told without a generation, and proves
+  wait-unassign-call"; seen with 2.16.0). What happens in such a callback is reported without a generation, and proves
   nothing.
-* kafka-python's ``cooperative-sticky`` is not here, because its groups do not keep the promise: a member that was put
-  out of its group claims the partitions it had when it joins again (``CooperativeStickyAssignor.metadata`` tells of
+* kafka-python's ``cooperative-sticky`` is not here, because its groups do not keep the promise: a member that was
+  removed from its group claims the partitions it had when it joins again (``CooperativeStickyAssignor.metadata`` names
   ``member_assignment``, which nobody clears, in a format without a generation), and a leader that hears two claims
   believes the last. It then gives away at once what another has yet to revoke (seen with 3.0.12).
 * kafka-python runs its callbacks on the thread of its event loop, where it forbids to wait (ConsumerRebalanceListener);
@@ -140,7 +140,7 @@ class RecordedMember(ABC):
 
     @contextmanager
     def committing(self, offsets: dict[int, int]) -> Iterator[Draft]:
-        """Tell of a commit. Errors of clients are told, too, and end here."""
+        """Report a commit. Errors of clients are reported, too, and end here."""
         member_id, generation = self._revoking or self.membership()
         with self.recorder.doing(Op.COMMIT, offsets=offsets, member_id=member_id, generation=generation) as draft:
             try:

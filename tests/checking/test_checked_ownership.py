@@ -97,7 +97,7 @@ def test_one_that_was_lost_or_killed_is_free_from_the_last_proof_on() -> None:
 
 
 def test_one_whose_owner_was_held_up_is_free_from_the_last_proof_on() -> None:
-    """It may have been put out of the group meanwhile, without knowing."""
+    """It may have been removed from the group meanwhile, without knowing."""
     asleep = [assign("a", 1, 0), commit("a", 2, {0: 5}), event(Op.STALL, "a", 2.5, 5), revoke("a", 6, 0)]
     assert found(*asleep, assign("b", 4, 0), classic=False) == []
     assert found(*asleep, assign("b", 1.5, 0), classic=False) == [ONE_OWNER_AT_A_TIME]

@@ -1,4 +1,4 @@
-"""The nursery starts, signals and buries members; whoever they talk to is not there."""
+"""The nursery starts, signals and buries members; what they talk to is not there."""
 
 from __future__ import annotations
 

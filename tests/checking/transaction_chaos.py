@@ -1,4 +1,4 @@
-"""A broker process, loops of real clients that read, process and write in transactions, and whoever kills them.
+"""A broker process, loops of real clients that read, process and write in transactions, and the thread that kills them.
 
 In each place lives one process of a loop. It is killed and another takes its place; or it is stopped for longer than
 its session and its transaction last, another takes its place, and it wakes up as a zombie. The broker is killed as

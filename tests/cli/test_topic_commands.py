@@ -1,4 +1,4 @@
-"""``topics`` and ``configs`` as they are typed: what asks first, what fails in part, and how trouble is told."""
+"""``topics`` and ``configs`` as they are typed: what asks first, what fails in part, and how trouble is reported."""
 
 from __future__ import annotations
 

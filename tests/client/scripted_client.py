@@ -31,7 +31,7 @@ class Pauses:
 
 
 def client_of(*servers: ScriptedKafka, pauses: Pauses | None = None) -> KafkaClient:
-    """A client that was told the addresses of these servers."""
+    """A client that has the addresses of these servers."""
     bootstrap = parse_addresses(",".join(server.address for server in servers))
     return KafkaClient(bootstrap, IDENTITY, (pauses or Pauses()).deadline())
 

@@ -122,7 +122,7 @@ def test_an_answer_about_something_else_is_not_kafkas():
 
 
 def test_a_creation_that_was_lost_is_not_repeated():
-    """Or it would be told that the topic exists already."""
+    """Or it would receive that the topic exists already."""
     with alone({CreateTopicsRequest: CLOSED}) as server, client_of(server) as client:
         with pytest.raises(ConnectionLost, match="whether it was done is not known"):
             create(client)

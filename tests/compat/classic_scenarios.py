@@ -147,7 +147,7 @@ def two_members(client: ScenarioClient) -> None:
     client.create_topic(f"{client.name}-t")
     client.ask(commit(group, f"{client.name}-t", {0: 5}, member=one, generation=generation), 9)
     client.ask(commit(group, f"{client.name}-t", {0: 5}, member=two, generation=generation), 9)
-    client.note("the leader alone is told of all members; the protocol is the one that both have")
+    client.note("the leader alone receives all members; the protocol is the one that both have")
     client.ask(join(group, one, protocols=both), 9)
     client.finish("two")
     describe(client, group)
@@ -285,7 +285,7 @@ def static_members(client: ScenarioClient) -> None:
     client.note("it comes back changed")
     fourth = client.ask(join(group, instance="one", protocols={"range": subscription("other")}), 9).member_id
     client.ask(sync(group, 3, fourth, {fourth: b"changed"}, instance="one"), 5)
-    client.note("it is told to leave by its instance id alone")
+    client.note("it is removed by its instance id alone")
     client.ask(leave(group, ("", "one")), 5)
     client.ask(leave(group, ("", "one")), 5)
     describe(client, group)

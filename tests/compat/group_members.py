@@ -56,7 +56,7 @@ class Received(NamedTuple):
 
 
 class Owner(Protocol):
-    """Whoever has partitions."""
+    """The members that have partitions."""
 
     @property
     def owned(self) -> frozenset[Place]: ...

@@ -248,8 +248,8 @@ def first_beat(group: str, member: str, topics: list[str] | None, **words: objec
 def topic_for_consumers(client: ScenarioClient, name: str, partitions: int = 1) -> bytes:
     """Create a topic, wait until the group coordinator knows of it, and return its id.
 
-    Kafka's coordinator is told of new topics after the rest of the broker, for each partition of its log by itself; the
-    brokers of these tests have one. So a consumer group that is not talked about goes first.
+    Kafka's coordinator is notified of new topics after the rest of the broker, for each partition of its log by itself;
+    the brokers of these tests have one. So a consumer group that is not talked about goes first.
     """
     topic_id = client.create_topic(name, partitions)
     probe = f"probe of {name}"

@@ -158,7 +158,7 @@ class KafkaProcess:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports on which nobody listens; unlike ours, Kafka must be told its controller's beforehand."""
+    """Return ports on which nobody listens; unlike ours, Kafka must receive its controller's beforehand."""
     sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:

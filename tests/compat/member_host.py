@@ -1,7 +1,7 @@
 """Consumers of clients in other languages, behind the face of ``group_members``.
 
 They live in a process of their own, a host, which runs ``java/Members.java`` or one of ``node/*_members.mjs``. The host
-is told by lines of JSON who joins, commits, seeks or leaves, and says by lines of JSON what each member owns and reads.
+receives, as lines of JSON, who joins, commits, seeks or leaves, and writes as such what each member owns and reads.
 One host holds many members, since starting a JVM costs as much as a test; one that is killed takes all of its with it.
 """
 
@@ -49,7 +49,7 @@ class MemberHost:
         self._reader.start()
 
     def new_member(self) -> tuple[int, queue.SimpleQueue[dict[str, Any]]]:
-        """Its number, and where it is told what happens to it."""
+        """Its number, and where what happens to it arrives."""
         with self._lock:
             number = next(self._numbers)
             self._events[number] = queue.SimpleQueue()
@@ -111,7 +111,7 @@ class MemberHost:
 
 
 class HostedMember(Member):
-    """A consumer in a host. ``settings`` holds the host, and what the kind of client shall be told beside the usual."""
+    """A consumer in a host. ``settings`` holds the host, and what the kind of client shall receive beside the usual."""
 
     settings_of_kind: ClassVar[dict[str, Any]] = {}
 
@@ -146,7 +146,7 @@ class HostedMember(Member):
             self._ask("leave")
 
     def poll(self) -> list[Received]:
-        """Hear what was told since. A member of a killed host hears nothing more, and keeps what it last had."""
+        """Take what has come since. A member of a killed host hears nothing more, and keeps what it last had."""
         received: list[Received] = []
         if self.host.failed:
             raise HostFailed("the host has ended")

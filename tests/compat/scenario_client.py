@@ -60,7 +60,7 @@ TIME_FIELDS = frozenset(
         "transaction_last_update_timestamp_ms",
     }
 )
-"""Milliseconds since 1970. What lies before the conversation is told: the records' own timestamps, and -1."""
+"""Milliseconds since 1970. What lies before the conversation is shown: the records' own timestamps, and -1."""
 
 NOT_TOLD = frozenset({"throttle_time_ms"})
 

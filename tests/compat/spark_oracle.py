@@ -97,7 +97,7 @@ def plain_row(row: Iterable[Any]) -> Row:
 
 
 def plain(value: Any) -> Any:
-    """Return ``value`` as something that is equal whoever made it: bytes, milliseconds, tuples."""
+    """Return ``value`` as something that is equal whichever engine made it: bytes, milliseconds, tuples."""
     match value:
         case bytearray():
             return bytes(value)

@@ -381,7 +381,7 @@ KNOWN_DIFFERENCES: Final = (
         ),
         "10 rows in 1 tasks",
         "fails",
-        "one of the two is wrong, and nobody would be told which one was taken",
+        "one of the two is wrong, and nothing would say which one was taken",
     ),
     Difference(
         job(

@@ -24,7 +24,7 @@ Offsets: TypeAlias = dict[str, dict[str, int]]
 
 
 class SinkFailed(Exception):
-    """What a sink raises that is told to fail."""
+    """What a sink raises that is set to fail."""
 
 
 @attrs.define

@@ -53,7 +53,7 @@ def member(partitions: int, *, modern: bool = False) -> dict[str, Any]:
 def description(
     type_: str, state: str, assignor: str, *, simple: bool = False, epochs: bool = False, **members: dict[str, Any]
 ) -> dict[str, Any]:
-    """``epochs``: whether those of the group and its assignment are told and equal. ``loose`` is a dynamic member."""
+    """``epochs``: whether those of group and assignment are reported and equal. ``loose`` is a dynamic member."""
     return {
         "type": type_,
         "state": state,

@@ -164,7 +164,7 @@ def test_a_regular_expression_of_java_finds_topics(group: Group) -> None:
 
 @pytest.mark.parametrize("kind", [JavaConsumerRange])
 def test_a_java_member_chooses_the_assignor_of_the_broker(group: Group) -> None:
-    """Whoever sorts first gets the first half; ``uniform`` would not promise that."""
+    """The member that sorts first gets the first half; ``uniform`` would not promise that."""
     four = group.create(4)
     one, two = group.join(), group.join()
     group.crowd.wait_until_shared(four, one, two)

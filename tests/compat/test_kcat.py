@@ -72,7 +72,7 @@ def test_an_offset_is_found_by_time(broker: BrokerProcess, topic: str) -> None:
 
 
 class GroupReader:
-    """A ``kcat -G`` that reads and shares until it is told to leave."""
+    """A ``kcat -G`` that reads and shares until it is stopped."""
 
     def __init__(self, broker: BrokerProcess, topic: str) -> None:
         assert KCAT is not None

@@ -173,7 +173,7 @@ def test_a_first_micro_batch_from_the_latest_offset_is_done_by_ours(
 def test_a_first_micro_batch_of_ours_from_the_latest_offset_is_refused_by_kafkas(
     cluster: Cluster, job_of: JobOf, topic: str
 ) -> None:
-    """Nothing is lost by that: ours goes on, and so does the other once it was told that nothing is missing."""
+    """Nothing is lost by that: ours goes on, and so does the other once an option says that nothing is missing."""
     fill(cluster, topic)
     job = job_of(topic, startingOffsets="latest")
     job.fail_in(0, OURS)

@@ -3,7 +3,7 @@
 Jobs with options of every kind, and with everything that can be wrong with one, are given to both sources, which read
 one broker of ours, and then a Kafka with transactions. Both must read the same rows, in as many tasks where the options
 say how many, or both must fail; then our error has to name the option or the partition. What differs on purpose is
-told in ``spark_read_jobs.KNOWN_DIFFERENCES``.
+listed in ``spark_read_jobs.KNOWN_DIFFERENCES``.
 
 Our source runs without Spark here, which is how it would run there but quicker; some jobs go through Spark, and with
 ``-m soak`` all of them.

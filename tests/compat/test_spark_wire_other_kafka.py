@@ -93,7 +93,7 @@ def consumed(kafka: KafkaProcess, topic: str, *, read_committed: bool, start: in
             "group.id": "reads-by-assignment",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            "fetch.wait.max.ms": 20,  # the end of a partition is told after an empty answer
+            "fetch.wait.max.ms": 20,  # the end of a partition is known after an empty answer
             "isolation.level": "read_committed" if read_committed else "read_uncommitted",
         }
     )

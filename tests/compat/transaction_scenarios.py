@@ -496,7 +496,7 @@ def being_fenced(client: ScenarioClient) -> None:
         name = f"{client.name}-producer-{number}"
         old = begun(client, protocol, name, topic)
         new = started(client, name)
-        client.note(f"{protocol}: what the older producer is told, in every version")
+        client.note(f"{protocol}: what the older producer receives, in every version")
         for version in (0, 1, 2, 3, 4, 5):
             client.ask(end(old, committed=True), version)
         for version in (0, 1, 2, 3):
@@ -786,7 +786,7 @@ def reading(client: ScenarioClient) -> None:
 
 
 def reading_over_sessions(client: ScenarioClient) -> None:
-    """A session is told of a partition again when something of it has changed."""
+    """A session receives a partition again when something of it has changed."""
     for number, protocol in enumerate(PROTOCOLS):
         topic = f"{client.name}-t-{number}"
         client.create_topic(topic, 2)
@@ -1036,7 +1036,7 @@ def ending_by_itself(client: ScenarioClient) -> None:
         wait_for_state(client, name, "CompleteAbort")
         client.ask(describe(name), 0)
         client.ask(fetch(topic, [0], isolation_level=READ_COMMITTED), 12)
-        client.note("what its producer is told")
+        client.note("what its producer receives")
         for version in range(6):
             client.ask(end(producer, committed=True), version)
             client.ask(end(producer, committed=False), version)
@@ -1066,7 +1066,7 @@ def using_up_the_epochs(client: ScenarioClient) -> None:
         client.ask(end(producer, committed=committed), SECOND.end)
         client.ask(describe(name), 0)
         before, producer = producer, Producer(name, answer.producer_id, answer.producer_epoch)
-        client.note("what its producer of before is told")
+        client.note("what its producer of before receives")
         client.ask(produce(before, topic, batch(before, 1)), SECOND.produce)
         client.ask(add_partitions(before, {topic: [0]}), NEWEST_OF_THE_FIRST_ADD)
         client.ask(describe_producers({topic: [0]}), 0)

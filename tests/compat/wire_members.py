@@ -1,6 +1,6 @@
 """Group members that speak the protocol by themselves: so light that hundreds of them fit into one test.
 
-A member lives in a task: it joins, is synchronised, sends heartbeats, and joins again when it is told to. The leader
+A member lives in a task: it joins, is synchronised, sends heartbeats, and joins again when it is asked to. The leader
 deals the partitions out in turn.
 """
 

@@ -1,4 +1,4 @@
-"""What is large lets others come in between, and what is monstrous is refused before it is done."""
+"""What is large yields in between, and what is monstrous is refused before it is done."""
 
 from __future__ import annotations
 

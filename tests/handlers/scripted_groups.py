@@ -1,4 +1,4 @@
-"""A group coordinator that answers as it was told: for the shapes of answers that are hard to bring about for real."""
+"""A group coordinator that answers as it is set up: for the shapes of answers that are hard to bring about for real."""
 
 from __future__ import annotations
 

@@ -306,7 +306,7 @@ async def test_a_cold_log_is_read_in_a_worker_thread(client, replicas, monkeypat
 
 
 async def test_what_became_visible_during_a_cold_read_is_not_missed(client, replicas, monkeypatch):
-    """A fetch that is not registered yet is woken by nobody, so it looks again before it parks."""
+    """A fetch that is not registered yet is woken by nobody, so it looks again before it is delayed."""
     first, second = await add_topic(replicas, partitions=2)
     for partition in (first, second):
         await produce(replicas, partition, b"a")

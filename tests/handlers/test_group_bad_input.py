@@ -1,4 +1,4 @@
-"""What is wrong is told in the words of the version, and changes nothing.
+"""What is wrong is reported in the words of the version, and changes nothing.
 
 One claim for each mistake, in every version of every API that can make it. Before and after, everything that a client
 can see of the group is the same.

@@ -102,4 +102,4 @@ async def test_a_join_waits_for_the_others_and_gives_its_slot_back(groups, nurse
     await wait_all_tasks_blocked()
     [follower] = answers
     assert (leader.generation_id, follower.generation_id) == (2, 2)
-    assert [len(leader.members), len(follower.members)] == [2, 0], "the leader alone is told the members"
+    assert [len(leader.members), len(follower.members)] == [2, 0], "the leader alone receives the members"

@@ -1,7 +1,7 @@
 """No step of a request that changes much makes more calls the more it changes: decision, records, image, journal and
 the parts of the broker that follow.
 
-What is counted is told in ``test_largest_requests``, which takes what is refused or unknown.
+What is counted is described in ``test_largest_requests``, which takes what is refused or unknown.
 """
 
 from __future__ import annotations

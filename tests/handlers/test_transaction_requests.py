@@ -1,6 +1,6 @@
 """Requests of transactional producers: what each version is answered.
 
-What a transaction may do in which state is told in ``tests/coordinator/transactions``.
+What a transaction may do in which state is tested in ``tests/coordinator/transactions``.
 """
 
 from __future__ import annotations

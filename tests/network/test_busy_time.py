@@ -1,4 +1,4 @@
-"""Busy ratios are shares of time, whoever asks and whenever."""
+"""Busy ratios are shares of time, however often they are read."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ async def converse(harness: Any, requests: int, seed: int, done: Counter[str]) -
 
 
 async def unsteady(request: QueuedRequest) -> Answer:
-    """A handler that takes a while, or parks, or does neither."""
+    """A handler that takes a while, or is delayed, or does neither."""
     way = request.header.correlation_id % 5
     if way == 0:
         request.release_handler()

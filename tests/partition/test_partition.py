@@ -1,4 +1,4 @@
-"""A partition's offsets, who sees what, and who is told when it changes."""
+"""A partition's offsets, who sees what, and who is notified when it changes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Answers that keep a real client going while its requests are recorded.
 
 Each says just enough for the client to go on to its next request: one broker, one topic of two partitions without any
-records, and a group whose only member is whoever asks. Nothing is stored.
+records, and a group whose only member is the client that asks. Nothing is stored.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def test_a_message_survives_the_wire(kind: type[Any]) -> None:
 
 @every_message
 def test_a_message_is_found_in_the_middle_of_a_buffer_and_leaves_the_rest(kind: type[Any]) -> None:
-    """The body of a request follows its header, and some clients send more bytes than the body has (trap 5)."""
+    """The body of a request follows its header, and librdkafka sends more bytes than a body has."""
 
     def found(version: int, message: Any, before: bytes, after: bytes) -> None:
         encoded = encode_bytes(message, version)

@@ -56,7 +56,7 @@ def test_a_file_that_is_used_again_and_again_stays_open(disk: SimulatedDisk):
 
 
 def test_files_with_unsynced_writes_are_closed_last(disk: SimulatedDisk):
-    """A write that fails after its descriptor was closed may never be told of."""
+    """A write that fails after its descriptor was closed may never be reported."""
     disk.open_files.limit = 4
     files = log_files(disk, 4)
     for file in files[:2]:

@@ -1,4 +1,4 @@
-"""Producers and readers of a simulation, which speak the protocol by themselves and remember what they were told."""
+"""Producers and readers of a simulation, which speak the protocol by themselves and remember what they received."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ CONNECTIONS_LOST = 4
 """Losses of the connection after which a producer gives its transaction up rather than send a batch again."""
 
 KILLED_AT_THE_END = 0.2
-"""How likely it is that a producer that does not hear of the end of its transaction begins anew."""
+"""How likely it is that a producer that does not see the end of its transaction begins anew."""
 
 AGAIN = RETRIABLE | {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS}
 
@@ -322,7 +322,7 @@ class TransactionalProducer:
         """Commit or abort, and tell ``draft`` what is known of it.
 
         Raises:
-            Fenced: another has decided, or this one has and did not hear of it.
+            Fenced: another has decided, or this one has and did not see it.
         """
         draft.fields.setdefault("ending", self.world.now())
         request, is_second = end(producer, committed=commits), self.protocol is SECOND

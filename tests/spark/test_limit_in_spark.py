@@ -1,4 +1,4 @@
-"""A few rows of a large topic: they are right though their workers end early, and all columns are told of once.
+"""A few rows of a large topic: they are right though their workers end early, and all columns are named once.
 
 That no traceback is left is claimed by ``test_early_end.py``. Here it cannot be: on a busy machine PySpark's planners
 print the same one, in which no code of ours has a part.

@@ -6,7 +6,7 @@ kill. A case copies it, damages one file (``file_damage``), starts, and compares
 
 * what is served is what was written, at its offset and in its epoch; answers by time, leader epochs and aborted
   transactions are right, or refused;
-* records that are not served were told of by a line at level ERROR, and the bytes of their batches are on the disk;
+* records that are not served were reported by a line at level ERROR, and the bytes of their batches are on the disk;
 * no other partition has changed;
 * a record can be appended, behind all that was there; or the partition was refused as a whole, with a line;
 * the next two starts, after a stop and after a kill, find the same and have nothing new to tell.
@@ -392,7 +392,7 @@ class DamagedStart:
             if offset in expected.records:
                 assert record == expected.records[offset], f"{record} at {offset}, was {expected.records[offset]}"
             else:
-                # What was deleted may be there again if the file that says so is lost, and that is told.
+                # What was deleted may be there again if the file that says so is lost, and that is reported.
                 assert offset < expected.log_start_offset, f"{record} at {offset} was never written"
                 assert told.lines, f"deleted records are back: {offset}"
         missing = [offset for offset in expected.records if offset not in found.records]
@@ -501,7 +501,7 @@ class DamagedStart:
 
 
 def run_case(seed: int) -> None:
-    """Damage a file by ``seed``, and check; what was done is told where that fails."""
+    """Damage a file by ``seed``, and check; what was done is reported where that fails."""
     chance = random.Random(seed)
     whole = intact(chance.randrange(DIRECTORIES), stop=chance.random() < 0.6)
     damage = drawn(chance, whole.files)

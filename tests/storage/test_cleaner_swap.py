@@ -1,4 +1,4 @@
-"""Compacted segments take their places: whenever that is cut short, and whoever reads meanwhile."""
+"""Compacted segments take their places: whenever that is cut short, and whatever is read meanwhile."""
 
 from __future__ import annotations
 

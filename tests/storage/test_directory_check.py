@@ -1,4 +1,4 @@
-"""fsck finds every kind of damage that is planted, says what it is, and mends what it is told to."""
+"""fsck finds every kind of damage that is planted, says what it is, and mends what it is asked to."""
 
 from __future__ import annotations
 

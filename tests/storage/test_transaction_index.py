@@ -1,4 +1,4 @@
-"""The transaction index: Kafka's bytes, and which aborted transactions a reader is told of."""
+"""The transaction index: Kafka's bytes, and which aborted transactions a reader receives."""
 
 from __future__ import annotations
 

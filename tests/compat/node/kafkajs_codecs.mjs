@@ -1,4 +1,4 @@
-// kafkajs brings gzip alone and takes other codecs from whoever has them, as its documentation tells under "Other".
+// kafkajs brings gzip alone and takes other codecs from other packages, as its documentation tells under "Other".
 import { snappyDecompress, lz4Decompress } from "@platformatic/wasm-utils";
 import { decompress as zstdDecompress } from "fzstd";
 import kafkajs from "kafkajs";

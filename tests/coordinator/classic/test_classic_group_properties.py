@@ -1,6 +1,6 @@
 """Whatever members do and in whatever order: what a classic group promises all the same.
 
-Each ticket is answered exactly once, the books agree with the members, nobody is told of a generation that is not, no
+Each ticket is answered exactly once, the books agree with the members, nobody receives a generation that is not, no
 alarm is late, and when all fall silent the group comes to rest.
 """
 

@@ -268,7 +268,7 @@ class ConsumerDriver:
         return [" ".join(codes) or ErrorCode(response.error_code).name, *self._late_answers()]
 
     def _late_answers(self, own: object = None) -> list[str]:
-        """What was answered to those who waited, and to whoever has just asked with ``own``."""
+        """What was answered to those who waited, and to the one that has just asked with ``own``."""
         lines = [] if own is None or own in self.runner.completions else ["(waits)"]
         for future, response in list(self.runner.completions.items()):
             del self.runner.completions[future]

@@ -29,7 +29,7 @@ from trio_broker.coordinator.consumer.stored_group import ConsumerGroupState
 SESSION_SECONDS = 45.0
 REBALANCE_SECONDS = 20.0
 SILENCE_SECONDS = min(SESSION_SECONDS, REBALANCE_SECONDS)
-"""A member that has heard nothing for so long may have been put out: an answer that was lost may have asked it to give
+"""A member that has heard nothing for so long may have been removed: an answer that was lost may have asked it to give
 something up."""
 
 CALM_ROUNDS = 60
@@ -50,7 +50,7 @@ rarely = st.sampled_from([False, False, False, True])
 
 @attrs.define
 class Member:
-    """A client, as KIP-848 has it: it works on ``owned``, and was told to work on ``assigned``."""
+    """A client, as KIP-848 has it: it works on ``owned``, and was asked to work on ``assigned``."""
 
     member_id: str
     topics: list[str]
@@ -232,7 +232,7 @@ class World:
     def calm_down(self) -> None:
         """The world calms down: all that lives goes on living."""
         self.runner.next_write_fails_with = None
-        # Those who died are put out, and searches for topics are due.
+        # Those who died are removed, and searches for topics are due.
         for _ in range(9):
             self.everyone_speaks(8.0)
         for _ in range(CALM_ROUNDS):

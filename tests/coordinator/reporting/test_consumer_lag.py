@@ -1,4 +1,4 @@
-"""Lag is told in records and in seconds, from what the broker itself saw, and from the log for what was before."""
+"""Lag is reported in records and in seconds, from what the broker itself saw, and from the log for what was before."""
 
 from __future__ import annotations
 

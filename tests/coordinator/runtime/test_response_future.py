@@ -1,4 +1,4 @@
-"""A reply hands one answer from whoever has it to the task that waits for it."""
+"""A reply hands one answer from the task that has it to the task that waits for it."""
 
 from __future__ import annotations
 

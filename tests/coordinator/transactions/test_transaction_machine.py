@@ -598,7 +598,7 @@ def test_markers_in_other_partitions_than_those_of_the_transaction_complete_noth
 # ---- EndTxn of the second protocol -----------------------------------------------------------------------------------
 
 RAISED = "ends with a raised epoch"
-REPEATED = "is told the raised epoch again"
+REPEATED = "receives the raised epoch again"
 
 SECOND_PROTOCOL = {
     # status: commit of the current epoch, abort of it, and the same with the epoch before
