@@ -529,7 +529,7 @@ async def give_up(client: TransactionClient, monkeypatch) -> None:
 
 async def test_a_shard_that_is_loaded_anew_while_markers_are_written_writes_no_second_ones(durable_client, monkeypatch):
     client = durable_client
-    producer = await begun(client, 0, 1)
+    producer = await started(client, 0, 1)
     async with held_syncs(client.partition(1), monkeypatch):
         assert (await client.end(producer)).error_code == 0
         await trio.testing.wait_all_tasks_blocked(0.01)
@@ -541,7 +541,7 @@ async def test_a_shard_that_is_loaded_anew_while_markers_are_written_writes_no_s
 
 
 async def test_markers_that_wait_for_a_try_are_written_once_by_a_shard_that_is_loaded_anew(client, monkeypatch):
-    producer = await begun(client, 0, 1)
+    producer = await started(client, 0, 1)
     with monkeypatch.context() as full_disk:
         refuse_appends(client.partition(1), full_disk)
         assert (await client.end(producer)).error_code == 0
@@ -888,7 +888,7 @@ async def test_what_hangs_in_a_partition_that_is_opened_later_is_ended_before_it
 
 async def test_what_hangs_of_nobody_in_a_partition_that_is_opened_later_is_aborted(memory_path, monkeypatch):
     async with running_transactions(memory_path) as client:
-        producer = await begun(client, 0)
+        producer = await started(client, 0)
         state = client.state_partition().topic_partition
         lose(client, 0, topic=state.topic, index=state.partition)
     with monkeypatch.context() as shortage:
@@ -905,7 +905,7 @@ async def test_a_transaction_that_goes_on_is_none_of_those_that_hang_in_a_partit
     memory_path, monkeypatch
 ):
     async with running_transactions(memory_path) as client:
-        producer = await begun(client, 0, 1)
+        producer = await started(client, 0, 1)
     with monkeypatch.context() as shortage:
         keep_closed(shortage, 0)
         async with running_transactions(memory_path) as client:
@@ -923,7 +923,7 @@ async def test_a_transaction_that_goes_on_is_none_of_those_that_hang_in_a_partit
 
 async def test_topics_are_created_while_a_disk_refuses_to_end_what_hangs_there(memory_path, monkeypatch):
     async with running_transactions(memory_path) as client:
-        await begun(client, 0)
+        await started(client, 0)
         state = client.state_partition().topic_partition
         lose(client, 0, topic=state.topic, index=state.partition)
     refused = []
