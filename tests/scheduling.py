@@ -40,10 +40,11 @@ class Race(Generic[T]):
     event: Callable[[], object]
 
 
-async def outcomes(new_race: Callable[[], Awaitable[Race[T]]]) -> list[T]:
+async def outcomes(new_race: Callable[[], Awaitable[Race[T]]], shortest_missed: float = 0.0) -> list[T]:
     """Play races in each order; what the waits returned, all of them at once when their event had happened.
 
-    For a clock that jumps: a wait that has missed its event ends at the end of its time, or is stuck.
+    For a clock that jumps: a wait that has missed its event ends at the end of its time, or is stuck. Where what
+    follows from the event takes time as well, ``shortest_missed`` is that of a wait that has missed it, in seconds.
     """
     found: list[T] = []
     for order in range(ORDERS):
@@ -53,7 +54,9 @@ async def outcomes(new_race: Callable[[], Awaitable[Race[T]]]) -> list[T]:
                 began = trio.current_time()
                 found.append(await play(race, passes))
                 late = trio.current_time() - began
-            assert not late, f"after {passes} passes in order {order} it was missed: the wait ended {late} s later"
+            assert not late or late < shortest_missed, (
+                f"after {passes} passes in order {order} it was missed: the wait ended {late} s later"
+            )
     return found
 
 

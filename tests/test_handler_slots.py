@@ -8,8 +8,20 @@ from typing import Any
 import pytest
 import trio
 
+from kafka_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from kafka_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafka_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from kafka_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafka_wire.messages.elect_leaders import ElectLeadersRequest
+from kafka_wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kafka_wire.messages.init_producer_id import InitProducerIdRequest
 from kafka_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kafka_wire.messages.metadata import MetadataRequest
+from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafka_wire.primitives import NO_UUID
 from tests.running_broker import connected, fetch_request, produce_request, running, until
 from trio_broker.partition.directory_threads import DirectoryThreads
 from trio_broker.storage.log_reader import ReadableLog
@@ -50,9 +62,15 @@ def lookup_by_time() -> ListOffsetsRequest:
     return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="written", partitions=[partition])])
 
 
+def delete_everything() -> DeleteRecordsRequest:
+    partition = DeleteRecordsPartition(partition_index=0, offset=-1)
+    return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="written", partitions=[partition])], timeout_ms=0)
+
+
 WAITING: dict[str, tuple[Any, int]] = {
     "a cold Fetch": (fetch_request("written"), 12),
     "a lookup by time": (lookup_by_time(), 7),
+    "DeleteRecords": (delete_everything(), 2),
     "the first batch of a leader epoch": (produce_request("new", b"value", acks=1), 9),
 }
 
@@ -66,10 +84,57 @@ async def test_a_request_that_waits_for_a_disk_leaves_the_only_slot_to_others(br
         assert await other.produce("written", b"value") == 0
         healed = hanging_disk()
         await waiting.send(request, version)
-        await until(lambda: broker.server.statistics().handlers.in_flight)
-        handlers = broker.server.statistics().handlers
-        assert (handlers.parked, handlers.idle) == (1, 1)
+        await until(lambda: broker.server.statistics().handlers.parked)
+        assert broker.server.statistics().handlers.idle == 1
         await other.ask(MetadataRequest(topics=[]), 9)
         assert waiting.answered < waiting.sent
         healed.set()
+        await waiting.receive(request, version)
+
+
+WAITING_FOR_METADATA: dict[str, tuple[Any, int]] = {
+    "CreateTopics": (
+        CreateTopicsRequest(
+            topics=[CreatableTopic(name="more", num_partitions=1, replication_factor=1, assignments=[], configs=[])]
+        ),
+        7,
+    ),
+    "CreatePartitions": (
+        CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name="written", count=2, assignments=None)], timeout_ms=0, validate_only=False
+        ),
+        3,
+    ),
+    "DeleteTopics": (DeleteTopicsRequest(topics=[DeleteTopicState(name="new", topic_id=NO_UUID)], timeout_ms=0), 6),
+    "IncrementalAlterConfigs": (
+        IncrementalAlterConfigsRequest(
+            resources=[
+                AlterConfigsResource(
+                    resource_type=2,
+                    resource_name="written",
+                    configs=[AlterableConfig(name="retention.ms", config_operation=0, value="1000000")],
+                )
+            ],
+            validate_only=False,
+        ),
+        1,
+    ),
+    "ElectLeaders": (ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=0), 2),
+    "the first InitProducerId": (InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4),
+    "Metadata that creates a topic": (MetadataRequest(topics=[MetadataRequestTopic(name="made")]), 9),
+}
+
+
+@pytest.mark.parametrize("name", WAITING_FOR_METADATA)
+async def test_a_request_that_waits_for_the_metadata_log_leaves_the_only_slot_to_others(broker, name):
+    request, version = WAITING_FOR_METADATA[name]
+    async with connected(broker) as waiting, connected(broker) as other:
+        for topic in ("written", "new"):
+            await other.create_topic(topic)
+        async with broker.services.controller._lock:
+            await waiting.send(request, version)
+            await until(lambda: broker.server.statistics().handlers.parked)
+            assert broker.server.statistics().handlers.idle == 1
+            await other.ask(MetadataRequest(topics=[]), 9)
+            assert waiting.answered < waiting.sent
         await waiting.receive(request, version)

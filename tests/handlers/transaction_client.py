@@ -32,6 +32,7 @@ from trio_broker.coordinator.transactions.transaction_metadata import COMPLETED
 from trio_broker.partition.partition import Partition
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
+from trio_broker.runtime.workers import Workers
 from trio_broker.storage.producer_replay import read_transaction_marker
 from trio_broker.topic_partition import TopicPartition
 
@@ -275,13 +276,15 @@ async def until(condition: Callable[[], object]) -> None:
 
 @asynccontextmanager
 async def running_transactions(
-    directory: Path, clock: ManualClock | None = None, **settings: str
+    directory: Path, clock: ManualClock | None = None, *, workers: Workers | None = None, **settings: str
 ) -> AsyncIterator[TransactionClient]:
     """A broker on ``directory``, new or as it was left, with a topic ``t`` of three partitions."""
     clock = clock or ManualClock()
     defaults = {"offsets_topic_num_partitions": "1", "transaction_state_log_num_partitions": "2"}
     config = broker_config(directory, **defaults | settings)
-    async with open_services(config, real_runtime(clock), ADVERTISED) as services, trio.open_nursery() as nursery:
+    runtime = real_runtime(clock)
+    runtime = attrs.evolve(runtime, workers=workers or runtime.workers)
+    async with open_services(config, runtime, ADVERTISED) as services, trio.open_nursery() as nursery:
         await nursery.start(services.replicas.run)
         client = TransactionClient(WireClient(new_dispatcher(services), clock))
         await nursery.start(services.groups.run)

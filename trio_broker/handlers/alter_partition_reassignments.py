@@ -45,9 +45,10 @@ async def alter_partition_reassignments(
         for item in topic.partitions
     )
     wanted = [item async for item in InTurns(items)]
+    reassignments = [reassignment async for reassignment, _ in InTurns(wanted)]
+    context.release_for_disk()
     outcomes = await context.services.controller.reassign_partitions(
-        [reassignment async for reassignment, _ in InTurns(wanted)],
-        allow_replication_factor_change=request.allow_replication_factor_change,
+        reassignments, allow_replication_factor_change=request.allow_replication_factor_change
     )
     async for (reassignment, partitions), outcome in InTurns(zip(wanted, outcomes, strict=True)):
         partitions.append(reassigned(reassignment.partition.partition, outcome))

@@ -25,9 +25,9 @@ def error_response(request: CreatePartitionsRequest, error: KafkaError) -> Creat
 @handles(CreatePartitionsRequest, error_response=error_response)
 async def create_partitions(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
     """Add partitions to each topic, or answer with its error."""
-    outcomes = await context.services.controller.create_partitions(
-        [wanted_partitions(topic) async for topic in InTurns(request.topics)], validate_only=request.validate_only
-    )
+    wanted = [wanted_partitions(topic) async for topic in InTurns(request.topics)]
+    context.release_for_disk()
+    outcomes = await context.services.controller.create_partitions(wanted, validate_only=request.validate_only)
     return CreatePartitionsResponse(
         results=[
             refused_topic(topic.name, outcome)

@@ -34,9 +34,9 @@ def error_response(request: CreateTopicsRequest, error: KafkaError) -> CreateTop
 @handles(CreateTopicsRequest, error_response=error_response)
 async def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
     """Create each topic, or answer with its error."""
-    outcomes = await context.services.controller.create_topics(
-        [await wanted_topic(topic) async for topic in InTurns(request.topics)], validate_only=request.validate_only
-    )
+    wanted = [await wanted_topic(topic) async for topic in InTurns(request.topics)]
+    context.release_for_disk()
+    outcomes = await context.services.controller.create_topics(wanted, validate_only=request.validate_only)
     results: list[CreatableTopicResult] = []
     async for topic, outcome in InTurns(zip(request.topics, outcomes, strict=True)):
         if isinstance(outcome, KafkaError):

@@ -58,6 +58,7 @@ async def delete_records(request: DeleteRecordsRequest, context: Context) -> Del
         async for wanted in InTurns(topic.partitions):
             with suppress(KafkaError):
                 offsets[deletable_partition(replicas, topic.name, wanted.partition_index)] = wanted.offset
+    context.release_for_disk()
     outcomes = await replicas.delete_records(offsets)
     return DeleteRecordsResponse(
         topics=[await results_in_topic(topic, replicas, outcomes) async for topic in InTurns(request.topics)]

@@ -32,6 +32,7 @@ def error_response(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTop
 async def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
     """Delete each topic, or answer with its error."""
     wanted = [target async for target in InTurns(targets(request))]
+    context.release_for_disk()
     try:
         outcomes = await context.services.controller.delete_topics(wanted)
     except KafkaError as error:

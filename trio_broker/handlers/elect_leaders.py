@@ -72,9 +72,9 @@ async def elect(
         for partition in indexes
     )
     partitions = [item async for item in InTurns(items)]
-    outcomes = await context.services.controller.elect_leaders(
-        election, [partition async for partition, _ in InTurns(partitions)]
-    )
+    named = [partition async for partition, _ in InTurns(partitions)]
+    context.release_for_disk()
+    outcomes = await context.services.controller.elect_leaders(election, named)
     async for (partition, elected), outcome in InTurns(zip(partitions, outcomes, strict=True)):
         elected.append(result(partition.partition, outcome))
     await finish(emptied(partitions, outcomes))

@@ -33,6 +33,7 @@ async def init_producer_id(request: InitProducerIdRequest, context: Context) -> 
     """Hand out a producer id, or give a transactional id to this producer."""
     services, expected = context.services, expected_producer(request)
     if request.transactional_id is None:
+        context.release_for_disk()
         return InitProducerIdResponse(producer_id=await services.producer_ids.next(), producer_epoch=FIRST_EPOCH)
     try:
         return await services.transactions.init_producer_id(

@@ -214,6 +214,7 @@ def find_or_create(wanted: MetadataRequestTopic, context: Context, *, may_create
     require_valid_topic_name(wanted.name)
     if not may_create:
         raise KafkaError(f"no topic {wanted.name!r}", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    context.release_for_disk()
     created: TopicImage = yield partial(auto_create, wanted.name, context)
     return created
 

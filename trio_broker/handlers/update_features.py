@@ -26,10 +26,9 @@ def error_response(request: UpdateFeaturesRequest, error: KafkaError) -> UpdateF
 @handles(UpdateFeaturesRequest, error_response=error_response)
 async def update_features(request: UpdateFeaturesRequest, context: Context) -> UpdateFeaturesResponse:
     """Finalize the levels asked for, or answer with the error of each that cannot be."""
-    await context.services.controller.update_features(
-        [wanted_update(update) async for update in InTurns(request.feature_updates)],
-        validate_only=request.validate_only,
-    )
+    wanted = [wanted_update(update) async for update in InTurns(request.feature_updates)]
+    context.release_for_disk()
+    await context.services.controller.update_features(wanted, validate_only=request.validate_only)
     return UpdateFeaturesResponse(
         error_message=None,
         results=[

@@ -63,6 +63,7 @@ async def change_resources(
                 changes[index] = change
         except KafkaError as error:
             errors[index] = error.with_traceback(None)  # which would be in a cycle with this function's variables
+    context.release_for_disk()
     outcome = await services.controller.change_configs(list(changes.values()), validate_only=validate_only)
     # Refused resources are not among ``changes``, whose keys are the places of the others in the request.
     results = zip(changes, outcome.results, strict=True)

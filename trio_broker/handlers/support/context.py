@@ -36,6 +36,8 @@ class Context:
 
     request: QueuedRequest
     services: BrokerServices
+    is_large: bool = False
+    """Whether it is one of the large requests, few of which are handled at a time (``Dispatcher.answer_large``)."""
 
     @property
     def header(self) -> RequestHeader:
@@ -78,3 +80,11 @@ class Context:
     def release_handler(self, phase: RequestPhase) -> None:
         """Give the handler slot back before a wait: one slot carries any number of delayed requests."""
         self.request.release_handler(phase)
+
+    def release_for_disk(self) -> None:
+        """As ``release_handler``, before a wait for the disk in the midst of the work.
+
+        A large request goes on to be the one that is handled: the next would be in memory beside it.
+        """
+        if not self.is_large:
+            self.request.release_handler(RequestPhase.DISK)

@@ -127,7 +127,7 @@ class Dispatcher:
     async def answer_large(self, api: ServedApi, request: QueuedRequest) -> Answer:
         """The response to a request of many elements; while it waits for its turn its bytes are all that it keeps."""
         request.release_handler(RequestPhase.PURGATORY)
-        context = Context(request, self.services)
+        context = Context(request, self.services, is_large=True)
         waiting_bytes = len(request.body)
         self.memory_pool.enter_backlog(waiting_bytes)
         try:
