@@ -7,7 +7,7 @@ One JVM runs them all, in the order of ``calls``; each test judges what some of 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ FEATURES = "FeatureCommand"
 ACLS = "AclCommand"
 CONFIGS = "ConfigCommand"
 METRICS = "ClientMetricsCommand"
+CLUSTER = "ClusterTool"
 
 THIS_BROKER = 1
 NO_BROKER = 9
@@ -84,6 +85,8 @@ def calls(directory: Path) -> dict[str, tuple[str, ...]]:
         "unknown logger level": (*logger, "--alter", "--add-config", "trio_broker.cluster=LOUD"),
         "brokers": (CONFIGS, "--describe", "--entity-type", "brokers"),
         "client metrics": (CONFIGS, "--describe", "--entity-type", "client-metrics", "--entity-name", "m"),
+        "unregister another": (CLUSTER, "unregister", "--id", str(NO_BROKER)),
+        "unregister": (CLUSTER, "unregister", "--id", str(THIS_BROKER)),
         "subscribe": (*metrics, "--alter", "--metrics", "a.,b.", "--interval", "1000", "--match", "client_id=x.*"),
         "subscribe too often": (*metrics, "--alter", "--interval", "99"),
         "subscriptions": (METRICS, "--list"),
@@ -110,11 +113,17 @@ def told(java: Java, tmp_path_factory: pytest.TempPathFactory, broker: BrokerPro
     given = [
         {
             "tool": f"org.apache.kafka.tools.{tool}",
-            "arguments": ["--bootstrap-server", broker.bootstrap_servers, *arguments],
+            "arguments": with_address(tool, arguments, broker.bootstrap_servers),
         }
         for tool, *arguments in wanted.values()
     ]
     return dict(zip(wanted, java.run("RunTools", given=given), strict=True))
+
+
+def with_address(tool: str, arguments: Sequence[str], bootstrap_servers: str) -> list[str]:
+    """The arguments of a tool and where it shall connect, which one of them takes behind its subcommand only."""
+    address = ["--bootstrap-server", bootstrap_servers]
+    return [*arguments, *address] if tool == CLUSTER else [*address, *arguments]
 
 
 def outputs(told: Mapping[str, Any], *names: str, code: int = 0) -> list[str]:
@@ -265,3 +274,11 @@ def test_subscriptions_to_client_metrics_are_made_listed_described_and_deleted(t
     assert settings >= {"interval.ms=1000", "metrics=a.,b.", "match=client_id=x.*"}
     assert "slow" not in listed_after
     assert "interval must be between 100 and 3600000" in str(told["subscribe too often"])
+
+
+# --- kafka-cluster ---
+
+
+def test_the_only_broker_cannot_be_unregistered_and_another_is_not_registered(told: Mapping[str, Any]) -> None:
+    assert "Broker ID 9 is not currently registered" in str(told["unregister another"])
+    assert "broker 1 is the whole cluster" in str(told["unregister"])

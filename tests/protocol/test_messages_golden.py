@@ -24,9 +24,10 @@ NEVER_SENT = {
     "ExpireDelegationTokenRequest",
     "DescribeDelegationTokenRequest",
     "DescribeClientQuotasRequest",
+    "UnregisterBrokerRequest",
 }
 """Clients send OffsetForLeaderEpoch only after the leader has changed, which the recorder's broker does not do. None of
-the three has an admin call for delegation tokens or for quotas.
+the three has an admin call for delegation tokens, for quotas or for taking a broker out.
 """
 
 each_frame = pytest.mark.parametrize("golden", GOLDEN_FRAMES, ids=str)

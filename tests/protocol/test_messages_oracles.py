@@ -33,10 +33,12 @@ NOT_IN_KAFKA_PYTHON = {
     39: "RenewDelegationToken",
     40: "ExpireDelegationToken",
     41: "DescribeDelegationToken",
+    64: "UnregisterBroker",
     68: "ConsumerGroupHeartbeat",
     69: "ConsumerGroupDescribe",
 }
-"""By API key; it has no delegation tokens and no consumer of the KIP-848 protocol."""
+"""By API key; it has no delegation tokens, takes no broker out of a cluster, and has no consumer of the KIP-848
+protocol."""
 
 NEW_IN_4_4 = {18: 5, 28: 6, 42: 3}
 """By API key the version that neither of the two knows yet: ApiVersions, TxnOffsetCommit, DeleteGroups."""

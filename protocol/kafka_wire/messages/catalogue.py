@@ -62,6 +62,7 @@ MESSAGE_FILES: Final = (
     "update_features",
     "describe_cluster",
     "describe_producers",
+    "unregister_broker",
     "describe_transactions",
     "list_transactions",
     "consumer_group_heartbeat",
