@@ -4,7 +4,8 @@ They are taken and kept, because files and tools that are made for Kafka set the
 others beside it. They are described only where they are set, and marked as without effect. Their values are checked by
 type alone. A secret among them is never shown, as any other.
 
-Source: the definitions of Kafka 4.4 (KafkaConfig, DynamicBrokerConfig, GroupConfig), with which a test compares them.
+Source: the definitions of Kafka 4.4 (KafkaConfig, DynamicBrokerConfig, GroupConfig), with which a test compares them;
+docs/decisions/0072-keys-without-effect-are-taken.md.
 """
 
 from __future__ import annotations
