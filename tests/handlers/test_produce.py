@@ -22,7 +22,7 @@ from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import read_batch_header
 from kafka_wire.records.compression import Codec
 from tests.handlers.handler_client import Client
-from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
+from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas, require_side_by_side
 from trio_broker.handlers.produce import encoded_success, error_response, produce
 from trio_broker.network.errors import CloseConnection
 from trio_broker.storage.errors import StorageFailed
@@ -103,6 +103,18 @@ async def test_one_refusal_does_not_undo_the_others(client, replicas):
     response = await client.ask(produce, ProduceRequest(acks=1, timeout_ms=1, topic_data=topics), 9)
     codes = [(each.index, each.error_code) for each in response.responses[0].partition_responses]
     assert codes == [(0, 0), (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (1, 0)]
+
+
+async def test_the_leader_epochs_of_all_partitions_of_a_request_begin_side_by_side(client, replicas, monkeypatch):
+    await add_topic(replicas, partitions=3)
+    require_side_by_side(monkeypatch, 3)
+    data = [PartitionProduceData(index=index, records=batch(b"a")) for index in (0, 1, 7, 2)]
+    topics = [
+        TopicProduceData(name="nothing", partition_data=data),
+        TopicProduceData(name="orders", partition_data=data),
+    ]
+    response = await client.ask(produce, ProduceRequest(acks=1, timeout_ms=1, topic_data=topics), 9)
+    assert [each.error_code for each in response.responses[1].partition_responses] == [0, 0, 3, 0]
 
 
 async def test_a_topic_without_partitions_beside_the_one_with_a_batch_is_answered_too(client, replicas):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePath
 
@@ -22,6 +23,7 @@ from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage.append import AppendOrigin
+from trio_broker.storage.leader_epochs import EpochEntry, LeaderEpochs
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.storage.recovery import open_log
@@ -74,6 +76,17 @@ def write_epoch_entry(partition: Partition) -> None:
     """Write down where the leader epoch begins, as ``ready_to_append`` does in a thread."""
     partition.log.epochs.write()
     partition.writer.needs_epoch_entry = False
+
+
+def require_side_by_side(monkeypatch, partitions: int) -> None:
+    """Let no leader epoch be written down unless those of so many partitions are being written."""
+    meeting, write = threading.Barrier(partitions, timeout=5), LeaderEpochs.write_file
+
+    def write_together(epochs: LeaderEpochs, entries: list[EpochEntry]) -> None:
+        meeting.wait()
+        write(epochs, entries)
+
+    monkeypatch.setattr(LeaderEpochs, "write_file", write_together)
 
 
 def sync(partition: Partition) -> None:

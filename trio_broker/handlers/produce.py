@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import struct
+from collections.abc import Iterator
 
 import attrs
 
@@ -154,6 +155,8 @@ class ProduceOperation:
     producer: ProducerActivity
     transaction: TransactionalProduce | None = None
     waiting: list[WaitingResponse] = attrs.Factory(list)
+    has_begun_epochs: bool = False
+    """Whether the leader epochs of its partitions are written down, as far as they could be."""
 
     def find_topic(self, topic: TopicProduceData) -> HostedTopic | KafkaError:
         """The topic, by name or by id (KIP-516) as the version has it, or why nothing may be written to it."""
@@ -177,6 +180,9 @@ class ProduceOperation:
             partition = hosted.partition(data.index)
         except KafkaError as error:
             return failed(data.index, error)
+        if partition.writer.needs_epoch_entry and not self.has_begun_epochs:
+            self.has_begun_epochs = True
+            yield from self.replicas.ready_steps(self._partitions(), release_handler)
         try:
             is_acks_all = self.request.acks == ACKS_ALL
             guard = None
@@ -213,6 +219,14 @@ class ProduceOperation:
         if is_acks_all and partition.state.high_watermark <= info.last_offset:
             self.waiting.append(WaitingResponse(response, RequiredOffset(partition, info.last_offset + 1)))
         return response
+
+    def _partitions(self) -> Iterator[Partition]:
+        """The partitions of the request that are here, and may be written to."""
+        for topic in self.request.topic_data:
+            if not isinstance(hosted := self.find_topic(topic), KafkaError):
+                for data in topic.partition_data:
+                    if (partition := hosted.partitions.get(data.index)) is not None:
+                        yield partition
 
     def _guard(self, partition: Partition, records: memoryview) -> AppendGuard:
         """What lets a transactional batch in.

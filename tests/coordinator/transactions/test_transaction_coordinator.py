@@ -30,6 +30,7 @@ from tests.handlers.transaction_client import (
     running_transactions,
     until,
 )
+from tests.partition.real_logs import require_side_by_side
 from tests.scheduling import RACES, Race, begun, outcomes
 from trio_broker import barrier
 from trio_broker.cluster.replication_control import TopicTarget
@@ -561,6 +562,18 @@ async def test_markers_that_wait_for_a_try_are_written_once_by_a_shard_that_is_l
     marker = (producer.producer_id, producer.epoch, True)
     assert set(client.markers(0)) == {marker}
     assert client.markers(1) == [marker]
+
+
+# ---- partitions without a record of their leader epoch ---------------------------------------------------------------
+
+
+async def test_the_leader_epochs_of_partitions_whose_first_batch_is_a_marker_begin_side_by_side(client, monkeypatch):
+    producer = await client.begin()
+    await client.add(producer, 0, 1, 2)
+    require_side_by_side(monkeypatch, 3)
+    assert (await client.end(producer)).error_code == 0
+    await client.completed()
+    assert [len(client.markers(index)) for index in range(3)] == [1, 1, 1]
 
 
 # ---- which batches are let in ----------------------------------------------------------------------------------------

@@ -45,18 +45,32 @@ class MarkerWriter:
     def write_steps(
         self, end: TransactionEnd, partitions: Collection[TopicPartition], release_handler: ReleaseHandler
     ) -> Steps[dict[TopicPartition, ErrorCode]]:
-        """End the transaction in ``partitions``, in their order, each of which comes once; the code of each, NONE where
-        the marker is durable.
+        """End the transaction in ``partitions``, each of which comes once; the code of each, NONE where the marker is
+        durable.
         """
         codes: dict[TopicPartition, ErrorCode] = {}
-        awaited: dict[TopicPartition, RequiredOffset] = {}
+        idle: list[Partition] = []
+        busy: list[Partition] = []
         budget = YieldBudget()
         for topic_partition in partitions:
-            # Not after the last one: what ends here needs no task.
             if budget.is_spent:
                 yield budget.renewed
             try:
                 partition = self._partition(topic_partition)
+            except KafkaError as error:
+                codes[topic_partition] = error.code
+            else:
+                (busy if partition.writer.is_busy else idle).append(partition)
+        # The busy ones last, so that no other waits for them.
+        found = idle + busy
+        yield from self.replicas.ready_steps(found, release_handler)
+        awaited: dict[TopicPartition, RequiredOffset] = {}
+        for partition in found:
+            topic_partition = partition.topic_partition
+            # Not after the last one: what ends here needs no task.
+            if budget.is_spent:
+                yield budget.renewed
+            try:
                 awaited[topic_partition] = RequiredOffset(partition, (yield from self._append(partition, end)))
             except KafkaError as error:
                 codes[topic_partition] = error.code
