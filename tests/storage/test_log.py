@@ -17,8 +17,8 @@ from kafka_wire.records.record import NewRecord
 from tests.storage.compaction_harness import compact
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.real_disk import RealDisk, RealFileRegion
-from trio_broker.storage.append import AppendOrigin
-from trio_broker.storage.errors import FencedLeaderEpoch, LogClosed, OffsetOutOfRange, StorageFailed
+from trio_broker.storage.append import MAX_OFFSET, AppendOrigin
+from trio_broker.storage.errors import FencedLeaderEpoch, LogClosed, OffsetOutOfRange, OffsetsExhausted, StorageFailed
 from trio_broker.storage.leader_epochs import EpochEndOffset
 from trio_broker.storage.offset_index import OffsetIndex
 from trio_broker.storage.time_index import TimestampOffset
@@ -198,6 +198,26 @@ def test_offsets_that_do_not_fit_the_index_roll(bench: LogBench, batch: Callable
     far[0:8] = (2**31).to_bytes(8, "big")
     bench.append_bytes(far, AppendOrigin.REPLICATION)
     assert [segment.base_offset for segment in bench.log.segments] == [0, 2**31]
+
+
+@pytest.mark.parametrize("origin", [AppendOrigin.CLIENT, AppendOrigin.COORDINATOR])
+def test_a_log_at_the_end_of_the_offsets_refuses_what_has_no_place_and_takes_what_has(
+    bench: LogBench, batch: Callable[..., bytearray], origin: AppendOrigin
+):
+    far = batch()
+    far[0:8] = (MAX_OFFSET - 3).to_bytes(8, "big")
+    bench.append_bytes(far, AppendOrigin.REPLICATION)
+    before = bench.log.active_segment.size
+    for count in (3, 4, 1000):
+        with pytest.raises(OffsetsExhausted):
+            bench.append_bytes(batch(count=count), origin)
+        assert (bench.log.log_end_offset, bench.log.active_segment.size) == (MAX_OFFSET - 2, before)
+    bench.append_bytes(batch(count=2), origin)
+    assert bench.log.log_end_offset == MAX_OFFSET
+    with pytest.raises(OffsetsExhausted):
+        bench.append_bytes(batch(), origin)
+    assert bench.restart().log.log_end_offset == MAX_OFFSET
+    assert bench.offsets() == [MAX_OFFSET - 3, MAX_OFFSET - 2, MAX_OFFSET - 1]
 
 
 def test_rolling_an_empty_segment_keeps_it(bench: LogBench, now_ms: int):

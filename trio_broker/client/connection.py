@@ -52,6 +52,9 @@ tenth of it. The first four bytes of an HTTP or TLS answer, read as a size, exce
 MIN_RESPONSE_BYTES: Final = 4
 """A correlation id."""
 
+MAX_CORRELATION_ID: Final = 2**31 - 1
+"""The largest int32. After it they begin anew at 0, long after the answer to that one."""
+
 CONNECT_SECONDS: Final = 10.0
 """The longest wait for one address to accept a connection, Kafka's default of ``socket.connection.setup.timeout.ms``.
 An address that drops packets silently must leave time for the next address."""
@@ -240,7 +243,7 @@ class BrokerConnection:
     ) -> Pending[Any]:
         assert self.is_usable, f"the connection to {self.address} was used after an error"
         assert self._pending is None, f"{self._pending} of {self.address} was not finished"
-        self._correlation_id += 1
+        self._correlation_id = (self._correlation_id + 1) & MAX_CORRELATION_ID
         pending = Pending(request.API_KEY, version, self._correlation_id, response)
         header = request_header(
             RequestHeader(pending.api_key, version, pending.correlation_id, self._identity.client_id)

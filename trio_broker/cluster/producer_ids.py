@@ -14,12 +14,17 @@ from typing import Final
 import attrs
 import trio
 
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import ProducerIdsRecord
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.metadata_image import MetadataImage
 
 BLOCK_SIZE: Final = 1000
 """Kafka's number: a write per thousand producers, and at most so many ids skipped at a restart."""
+
+LAST_PRODUCER_ID: Final = 2**63 - 1
+"""The largest int64, which is given to nobody: it would be the last of a block that ends beyond it."""
 
 NO_BROKER_EPOCH: Final = -1
 
@@ -33,7 +38,14 @@ class ProducerIdBlock:
 
 
 def decide_producer_id_block(image: MetadataImage, node_id: int) -> ControllerResult[ProducerIdBlock]:
-    """Return the next block, and the record that allocates it."""
+    """Return the next block, and the record that allocates it.
+
+    Raises:
+        KafkaError: ``UNKNOWN_SERVER_ERROR``: no block is left, as Kafka's ProducerIdControlManager says it.
+    """
+    if image.next_producer_id > LAST_PRODUCER_ID - BLOCK_SIZE:
+        text = f"no producer id is left: the next would be {image.next_producer_id}"
+        raise KafkaError(text, code=ErrorCode.UNKNOWN_SERVER_ERROR)
     block = ProducerIdBlock(image.next_producer_id, image.next_producer_id + BLOCK_SIZE)
     broker = image.brokers.get(node_id)
     record = ProducerIdsRecord(
@@ -57,6 +69,7 @@ class ProducerIds:
         """Return an id that was never returned before.
 
         Raises:
+            KafkaError: no id is left.
             OSError: a new block could not be recorded.
         """
         async with self._lock:

@@ -22,9 +22,12 @@ import attrs
 from kafka_wire.records.batch import RecordBatch, read_batches
 from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.config.log_config import LogConfig
-from trio_broker.storage.errors import FencedLeaderEpoch, RecordListTooLarge, UnexpectedAppendOffset
+from trio_broker.storage.errors import FencedLeaderEpoch, OffsetsExhausted, RecordListTooLarge, UnexpectedAppendOffset
 from trio_broker.storage.producer_state import BatchMetadata
 from trio_broker.topic_partition import TopicPartition
+
+MAX_OFFSET = 2**63 - 1
+"""Where a log ends at the latest, the largest int64; its last record has the offset before that."""
 
 
 class AppendOrigin(enum.Enum):
@@ -93,6 +96,16 @@ def check_order(
         if epoch is not None and header.partition_leader_epoch < epoch:
             raise FencedLeaderEpoch(f"{topic_partition}: epoch {header.partition_leader_epoch} after {epoch}")
         epoch = header.partition_leader_epoch
+
+
+def check_offsets(log_end_offset: int, records: int) -> None:
+    """Refuse what would need more offsets than are left behind ``log_end_offset``.
+
+    Raises:
+        OffsetsExhausted: there are fewer than ``records``.
+    """
+    if records > MAX_OFFSET - log_end_offset:
+        raise OffsetsExhausted(f"the log ends at {log_end_offset}, and offsets at {MAX_OFFSET}")
 
 
 def check_fits(records: memoryview, config: LogConfig) -> None:

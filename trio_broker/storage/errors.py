@@ -42,6 +42,12 @@ class RecordListTooLarge(KafkaError):
     code = ErrorCode.RECORD_LIST_TOO_LARGE
 
 
+class OffsetsExhausted(KafkaError):
+    """The log has come to the end of all offsets, and has none left for the batch; no retry will find one."""
+
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class InvalidTimestamp(KafkaError):
     """A record's timestamp lies outside the window the topic allows, or the client set LogAppendTime itself."""
 

@@ -219,6 +219,7 @@ class Log(ReadableLog):
             producers.check_sequence(header)
         if len(records) > config.segment_size:
             append.check_fits(records, config)
+        append.check_offsets(self.log_end_offset, header.last_offset_delta + 1)
         stamps_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         if stamps_time:
             validation.stamp_append_time(batch, now_ms)
@@ -246,6 +247,7 @@ class Log(ReadableLog):
             elif marker := producer_replay.read_transaction_marker(batch):
                 self.producers.check_marker(marker)
         offset = self.log_end_offset
+        append.check_offsets(offset, sum(batch.header.last_offset_delta + 1 for batch in batches))
         self.assign_epoch(leader_epoch, offset)
         for batch in batches:
             batch.stamp(base_offset=offset, partition_leader_epoch=leader_epoch)
