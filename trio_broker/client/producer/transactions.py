@@ -140,14 +140,15 @@ class TransactionClient:
         def ask() -> None:
             coordinator = self.client.transaction_coordinator(transaction.transactional_id)
             response = self.client.ask(coordinator, request, at_most=ONE_TRANSACTION_UP_TO)
-            refusals = [
-                (each.partition_error_code, TopicPartition(topic.name, each.partition_index))
+            codes = {
+                TopicPartition(topic.name, each.partition_index): each.partition_error_code
                 for topic in response.results_by_topic_v3_and_below
                 for each in topic.results_by_partition
-                # The partitions that were not looked at because another one was refused.
-                if each.partition_error_code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)
-            ]
-            for code, partition in refusals:
+            }
+            # Last those that were not looked at because another one was refused, which says more.
+            for partition in sorted(partitions, key=lambda each: codes.get(each) == ErrorCode.OPERATION_NOT_ATTEMPTED):
+                # A partition that the broker left out of its answer counts as UNKNOWN_SERVER_ERROR.
+                code = codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
                 check(f"{partition} in the transaction of {transaction.transactional_id!r}", code)
 
         self.retry(ask)
