@@ -146,6 +146,16 @@ def test_an_epoch_is_never_used_again_even_if_the_log_is_behind(reopen, segment)
     assert reopen().leader_epoch == 9
 
 
+@pytest.mark.parametrize("epoch", [-2, 2**31 - 1, 2**31, 10**40])
+def test_no_epoch_follows_the_last_one(reopen, segment, epoch):
+    reopen()
+    (segment.parent / "quorum-state").write_text(f'{{"leaderId":1,"leaderEpoch":{2**31 - 3}}}')
+    assert reopen().leader_epoch == 2**31 - 2
+    (segment.parent / "quorum-state").write_text(f'{{"leaderId":1,"leaderEpoch":{epoch}}}')
+    with pytest.raises(MetadataLogUnusable, match="a start needs the one after it"):
+        reopen()
+
+
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"leaderId":1,"leaderEpoch":"x"}', "\xff"])
 def test_a_quorum_state_that_says_nothing_ends_the_start(tmp_path, content):
     path = tmp_path / "quorum-state"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 from functools import partial
+from typing import Any
 
 import pytest
 import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafka_wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -512,6 +513,25 @@ async def test_a_member_id_holds_no_more_of_a_clients_name_than_its_beginning(br
     )
     assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert len(response.member_id) == MAX_MEMBER_ID_PREFIX_CHARACTERS + len("-") + 36
+
+
+async def test_a_group_at_its_last_epoch_refuses_what_would_raise_it_and_changes_nothing(broker):
+    """The record of the next epoch cannot be encoded: no member gets an epoch that none may have."""
+    await broker.groups.find("g")
+
+    async def heartbeat(member_id: str, epoch: int, **fields: Any) -> ConsumerGroupHeartbeatResponse:
+        request = ConsumerGroupHeartbeatRequest(group_id="g", member_id=member_id, member_epoch=epoch, **fields)
+        return await broker.groups.call("g", request, RequestContext("client", "/127.0.0.1", 1), no_park)
+
+    join = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
+    joined = await heartbeat("a", 0, **join)
+    stored = broker.groups.machine("g").groups["g"].stored
+    stored.group_epoch = 2**31 - 1
+    assert (await heartbeat("b", 0, **join)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (await heartbeat("a", -1)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (stored.group_epoch, list(stored.members)) == (2**31 - 1, ["a"])
+    kept = await heartbeat("a", joined.member_epoch)
+    assert (kept.error_code, kept.member_epoch) == (ErrorCode.NONE, joined.member_epoch)
 
 
 async def test_a_request_that_makes_no_sense_is_said_to_even_where_there_is_no_consumer_group(broker):

@@ -12,12 +12,12 @@ from typing import Any
 import attrs
 import pytest
 
-from kafka_wire.records.batch import TimestampType, build_batch, read_batches
+from kafka_wire.records.batch import MAX_OFFSET, TimestampType, build_batch, read_batches
 from kafka_wire.records.record import NewRecord
 from tests.storage.compaction_harness import compact
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.real_disk import RealDisk, RealFileRegion
-from trio_broker.storage.append import MAX_OFFSET, AppendOrigin
+from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.errors import FencedLeaderEpoch, LogClosed, OffsetOutOfRange, OffsetsExhausted, StorageFailed
 from trio_broker.storage.leader_epochs import EpochEndOffset
 from trio_broker.storage.offset_index import OffsetIndex

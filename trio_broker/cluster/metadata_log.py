@@ -55,6 +55,9 @@ METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 
 QUORUM_STATE_FILE: Final = "quorum-state"
 
+MAX_LEADER_EPOCH: Final = 2**31 - 1
+"""The largest int32, which a batch can have."""
+
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
 """Far above the largest batch, which is some megabytes for ten thousand partitions."""
 
@@ -370,8 +373,8 @@ def read_quorum_state(disk: Disk, path: PurePath) -> QuorumState:
         return QuorumState(NO_LEADER, 0)
     except (ValueError, KeyError, TypeError) as error:
         raise MetadataLogUnusable(f"{path} is not a quorum state: {error!r}") from error
-    if not isinstance(epoch, int):
-        raise MetadataLogUnusable(f"{path} has the leader epoch {epoch!r}")
+    if not isinstance(epoch, int) or not 0 <= epoch < MAX_LEADER_EPOCH:
+        raise MetadataLogUnusable(f"{path} has the leader epoch {epoch!r:.50}, and a start needs the one after it")
     return QuorumState(leader_id, epoch)
 
 

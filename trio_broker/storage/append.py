@@ -19,15 +19,12 @@ from collections.abc import Sequence
 
 import attrs
 
-from kafka_wire.records.batch import RecordBatch, read_batches
+from kafka_wire.records.batch import MAX_OFFSET, RecordBatch, read_batches
 from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.config.log_config import LogConfig
 from trio_broker.storage.errors import FencedLeaderEpoch, OffsetsExhausted, RecordListTooLarge, UnexpectedAppendOffset
 from trio_broker.storage.producer_state import BatchMetadata
 from trio_broker.topic_partition import TopicPartition
-
-MAX_OFFSET = 2**63 - 1
-"""Where a log ends at the latest, the largest int64; its last record has the offset before that."""
 
 
 class AppendOrigin(enum.Enum):
@@ -99,7 +96,8 @@ def check_order(
 
 
 def check_offsets(log_end_offset: int, records: int) -> None:
-    """Refuse what would need more offsets than are left behind ``log_end_offset``.
+    """Refuse what would need more offsets than are left behind ``log_end_offset``. A log ends at ``MAX_OFFSET`` at the
+    latest: its last record has the offset before that.
 
     Raises:
         OffsetsExhausted: there are fewer than ``records``.
