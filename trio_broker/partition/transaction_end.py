@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 import attrs
@@ -40,8 +41,11 @@ class TransactionEnd:
 
     def batch(self, now_ms: int) -> memoryview:
         """The control batch that says so, whose offset is still to be stamped."""
-        marker = EndTransactionMarker(self.committed, self.coordinator_epoch)
-        batch = build_control_batch(
-            marker, timestamp=now_ms, producer_id=self.producer_id, producer_epoch=self.producer_epoch
-        )
-        return memoryview(bytearray(batch))
+        return memoryview(bytearray(_encoded(self, now_ms)))
+
+
+@functools.lru_cache(maxsize=1)
+def _encoded(end: TransactionEnd, now_ms: int) -> bytes:
+    """The bytes of the batch, which are the same for all partitions that get it in one millisecond."""
+    marker = EndTransactionMarker(end.committed, end.coordinator_epoch)
+    return build_control_batch(marker, timestamp=now_ms, producer_id=end.producer_id, producer_epoch=end.producer_epoch)

@@ -37,7 +37,7 @@ from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.errors import FencedLeaderEpoch, LogClosed, OffsetOutOfRange, StorageFailed
 from trio_broker.storage.leader_epochs import EpochEndOffset, EpochEntry, LeaderEpochs
 from trio_broker.storage.log_reader import LogReader, Look, ReadableLog
-from trio_broker.storage.producer_state import ProducerStates
+from trio_broker.storage.producer_state import ProducerStates, TransactionMarker
 from trio_broker.storage.retention import ExpiredSegment, RetentionReason, expired_segments
 from trio_broker.storage.segment import Segment
 from trio_broker.storage.time_index import NO_TIMESTAMP
@@ -238,23 +238,26 @@ class Log(ReadableLog):
     def _append_from_coordinator(self, records: memoryview, leader_epoch: int, now_ms: int) -> AppendInfo:
         batches = append.batches_of(records)
         append.check_fits(records, self._config)
-        for batch in batches:
-            if batch.header.producer_id < 0:
-                continue
-            # No sequence check: the broker's own batches carry none.
-            if not batch.header.is_control:
-                self.producers.check_epoch(batch.header)
-            elif marker := producer_replay.read_transaction_marker(batch):
-                self.producers.check_marker(marker)
-        offset = self.log_end_offset
+        producers, offset = self.producers, self.log_end_offset
         append.check_offsets(offset, sum(batch.header.last_offset_delta + 1 for batch in batches))
-        self.assign_epoch(leader_epoch, offset)
+        markers: list[TransactionMarker | None] = []
         for batch in batches:
             batch.stamp(base_offset=offset, partition_leader_epoch=leader_epoch)
             offset = batch.header.next_offset
-        aborted = producer_replay.aborted_by(self.producers, batches)
+            # Read once: a marker in each of hundreds of partitions is the end of one transaction.
+            may_be_marker = batch.header.is_control and batch.header.producer_id >= 0
+            markers.append(producer_replay.read_transaction_marker(batch) if may_be_marker else None)
+        for batch, marker in zip(batches, markers, strict=True):
+            # No sequence check: the broker's own batches carry none.
+            if marker is not None:
+                producers.check_marker(marker)
+            elif batch.header.producer_id >= 0 and not batch.header.is_control:
+                producers.check_epoch(batch.header)
+        self.assign_epoch(leader_epoch, self.log_end_offset)
+        aborted = [each for marker in markers if marker is not None and (each := producers.aborted_by(marker))]
         info = self._write_batches([batch.header for batch in batches], records, now_ms, aborted)
-        self._note_producers(batches)
+        for batch, marker in zip(batches, markers, strict=True):
+            producer_replay.note(producers, batch.header, marker)
         return info
 
     def _append_from_leader(self, records: memoryview, now_ms: int) -> AppendInfo:

@@ -128,18 +128,16 @@ def replay(states: ProducerStates, segments: Sequence[Segment], end_offset: int)
 
 def apply(states: ProducerStates, batch: RecordBatch) -> AbortedTransaction | None:
     """Take note of a batch of a producer that is in the log. Returns the transaction that it aborts, if it does."""
-    if not batch.header.is_control:
-        states.update(batch.header)
-        return None
-    marker = read_transaction_marker(batch)
-    return None if marker is None else states.complete(marker)
+    return note(states, batch.header, read_transaction_marker(batch) if batch.header.is_control else None)
 
 
-def aborted_by(states: ProducerStates, batches: Sequence[RecordBatch]) -> list[AbortedTransaction]:
-    """The transactions that ``batches`` will abort, which are about to be appended and have their offsets."""
-    markers = [read_transaction_marker(batch) for batch in batches if batch.header.is_control]
-    aborted = (states.aborted_by(marker) for marker in markers if marker is not None)
-    return [transaction for transaction in aborted if transaction is not None]
+def note(states: ProducerStates, header: BatchHeader, marker: TransactionMarker | None) -> AbortedTransaction | None:
+    """As ``apply``, where the marker of the batch has been read."""
+    if marker is not None:
+        return states.complete(marker)
+    if header.producer_id >= 0 and not header.is_control:
+        states.update(header)
+    return None
 
 
 def _headers_before(segments: Sequence[Segment], offset: int) -> list[BatchHeader]:
