@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -28,6 +29,7 @@ from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.real_workers import RealWorkers
 from trio_broker.runtime.simulated_disk import SimulatedDisk
 from trio_broker.storage.errors import DataDirectoryError
+from trio_broker.storage.log_manager import LogManager
 
 CLEAN_MARKER = ".kafka_cleanshutdown"
 METADATA = "__cluster_metadata-0"
@@ -467,6 +469,100 @@ async def test_what_a_kill_left_of_a_deleted_topic_is_no_proof(tmp_path):
     async with opened(tmp_path) as services:
         assert not services.replicas.topics
     assert list(tmp_path.glob("orders-0.*-stray"))
+
+
+def last_segment(directory):
+    return max((directory / METADATA).glob("*.log"))
+
+
+def emptied(segment):
+    os.truncate(segment, 0)
+
+
+def cut_to_its_first_batch(segment):
+    os.truncate(segment, next(read_batches(segment.read_bytes())).header.size_bytes)
+
+
+@pytest.fixture
+def snapshots_at_every_start(monkeypatch):
+    monkeypatch.setattr("trio_broker.cluster.metadata_log.SNAPSHOT_AFTER_RECORDS", 0)
+
+
+@pytest.mark.parametrize("lose", [emptied, cut_to_its_first_batch])
+async def test_behind_a_snapshot_too_partitions_prove_the_loss_after_a_kill(tmp_path, snapshots_at_every_start, lose):
+    async with opened(tmp_path) as services:
+        await create(services, "older")
+        await append(services, topic="older")
+    async with opened(tmp_path) as services:
+        assert services.metadata_log.snapshot is not None
+        await create(services, "first")
+        await create(services)
+        await append(services)
+    (tmp_path / CLEAN_MARKER).unlink()
+    lose(last_segment(tmp_path))
+    for _ in range(2):
+        with pytest.raises(DataDirectoryError, match=r"never had the topic of .*/orders-0, "):
+            async with opened(tmp_path):
+                pass
+    assert (tmp_path / "orders-0").is_dir()
+    shutil.rmtree(tmp_path / "orders-0")
+    async with opened(tmp_path) as services:
+        assert set(services.replicas.topics) - {"first"} == {"older"}
+
+
+async def test_what_was_left_of_a_deleted_topic_is_no_proof_behind_a_snapshot(tmp_path, snapshots_at_every_start):
+    async with opened(tmp_path) as services:
+        await create(services)
+        await append(services)
+        shutil.copytree(tmp_path / "orders-0", tmp_path.with_name(f"{tmp_path.name}-left"))
+        await services.controller.delete_topics([TopicTarget("orders")])
+    shutil.copytree(tmp_path.with_name(f"{tmp_path.name}-left"), tmp_path / "orders-0")
+    for _ in range(2):
+        (tmp_path / CLEAN_MARKER).unlink()
+        async with opened(tmp_path) as services:
+            assert not services.replicas.topics
+            assert services.metadata_log.snapshot is not None
+    assert list(tmp_path.glob("orders-0.*-stray"))
+
+
+async def test_no_snapshot_is_taken_while_a_partition_of_a_deleted_topic_keeps_its_name(
+    tmp_path, snapshots_at_every_start, monkeypatch
+):
+    async with opened(tmp_path) as services:
+        await create(services)
+        await append(services)
+        shutil.copytree(tmp_path / "orders-0", tmp_path.with_name(f"{tmp_path.name}-left"))
+        await services.controller.delete_topics([TopicTarget("orders")])
+    shutil.copytree(tmp_path.with_name(f"{tmp_path.name}-left"), tmp_path / "orders-0")
+    before = sorted((tmp_path / METADATA).glob("*.checkpoint"))
+    with monkeypatch.context() as disk:
+        disk.setattr(LogManager, "_rename", fail_to_rename)
+        async with opened(tmp_path):
+            assert (tmp_path / "orders-0").is_dir()
+    assert sorted((tmp_path / METADATA).glob("*.checkpoint")) == before
+    async with opened(tmp_path):
+        assert not (tmp_path / "orders-0").exists()
+
+
+def fail_to_rename(*arguments):
+    raise OSError(errno.EACCES, "Permission denied")
+
+
+async def test_a_data_directory_that_was_away_at_the_snapshot_proves_nothing(tmp_path, snapshots_at_every_start):
+    paths = [tmp_path / "a", tmp_path / "b"]
+    both = ",".join(map(str, paths))
+    async with opened(paths[0], log_dirs=both) as services:
+        await create(services, partitions=2)
+        for index in range(2):
+            replicas = services.replicas
+            await replicas.append(replicas.topic("orders").partition(index), batch(b"v"), produce_version=9)
+    async with opened(paths[0], log_dirs=str(paths[0])) as services:
+        await services.controller.delete_topics([TopicTarget("orders")])
+    async with opened(paths[0], log_dirs=str(paths[0])):
+        pass
+    async with opened(paths[0], log_dirs=both) as services:
+        assert not services.replicas.topics
+    assert list(paths[1].glob("orders-*-stray"))
 
 
 async def test_a_start_goes_on_where_the_first_one_was_killed_before_its_metadata_log(tmp_path):

@@ -15,10 +15,12 @@ import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import chain
 from pathlib import PurePath
 
 import trio
 
+from kafka_wire.primitives import NO_UUID
 from trio_broker.changes.change_file import FILE_NAME, ChangeFile
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublisher
@@ -102,10 +104,6 @@ async def open_services(
             changes = ChangeLog(clock, ChangeFile(runtime.disk, directories[0] / FILE_NAME, workers))
             await workers.run(changes.load)
             changes.record_start(str(config.node.node_id), config.static_texts)
-            if metadata_log.is_snapshot_due:
-                await workers.run(partial(take_snapshot, metadata_log, image))
-            # The directory without it is as good as gone. Behind the snapshot, which begins a new segment.
-            log_manager.directories[0].watch(metadata_log.log.active_segment.file.path)
             metadata_cache = MetadataCache(image)
             dynamic_config = DynamicConfigPublisher(config)
             dynamic_config.apply(image, image.configs_by_resource)
@@ -121,7 +119,13 @@ async def open_services(
             )
             publisher = MetadataPublisher(metadata_cache, dynamic_config, changes)
             controller = Controller(metadata_log, publisher, config, runtime.random)
-            broker_epoch = await controller.register_node(registration(node, random_uuid(runtime.random)))
+            ids = list(directory_ids(log_manager).values())
+            broker_epoch = await controller.register_node(registration(node, random_uuid(runtime.random), ids))
+            # Behind the loading of logs and the registration, by which the snapshot proves its partitions.
+            if metadata_log.is_snapshot_due and is_every_topic_known(log_manager, metadata_cache.image):
+                await workers.run(partial(take_snapshot, metadata_log, metadata_cache.image))
+            # The directory without it is as good as gone. Behind the snapshot, which begins a new segment.
+            log_manager.directories[0].watch(metadata_log.log.active_segment.file.path)
             partitions = BrokerMetadataPublisher(replicas, config)
             await partitions.apply_topics(metadata_cache.image.topics.values())
             groups = GroupCoordinator(replicas, controller, metadata_cache, changes, config, runtime)
@@ -200,12 +204,29 @@ def open_metadata(log_manager: LogManager, runtime: Runtime, config: BrokerConfi
     offset, epoch = metadata_log.log_end_offset - 1, metadata_log.leader_epoch
     topics = MentionedTopics()
     try:
-        image = replayed(topics.noted_in(metadata_log.replay()), offset=offset, epoch=epoch)
+        records = chain(
+            topics.noted_in_snapshot(metadata_log.replay_snapshot()) if metadata_log.snapshot is not None else (),
+            topics.noted_in(metadata_log.replay_log()),
+        )
+        image = replayed(records, offset=offset, epoch=epoch)
     except (ContradictoryMetadata, NotImplementedError) as error:
         raise MetadataLogUnusable(f"{metadata_log.log.directory} cannot be replayed: {error}") from error
-    if metadata_log.snapshot is None:
-        require_topics(runtime.disk, [each.path for each in log_manager.directories], topics)
+    require_topics(runtime.disk, directory_ids(log_manager), topics)
     return metadata_log, image
+
+
+def directory_ids(log_manager: LogManager) -> dict[PurePath, bytes]:
+    """The ids of the data directories, which are open."""
+    properties = ((each.path, each.properties) for each in log_manager.directories)
+    return {path: NO_UUID if found is None else found.directory_uuid for path, found in properties}
+
+
+def is_every_topic_known(log_manager: LogManager, image: MetadataImage) -> bool:
+    """Whether no partition of a deleted topic is left under its name, which would look like one of a lost topic."""
+    unopened = log_manager.load_report.failures
+    return all(
+        each.topic in image.topics and each.partition in image.topics[each.topic].partitions for each in unopened
+    )
 
 
 def take_snapshot(metadata_log: MetadataLog, image: MetadataImage) -> None:
@@ -241,12 +262,13 @@ async def load_logs(
         log.warning("%s: no topic of this cluster has this partition, so it was renamed", stray)
 
 
-def registration(node: NodeInfo, incarnation_id: bytes) -> NodeRegistration:
+def registration(node: NodeInfo, incarnation_id: bytes, log_dirs: Sequence[bytes]) -> NodeRegistration:
     return NodeRegistration(
         node_id=node.node_id,
         incarnation_id=incarnation_id,
         endpoints=tuple(node.advertised.values()),
         rack=node.rack,
+        log_dirs=log_dirs,
     )
 
 

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import random
-from pathlib import PurePath
+from pathlib import Path, PurePath
+from unittest import mock
 from uuid import UUID
 
 import attrs
 import pytest
 
 from kafka_wire.stored.metadata import TopicRecord
+from tests.handlers.wire_client import ADVERTISED, broker_config
+from tests.partition.real_logs import batch
+from trio_broker.bootstrap import open_services
+from trio_broker.cluster import metadata_log
 from trio_broker.cluster.lost_metadata import require_whole_log
 from trio_broker.cluster.metadata_log import MetadataLog
+from trio_broker.cluster.replication_control import NewTopic, TopicTarget
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.disk_trace import DiskOperation
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.simulated_disk import SimulatedDisk
 from trio_broker.runtime.simulated_volume import ProcessEnded
+from trio_broker.storage.log_manager import LogManager, MarkedLogs
 
 DATA = PurePath("/data")
+CONFIG = broker_config(Path(DATA))
 CUTS = 15
 """At each operation: each keeps another part of what was not synced."""
 
@@ -71,3 +79,37 @@ def test_a_power_cut_at_any_operation_leaves_a_log_that_is_opened_again(work):
                 first_start(runtime_on(after))
         step += 1
     assert step > 20
+
+
+async def a_topic_whose_deletion_was_cut_short(runtime: Runtime) -> None:
+    """Leave the directory of a partition with a record, whose topic was deleted, as a kill does before the rename."""
+    async with open_services(CONFIG, runtime, ADVERTISED) as services:
+        await services.controller.create_topics([NewTopic(name="orders", num_partitions=1)])
+        partition = services.replicas.topic("orders").partition(0)
+        await services.replicas.append(partition, batch(b"value"), produce_version=9)
+        with mock.patch.object(LogManager, "mark_deleted", return_value=MarkedLogs((), {})):
+            await services.controller.delete_topics([TopicTarget("orders")])
+
+
+async def test_what_is_left_of_a_deleted_topic_has_another_name_before_a_snapshot_forgets_it(monkeypatch):
+    """A power cut at any operation of a start with a snapshot: the next start finds nothing that proves a loss."""
+    monkeypatch.setattr(metadata_log, "SNAPSHOT_AFTER_RECORDS", 0)
+    step, has_ended = 0, False
+    while not has_ended:
+        disk = SimulatedDisk(ManualClock(), step)
+        disk.make_directory(DATA)
+        disk.sync_directory(DATA.parent)
+        await a_topic_whose_deletion_was_cut_short(runtime_on(disk))
+        assert disk.is_directory(DATA / "orders-0")
+        survivors = cut_before(disk, disk.trace.count + step, step)
+        try:
+            async with open_services(CONFIG, runtime_on(disk), ADVERTISED) as services:
+                assert services.metadata_log.snapshot is not None
+            has_ended = not survivors
+        except* ProcessEnded:
+            disk.trace.before = None
+        for after in survivors:
+            async with open_services(CONFIG, runtime_on(after), ADVERTISED) as services:
+                assert not services.replicas.topics
+        step += 1
+    assert step > 50

@@ -27,12 +27,14 @@ MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 @attrs.frozen(kw_only=True)
 class NodeRegistration:
-    """A starting node: its id, the id of the process (incarnation), and its advertised listeners."""
+    """A starting node: its id, the id of the process (incarnation), its advertised listeners, and the ids of its data
+    directories."""
 
     node_id: int
     incarnation_id: bytes
     endpoints: Sequence[Endpoint]
     rack: str | None
+    log_dirs: Sequence[bytes] = ()
 
 
 def decide_registration(
@@ -72,6 +74,7 @@ def _registration(node: NodeRegistration, broker_epoch: int) -> RegisterBrokerRe
         features=[],
         rack=node.rack,
         fenced=False,
+        log_dirs=list(node.log_dirs),
     )
 
 

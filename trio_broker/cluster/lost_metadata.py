@@ -6,24 +6,26 @@ and the partitions' directories renamed to strays. What no kill and no power cut
 * After a clean stop the log ends where its newest producer snapshot stands, and is there: the marker comes last.
 * ``quorum-state`` is written after the names of the log's segments are on the disk, and one of them always is.
 * A topic is in the log before any of its partitions has a directory. Where no snapshot has taken the place of the log's
-  beginning, it has every topic that ever was, deleted ones too.
+  beginning, it has every topic that ever was, deleted ones too. A snapshot is taken when the directories of deleted
+  topics have other names, so it has the topic of each partition in the data directories that it names.
 
 Each is looked at before it is changed, so that a refused start is refused again.
 
-Source: docs/decisions/0068-a-start-without-its-metadata.md.
+Source: docs/decisions/0068-a-start-without-its-metadata.md, 0073-a-snapshot-proves-its-partitions.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, Final
 
 import attrs
 
 from kafka_wire.errors import KafkaError, WireError
+from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import read_batches
-from kafka_wire.stored.metadata import TopicRecord
+from kafka_wire.stored.metadata import RegisterBrokerRecord, TopicRecord
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.metadata_log import QUORUM_STATE_FILE
 from trio_broker.cluster.metadata_snapshot import snapshots
@@ -87,10 +89,12 @@ def end_of_log(disk: Disk, directory: PurePath) -> int | None:
 
 @attrs.define
 class MentionedTopics:
-    """The topics that a metadata log tells of, deleted ones too: their names and ids."""
+    """The topics that a metadata log tells of, deleted ones too: their names and ids; and ``log_dirs``, the ids of the
+    data directories of which its snapshot has every topic, None without a snapshot."""
 
     names: set[str] = attrs.field(factory=set)
     ids: set[bytes] = attrs.field(factory=set)
+    log_dirs: set[bytes] | None = None
 
     def noted_in(self, records: Iterable[Any]) -> Iterator[Any]:
         """Yield ``records``, and note their topics."""
@@ -100,10 +104,22 @@ class MentionedTopics:
                 self.ids.add(record.topic_id)
             yield record
 
+    def noted_in_snapshot(self, records: Iterable[Any]) -> Iterator[Any]:
+        """As ``noted_in``, of the records of a snapshot."""
+        self.log_dirs = set()
+        for record in self.noted_in(records):
+            if isinstance(record, RegisterBrokerRecord):
+                self.log_dirs.update(record.log_dirs)
+            yield record
 
-def require_topics(disk: Disk, data_directories: Sequence[PurePath], topics: MentionedTopics) -> None:
-    """Refuse a metadata log, of which nothing was replaced by a snapshot, that lacks the topic of any partition with
-    records.
+    def is_complete_for(self, directory_id: bytes) -> bool:
+        """Whether the topic of each partition in this data directory is noted, were nothing lost."""
+        return self.log_dirs is None or (directory_id != NO_UUID and directory_id in self.log_dirs)
+
+
+def require_topics(disk: Disk, directory_ids: Mapping[PurePath, bytes], topics: MentionedTopics) -> None:
+    """Refuse a metadata log that lacks the topic of any partition with records, in the directories for which
+    ``topics`` is complete. The first of ``directory_ids`` has the log.
 
     Raises:
         MetadataLogUnusable: there is such a partition.
@@ -111,12 +127,13 @@ def require_topics(disk: Disk, data_directories: Sequence[PurePath], topics: Men
     """
     unknown = [
         path / str(partition)
-        for path in data_directories
+        for path, directory_id in directory_ids.items()
+        if topics.is_complete_for(directory_id)
         for partition in partitions_in(disk, path)
         if partition.topic not in topics.names and is_of_lost_topic(disk, path / str(partition), topics)
     ]
     if unknown:
-        log = data_directories[0] / file_names.CLUSTER_METADATA_DIRECTORY
+        log = next(iter(directory_ids)) / file_names.CLUSTER_METADATA_DIRECTORY
         more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
         raise MetadataLogUnusable(
             f"{log} never had the topic of {unknown[0]}{more}, so it has lost records: {CONSEQUENCE} move such"

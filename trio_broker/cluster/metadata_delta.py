@@ -267,4 +267,5 @@ def _registered(record: RegisterBrokerRecord) -> BrokerImage:
         rack=record.rack,
         fenced=record.fenced,
         in_controlled_shutdown=record.in_controlled_shutdown,
+        log_dirs=tuple(record.log_dirs),
     )

@@ -103,6 +103,8 @@ class BrokerImage:
     rack: str | None
     fenced: bool
     in_controlled_shutdown: bool
+    log_dirs: tuple[bytes, ...] = ()
+    """The ids of its data directories."""
 
 
 @attrs.frozen(kw_only=True, eq=False)

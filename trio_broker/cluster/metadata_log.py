@@ -246,8 +246,16 @@ class MetadataLog:
             MetadataLogUnusable: the snapshot is damaged, or a record is of a kind or version that this broker does not
                 know.
         """
+        yield from self.replay_snapshot()
+        yield from self.replay_log()
+
+    def replay_snapshot(self) -> Iterator[Any]:
+        """Yield the records of the newest snapshot, if there is one; otherwise as ``replay``."""
         if self.snapshot is not None:
             yield from read_snapshot(self.log.disk, self.log.directory, self.snapshot)
+
+    def replay_log(self) -> Iterator[Any]:
+        """Yield what came after the newest snapshot; otherwise as ``replay``."""
         offset, end_offset = self.log.log_start_offset, self.log.log_end_offset
         while offset < end_offset:
             fetched = self.log.read(offset, READ_BYTES, end_offset=end_offset).records

@@ -196,6 +196,7 @@ def broker_record(broker: BrokerImage) -> RegisterBrokerRecord:
         rack=broker.rack,
         fenced=broker.fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
+        log_dirs=list(broker.log_dirs),
     )
 
 
