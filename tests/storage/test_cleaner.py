@@ -15,6 +15,7 @@ from kafka_wire.records.errors import CorruptRecordBatch
 from kafka_wire.records.record import NewRecord
 from tests.storage.compaction_harness import Round, compact, planned
 from tests.storage.conftest import NOW_MS
+from trio_broker.config.config_key import LONG_MAX
 from trio_broker.config.log_config import CleanupPolicy
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import dump
@@ -142,6 +143,45 @@ def test_a_tombstone_stays_for_delete_retention_ms_from_the_round_that_met_it(be
         compact(sealed(bench).log, now_ms)
         assert ((1, b"a", None) in left(bench)) is stays
     assert (2, b"b", b"1") in left(bench)
+
+
+@pytest.mark.parametrize("timestamp", [LONG_MAX, LONG_MAX - 1, 10**16, 0, -1, -5, -LONG_MAX, -LONG_MAX - 1])
+@pytest.mark.parametrize("retention_ms", [DELETE_RETENTION_MS, LONG_MAX])
+def test_records_of_any_time_and_tombstones_for_ever_are_compacted(
+    make_log: MakeLog, timestamp: int, retention_ms: int
+) -> None:
+    policy = CleanupPolicy(delete=False, compact=True)
+    bench = make_log(
+        cleanup_policy=policy,
+        delete_retention_ms=retention_ms,
+        message_timestamp_after_max_ms=LONG_MAX,
+        message_timestamp_before_max_ms=LONG_MAX,
+    )
+    for values in ((b"1", b"1"), (None, b"2")):
+        made = [NewRecord(timestamp, key, value) for key, value in zip((b"a", b"b"), values, strict=True)]
+        bench.append_bytes(bytearray(build_batch(made)))
+    compact(sealed(bench).log, NOW_MS)
+    assert left(bench) == [(2, b"a", None), (3, b"b", b"2")]
+    [batch] = [each for each in bench.batches() if each.header.record_count]
+    horizon_ms = min(NOW_MS + retention_ms, LONG_MAX)
+    assert batch.header.has_delete_horizon is (timestamp - horizon_ms >= -LONG_MAX - 1), "else it stays for ever"
+    assert batch.header.base_timestamp == (horizon_ms if batch.header.has_delete_horizon else timestamp)
+    assert [record.timestamp for record in batch.records()] == [timestamp, timestamp]
+
+
+def test_records_stay_that_are_farther_apart_than_their_batch_was_from_each(make_log: MakeLog) -> None:
+    bench = make_log(
+        cleanup_policy=CleanupPolicy(delete=False, compact=True),
+        message_timestamp_after_max_ms=LONG_MAX,
+        message_timestamp_before_max_ms=LONG_MAX,
+    )
+    times = {b"a": 0, b"b": LONG_MAX, b"c": -LONG_MAX}
+    made = [NewRecord(timestamp, key, b"1") for key, timestamp in times.items()]
+    bench.append_bytes(bytearray(build_batch(made)))
+    put(bench, (b"a", b"2"))
+    compact(sealed(bench).log, NOW_MS)
+    assert left(bench) == [(1, b"b", b"1"), (2, b"c", b"1"), (3, b"a", b"2")]
+    assert [record.timestamp for record in bench.batches()[0].records()] == [LONG_MAX, -LONG_MAX]
 
 
 def test_the_time_of_a_tombstone_begins_once(bench: Any) -> None:

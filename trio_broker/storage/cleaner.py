@@ -36,6 +36,7 @@ from kafka_wire.records import compaction
 from kafka_wire.records.batch import BatchHeader, RecordBatch, read_batch_header
 from kafka_wire.records.compression import decompression_limit
 from kafka_wire.records.errors import CorruptRecordBatch
+from trio_broker.config.config_key import LONG_MAX
 from trio_broker.storage import batch_scan, file_names
 from trio_broker.storage.batch_scan import LocatedBatch
 from trio_broker.storage.cleaned_transactions import CleanedTransactions
@@ -95,7 +96,7 @@ class Cleaning:
         self._map = offset_map
         self._now_ms = now_ms
         self._chunk_bytes = chunk_bytes
-        self._delete_horizon_ms = now_ms + self.log.config.delete_retention_ms
+        self._delete_horizon_ms = min(now_ms + self.log.config.delete_retention_ms, LONG_MAX)
         self._transactions = CleanedTransactions()
         self._row = tuple(segment for segment in self.log.segments if segment.base_offset < compacted.end_offset)
 

@@ -39,6 +39,9 @@ from kafka_wire.records.errors import InvalidRecord
 from kafka_wire.records.record import MIN_RECORD_BYTES, ZIGZAG
 from kafka_wire.records.varint import append_varint, read_varint, read_varlong
 
+MAX_DELTA = 2**63 - 1
+"""A record's time is a varlong beside the time of its batch. One that needs more than 64 bits ends the reading."""
+
 _NULL = 0x01
 """The varint -1, which is the length of a null key or value."""
 
@@ -164,7 +167,8 @@ def rewrite_batch(
 ) -> bytes:
     """Return ``batch`` with the records at the indexes ``kept`` only, at least one, in ascending order.
 
-    ``delete_horizon_ms`` is written into the batch where it is not None; the caller passes on one that is there.
+    ``delete_horizon_ms`` is written into the batch where it is not None; the caller passes on one that is there. It is
+    left out where a record's time is so far from it that no delta could say so: such tombstones stay.
     """
     assert kept, "a batch without records is made by empty_batch"
     header = batch.header
@@ -174,6 +178,8 @@ def rewrite_batch(
         base, deltas = header.base_timestamp, columns.timestamp_deltas
         timestamps = [base + deltas[index] for index in kept]
     base_timestamp = timestamps[0] if delete_horizon_ms is None else delete_horizon_ms
+    if not -MAX_DELTA - 1 <= min(timestamps) - base_timestamp <= max(timestamps) - base_timestamp <= MAX_DELTA:
+        base_timestamp, delete_horizon_ms = header.base_timestamp, None
     if base_timestamp == header.base_timestamp and header.timestamp_type is TimestampType.CREATE_TIME:
         block = _copied(columns, kept)
     else:
