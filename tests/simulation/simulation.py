@@ -128,6 +128,8 @@ class Plan:
             faults=chance.choice((0.0, 0.4, 1.0, 2.0)),
             slow_syncs=0.0,
             yields_always=chance.random() < 0.3,
+            waiting_readers=chance.choice((0, 2)),
+            grain_seconds=chance.choice((0.0, 0.0, 0.01)),
         )
 
     @classmethod

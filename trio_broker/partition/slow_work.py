@@ -40,6 +40,7 @@ class SlowWork(Generic[Work]):
         """Watch when it is necessary, until cancelled. Nothing is found to be slow before."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
+            self._watch_if_necessary()
             try:
                 await trio.sleep_forever()
             finally:
@@ -48,6 +49,9 @@ class SlowWork(Generic[Work]):
     def add(self, work: Work) -> None:
         """Note that ``work`` begins as soon as a thread is free."""
         self._waiting_or_begun[work] = None
+        self._watch_if_necessary()
+
+    def _watch_if_necessary(self) -> None:
         if len(self._waiting_or_begun) > self._threads and not self._is_watched and self._nursery is not None:
             self._is_watched = True
             start_once(self._nursery, "watch for slow work", self._watch)
