@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import logging
 from array import array
+from functools import partial
 from math import isnan, nan
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import attrs
 import pytest
+import trio
 
 from tests.metrics.statistics_fixtures import broker_readings
+from tests.scheduling import Race, outcomes
 from trio_broker.metrics import minute_file
 from trio_broker.metrics.history import SERIES, HistorySample, sample_between
 from trio_broker.metrics.minute_file import HEADER_BYTES, MINUTE_MS, SLOTS, MinuteFile, MinuteRow
@@ -215,3 +218,24 @@ async def test_a_disk_that_refuses_costs_one_line_in_the_log(tmp_path: Path, cap
 def test_every_row_of_a_file_has_one_value_per_series():
     rows: list[MinuteRow] = [(NOON_MS, row(0).values)]
     assert len(rows[0][1]) == len(SERIES) < minute_file.MAX_COLUMNS
+
+
+async def test_a_minute_that_ends_at_any_moment_is_written(autojump_clock):
+    class WithoutThreads(RealWorkers):
+        async def run(self, work, *, limiter=None):
+            await trio.lowlevel.checkpoint()
+            return work()
+
+    async def new_race() -> Race[None]:
+        writer, written = HistoryWriter(WithoutThreads()), trio.Event()
+        writer.add(PurePath("before"), lambda: None)
+
+        async def wait() -> None:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(writer.run)
+                await written.wait()
+                nursery.cancel_scope.cancel()
+
+        return Race(wait, partial(writer.add, PurePath("minute"), written.set))
+
+    await outcomes(new_race)

@@ -18,6 +18,7 @@ from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.delayed_operations import DelayedProduce, ExpirationReaper
 from trio_broker.partition.fetch_operation import FetchLimits, FetchTarget
 from trio_broker.partition.flusher import Flusher
+from trio_broker.partition.log_cleaner import _Round
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager, RequiredOffset
 from trio_broker.request_phase import ignore_release
@@ -133,6 +134,27 @@ async def test_what_waits_for_the_end_of_a_sync_goes_on_with_it(replicas, autoju
         return Race(partial(flusher.wait_idle, writer), partial(flusher._go_on, writer, None))
 
     await outcomes(new_race)
+
+
+async def test_a_round_of_compaction_ends_with_its_partition_at_whatever_moment(
+    replicas, autojump_clock, nursery, monkeypatch
+):
+    partitions = await new_partitions(replicas)
+    cleaner = replicas.log_maintenance.log_cleaner
+
+    async def compact(*arguments: Any) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(cleaner, "compact", compact)
+
+    async def new_race() -> Race[None]:
+        partition = next(partitions)
+        cleaner._rounds[partition] = _Round()
+        begin = partial(nursery.start_soon, cleaner._perform, partition, None)
+        return Race(partial(cleaner.wait_idle, partition), begin)
+
+    await outcomes(new_race)
+    assert not cleaner.statistics().under_way
 
 
 async def test_a_command_begins_when_the_one_before_has_ended(autojump_clock, nursery):
