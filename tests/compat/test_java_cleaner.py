@@ -160,7 +160,7 @@ def batches(path: Path) -> list[RecordBatch]:
 
 def told(path: Path) -> Any:
     """What a file says: its bytes, but for compressed batches, whose encoders differ, the header and the records, and
-    without the zeros that Kafka 4.4 leaves behind the entries of the last segment's indexes.
+    without the zeros that Kafka 4.4 leaves behind the entries of the last segment's indexes when it closes a log.
     """
     if path.suffix != ".log":
         return path.read_bytes().rstrip(b"\0")

@@ -273,8 +273,10 @@ def test_a_torn_tail_after_a_kill_is_no_damage(tmp_path: Path) -> None:
     assert next(each for each in document["partitions"] if each["partition"] == "orders-0")["torn_bytes"] == 100
 
 
-def test_indexes_as_kafka_4_4_leaves_them_at_a_clean_stop_are_no_damage(data: Path) -> None:
-    """Those of the last segment keep the zeros behind their entries, and the time index lacks the last one."""
+def test_indexes_as_kafka_4_4_closes_a_log_with_are_no_damage(data: Path) -> None:
+    """Those of the last segment keep the zeros behind their entries, and the time index lacks the last one: in the
+    metadata log that a broker leaves, and in any log that a program closes by itself.
+    """
     partition = data / str(ORDERS)
     last = max(partition.glob("*.log")).stem
     for suffix, entry_bytes, left_out in ((".index", 8, 0), (".timeindex", 12, 1)):

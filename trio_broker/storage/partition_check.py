@@ -321,7 +321,7 @@ class _PartitionCheck:
         aborted = segment.path(self.directory, file_names.TRANSACTION_INDEX_SUFFIX)
 
         def offset_check() -> OffsetIndexCheck:
-            # Kafka 4.4 leaves the last segment's indexes as they are, zeros included, at a clean stop as well.
+            # Kafka 4.4 leaves those of its metadata log's last segment as they are, zeros included, at a clean stop.
             index = OffsetIndex.load(disk, offsets, base, MAX_INDEX_BYTES, segment.size, is_active=is_active)
             return OffsetIndexCheck(index.entries)
 
