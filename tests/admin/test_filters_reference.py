@@ -261,7 +261,8 @@ def whole(sign: str, left: int, right: int) -> int:
         if right == 0:
             raise NoValue
         quotient = in_range(abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1))
-        return quotient if sign == "/" else left - quotient * right
+        result: int = quotient if sign == "/" else left - quotient * right
+        return result
     return int(in_range({"+": left + right, "-": left - right, "*": left * right}[sign]))
 
 

@@ -299,7 +299,7 @@ class KafkaPythonRange(RecordedMember):
         self.consumer.close(timeout_ms=int(COMMIT_SECONDS * 1000))
 
 
-class _KafkaPythonListener(kafka.ConsumerRebalanceListener):
+class _KafkaPythonListener(kafka.ConsumerRebalanceListener):  # type: ignore[misc]
     """Runs while the member's own thread waits in ``poll`` or ``close``."""
 
     def __init__(self, member: KafkaPythonRange) -> None:
@@ -376,7 +376,7 @@ class AiokafkaRoundRobin(RecordedMember):
         self.loop.close()
 
 
-class _AiokafkaListener(aiokafka.ConsumerRebalanceListener):
+class _AiokafkaListener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, member: AiokafkaRoundRobin) -> None:
         self.member = member
 

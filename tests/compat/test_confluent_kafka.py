@@ -280,7 +280,8 @@ def test_creating_what_exists_or_makes_no_sense_is_refused(admin: AdminClient, c
     def refusal(new: NewTopic) -> int:
         with pytest.raises(KafkaException) as caught:
             admin.create_topics([new])[new.topic].result(SECONDS)
-        return caught.value.args[0].code()
+        code: int = caught.value.args[0].code()
+        return code
 
     assert refusal(NewTopic(topic, 1, 1)) == KafkaError.TOPIC_ALREADY_EXISTS
     assert refusal(NewTopic("no spaces allowed", 1, 1)) == KafkaError.TOPIC_EXCEPTION

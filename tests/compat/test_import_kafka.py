@@ -229,7 +229,8 @@ def own_configs(admin: AdminClient, topic: str) -> dict[str, str | None]:
 
 def configs_of(admin: AdminClient, topic: str) -> dict[str, ConfigEntry]:
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    return admin.describe_configs([resource])[resource].result(SECONDS)
+    entries: dict[str, ConfigEntry] = admin.describe_configs([resource])[resource].result(SECONDS)
+    return entries
 
 
 def read_by_librdkafka(servers: str, partitions: list[TopicPartition], isolation: str) -> frozenset[Any]:

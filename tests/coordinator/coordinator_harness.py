@@ -69,7 +69,10 @@ class CoordinatorHarness:
             protocols=[JoinGroupRequestProtocol(name="range", metadata=b"subscription")],
             **fields,
         )
-        return await self.groups.call(group_id, request, RequestContext("client", "/127.0.0.1", LATEST_JOIN), no_park)
+        response: JoinGroupResponse = await self.groups.call(
+            group_id, request, RequestContext("client", "/127.0.0.1", LATEST_JOIN), no_park
+        )
+        return response
 
     async def enter(self, group_id: str, **fields: Any) -> JoinGroupResponse:
         """Join as a newcomer does: ask for an id, and come again with it."""
@@ -84,7 +87,10 @@ class CoordinatorHarness:
             member_id=joined.member_id,
             assignments=[SyncGroupRequestAssignment(member_id=m, assignment=a) for m, a in assignments.items()],
         )
-        return await self.groups.call(group_id, request, RequestContext("client", "/127.0.0.1", 5), no_park)
+        response: SyncGroupResponse = await self.groups.call(
+            group_id, request, RequestContext("client", "/127.0.0.1", 5), no_park
+        )
+        return response
 
     async def settle(self, group_id: str) -> JoinGroupResponse:
         """A group of one member in a stable generation."""
@@ -95,14 +101,16 @@ class CoordinatorHarness:
 
     async def heartbeat(self, joined: JoinGroupResponse, group_id: str) -> int:
         request = HeartbeatRequest(group_id=group_id, generation_id=joined.generation_id, member_id=joined.member_id)
-        return (
+        code: int = (
             await self.groups.call(group_id, request, RequestContext("client", "/127.0.0.1", 4), no_park)
         ).error_code
+        return code
 
     async def leave(self, joined: JoinGroupResponse, group_id: str) -> int:
         request = LeaveGroupRequest(group_id=group_id, members=[MemberIdentity(member_id=joined.member_id)])
         response = await self.groups.call(group_id, request, RequestContext("client", "/127.0.0.1", 5), no_park)
-        return response.error_code or response.members[0].error_code
+        code: int = response.error_code or response.members[0].error_code
+        return code
 
     # ---- offsets
 
@@ -119,7 +127,8 @@ class CoordinatorHarness:
             **fields,
         )
         response = await self.groups.call(group_id, request, RequestContext("client", "/127.0.0.1", 9), no_park)
-        return response.topics[0].partitions[0].error_code
+        code: int = response.topics[0].partitions[0].error_code
+        return code
 
     async def committed(self, group_id: str) -> dict[str, dict[int, int]]:
         """What the group has committed, by topic and partition."""

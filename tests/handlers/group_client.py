@@ -95,7 +95,8 @@ class GroupClient:
             protocols=offered,
             **fields,
         )
-        return await self.wire.ask(request, version)
+        response: JoinGroupResponse = await self.wire.ask(request, version)
+        return response
 
     async def sync(
         self, version: int, member: Member, *, protocol_type: str = "consumer", protocol_name: str = "range", **fields
@@ -108,7 +109,8 @@ class GroupClient:
         request = SyncGroupRequest(
             group_id=member.group_id, generation_id=member.generation_id, member_id=member.member_id, **fields
         )
-        return await self.wire.ask(request, version)
+        response: SyncGroupResponse = await self.wire.ask(request, version)
+        return response
 
     async def enter(self, version: int = 3, *, group_id: str = "g", **fields: Any) -> Member:
         """Join, with a second request where the version wants it, and sync: the one member of a stable group."""
@@ -125,16 +127,19 @@ class GroupClient:
         request = HeartbeatRequest(
             group_id=member.group_id, generation_id=member.generation_id, member_id=member.member_id, **fields
         )
-        return (await self.wire.ask(request, version)).error_code
+        code: int = (await self.wire.ask(request, version)).error_code
+        return code
 
     async def leave(self, version: int, member: Member) -> int:
         """The code for the one member, wherever the version has it."""
         if version < 3:
             request = LeaveGroupRequest(group_id=member.group_id, member_id=member.member_id)
-            return (await self.wire.ask(request, version)).error_code
+            whole: int = (await self.wire.ask(request, version)).error_code
+            return whole
         request = LeaveGroupRequest(group_id=member.group_id, members=[MemberIdentity(member_id=member.member_id)])
         response = await self.wire.ask(request, version)
-        return response.error_code or response.members[0].error_code
+        code: int = response.error_code or response.members[0].error_code
+        return code
 
     # ---- consumers of KIP-848 -------------------------------------------------------------------------------------
 
@@ -151,7 +156,8 @@ class GroupClient:
         request = ConsumerGroupHeartbeatRequest(
             group_id=group_id, member_id=member_id, member_epoch=member_epoch, **fields
         )
-        return await self.wire.ask(request, version)
+        response: ConsumerGroupHeartbeatResponse = await self.wire.ask(request, version)
+        return response
 
     # ---- offsets --------------------------------------------------------------------------------------------------
 

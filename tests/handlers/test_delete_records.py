@@ -109,7 +109,8 @@ async def test_the_checkpoints_are_written_once_for_all_partitions(client, repli
 
     def count() -> dict[PurePath, OSError]:
         written.append(1)
-        return write()
+        errors: dict[PurePath, OSError] = write()
+        return errors
 
     monkeypatch.setattr(replicas.log_manager, "write_checkpoints", count)
     wanted = [DeleteRecordsPartition(partition_index=index, offset=1) for index in (*range(5), 9)]

@@ -339,7 +339,8 @@ class Delays:
                 case "again":
                     return self.delayed(replies)
                 case reply:
-                    return reply
+                    answer: Answer | PendingAnswer | DelayedAnswer = reply
+                    return answer
 
         return DelayedAnswer(self.calls.append, resume, self.close)
 

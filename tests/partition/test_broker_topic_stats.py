@@ -22,18 +22,21 @@ async def replicas(tmp_path):
 
 @pytest.fixture
 def clock(replicas) -> ManualClock:
-    return replicas.clock
+    clock: ManualClock = replicas.clock
+    return clock
 
 
 @pytest.fixture
 def stats(replicas) -> BrokerTopicStats:
-    return replicas.topic_stats
+    stats: BrokerTopicStats = replicas.topic_stats
+    return stats
 
 
 async def append(replicas, partition, *values: bytes) -> int:
     """Append one batch; returns its size."""
     info = await replicas.append(partition, batch(*values), produce_version=9)
-    return info.appended_bytes
+    size: int = info.appended_bytes
+    return size
 
 
 async def fetch(replicas, partition, offset: int) -> None:

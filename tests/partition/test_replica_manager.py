@@ -77,7 +77,8 @@ async def produce(replicas, partition, *values):
 
 
 def refusal_of(raised) -> ErrorCode:
-    return raised.value.code
+    code: ErrorCode = raised.value.code
+    return code
 
 
 async def test_topics_are_found_by_name_and_by_id(cached):

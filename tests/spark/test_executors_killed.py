@@ -72,4 +72,5 @@ def test_each_row_is_there_once_though_an_executor_was_killed_in_each_job(
 
 
 def values_in(directory: Path, column: str) -> list[Any]:
-    return read_table(Target(Format.PARQUET, str(directory)))[column].to_pylist()
+    values: list[Any] = read_table(Target(Format.PARQUET, str(directory)))[column].to_pylist()
+    return values

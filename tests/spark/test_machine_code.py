@@ -125,7 +125,8 @@ def looked_up(number: int) -> int:
 
 
 def stepped(number: int) -> int:
-    return STEP(number)
+    stepped: int = STEP(number)
+    return stepped
 
 
 def digest(function: Callable[[int], int], signature: str = SIGNATURE, **options: Any) -> str:

@@ -25,7 +25,8 @@ def log(make_log: Any) -> Log:
         segment.seal()
         segment.evict()
     bench.log.own()
-    return bench.log
+    log: Log = bench.log
+    return log
 
 
 def in_thread(work: Any) -> Any:

@@ -48,7 +48,8 @@ def beginning_offset(broker: BrokerThread, topic: str) -> int:
     partition = TopicPartition(topic, 0)
     consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, group_id=None)
     try:
-        return consumer.beginning_offsets([partition])[partition]
+        offset: int = consumer.beginning_offsets([partition])[partition]
+        return offset
     finally:
         consumer.close()
 

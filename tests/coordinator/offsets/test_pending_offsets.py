@@ -237,7 +237,8 @@ class Offsets:
             topics=[OffsetDeleteRequestTopic(name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)])],
         )
         response = await self.broker.groups.call(group_id, request, CLIENT, no_park)
-        return response.error_code or response.topics[0].partitions[0].error_code
+        code: int = response.error_code or response.topics[0].partitions[0].error_code
+        return code
 
     async def require_same_after_reload(self) -> None:
         """Every shard that is loaded anew has the same offsets, counted and pending."""
