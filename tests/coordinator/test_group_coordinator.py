@@ -174,7 +174,10 @@ def contents(machine):
         for group_id, group in machine.groups.items()
         if group.exists
     }
-    offsets = {group_id: machine.offsets.of_group(group_id) for group_id in machine.offsets.groups()}
+    kept = machine.offsets
+    offsets = {
+        group: {topic: kept.of_topic(group, topic) for topic in kept.topics_of(group)} for group in kept.groups()
+    }
     return machine.groups.keys(), groups, offsets
 
 

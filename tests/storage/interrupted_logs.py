@@ -391,7 +391,7 @@ class InterruptedLogs:
     def _delete_partition(self, model: PartitionModel, log: Log) -> None:
         # The metadata comes first: from now on a start takes it for a stray.
         del self.models[model.partition]
-        self._manager.delete_log(model.partition)
+        self._manager.delete_logs([model.partition])
 
     def _release_and_read(self, model: PartitionModel, log: Log) -> None:
         for segment in log.segments[:-1]:

@@ -89,7 +89,7 @@ def test_a_new_partition_of_an_old_name_inherits_nothing(directory: Path) -> Non
     manager.create(ORDERS)
     manager.logs.logs[ORDERS].first_dirty_offset = 3
     manager.logs.write_cleaner_checkpoints()
-    manager.logs.delete_log(ORDERS)
+    manager.logs.delete_logs([ORDERS])
     assert manager.written() == {}
     manager.create(ORDERS)
     assert manager.logs.logs[ORDERS].first_dirty_offset is None

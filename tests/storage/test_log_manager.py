@@ -182,7 +182,7 @@ def test_a_partition_that_could_not_be_opened_may_be_deleted_and_made_again(
     manager.close()
     unopenable(tmp_path / "data/orders-0")
     manager = start()
-    manager.delete_log(ORDERS)
+    manager.delete_logs([ORDERS])
     assert len(list((tmp_path / "data").glob("orders-0.*-delete"))) == 1
     assert manager.create_log(ORDERS, ID_B, CONFIG).log_end_offset == 0
 
@@ -291,8 +291,8 @@ def test_a_deleted_partition_is_renamed_and_removed_later(
     log = manager.create_log(ORDERS, ID_A, CONFIG)
     append(log, batch(), clock)
     fetched = log.read(0, 100, end_offset=1).records
-    manager.delete_log(ORDERS)
-    manager.delete_log(ORDERS)
+    manager.delete_logs([ORDERS])
+    manager.delete_logs([ORDERS])
     (renamed,) = (tmp_path / "data").glob("orders-0.*-delete")
     assert not (tmp_path / "data/orders-0").exists()
     assert manager.remove_expired_files(clock.now_ms() + 59_999) == 0
@@ -305,7 +305,7 @@ def test_a_deleted_partition_is_renamed_and_removed_later(
 def test_a_deletion_cut_short_is_completed_at_the_next_start(start: Manager, clock: ManualClock, tmp_path: Path):
     manager = start()
     manager.create_log(ORDERS, ID_A, CONFIG)
-    manager.delete_log(ORDERS)
+    manager.delete_logs([ORDERS])
     manager.close(clean=False)
     manager = start()
     assert manager.logs == {}
@@ -337,7 +337,7 @@ def test_a_new_partition_inherits_nothing_from_one_of_the_same_name(
     log.epochs.write()
     manager.write_checkpoints()
     assert b"orders 0 7" in (tmp_path / "data/log-start-offset-checkpoint").read_bytes()
-    manager.delete_log(ORDERS)
+    manager.delete_logs([ORDERS])
     append(manager.create_log(ORDERS, ID_B, CONFIG), batch(2), clock)
     manager.close(clean=False)
     manager = start()
@@ -622,7 +622,7 @@ def test_a_new_partition_waits_until_the_checkpoints_have_forgotten_the_old_one(
     manager = start()
     with monkeypatch.context() as broken:
         broken.setattr(checkpoints, "write_offsets", fail_with(OSError(errno.EIO, "gone")))
-        manager.delete_log(ORDERS)
+        manager.delete_logs([ORDERS])
         with pytest.raises(OSError, match="checkpoints"):
             manager.create_log(ORDERS, ID_B, CONFIG)
 

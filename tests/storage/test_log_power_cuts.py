@@ -264,7 +264,7 @@ def test_a_new_partition_does_not_take_the_start_of_a_deleted_one_whose_checkpoi
     log.advance_log_start(1)
     assert not broker.manager.write_checkpoints()
     broker.disk.faults.failing_syncs = 1.0
-    broker.manager.delete_log(PARTITION)
+    broker.manager.delete_logs([PARTITION])
     broker.disk.faults.failing_syncs = 0.0
     broker.create_log()
     broker.disk = broker.disk.crash()

@@ -44,15 +44,6 @@ def parse_properties(text: str, source: str = "properties") -> list[Property]:
     return [_parse_line(line, number, source) for number, line in _logical_lines(text)]
 
 
-def load_properties(text: str) -> dict[str, str]:
-    """Return the properties of ``text``; if a key occurs more than once, its last value counts, as in Java.
-
-    Raises:
-        ConfigError: as ``parse_properties``.
-    """
-    return {item.key: item.value for item in parse_properties(text)}
-
-
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield each line that holds a property, its continuations joined to it, with its number."""
     begun: int | None = None

@@ -152,7 +152,7 @@ class Partition:
         raise KafkaError(text, code=ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def require_in_sync_replicas(self) -> None:
-        """Refuse an acks=all append that could not be as safe as the topic demands. There is one replica as yet.
+        """Refuse an acks=all append that could not be as safe as the topic demands: this replica is the only one.
 
         Raises:
             KafkaError: ``NOT_ENOUGH_REPLICAS``; nothing may be appended then.

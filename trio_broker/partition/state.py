@@ -5,8 +5,10 @@ readers moved. The caller does the rest: syncs, answers, wakes. Always::
 
     log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
 
-``high_watermark`` only grows within a leader epoch. One rule moves it: it is the least of the log end offset, the
-``replicated_offset`` and, in fsync mode, the durable offset. ``last_stable_offset`` follows in the same step.
+``high_watermark`` only grows within a leader epoch, unless a follower's log is cut below it. One rule moves it: it is
+the least of the log end offset, the ``replicated_offset`` and, in fsync mode, the durable offset. A leader that is the
+only in-sync replica, as every leader of a single node is, waits for nobody else; how many replicas there must be is
+not asked here, but before an append. ``last_stable_offset`` follows in the same step.
 
 Source: Kafka's Partition (``maybeIncrementLeaderHW``) and UnifiedLog (``maybeIncrementFirstUnstableOffset``).
 """

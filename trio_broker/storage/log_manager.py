@@ -427,10 +427,6 @@ class LogManager:
             raise OSError(error.errno, text, str(log.directory))
         return log.truncate_to(offset, now_ms)
 
-    def delete_log(self, partition: TopicPartition) -> None:
-        """Delete one partition's log; see ``delete_logs``."""
-        self.delete_logs([partition])
-
     def delete_logs(self, partitions: Iterable[TopicPartition]) -> None:
         """Delete partitions' logs: their directories are renamed now and removed later. Unknown ones are no error.
 

@@ -154,7 +154,7 @@ def test_groups_and_topics_do_not_see_each_others_commits(offsets):
     do(offsets, commit((0, 1)))
     do(offsets, commit((0, 2), topic="bills"))
     do(offsets, commit((0, 3), group_id="h"))
-    assert offsets.of_group("g").keys() == {"orders", "bills"}
+    assert set(offsets.topics_of("g")) == {"orders", "bills"}
     assert offsets.get("h", "bills", 0) is None
     assert set(offsets.groups()) == {"g", "h"}
     assert offsets.groups_with_topic("bills") == ["g"]
@@ -295,8 +295,8 @@ def test_any_row_of_records_leaves_the_newest_of_each_key(rows):
     kept = {
         (group_id, topic, partition): each.offset
         for group_id in offsets.groups()
-        for topic, commits in offsets.of_group(group_id).items()
-        for partition, each in commits.items()
+        for topic in offsets.topics_of(group_id)
+        for partition, each in offsets.of_topic(group_id, topic).items()
     }
     assert kept == newest
     assert offsets.count == len(newest) == sum(map(offsets.count_of, offsets.groups()))

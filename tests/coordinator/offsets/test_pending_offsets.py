@@ -255,7 +255,10 @@ class Offsets:
 
 def contents(offsets: CommittedOffsets) -> Any:
     groups = ("g", "h", "other")
-    counted = {group_id: offsets.of_group(group_id) for group_id in offsets.groups()}
+    counted = {
+        group: {topic: offsets.of_topic(group, topic) for topic in offsets.topics_of(group)}
+        for group in offsets.groups()
+    }
     return counted, offsets.count, {group_id: set(offsets.pending_of(group_id)) for group_id in groups}
 
 

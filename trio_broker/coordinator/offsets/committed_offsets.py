@@ -181,10 +181,6 @@ class CommittedOffsets:
         value = self._topics(group_id).get(topic, {}).get(partition)
         return None if value is None else _committed(value)
 
-    def of_group(self, group_id: str) -> Mapping[str, Mapping[int, OffsetAndMetadata]]:
-        """All commits of the group, by topic and partition; a copy."""
-        return {topic: self.of_topic(group_id, topic) for topic in self._topics(group_id)}
-
     def of_topic(self, group_id: str, topic: str) -> Mapping[int, OffsetAndMetadata]:
         """The group's commits in one topic, by partition; a copy."""
         values = self._topics(group_id).get(topic, {})
