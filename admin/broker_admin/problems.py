@@ -8,13 +8,22 @@ JSON pointer (RFC 6901) into the body, ``?limit`` a parameter of the query.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
 import attrs
 from starlette.responses import Response
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
+
+COORDINATOR_STATUSES: Mapping[str, int] = {
+    "NOT_COORDINATOR": 503,
+    "COORDINATOR_NOT_AVAILABLE": 503,
+    "COORDINATOR_LOAD_IN_PROGRESS": 503,
+    "REQUEST_TIMED_OUT": 503,
+    "KAFKA_STORAGE_ERROR": 500,
+}
+"""The HTTP status of what any coordinator, of groups or of transactions, refuses, by the name of Kafka's error."""
 
 
 @attrs.frozen

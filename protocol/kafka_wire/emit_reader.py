@@ -13,13 +13,12 @@ Source: Kafka's MessageDataGenerator for the order of things; KIP-482; KIP-893.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
-from kafka_wire.emit_source import TURN_BYTES, TURN_ELEMENTS, Source
+from kafka_wire.emit_source import TURN_BYTES, TURN_ELEMENTS, Emitter
 from kafka_wire.errors import WireError
 from kafka_wire.primitives import (
     MAX_STRING_BYTES,
@@ -94,14 +93,14 @@ def min_element_bytes(cls: type[Any]) -> int:
     return MIN_REQUEST_ELEMENT_HEAP_BYTES if issubclass(cls, Request) else MIN_ELEMENT_HEAP_BYTES
 
 
-class _ReaderEmitter:
-    """Writes the lines that read values; fixed-size ones wait in ``_fixed`` for their neighbours."""
+class _ReaderEmitter(Emitter):
+    """Writes the lines that read values."""
+
+    error = WireError
 
     def __init__(self, version: int, flexible: bool, *, min_element_bytes: int, in_turns: bool) -> None:
-        self.version = version
-        self.flexible = flexible
+        super().__init__(version, flexible, in_turns=in_turns)
         self.min_element_bytes = min_element_bytes
-        self.source = Source(in_turns=in_turns)
         self.source.globals.update(
             new=object.__new__,
             BytesIO=io.BytesIO,
@@ -111,7 +110,6 @@ class _ReaderEmitter:
             read_tag_count=read_tag_count,
             skip_tags=skip_tags,
         )
-        self._fixed: list[tuple[str, str]] = []
 
     def flush(self) -> None:
         """Read the fixed-size values that are waiting, before anything that needs the position."""
@@ -119,22 +117,9 @@ class _ReaderEmitter:
             return
         codes = "".join(code for code, _ in self._fixed)
         targets = "".join(f"{target}, " for _, target in self._fixed)
-        # One struct call for the whole run of fields: the call costs far more than each value that it returns.
         self.source.line(f"{targets}= {self.source.unpack(codes)}(buf, pos)")
         self.source.line(f"pos += {struct.calcsize('>' + codes)}")
         self._fixed.clear()
-
-    @contextlib.contextmanager
-    def block(self, header: str) -> Iterator[None]:
-        """A block of lines that read: nothing waits across its borders."""
-        self.flush()
-        with self.source.block(header):
-            yield
-            self.flush()
-
-    def refuse(self, condition: str, reason: str) -> None:
-        """Raise ``WireError`` on a condition; the reason may name local variables in braces."""
-        self.source.refusal(WireError, condition, reason)
 
     def charge(self, count: str, cost: int, who_makes: str) -> None:
         """Take what ``count`` elements cost from the heap budget, before the first of them is read."""

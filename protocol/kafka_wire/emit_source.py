@@ -1,7 +1,8 @@
 """Writing Python source line by line, and turning it into a function that tracebacks can show.
 
 The readers and writers of messages are plain functions, written by ``emit_reader`` and ``emit_writer``. This is their
-common part: lines and their indentation, the names the function will find as globals, and precompiled ``struct`` calls.
+common part: lines and their indentation, the names the function will find as globals, precompiled ``struct`` calls, and
+the base of what writes the lines.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import linecache
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -123,6 +125,39 @@ class Source:
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
         function: Callable[..., Any] = self.globals[name]
         return function
+
+
+class Emitter(ABC):
+    """What writes the lines of a reader or a writer of one version.
+
+    Values of fixed size wait in ``_fixed``, each with its ``struct`` code, for their neighbours: a call of ``struct``
+    for a whole run of fields costs little more than one for a single field.
+    """
+
+    error: type[Exception]
+    """What the lines raise."""
+
+    def __init__(self, version: int, flexible: bool, *, in_turns: bool) -> None:
+        self.version = version
+        self.flexible = flexible
+        self.source = Source(in_turns=in_turns)
+        self._fixed: list[tuple[str, str]] = []
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Write the line for the values that are waiting."""
+
+    @contextlib.contextmanager
+    def block(self, header: str) -> Iterator[None]:
+        """A block of lines: no value waits across its borders."""
+        self.flush()
+        with self.source.block(header):
+            yield
+            self.flush()
+
+    def refuse(self, condition: str, reason: str) -> None:
+        """Raise ``error`` on a condition; the reason may name local variables in braces."""
+        self.source.refusal(self.error, condition, reason)
 
 
 def _compiled(codes: str) -> struct.Struct:

@@ -13,12 +13,11 @@ Source: Kafka's MessageDataGenerator for the order of things; KIP-482; KIP-893.
 
 from __future__ import annotations
 
-import contextlib
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
-from kafka_wire.emit_source import TURN_ELEMENTS, Source
+from kafka_wire.emit_source import TURN_ELEMENTS, Emitter
 from kafka_wire.primitives import (
     MAX_STRING_BYTES,
     NULL_STRUCT,
@@ -61,18 +60,17 @@ def _long_string(size: int) -> bytes:
     return unsigned_varint(size + 1)
 
 
-class _WriterEmitter:
-    """Writes the lines that write values; fixed-size ones wait in ``_fixed`` for their neighbours."""
+class _WriterEmitter(Emitter):
+    """Writes the lines that write values."""
+
+    error = ValueError
 
     def __init__(self, version: int, flexible: bool, *, in_turns: bool) -> None:
-        self.version = version
-        self.flexible = flexible
-        self.source = Source(in_turns=in_turns)
+        super().__init__(version, flexible, in_turns=in_turns)
         self.source.globals.update(
             ONE_BYTE=ONE_BYTE, unsigned_varint=unsigned_varint, long_string=_long_string, pack=struct.pack
         )
         self._append = "append"
-        self._fixed: list[tuple[str, str]] = []
 
     def flush(self) -> None:
         """Write the fixed-size values that are waiting, before anything else is appended."""
@@ -84,18 +82,6 @@ class _WriterEmitter:
         piece = f"{self.source.pack(codes)}({values})" if values else repr(bytes(len(codes)))
         self.source.line(f"{self._append}({piece})")
         self._fixed.clear()
-
-    @contextlib.contextmanager
-    def block(self, header: str) -> Iterator[None]:
-        """A block of lines that append: nothing waits across its borders."""
-        self.flush()
-        with self.source.block(header):
-            yield
-            self.flush()
-
-    def refuse(self, condition: str, reason: str) -> None:
-        """Raise ``ValueError`` on a condition; the reason may name local variables in braces."""
-        self.source.refusal(ValueError, condition, reason)
 
     # --- Structs ---
 

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.operations import operation, query_of
 from broker_admin.parts import view_of
-from broker_admin.problems import FieldError, Problem, body_pointer, query_pointer
+from broker_admin.problems import COORDINATOR_STATUSES, FieldError, Problem, body_pointer, query_pointer
 from broker_admin.request_body import ChangeQuery, caller_name, check_caller, read_change
 from broker_admin.routes.groups import GroupRoute, get_group, get_offsets, group_id_of
 from broker_admin.schemas import PartitionNumber, bounded
@@ -55,11 +55,7 @@ STATUSES: Mapping[str, int] = {
     "GROUP_ID_NOT_FOUND": 404,
     "UNKNOWN_MEMBER_ID": 404,
     "NON_EMPTY_GROUP": 409,
-    "NOT_COORDINATOR": 503,
-    "COORDINATOR_NOT_AVAILABLE": 503,
-    "COORDINATOR_LOAD_IN_PROGRESS": 503,
-    "REQUEST_TIMED_OUT": 503,
-    "KAFKA_STORAGE_ERROR": 500,
+    **COORDINATOR_STATUSES,
 }
 """The HTTP status of a refusal, 422 where it is not here."""
 

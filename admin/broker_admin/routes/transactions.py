@@ -22,7 +22,7 @@ from broker_admin.encoding import encode, json_response, json_response_from_thre
 from broker_admin.listing import MAX_LIMIT
 from broker_admin.operations import operation, query_of
 from broker_admin.parts import view_of
-from broker_admin.problems import Problem
+from broker_admin.problems import COORDINATOR_STATUSES, Problem
 from broker_admin.request_body import ChangeQuery, read_change
 from broker_admin.routes.groups import MAX_OFFSET, GroupRoute
 from broker_admin.routes.topics import name_of, partition_of
@@ -55,11 +55,7 @@ STATUSES: Mapping[str, int] = {
     "PRODUCER_FENCED": 409,
     "INVALID_PRODUCER_EPOCH": 409,
     "CONCURRENT_TRANSACTIONS": 409,
-    "NOT_COORDINATOR": 503,
-    "COORDINATOR_NOT_AVAILABLE": 503,
-    "COORDINATOR_LOAD_IN_PROGRESS": 503,
-    "REQUEST_TIMED_OUT": 503,
-    "KAFKA_STORAGE_ERROR": 500,
+    **COORDINATOR_STATUSES,
 }
 """The HTTP status of a refusal, 422 where it is not here."""
 
