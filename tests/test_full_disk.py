@@ -178,6 +178,7 @@ async def delete_before(client: Connection, offset: int) -> DeleteRecordsPartiti
     wanted = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="orders", partitions=[partition])], timeout_ms=0)
     response = await client.ask(wanted, 2)
     [topic] = response.topics
+    result: DeleteRecordsPartitionResult
     [result] = topic.partitions
     return result
 
@@ -186,7 +187,8 @@ async def delete_topic(client: Connection, name: str) -> int:
     response = await client.ask(
         DeleteTopicsRequest(topics=[DeleteTopicState(name=name, topic_id=NO_UUID)], timeout_ms=0), 6
     )
-    return response.responses[0].error_code
+    code: int = response.responses[0].error_code
+    return code
 
 
 async def test_on_a_full_disk_records_and_topics_can_be_deleted_with_the_space_kept_back(disk):

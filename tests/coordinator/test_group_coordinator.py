@@ -524,7 +524,10 @@ async def test_a_group_at_its_last_epoch_refuses_what_would_raise_it_and_changes
 
     async def heartbeat(member_id: str, epoch: int, **fields: Any) -> ConsumerGroupHeartbeatResponse:
         request = ConsumerGroupHeartbeatRequest(group_id="g", member_id=member_id, member_epoch=epoch, **fields)
-        return await broker.groups.call("g", request, RequestContext("client", "/127.0.0.1", 1), no_park)
+        response: ConsumerGroupHeartbeatResponse = await broker.groups.call(
+            "g", request, RequestContext("client", "/127.0.0.1", 1), no_park
+        )
+        return response
 
     join = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
     joined = await heartbeat("a", 0, **join)

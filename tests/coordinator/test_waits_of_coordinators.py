@@ -36,7 +36,8 @@ async def broker(memory_path):
 
 def steps_of(broker: CoordinatorHarness, request: JoinGroupRequest | SyncGroupRequest, version: int) -> Steps[Any]:
     context = RequestContext("client", "/127.0.0.1", version)
-    return broker.groups.call_steps(request.group_id, request, context, no_park)
+    steps: Steps[Any] = broker.groups.call_steps(request.group_id, request, context, no_park)
+    return steps
 
 
 def join_request(group_id: str, member_id: str) -> JoinGroupRequest:

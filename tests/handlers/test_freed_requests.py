@@ -62,6 +62,7 @@ class Mailbox:
     """Takes the reply of a request, and nothing of the request."""
 
     has_come: trio.Event = attrs.field(factory=trio.Event)
+    is_closed: bool = False
 
     def respond(self, reply: Reply) -> None:
         self.has_come.set()

@@ -26,6 +26,7 @@ INFO = ConnectionInfo(1, "PLAINTEXT", "10.0.0.1", 5000, "10.0.0.2", 9092)
 class Mailbox:
     """Takes the reply of one request."""
 
+    is_closed: bool = False
     replies: list[Reply] = attrs.field(factory=list)
     has_come: trio.Event = attrs.field(factory=trio.Event)
 

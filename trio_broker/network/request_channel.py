@@ -52,6 +52,11 @@ class ConnectionInfo:
 class ReplyTarget(Protocol):
     """Who sent a request, and takes its reply."""
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection has ended, so that its reply will be dropped."""
+        ...
+
     def respond(self, reply: Reply) -> None:
         """Send ``reply``; each request is replied to once."""
         ...
@@ -59,6 +64,8 @@ class ReplyTarget(Protocol):
 
 class NoReplyTarget:
     """The target of a request that came over no connection: its handler's answer goes elsewhere."""
+
+    is_closed = False
 
     def respond(self, reply: Reply) -> None:
         """Drop the reply."""
