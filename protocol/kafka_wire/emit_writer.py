@@ -213,14 +213,16 @@ class _WriterEmitter(Emitter):
                 source.line("value = b''")
                 source.line("n = -1")
             with source.block("else:"):
-                source.line("value = value.encode()")
-                source.line("n = len(value)")
+                self.encoded_string()
         else:
-            source.line("value = value.encode()")
-            source.line("n = len(value)")
+            self.encoded_string()
         self.length("n", "h")
         source.line(f"{self._append}(value)")
-        source.turn_bytes("len(value)")
+
+    def encoded_string(self) -> None:
+        self.source.line("value = value.encode()")
+        self.source.line("n = len(value)")
+        self.source.turn_bytes("n")
 
     def sized(self, kafka_type: str, slot: str, where: str, nullable: bool) -> None:
         """Write bytes or records; records become a chunk of their own."""
