@@ -8,6 +8,7 @@ from types import CoroutineType
 from typing import Any
 
 import attrs
+import trio
 
 from kafka_wire.codec import decode, encode
 from kafka_wire.headers import RequestHeader, read_request_header, read_response_header, request_header
@@ -18,6 +19,7 @@ from trio_broker.config.listeners import Endpoint, SecurityProtocol
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.handlers.support.dispatch import Dispatcher
 from trio_broker.handlers.support.services import BrokerServices
+from trio_broker.network.handler_pool import DelayedAnswer
 from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest
 from trio_broker.network.request_memory_pool import RequestMemoryPool
 from trio_broker.network.request_metrics import RequestChannelMetrics
@@ -60,6 +62,11 @@ class WireClient:
         header, position = read_request_header(frame)
         self.request = QueuedRequest(header, frame[position:], self.connection, release_slot=self.count_parked)
         answer: Any = self.dispatcher.answer(self.request)
+        while isinstance(answer, DelayedAnswer):
+            is_complete = trio.Event()
+            answer.when_complete(is_complete.set)
+            await is_complete.wait()
+            answer = answer.resume()
         if isinstance(answer, CoroutineType):
             answer = await answer
         return None if answer is None else joined(list(answer))

@@ -567,9 +567,18 @@ async def test_markers_that_wait_for_a_try_are_written_once_by_a_shard_that_is_l
 # ---- partitions without a record of their leader epoch ---------------------------------------------------------------
 
 
+async def test_the_leader_epochs_of_partitions_begin_side_by_side_when_they_are_added(client, monkeypatch):
+    require_side_by_side(monkeypatch, 3)
+    producer = await client.begin()
+    assert set((await client.add(producer, 0, 1, 2)).values()) == {0}
+    assert not any(client.partition(index).writer.needs_epoch_entry for index in range(3))
+
+
 async def test_the_leader_epochs_of_partitions_whose_first_batch_is_a_marker_begin_side_by_side(client, monkeypatch):
     producer = await client.begin()
-    await client.add(producer, 0, 1, 2)
+    with monkeypatch.context() as without:
+        without.setattr(ReplicaManager, "ready_steps", lambda *arguments: iter(()))
+        await client.add(producer, 0, 1, 2)
     require_side_by_side(monkeypatch, 3)
     assert (await client.end(producer)).error_code == 0
     await client.completed()

@@ -54,6 +54,7 @@ from trio_broker.coordinator.transactions.requests import (
 )
 from trio_broker.coordinator.transactions.transaction_machine import NOTHING_OPEN, TransactionMachine
 from trio_broker.coordinator.transactions.transaction_metadata import NO_PARTITIONS, TransactionMetadata, by_topic
+from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.transaction_end import TransactionEnd
 from trio_broker.request_phase import ReleaseHandler, RequestPhase
@@ -255,6 +256,9 @@ class TransactionCoordinator:
             yield partial(self._until_ended, transactional_id)
             shard = self._shard(transactional_id)
         yield from self.runtime.call(shard, transactional_id, request, context, release_handler)
+        # Now, and all together: librdkafka writes to one partition after another.
+        here = (found for each in partitions if (found := self._partition(each)) is not None)
+        yield from self._replicas.ready_steps(here, release_handler)
 
     def verify_steps(
         self,
@@ -470,9 +474,12 @@ class TransactionCoordinator:
 
     def _open_epoch(self, producer_id: int, topic_partition: TopicPartition) -> int | None:
         """The epoch of the transaction that the producer has open in a partition, None without one."""
-        topic = self._replicas.topics.get(topic_partition.topic)
-        partition = None if topic is None else topic.partitions.get(topic_partition.partition)
+        partition = self._partition(topic_partition)
         return None if partition is None else partition.log.producers.open_epoch(producer_id)
+
+    def _partition(self, topic_partition: TopicPartition) -> Partition | None:
+        topic = self._replicas.topics.get(topic_partition.topic)
+        return None if topic is None else topic.partitions.get(topic_partition.partition)
 
     def _unowned(self) -> LeftOpen:
         """Of the open transactions those of producers that no transactional id has, which is not known while not all
