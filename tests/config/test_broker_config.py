@@ -132,6 +132,7 @@ def test_an_internal_topic_has_segments_that_a_topic_may_have_though_the_key_tak
         ("log.preallocate", " TRUE", "true"),
         ("log.cleaner.min.cleanable.ratio", "0.50", "0.5"),
         ("background.threads", "+11", "11"),
+        ("log.cleaner.io.max.bytes.per.second", "1e999", "Infinity"),
         ("log.cleanup.policy", "delete, compact,delete", "delete,compact"),
         ("compression.type", " zstd ", "zstd"),
     ],

@@ -260,7 +260,7 @@ class ConfigKey:
             return ",".join(f"{name}:{item}" for name, item in value.items())
         if isinstance(value, float):
             # Java writes an exponent as 1.0E10, Python as 1e+10.
-            return str(value).upper().replace("E+", "E")
+            return str(value).upper().replace("E+", "E").replace("INF", "Infinity")
         return str(value)
 
     def value_in(self, texts: Mapping[str, str]) -> Any:

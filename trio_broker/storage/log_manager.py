@@ -511,13 +511,18 @@ class LogManager:
 
         In the data directories that are ``full`` it has come for all.
         """
+        # By text, as in ``_logs_in``.
+        inside = {parent_text(path / "log") for path in full}
         expired: list[PurePath] = []
         for log in self.logs.values():
-            expired += log.take_expired_files(LONG_MAX if full and log.directory.parent in full else now_ms)
-        marked = self._marked_directories
-        due = [each for each in marked if each.remove_at_ms <= now_ms or each.path.parent in full]
-        self._marked_directories = [each for each in marked if each not in due]
-        return expired + [each.path for each in due]
+            expired += log.take_expired_files(LONG_MAX if inside and parent_text(log.directory) in inside else now_ms)
+        marked, self._marked_directories = self._marked_directories, []
+        for each in marked:
+            if each.remove_at_ms <= now_ms or (inside and parent_text(each.path) in inside):
+                expired.append(each.path)
+            else:
+                self._marked_directories.append(each)
+        return expired
 
     def remove_files(self, expired: Iterable[PurePath]) -> None:
         """Remove what ``take_expired_files`` returned. Waits for the disk: call it in a worker thread."""

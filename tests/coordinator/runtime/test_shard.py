@@ -322,6 +322,25 @@ async def test_a_shard_is_loaded_however_often_that_fails_first(tmp_path, clock,
     assert next(failures, None) is None
 
 
+async def test_a_load_that_fails_midway_reads_no_further_and_is_begun_anew(
+    tmp_path, clock, monkeypatch, autojump_clock, caplog
+):
+    """What it reads from is closed there and then: a warning of a generator that is garbage fails this."""
+    async with running_leases(tmp_path, clock) as leases:
+        await leases.acquire("n", "a", seconds=10_000)
+    replay, failures = LeaseMachine.replay, iter(range(2))
+
+    def fail_first(machine: LeaseMachine, record: Any) -> None:
+        if next(failures, None) is not None:
+            raise RuntimeError("a bug in replaying")
+        replay(machine, record)
+
+    monkeypatch.setattr(LeaseMachine, "replay", fail_first)
+    async with running_leases(tmp_path, clock) as leases:
+        assert leases.holders == {"n": "a"}
+    assert next(failures, None) is None
+
+
 async def test_metadata_go_on_while_a_shard_is_loaded(leases, monkeypatch, autojump_clock):
     """The publisher, which has the controller's lock, does not wait for it."""
     hold = trio.Event()

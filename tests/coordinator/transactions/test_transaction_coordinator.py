@@ -815,14 +815,6 @@ async def test_no_transaction_is_aborted_as_nobodys_while_not_all_ids_are_known(
         assert len(client.markers()) == 1
 
 
-async def test_a_transaction_whose_id_went_with_the_topic_of_states_is_aborted_without_a_restart(client):
-    producer = await started(client, 0)
-    await client.wire.services.controller.delete_topics([TopicTarget(name=TRANSACTION_STATE_TOPIC)])
-    await client.coordinator.runtime._create_topic()
-    await until(client.markers)
-    assert client.markers() == [(producer.producer_id, producer.epoch, False)]
-
-
 async def test_a_shard_that_is_loaded_anew_does_not_end_the_look_for_what_hangs(client, autojump_clock):
     runtime = client.coordinator.runtime
     await started(client, 0)

@@ -9,7 +9,7 @@ Source: Kafka's CoordinatorLoaderImpl and CoordinatorPartitionWriter; docs/forma
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 
 import attrs
@@ -104,7 +104,7 @@ class CoordinatorLog:
         """
         await self.replicas.ready_to_append(self.partition)
 
-    async def slices(self) -> AsyncIterator[LogSlice]:
+    async def slices(self) -> AsyncGenerator[LogSlice, None]:
         """All records, from the start of the log to its end at the time of the call.
 
         Raises:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
 import attrs
@@ -144,14 +145,15 @@ class Shard(Generic[MachineT]):
 
     async def _load(self) -> None:
         machine, budget = self.new_machine(), YieldBudget(LOAD_TURN_SECONDS)
-        async for part in self.log.slices():
-            for batch in part.batches:
-                self._replay_end(batch, machine)
-                for record in batch.records:
-                    self._replay(record, batch.producer_id, machine)
-                    # Not maybe_yield: a coroutine for each of a million records would take as long as they.
-                    if budget.is_spent:
-                        await budget.renewed()
+        async with aclosing(self.log.slices()) as slices:
+            async for part in slices:
+                for batch in part.batches:
+                    self._replay_end(batch, machine)
+                    for record in batch.records:
+                        self._replay(record, batch.producer_id, machine)
+                        # Not maybe_yield: a coroutine for each of a million records would take as long as they.
+                        if budget.is_spent:
+                            await budget.renewed()
         await self.log.ready_to_append()
         # The shard may have been closed while it was read.
         if self.state is ShardState.LOADING:

@@ -137,7 +137,7 @@ class TransactionCoordinator:
         )
         # As many as there are transactional ids at most, each of which has one transaction.
         self._prepared_send, self._prepared_receive = trio.open_memory_channel[str](float("inf"))
-        # Set when the topic has been created, or partitions could be opened that could not before.
+        # Set when partitions could be opened that could not before.
         self._opened = trio.Event()
         # By transactional id whose markers are being written: where that is done.
         self._marked: dict[str, frozenset[TopicPartition]] = {}
@@ -171,8 +171,6 @@ class TransactionCoordinator:
     async def apply_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Follow the shards' own topic."""
         self.runtime.apply_metadata(delta)
-        if self.runtime.topic in delta.changed_topics:
-            self._opened.set()
 
     def topic_opened(self, name: str) -> None:
         """Load the shards whose partitions could not be opened before, and end what hangs in them."""
@@ -439,7 +437,10 @@ class TransactionCoordinator:
         return found
 
     async def _end_hanging_when_loaded(self) -> None:
-        """Once all shards are loaded, and again when there are further ones."""
+        """Once all shards are loaded, and again when further partitions could be opened.
+
+        Not where the topic of states was deleted while transactions were open: an operator sees those, and ends them.
+        """
         while True:
             self._opened = trio.Event()
             await self.runtime.wait_until_loaded()
