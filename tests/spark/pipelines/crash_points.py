@@ -14,6 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 import attrs
+import pyarrow.parquet as pq
 
 
 class Killed(BaseException):
@@ -67,6 +68,8 @@ def crashing(at: int | None, *further: tuple[Any, str]) -> Iterator[Crash]:
         *further,
     ]
     patches = [patch.object(owner, name, crash.before(name, getattr(owner, name))) for owner, name in functions]
+    # A process that is killed drops nothing; a file that is dropped here would be closed, and die once more.
+    patches.append(patch.object(pq.ParquetWriter, "__del__", lambda writer: None))
     for each in patches:
         each.start()
     try:
