@@ -92,12 +92,7 @@ def topic_entries(
 ) -> list[ConfigEntry]:
     """Describe every topic key, or those of these ``names``, with its effective value for a topic with these
     ``overrides``."""
-    own = ConfigSource.DYNAMIC_TOPIC_CONFIG
-    return [
-        _entry(key, overrides.get(key.name), broker, own)
-        for key in TOPIC_KEYS.values()
-        if not key.internal and (names is None or key.name in names)
-    ]
+    return _entries(TOPIC_KEYS, overrides, broker, names, ConfigSource.DYNAMIC_TOPIC_CONFIG)
 
 
 def group_entries(
@@ -105,25 +100,29 @@ def group_entries(
 ) -> list[ConfigEntry]:
     """Describe every group key, or those of these ``names``, with its effective value for a group with these
     ``overrides``; a key without effect only where it is set."""
-    own = ConfigSource.DYNAMIC_GROUP_CONFIG
-    return [
-        _entry(key, overrides.get(key.name), broker, own)
-        for key in GROUP_KEYS.values()
-        if not key.internal
-        and (key.name in overrides or not key.without_effect)
-        and (names is None or key.name in names)
-    ]
+    return _entries(GROUP_KEYS, overrides, broker, names, ConfigSource.DYNAMIC_GROUP_CONFIG)
 
 
 def client_metrics_entries(
     overrides: Mapping[str, str], broker: BrokerConfig, names: Container[str] | None = None
 ) -> list[ConfigEntry]:
     """Describe every key of a subscription to client metrics, or those of these ``names``."""
-    own = ConfigSource.CLIENT_METRICS_CONFIG
+    return _entries(CLIENT_METRICS_KEYS, overrides, broker, names, ConfigSource.CLIENT_METRICS_CONFIG)
+
+
+def _entries(
+    keys: Mapping[str, ConfigKey],
+    overrides: Mapping[str, str],
+    broker: BrokerConfig,
+    names: Container[str] | None,
+    own: ConfigSource,
+) -> list[ConfigEntry]:
     return [
         _entry(key, overrides.get(key.name), broker, own)
-        for key in CLIENT_METRICS_KEYS.values()
-        if names is None or key.name in names
+        for key in keys.values()
+        if not key.internal
+        and (key.name in overrides or not key.without_effect)
+        and (names is None or key.name in names)
     ]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from trio_broker.coordinator.classic.responses import NO_MEMBER_ID
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.steps import Steps
@@ -19,7 +20,6 @@ NULL_PROTOCOL_SINCE_VERSION = 7
 
 NO_PROTOCOL = ""
 NO_LEADER = ""
-NO_MEMBER_ID = ""
 
 
 def error_response(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:

@@ -142,15 +142,21 @@ class LogMaintenance:
 
         What was kept back there is kept back again.
         """
-        full = await self.run_in_thread(self.log_manager.full_directories)
+        await self._remove_files(await self._full_directories())
+
+    async def _remove_files(self, full: Collection[PurePath]) -> None:
+        """As ``remove_expired_files``, where ``full`` are the directories whose disk is."""
         expired = self.log_manager.take_expired_files(self.expiry_clock.now_ms(), full)
         await self.run_in_thread(partial(self.log_manager.remove_files, expired))
         if full and expired:
             await self.change_directories(self.log_manager.restore_reserves)
 
+    async def _full_directories(self) -> frozenset[PurePath]:
+        return await self.run_in_thread(self.log_manager.full_directories)
+
     async def removal_delay_ms(self, logs: Collection[Log]) -> int:
         """How long the files of what is deleted from ``logs`` now stay: not at all on a full disk."""
-        full = await self.run_in_thread(self.log_manager.full_directories)
+        full = await self._full_directories()
         return max((each.config.file_delete_delay_ms for each in logs if each.directory.parent not in full), default=0)
 
     async def remove_deleted_segments(self, partitions: Collection[Partition]) -> None:
@@ -159,7 +165,7 @@ class LogMaintenance:
 
         In a full directory that takes the active segments too: there may be no others.
         """
-        full = await self.run_in_thread(self.log_manager.full_directories)
+        full = await self._full_directories()
         now_ms = self.expiry_clock.now_ms()
         async for partition in InTurns(partitions):
             if partition.failure is not None or self.log_cleaner.is_compacting(partition):
@@ -172,7 +178,7 @@ class LogMaintenance:
                 await partition.writer.remove_segments(retire, now_ms)
             except OSError as error:
                 self.replicas.storage_failed(partition, error)
-        await self.remove_expired_files()
+        await self._remove_files(full)
 
     async def flush_due(self) -> None:
         """Have those partitions synced whose oldest unsynced record has waited for ``flush.ms``."""

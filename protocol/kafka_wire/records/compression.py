@@ -27,8 +27,8 @@ import enum
 import os
 import struct
 import sys
-from collections.abc import Callable, Sequence
-from itertools import count
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count, islice
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -243,8 +243,9 @@ def inflated_bytes_bound(codec: Codec, data: memoryview, *, max_blocks: int | No
         case Codec.GZIP:
             return GZIP_MAX_RATIO * len(data)
         case Codec.SNAPPY:
-            blocks = _snappy_blocks(data, max_blocks)
-            return MAX_DECOMPRESSED_BYTES if blocks is None else sum(map(_snappy_declared_bytes, blocks))
+            blocks = _snappy_blocks(data)
+            first = list(islice(blocks, max_blocks))
+            return sum(map(_snappy_declared_bytes, first)) if next(blocks, None) is None else MAX_DECOMPRESSED_BYTES
         case Codec.LZ4:
             return _lz4_output_bound(data, max_blocks)
         case Codec.ZSTD:
@@ -342,7 +343,7 @@ def _compress_snappy(data: ReadableBuffer) -> bytes:
 def _snappy_into(data: memoryview, room: Room, limit: int) -> int:
     import cramjam
 
-    blocks = _snappy_blocks(data) or []
+    blocks = list(_snappy_blocks(data))
     sizes = [_snappy_declared_bytes(block) for block in blocks]
     total = sum(sizes)
     if total > limit:
@@ -359,16 +360,15 @@ def _snappy_into(data: memoryview, room: Room, limit: int) -> int:
     return total
 
 
-def _snappy_blocks(data: memoryview, max_blocks: int | None = None) -> list[memoryview] | None:
-    return _xerial_blocks(data, max_blocks) if data[:8] == XERIAL_MAGIC else [data]
+def _snappy_blocks(data: memoryview) -> Iterator[memoryview]:
+    return _xerial_blocks(data) if data[:8] == XERIAL_MAGIC else iter([data])
 
 
-def _xerial_blocks(data: memoryview, max_blocks: int | None) -> list[memoryview] | None:
-    """Return the raw snappy blocks of snappy-java's framing, whose magic was seen; None if they are more than that.
+def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
+    """Yield the raw snappy blocks of snappy-java's framing, whose magic was seen.
 
     The whole header may come again between blocks, where two streams were joined.
     """
-    blocks: list[memoryview] = []
     position, end = 0, len(data)
     while position < end:
         if data[position : position + 8] == XERIAL_MAGIC:
@@ -380,11 +380,8 @@ def _xerial_blocks(data: memoryview, max_blocks: int | None) -> list[memoryview]
         position += 4
         if size > end - position or position > end:
             raise _damaged(Codec.SNAPPY, f"a block of {size} bytes where {max(0, end - position)} are left")
-        if len(blocks) == max_blocks:
-            return None
-        blocks.append(data[position : position + size])
+        yield data[position : position + size]
         position += size
-    return blocks
 
 
 def _snappy_declared_bytes(block: memoryview) -> int:
