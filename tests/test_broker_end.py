@@ -182,6 +182,35 @@ async def test_a_partition_whose_files_are_gone_goes_offline_alone_at_the_next_c
     assert not (tmp_path / CLEAN_MARKER).exists()
 
 
+@pytest.mark.parametrize("remove", [shutil.rmtree, without_its_log])
+async def test_records_in_files_that_are_gone_are_missed_by_the_stop_and_by_the_next_start(tmp_path, remove, caplog):
+    async with running(tmp_path) as broker, connected(broker) as client:
+        await client.create_topic("orders")
+        assert await client.produce("orders", b"one") == ErrorCode.NONE
+        await broker.services.replicas.log_maintenance.write_checkpoints()
+        remove(tmp_path / "orders-0")
+        assert await client.produce("orders", b"two") == ErrorCode.NONE, "nobody knows yet"
+    assert "orders-0 was not closed properly" in caplog.text
+    assert not (tmp_path / CLEAN_MARKER).exists()
+    caplog.clear()
+    async with running(tmp_path) as broker, connected(broker) as client:
+        assert "orders-0: no file of its records is there: those up to 2 are lost, the log goes on at 2" in caplog.text
+        assert await client.produce("orders", b"three") == ErrorCode.NONE
+        assert broker.services.replicas.topic("orders").partition(0).log_end_offset == 3
+
+
+async def test_a_stop_that_was_clean_names_the_records_that_are_gone_at_the_next_start(tmp_path, caplog):
+    async with running(tmp_path) as broker, connected(broker) as client:
+        await client.create_topic("orders")
+        assert await client.produce("orders", b"one") == ErrorCode.NONE
+    assert (tmp_path / CLEAN_MARKER).exists()
+    shutil.rmtree(tmp_path / "orders-0")
+    async with running(tmp_path) as broker, connected(broker) as client:
+        assert "ERROR" in [each.levelname for each in caplog.records if "those up to 1 are lost" in each.message]
+        assert await client.produce("orders", b"two") == ErrorCode.NONE
+        assert broker.services.replicas.topic("orders").partition(0).log_end_offset == 2
+
+
 async def test_no_topic_is_created_in_a_metadata_log_that_is_gone(tmp_path):
     async with running(tmp_path, admin_listener="127.0.0.1:0") as broker, connected(broker) as client:
         shutil.rmtree(tmp_path / METADATA)

@@ -35,3 +35,15 @@ async def test_a_changed_interval_counts_from_the_next_round_on(nursery, autojum
     start_scheduled(nursery, ScheduledTask("sweeping", lambda: intervals[0] if intervals else NEVER_MS, note))
     await trio.sleep(80_000)
     assert [round(moment - begin) for moment in rounds] == [1, 6]
+
+
+async def test_the_first_round_comes_an_interval_after_the_initial_delay(nursery, autojump_clock):
+    rounds = []
+
+    async def note() -> None:
+        rounds.append(trio.current_time())
+
+    begin = trio.current_time()
+    start_scheduled(nursery, ScheduledTask("sweeping", lambda: 1000, note, initial_delay_ms=30_000))
+    await trio.sleep(32.5)
+    assert [round(moment - begin) for moment in rounds] == [31, 32]

@@ -55,6 +55,7 @@ from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.workers import Workers
 from trio_broker.storage import partition_metadata
 from trio_broker.storage.errors import is_shortage
+from trio_broker.storage.log_loading import KnownPartition
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.topic_partition import TopicPartition
 
@@ -253,11 +254,14 @@ async def load_logs(
             return None
         return topic_config(topic.configs, config, topic.name)
 
-    def leader_epoch_of(topic_partition: TopicPartition) -> int:
-        return image.topics[topic_partition.topic].partitions[topic_partition.partition].leader_epoch
+    def known_as(topic_partition: TopicPartition) -> KnownPartition | None:
+        topic = image.topics.get(topic_partition.topic)
+        if topic is None or topic_partition.partition not in topic.partitions:
+            return None
+        return KnownPartition(topic.topic_id, topic.partitions[topic_partition.partition].leader_epoch)
 
     threads = config.log_manager.num_recovery_threads_per_data_dir
-    report = await loader.load(log_manager, config_for, leader_epoch_of, workers=workers, threads=threads)
+    report = await loader.load(log_manager, config_for, known_as, workers=workers, threads=threads)
     for stray in report.strays:
         log.warning("%s: no topic of this cluster has this partition, so it was renamed", stray)
 

@@ -26,22 +26,26 @@ MAX_SLEEP_SECONDS = 86_400.0
 
 @attrs.frozen
 class ScheduledTask:
-    """A periodic task. ``interval_ms`` is called before every run, so a live change counts from the next run on."""
+    """A periodic task. ``interval_ms`` is called before every run, so a live change counts from the next run on.
+
+    The first run comes one interval after ``initial_delay_ms``.
+    """
 
     name: str
     interval_ms: Callable[[], int]
     run: Callable[[], Awaitable[object]]
+    initial_delay_ms: int = 0
 
 
-def start_scheduled(nursery: trio.Nursery, task: ScheduledTask, initial_delay_ms: int = 0) -> None:
+def start_scheduled(nursery: trio.Nursery, task: ScheduledTask) -> None:
     """Run ``task`` at its interval until ``nursery`` is cancelled, in a task of Trio by its name."""
-    start_background(nursery, task.name, partial(run_scheduled, task, initial_delay_ms))
+    start_background(nursery, task.name, partial(run_scheduled, task))
 
 
-async def run_scheduled(task: ScheduledTask, initial_delay_ms: int = 0) -> None:
+async def run_scheduled(task: ScheduledTask) -> None:
     """Run ``task`` at its interval until cancelled, whatever its runs raise."""
     barrier = barrier_of(task)
-    await trio.sleep(initial_delay_ms / 1000)
+    await trio.sleep(task.initial_delay_ms / 1000)
     while True:
         interval_ms = task.interval_ms()
         # An interval above a day runs once a day. With "never" only the setting is read again after a day.

@@ -20,6 +20,7 @@ from trio_broker.runtime.simulated_clock import SimulatedClock
 from trio_broker.runtime.simulated_disk import SimulatedDisk
 from trio_broker.runtime.simulated_workers import SimulatedWorkers
 from trio_broker.runtime.workers import Workers
+from trio_broker.storage.log_loading import known_as_none
 from trio_broker.storage.log_manager import LoadReport, LogManager
 from trio_broker.storage.recovery_progress import DirectoryRecovery, RecoveryProgress, progress_text
 from trio_broker.topic_partition import TopicPartition
@@ -72,7 +73,7 @@ async def load(
 ) -> LoadReport:
     workers = workers or SimulatedWorkers(random.Random(1))
     loader = loader or LogLoader()
-    return await loader.load(manager, config_for, lambda partition: 0, workers=workers, threads=threads)
+    return await loader.load(manager, config_for, known_as_none, workers=workers, threads=threads)
 
 
 def loaded(report: LoadReport) -> list[TopicPartition]:

@@ -212,6 +212,12 @@ async def test_upkeep_does_its_duties_while_it_runs(replicas, nursery, autojump_
     await done.wait()
 
 
+async def test_what_finds_out_that_files_are_gone_does_not_wait_for_the_initial_delay(replicas):
+    delays = {task.name: task.initial_delay_ms for task in replicas.log_maintenance.tasks()}
+    assert delays.pop("high watermarks") == 0
+    assert set(delays.values()) == {30_000}
+
+
 async def test_a_checkpoint_that_meets_a_broken_disk_takes_its_directory_offline(replicas, monkeypatch):
     [partition] = await add_topic(replicas)
     failed = []

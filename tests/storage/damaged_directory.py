@@ -36,6 +36,7 @@ from trio_broker.storage import partition_metadata
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.errors import DataDirectoryError
 from trio_broker.storage.log import Log
+from trio_broker.storage.log_loading import KnownPartition
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.topic_partition import TopicPartition
 
@@ -111,7 +112,7 @@ class Server:
     def start(cls, disk: SimulatedDisk, clock: ManualClock) -> Server:
         manager = LogManager([DATA], disk=disk, node_id=1, clock=clock, cluster_id="cluster", random=random.Random(0))
         manager.open()
-        manager.load(config_for, lambda partition: LEADER_EPOCHS - 1)
+        manager.load(config_for, lambda partition: KnownPartition(topic_id(partition), LEADER_EPOCHS - 1))
         return cls(disk, clock, manager)
 
     def stop(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePath
 from random import SystemRandom
@@ -21,6 +22,7 @@ from trio_broker.storage import checkpoints
 from trio_broker.storage.errors import DataDirectoryError, LogUnusable, StorageFailed
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_directory import MetaProperties
+from trio_broker.storage.log_loading import KnownPartition
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.topic_partition import TopicPartition
 
@@ -105,8 +107,45 @@ def test_no_leader_epoch_beyond_the_metadatas_is_believed(start: Manager, batch:
     log.append(memoryview(batch(3)), leader_epoch=900, now_ms=clock.now_ms())
     manager.close(clean=False)
     manager = start(load=False)
-    manager.load(lambda partition, topic_id: CONFIG, {ORDERS: 6}.__getitem__)
+    manager.load(lambda partition, topic_id: CONFIG, {ORDERS: KnownPartition(ID_A, 6)}.get)
     assert manager.logs[ORDERS].append(memoryview(batch(1)), leader_epoch=6, now_ms=clock.now_ms()).first_offset == 3
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_partition_whose_directory_is_lost_goes_on_behind_its_records(
+    start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path, caplog: pytest.LogCaptureFixture, clean: bool
+):
+    manager = start()
+    append(manager.create_log(ORDERS, ID_A, CONFIG), batch(3), clock)
+    manager.logs[ORDERS].sync()
+    manager.write_checkpoints()
+    manager.close(clean=clean)
+    shutil.rmtree(tmp_path / "data/orders-0")
+    known = {ORDERS: KnownPartition(ID_A, 6)}.get
+    for _ in range(2):
+        caplog.clear()
+        manager = start(load=False)
+        report = manager.load(lambda partition, topic_id: CONFIG if topic_id == ID_A else None, known)
+        assert (report.failures, report.strays) == ({}, [])
+        log = manager.logs[ORDERS]
+        assert (log.log_start_offset, log.log_end_offset, log.topic_id) == (3, 3, ID_A)
+        manager.close(clean=False)
+    assert not caplog.records, "what the first start has said holds for the second"
+    manager = start()
+    assert append(manager.logs[ORDERS], batch(1), clock) == 3
+
+
+def test_a_lost_directory_of_a_topic_that_nobody_knows_leaves_nothing_to_a_new_one(
+    start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path
+):
+    manager = start()
+    append(manager.create_log(ORDERS, ID_A, CONFIG), batch(3), clock)
+    manager.close()
+    shutil.rmtree(tmp_path / "data/orders-0")
+    manager = start()
+    assert manager.logs == {}
+    assert (tmp_path / "data/recovery-point-offset-checkpoint").read_bytes() == b"0\n0\n"
+    assert append(manager.create_log(ORDERS, ID_B, CONFIG), batch(1), clock) == 0
 
 
 def test_unknown_partitions_become_strays(start: Manager, tmp_path: Path):

@@ -216,6 +216,21 @@ def test_offsets_of_lost_records_below_the_recovery_point_are_not_given_again(be
     assert bench.log.log_end_offset == 6
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_without_a_segment_goes_on_behind_what_it_has_had(bench: Any, clean: bool, caplog: Any):
+    for sequence in range(5):
+        bench.append_bytes(idempotent(sequence, bench.now_ms))
+    bench.log.close()
+    bench.file(FIRST_LOG).unlink()
+    report = bench.reopen(clean=clean, recovery_point=5).report
+    assert "those up to 5 are lost, the log goes on at 5" in report.problems[-1]
+    assert "ERROR" in [each.levelname for each in caplog.records]
+    assert bench.log.log_start_offset == 5
+    assert bench.append_bytes(idempotent(5, bench.now_ms)).first_offset == 5
+    bench.crash(recovery_point=5)
+    assert bench.offsets() == [5]
+
+
 def test_segments_behind_a_damaged_one_are_kept_aside_too(make_log: MakeLog):
     bench = make_log(segment_bytes=100)
     for _ in range(4):

@@ -15,7 +15,7 @@ from functools import partial
 import trio
 
 from trio_broker.runtime.workers import Workers
-from trio_broker.storage.log_loading import ConfigFor, LeaderEpochOf, LogLoading, PartitionLoad
+from trio_broker.storage.log_loading import ConfigFor, KnownAs, LogLoading, PartitionLoad
 from trio_broker.storage.log_manager import LoadReport, LogManager
 from trio_broker.storage.recovery_progress import RecoveryProgress, progress_text
 
@@ -48,7 +48,7 @@ class LogLoader:
         self,
         log_manager: LogManager,
         config_for: ConfigFor,
-        leader_epoch_of: LeaderEpochOf,
+        known_as: KnownAs,
         *,
         workers: Workers,
         threads: int,
@@ -58,7 +58,7 @@ class LogLoader:
         Raises:
             LoadStopped: the broker is to stop.
         """
-        loading = await workers.run(partial(log_manager.plan_load, config_for, leader_epoch_of))
+        loading = await workers.run(partial(log_manager.plan_load, config_for, known_as))
         self._loading = loading
         bugs: list[Exception] = []
 

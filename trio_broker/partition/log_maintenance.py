@@ -94,25 +94,25 @@ class LogMaintenance:
         start_background(nursery, "log cleaner", self.log_cleaner.run)
         start_background(nursery, "log scrubber", self.log_scrubber.run)
         for task in self.tasks():
-            start_scheduled(nursery, task, self.config.log_manager.log_initial_task_delay_ms)
+            start_scheduled(nursery, task)
 
     def tasks(self) -> list[ScheduledTask]:
         """Everything to be done again and again, each at its own interval."""
         config = self.config.log_manager
+        delayed = partial(ScheduledTask, initial_delay_ms=config.log_initial_task_delay_ms)
         return [
-            ScheduledTask("retention", lambda: config.log_retention_check_interval_ms, self.apply_retention),
-            ScheduledTask("disk usage", lambda: DISK_USAGE_INTERVAL_MS, self.sample_disk_usage),
-            ScheduledTask("removing deleted files", lambda: REMOVAL_INTERVAL_MS, self.remove_expired_files),
-            ScheduledTask("flushing", lambda: config.log_flush_scheduler_interval_ms, self.flush_due),
-            ScheduledTask(
-                "recovery points", lambda: config.log_flush_offset_checkpoint_interval_ms, self.write_checkpoints
-            ),
+            delayed("retention", lambda: config.log_retention_check_interval_ms, self.apply_retention),
+            delayed("disk usage", lambda: DISK_USAGE_INTERVAL_MS, self.sample_disk_usage),
+            delayed("removing deleted files", lambda: REMOVAL_INTERVAL_MS, self.remove_expired_files),
+            delayed("flushing", lambda: config.log_flush_scheduler_interval_ms, self.flush_due),
+            delayed("recovery points", lambda: config.log_flush_offset_checkpoint_interval_ms, self.write_checkpoints),
+            # Not delayed, as in Kafka, whose ReplicaManager does it: it is what finds out that files are gone.
             ScheduledTask(
                 "high watermarks",
                 lambda: config.replica_high_watermark_checkpoint_interval_ms,
                 self.write_high_watermarks,
             ),
-            ScheduledTask("producer expiry", lambda: PRODUCER_EXPIRY_INTERVAL_MS, self.expire_producers),
+            delayed("producer expiry", lambda: PRODUCER_EXPIRY_INTERVAL_MS, self.expire_producers),
         ]
 
     def _next_retention_ms(self, delay_ms: int = 0) -> int | None:

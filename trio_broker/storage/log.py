@@ -853,6 +853,7 @@ class Log(ReadableLog):
             self.release()
             return
         try:
+            self.require_in_place()
             # The log is synced before the snapshot that describes it: a snapshot beyond the log end would be dropped.
             self.active_segment.seal()
             self.epochs.write()

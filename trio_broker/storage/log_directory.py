@@ -22,7 +22,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import PurePath
 from typing import TypeVar
 
@@ -135,6 +135,7 @@ class LogDirectory:
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         self.failure: OSError | None = None
+        self._written_high_watermarks: dict[TopicPartition, int] = {}
         self._written_cleaner_offsets: dict[TopicPartition, int] | None = None
         self._lock: DirectoryLock | None = None
         # What the directory cannot be without, and which files these were at the start.
@@ -269,6 +270,7 @@ class LogDirectory:
         self.recovery_points = points or {}
         self.log_start_offsets = self._read_offsets(file_names.LOG_START_OFFSET_CHECKPOINT, must_exist=has_checkpoints)
         self.high_watermarks = self._read_offsets(file_names.HIGH_WATERMARK_CHECKPOINT) or {}
+        self._written_high_watermarks = dict(self.high_watermarks)
         self.cleaner_offsets = self._read_offsets(file_names.CLEANER_CHECKPOINT) or {}
         self._written_cleaner_offsets = dict(self.cleaner_offsets) if may_be_compacted else None
 
@@ -286,11 +288,32 @@ class LogDirectory:
             logger.error("not using a checkpoint, which is kept as %s: %s", aside.name, error)
             return None
 
+    @property
+    def named_partitions(self) -> set[TopicPartition]:
+        """The partitions that have records by the checkpoints."""
+        tables = (self.recovery_points, self.high_watermarks)
+        return {partition for table in tables for partition, offset in table.items() if offset}
+
     def forget(self, partition: TopicPartition) -> bool:
         """Drop what the checkpoints said of a partition. Returns whether they said anything."""
         tables = (self.recovery_points, self.log_start_offsets or {}, self.high_watermarks, self.cleaner_offsets)
         known = [table.pop(partition, None) for table in tables]
         return any(offset is not None for offset in known)
+
+    def write_high_watermarks(self, offsets: dict[TopicPartition, int]) -> None:
+        """Write the high watermarks down.
+
+        Raises:
+            OSError: they could not be written.
+        """
+        checkpoints.write_offsets(self.disk, self.path / file_names.HIGH_WATERMARK_CHECKPOINT, offsets)
+        self._written_high_watermarks = offsets
+
+    def keep_high_watermarks(self, partitions: Collection[TopicPartition]) -> None:
+        """Take all but those of ``partitions`` out of what is written down; otherwise as ``write_high_watermarks``."""
+        kept = {each: offset for each, offset in self._written_high_watermarks.items() if each in partitions}
+        if len(kept) < len(self._written_high_watermarks):
+            self.write_high_watermarks(kept)
 
     def write_cleaner_offsets(self, offsets: dict[TopicPartition, int]) -> None:
         """Write down how far each partition has been compacted, unless that is what the file says already.

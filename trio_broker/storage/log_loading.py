@@ -30,8 +30,21 @@ ConfigFor = Callable[[TopicPartition, bytes], LogConfig | None]
 
 Raises ``CorruptCheckpoint`` where the id must be a damaged one."""
 
-LeaderEpochOf = Callable[[TopicPartition], int]
-"""Gives the leader epoch that the metadata has for a partition of which there is a configuration."""
+
+@attrs.frozen
+class KnownPartition:
+    """What the metadata has of a partition."""
+
+    topic_id: bytes
+    leader_epoch: int
+
+
+KnownAs = Callable[[TopicPartition], KnownPartition | None]
+"""Gives what the metadata has of a partition, None for none of it."""
+
+
+def known_as_none(partition: TopicPartition) -> None:
+    """For those who have no metadata: every leader epoch found in a log is believed, and no log is missed."""
 
 
 @attrs.frozen
@@ -47,11 +60,13 @@ class PartitionLoad:
     """One partition that is loaded, and what came of it.
 
     ``directories`` are those that hold one of its name, in the order of ``log.dirs``: more than one where a topic was
-    deleted and made again while a directory was away. ``segments`` of ``size_bytes`` are to be read whole.
+    deleted and made again while a directory was away. With ``is_lost`` none does: the checkpoint of the one that is
+    named tells of the partition, and nothing else. ``segments`` of ``size_bytes`` are to be read whole.
     """
 
     partition: TopicPartition
     directories: list[LogDirectory]
+    is_lost: bool = False
     segments: int = 0
     size_bytes: int = 0
     recovered_segments: int = 0
@@ -81,11 +96,11 @@ class LogLoading:
         directories: Sequence[LogDirectory],
         loads: Sequence[PartitionLoad],
         config_for: ConfigFor,
-        leader_epoch_of: LeaderEpochOf | None = None,
+        known_as: KnownAs,
     ) -> None:
         self.loads: Sequence[PartitionLoad] = loads
         self.config_for = config_for
-        self.leader_epoch_of = leader_epoch_of
+        self.known_as = known_as
         self._clock = clock
         self._began = clock.monotonic()
         self._at_end: RecoveryProgress | None = None

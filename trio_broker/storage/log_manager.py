@@ -50,10 +50,11 @@ from trio_broker.storage.log import DeletedFile, Log
 from trio_broker.storage.log_directory import LogDirectory, MetaProperties
 from trio_broker.storage.log_loading import (
     ConfigFor,
-    LeaderEpochOf,
+    KnownAs,
     LogLoading,
     PartitionLoad,
     UnopenedLog,
+    known_as_none,
     sizes_to_recover,
 )
 from trio_broker.storage.recovery import OpenedLog, open_log
@@ -208,17 +209,14 @@ class LogManager:
         if self._cluster_id is None:
             self._cluster_id = uuid_text(random_uuid(self.random))
 
-    def load(self, config_for: ConfigFor, leader_epoch_of: LeaderEpochOf | None = None) -> LoadReport:
-        """Open all logs of all directories, one after another: ``plan_load``, ``load_partition``, ``end_load``.
-
-        Without ``leader_epoch_of`` every leader epoch found in a log is believed.
-        """
-        loading = self.plan_load(config_for, leader_epoch_of)
+    def load(self, config_for: ConfigFor, known_as: KnownAs = known_as_none) -> LoadReport:
+        """Open all logs of all directories, one after another: ``plan_load``, ``load_partition``, ``end_load``."""
+        loading = self.plan_load(config_for, known_as)
         for load in loading.loads:
             self.load_partition(loading, load)
         return self.end_load(loading)
 
-    def plan_load(self, config_for: ConfigFor, leader_epoch_of: LeaderEpochOf | None = None) -> LogLoading:
+    def plan_load(self, config_for: ConfigFor, known_as: KnownAs) -> LogLoading:
         """Return what is to be loaded. Waits for the disk."""
         loads: dict[TopicPartition, PartitionLoad] = {}
         for directory in self.directories:
@@ -238,7 +236,20 @@ class LogManager:
                     sizes = sizes_to_recover(self.disk, path, directory.recovery_points.get(partition, 0))
                     load.segments += len(sizes)
                     load.size_bytes += sum(sizes)
-        return LogLoading(self.clock, self.directories, list(loads.values()), config_for, leader_epoch_of)
+        for directory in self.directories:
+            for partition in self._lost_from(directory, loads, known_as):
+                loads[partition] = PartitionLoad(partition, [directory], is_lost=True)
+        return LogLoading(self.clock, self.directories, list(loads.values()), config_for, known_as)
+
+    def _lost_from(
+        self, directory: LogDirectory, found: Collection[TopicPartition], known_as: KnownAs
+    ) -> list[TopicPartition]:
+        """The partitions that have had records in the directory and of which nothing is there.
+
+        What the checkpoints say proves it: it is forgotten on the disk before a new partition takes the name.
+        """
+        named = directory.named_partitions
+        return [each for each in named if each not in found and known_as(each) is not None]
 
     def load_partition(self, loading: LogLoading, load: PartitionLoad) -> None:
         """Open the log of one partition. One that cannot be opened does not keep the others from it.
@@ -258,7 +269,8 @@ class LogManager:
         self, loading: LogLoading, load: PartitionLoad, directory: LogDirectory, path: PurePath
     ) -> None:
         partition = load.partition
-        topic_id = self._topic_id_in(path)
+        known = loading.known_as(partition)
+        topic_id = known.topic_id if known is not None and load.is_lost else self._topic_id_in(path)
         if topic_id is None and partition_metadata.is_unused(self.disk, path):
             # A power cut came soon after it was made. It is made again if its topic is there.
             self.disk.remove_tree(path)
@@ -272,7 +284,7 @@ class LogManager:
         elif load.opened is not None:
             raise CorruptCheckpoint(f"{path} is there twice: {load.opened.log.directory}")
         else:
-            leader_epoch = loading.leader_epoch_of(partition) if loading.leader_epoch_of is not None else None
+            leader_epoch = None if known is None else known.leader_epoch
             opened = self._open(directory, partition, topic_id, config, leader_epoch, load.note_recovered)
             opened.log.first_dirty_offset = directory.cleaner_offsets.get(partition)
             load.opened = opened
@@ -288,7 +300,7 @@ class LogManager:
             if load.unopened is not None:
                 self._unopened[load.partition] = load.unopened
                 report.failures[load.partition] = load.unopened.reason
-        if any(self._has_recovery_points_too_high(directory) for directory in self.directories):
+        if any(self._has_recovery_points_too_high(each) or self._names_what_is_gone(each) for each in self.directories):
             self.write_checkpoints()
         report.progress = loading.end()
         self.load_report = report
@@ -300,6 +312,10 @@ class LogManager:
         return any(
             partition in self.logs and self.logs[partition].recovery_point < point for partition, point in points
         )
+
+    def _names_what_is_gone(self, directory: LogDirectory) -> bool:
+        """Whether a checkpoint has a partition that is not there, of which the next start would think it lost."""
+        return any(each not in self.logs and each not in self._unopened for each in directory.named_partitions)
 
     def _topic_id_in(self, path: PurePath) -> bytes | None:
         """The topic id that a partition's directory names; None where it names none, or has had no use for one yet."""
@@ -571,7 +587,8 @@ class LogManager:
     # --- Checkpoints ---
 
     def write_checkpoints(self, *, with_reserve: bool = True) -> dict[PurePath, OSError]:
-        """Write recovery points and log start offsets of all directories; return where that failed, and why.
+        """Write recovery points and log start offsets of all directories, and take what is no longer there out of the
+        other checkpoints; return where that failed, and why.
 
         On a full disk ``with_reserve`` takes of what is kept back. A directory whose disk failed counts as failed and
         is not tried. Waits for the disk.
@@ -592,6 +609,7 @@ class LogManager:
             checkpoints.write_offsets(self.disk, directory.path / file_names.LOG_START_OFFSET_CHECKPOINT, starts)
             checkpoints.write_offsets(self.disk, directory.path / file_names.RECOVERY_POINT_CHECKPOINT, points)
             directory.write_cleaner_offsets(self._cleaner_offsets(directory, logs))
+            directory.keep_high_watermarks({*logs, *self._of_unopened(directory, directory.high_watermarks)})
 
         return self._in_each_directory(write, "its checkpoints were not written", with_reserve=with_reserve)
 
@@ -623,32 +641,25 @@ class LogManager:
         """Write the high watermarks, each into the directory of its log; otherwise as ``write_checkpoints``, without
         reserve.
         """
-        return self._write_offsets(
-            file_names.HIGH_WATERMARK_CHECKPOINT,
-            high_watermarks,
-            lambda directory: self._of_unopened(directory, directory.high_watermarks),
-        )
+
+        def write(directory: LogDirectory) -> None:
+            known = self._offsets_in(directory, high_watermarks)
+            directory.write_high_watermarks(known | self._of_unopened(directory, directory.high_watermarks))
+
+        return self._in_each_directory(write, f"{file_names.HIGH_WATERMARK_CHECKPOINT} was not written")
 
     def write_scrubber_positions(self, positions: Mapping[TopicPartition, int]) -> dict[PurePath, OSError]:
         """Write up to where the scrubber has read each log; otherwise as ``write_high_watermarks``."""
-        return self._write_offsets(file_names.SCRUBBER_CHECKPOINT, positions, lambda directory: {})
-
-    def _write_offsets(
-        self,
-        name: str,
-        offsets: Mapping[TopicPartition, int],
-        of_unopened: Callable[[LogDirectory], dict[TopicPartition, int]],
-    ) -> dict[PurePath, OSError]:
-        """Write the checkpoint ``name`` of each directory: those of ``offsets`` whose logs are in it, and what
-        ``of_unopened`` says.
-        """
 
         def write(directory: LogDirectory) -> None:
-            logs = self._logs_in(directory)
-            known = {partition: offsets[partition] for partition in logs if partition in offsets}
-            checkpoints.write_offsets(self.disk, directory.path / name, known | of_unopened(directory))
+            path = directory.path / file_names.SCRUBBER_CHECKPOINT
+            checkpoints.write_offsets(self.disk, path, self._offsets_in(directory, positions))
 
-        return self._in_each_directory(write, f"{name} was not written")
+        return self._in_each_directory(write, f"{file_names.SCRUBBER_CHECKPOINT} was not written")
+
+    def _offsets_in(self, directory: LogDirectory, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Those of ``offsets`` whose logs are in the directory."""
+        return {partition: offsets[partition] for partition in self._logs_in(directory) if partition in offsets}
 
     def _in_each_directory(
         self, write: Callable[[LogDirectory], None], otherwise: str, *, with_reserve: bool = False

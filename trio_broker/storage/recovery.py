@@ -116,6 +116,7 @@ def open_log(
         producers = opening.recover(segments, epochs, recovery_point)
         log_start_offset = opening.log_start_offset
     else:
+        log_start_offset = opening.begin_without_segments(recovery_point, high_watermark, epochs)
         segments = [Segment.create(disk, directory, log_start_offset, config, now_ms)]
         producers = producer_replay.load_producer_states(disk, directory, segments, log_start_offset, log_start_offset)
     if segments[-1].next_offset < log_start_offset:
@@ -275,6 +276,25 @@ class _Opening:
             start = by_epochs
         self.log_start_offset = self.retained_from = start
         return start
+
+    def begin_without_segments(self, recovery_point: int, high_watermark: int | None, epochs: LeaderEpochs) -> int:
+        """Return where a log begins that has no segment: at its start, or behind all that it is said to have had.
+
+        One file is enough to say so: what says too much leaves offsets out, and there are no records to miss.
+        """
+        start = self.log_start_offset
+        checkpointed = max(recovery_point, high_watermark or 0)
+        if not checkpointed and not epochs.entries:
+            return start
+        ends = [start, checkpointed, *(each.start_offset for each in epochs.entries[-1:])]
+        end = max(ends + producer_snapshot.offsets(self.disk, self.directory)[-1:])
+        if end > start:
+            # A power cut may leave epochs alone, before there was a record.
+            level = logging.ERROR if checkpointed else logging.WARNING
+            self.report.note(
+                f"no file of its records is there: those up to {end} are lost, the log goes on at {end}", level
+            )
+        return end
 
     def judge_log_end(
         self, recovery_point: int, high_watermark: int | None, segments: Sequence[Segment], epochs: LeaderEpochs
