@@ -25,6 +25,7 @@ from kafka_wire.records.crc import crc32c
 from kafka_wire.records.errors import InvalidRecord
 from kafka_wire.records.record import MIN_RECORD_BYTES, NewRecord
 from tests.storage.conftest import NOW_MS
+from trio_broker.config.config_key import LONG_MAX
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.storage import validation
 from trio_broker.storage.errors import MessageTooLarge, RecordError, RecordValidationError
@@ -155,6 +156,14 @@ def test_old_timestamps_are_refused_where_the_topic_says_so(batch: Batch, now_ms
     assert code_of(old, now_ms, message_timestamp_before_max_ms=999) is ErrorCode.INVALID_TIMESTAMP
     assert code_of(old, now_ms, message_timestamp_before_max_ms=1000) is ErrorCode.NONE
     assert code_of(batch(timestamp=-1), now_ms, message_timestamp_before_max_ms=999) is ErrorCode.NONE
+
+
+def test_a_timestamp_that_no_age_can_reach_is_refused_unless_the_log_gives_its_own(batch: Batch, now_ms: int):
+    assert code_of(batch(timestamp=-(2**63)), now_ms) is ErrorCode.INVALID_TIMESTAMP
+    assert code_of(batch(timestamp=now_ms - LONG_MAX - 1), now_ms) is ErrorCode.INVALID_TIMESTAMP
+    assert code_of(batch(timestamp=now_ms - LONG_MAX), now_ms) is ErrorCode.NONE
+    append_time = TimestampType.LOG_APPEND_TIME
+    assert code_of(batch(timestamp=-(2**63)), now_ms, message_timestamp_type=append_time) is ErrorCode.NONE
 
 
 def test_a_producer_may_not_set_log_append_time(batch: Batch, now_ms: int):

@@ -40,7 +40,7 @@ class LiveConfigView:
         config, key = self.services.config, keys.BROKER_KEYS[entry.name]
         return attrs.evolve(
             entry,
-            group=keys.KEY_SUBJECTS[key.name],
+            group=keys.subject_of(key),
             effective_value=shown_value(key, config.value(key)),
             levels=config.level_values(key),
             allowed_range=AllowedRange(1, MAX_POOL_SIZE) if key.thread_pool else None,

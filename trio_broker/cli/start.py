@@ -133,11 +133,10 @@ def refuse_unknown_overrides(settings: StaticSettings) -> None:
     from trio_broker.config.entries import ConfigLevel
     from trio_broker.config.errors import ConfigError
     from trio_broker.config.keys import BROKER_KEYS
-    from trio_broker.suggestion import did_you_mean
 
     for key in settings.levels[ConfigLevel.COMMAND_LINE]:
         if key not in BROKER_KEYS:
-            raise ConfigError(f"--override {key}: this broker has no such key{did_you_mean(key, BROKER_KEYS)}")
+            raise ConfigError(f"--override {key}: this broker has no such key{BROKER_KEYS.hint(key)}")
 
 
 def apply_options(settings: StaticSettings, data_dir: Path | None, port: int | None, admin_port: int | None) -> None:

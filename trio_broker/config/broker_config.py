@@ -46,7 +46,6 @@ from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.config.static_settings import SettingsFile, StaticSetting, StaticSettings, gather_settings
 from trio_broker.config.transaction_coordinator_config import TransactionCoordinatorConfig
 from trio_broker.config.validators import MAX_POOL_SIZE
-from trio_broker.suggestion import did_you_mean
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +104,7 @@ class BrokerConfig:
         for name, setting in settings.effective.items():
             text, prefix = setting.text, f"{setting.origin}: " if setting.origin else ""
             if (key := BROKER_KEYS.get(name)) is None:
-                hint = did_you_mean(name, BROKER_KEYS)
+                hint = BROKER_KEYS.hint(name)
                 self.warnings.append(f"{prefix}{name} is not a key of this broker and is ignored{hint}")
                 continue
             try:
@@ -124,7 +123,8 @@ class BrokerConfig:
 
     def value(self, key: ConfigKey) -> Any:
         """Return the effective value of ``key``, for code about all keys; other code reads the settings objects."""
-        return self._values[key.name]
+        # That of one listener is not among them.
+        return self._values[key.name] if key.name in self._values else key.value_in(self._texts)
 
     @property
     def static_texts(self) -> Mapping[str, str]:
@@ -189,7 +189,7 @@ class BrokerConfig:
                     key=name,
                     old=None if key.sensitive else self._dynamic[scope].get(name),
                     new=None if key.sensitive else text,
-                    effective_old=shown_value(key, self._values[name]),
+                    effective_old=shown_value(key, self.value(key)),
                     effective_new=shown_value(key, key.value_in(merged)),
                     shadowed_by=ConfigLevel.BROKER if is_shadowed else None,
                 )
@@ -258,12 +258,18 @@ class BrokerConfig:
         return self._switch(self._check_layers(self._dynamic, self._tried, strict=False))
 
     def _switch(self, checked: _Checked) -> tuple[ValueChange, ...]:
-        before = self._values
+        before, before_texts = self._values, self._texts
         self._take(checked)
         changes = tuple(
             ValueChange(name, shown_value(key, before[name]), shown_value(key, self._values[name]))
             for name, key in BROKER_KEYS.items()
             if before[name] != self._values[name]
+        )
+        changes += tuple(
+            ValueChange(name, shown_value(key, key.value_in(before_texts)), shown_value(key, self.value(key)))
+            for name in sorted({*before_texts, *self._texts}.difference(self._values))
+            if before_texts.get(name) != self._texts.get(name)
+            for key in (BROKER_KEYS[name],)
         )
         for change in changes:
             effect = ", without effect here" if BROKER_KEYS[change.name].without_effect else ""
@@ -279,11 +285,16 @@ class BrokerConfig:
         """
         return [
             self._entry(key)
-            for key in BROKER_KEYS.values()
+            for key in (*BROKER_KEYS.values(), *map(BROKER_KEYS.__getitem__, self._of_listeners))
             if not key.internal
             and (key.name in self._texts or not key.without_effect)
             and (names is None or key.name in names)
         ]
+
+    @property
+    def _of_listeners(self) -> list[str]:
+        """The keys of single listeners that are set."""
+        return [name for name in self._texts if name not in self._values]
 
     def entry(self, name: str) -> ConfigEntry | None:
         """Describe one key as ``entries`` does, even if it is not set; None if there is none of this name."""
@@ -440,7 +451,7 @@ def _refuse_read_only(names: Iterable[str]) -> None:
 
 def _changeable_key(name: str, scope: ConfigScope) -> ConfigKey:
     if (key := BROKER_KEYS.get(name)) is None:
-        raise ConfigError(f"{name} is not a key of this broker{did_you_mean(name, BROKER_KEYS)}", key=name)
+        raise ConfigError(f"{name} is not a key of this broker{BROKER_KEYS.hint(name)}", key=name)
     if key.update_mode is UpdateMode.READ_ONLY:
         raise ConfigError(f"{name} cannot be updated dynamically: it is read at start only", key=name)
     if key.update_mode is UpdateMode.PER_BROKER and scope is ConfigScope.CLUSTER:

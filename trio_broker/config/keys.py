@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from trio_broker.config.config_key import ConfigKey, group_keys_of, keys_of, topic_keys_of
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.config.keys_without_effect import BROKER_KEYS_WITHOUT_EFFECT, GROUP_KEYS_WITHOUT_EFFECT
+from trio_broker.config.listener_keys import BrokerKeys
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.log_manager_config import LogManagerConfig
 from trio_broker.config.node_config import NodeConfig, RequestConfig
@@ -24,17 +25,19 @@ SETTINGS: Mapping[str, type] = {
 }
 """The settings classes by subject."""
 
+WITHOUT_EFFECT_SUBJECT = "Without effect here"
+
 KEY_GROUPS: Mapping[str, tuple[ConfigKey, ...]] = {
     **{subject: keys_of(each) for subject, each in SETTINGS.items()},
-    "Without effect here": BROKER_KEYS_WITHOUT_EFFECT,
+    WITHOUT_EFFECT_SUBJECT: BROKER_KEYS_WITHOUT_EFFECT,
 }
 """The broker's keys by subject."""
 
-BROKER_KEYS: Mapping[str, ConfigKey] = {key.name: key for keys in KEY_GROUPS.values() for key in keys}
+BROKER_KEYS = BrokerKeys(key for keys in KEY_GROUPS.values() for key in keys)
 """The broker's keys by name."""
 
 KEY_SUBJECTS: Mapping[str, str] = {key.name: subject for subject, keys in KEY_GROUPS.items() for key in keys}
-"""The subject of each of the broker's keys."""
+"""The subject of each of the broker's keys that are listed."""
 
 TOPIC_KEYS: Mapping[str, ConfigKey] = {key.name: key for key in topic_keys_of(LogConfig, BROKER_KEYS)}
 """The keys that a topic may set for itself, by name."""
@@ -43,3 +46,8 @@ GROUP_KEYS: Mapping[str, ConfigKey] = {
     key.name: key for key in (*group_keys_of(GroupCoordinatorConfig, BROKER_KEYS), *GROUP_KEYS_WITHOUT_EFFECT)
 }
 """The keys that a group may set for itself, by name."""
+
+
+def subject_of(key: ConfigKey) -> str:
+    """The subject of a key of the broker; all keys of one listener are without effect."""
+    return KEY_SUBJECTS.get(key.name, WITHOUT_EFFECT_SUBJECT)

@@ -169,14 +169,15 @@ def prepare(batch: RecordBatch, config: LogConfig, now_ms: int, topic_partition:
         MessageTooLarge: compressed anew, the batch is larger than ``max.message.bytes``.
     """
     header = batch.header
-    latest = now_ms + config.timestamp_lead_ms
+    earliest, latest = _earliest_timestamp(config, now_ms), now_ms + config.timestamp_lead_ms
     if header.attributes & CODEC_MASK:
         _check_blocks(batch)
     if _is_small_and_plain(header):
         # As ``validate_records`` would, after all that ``check_client_batch`` has seen: nearly every small batch.
         records = bytes(batch.buffer[BATCH_HEADER_BYTES:])
         summary = check_records(records, header.record_count, base_timestamp=header.base_timestamp)
-        if summary.max_timestamp == header.max_timestamp <= latest and config.takes_plain_records_unread:
+        is_in_time = earliest <= summary.min_timestamp and summary.max_timestamp == header.max_timestamp <= latest
+        if is_in_time and config.takes_plain_records_unread:
             return batch
     elif header.attributes & CODEC_MASK or _reads_plain_records(header, config, latest):
         summary = batch.validate_records(
@@ -192,7 +193,7 @@ def prepare(batch: RecordBatch, config: LogConfig, now_ms: int, topic_partition:
     if (
         summary.max_timestamp > latest
         or (summary.null_keys and config.cleanup_policy.compact)
-        or (config.refuses_old_timestamps and summary.min_timestamp < _earliest_timestamp(config, now_ms))
+        or summary.min_timestamp < earliest
     ):
         _refuse_records(batch, config, now_ms, topic_partition)
     if summary.max_timestamp != header.max_timestamp and config.message_timestamp_type is TimestampType.CREATE_TIME:
@@ -264,7 +265,10 @@ def _with_codec_of_topic(batch: RecordBatch, config: LogConfig) -> RecordBatch:
 
 
 def _earliest_timestamp(config: LogConfig, now_ms: int) -> int:
-    return now_ms - config.message_timestamp_before_max_ms if config.refuses_old_timestamps else -LONG_MAX - 1
+    if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return -LONG_MAX - 1
+    # Also where that is the largest value there is: as in Kafka, -2⁶³ is older.
+    return now_ms - config.message_timestamp_before_max_ms
 
 
 def _is_small_and_plain(header: BatchHeader) -> bool:

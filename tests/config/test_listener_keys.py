@@ -1,0 +1,110 @@
+"""Keys of one listener are taken as Kafka takes them, kept, and marked as without effect."""
+
+from __future__ import annotations
+
+import pytest
+
+from trio_broker.cli.start import refuse_unknown_overrides
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.config_key import ConfigType, UpdateMode
+from trio_broker.config.entries import ConfigScope, ConfigSource
+from trio_broker.config.errors import ConfigError
+from trio_broker.config.keys import BROKER_KEYS, WITHOUT_EFFECT_SUBJECT, subject_of
+from trio_broker.config.keys_without_effect import WITHOUT_EFFECT
+from trio_broker.config.static_settings import StaticSettings
+
+LOCATION = "listener.name.external.ssl.keystore.location"
+PASSWORD = "listener.name.external.ssl.keystore.password"
+JAAS = "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config"
+CONNECTIONS = "listener.name.external.max.connections"
+
+
+@pytest.mark.parametrize(
+    ("name", "type", "mode", "is_secret"),
+    [
+        (LOCATION, ConfigType.STRING, UpdateMode.PER_BROKER, False),
+        (PASSWORD, ConfigType.PASSWORD, UpdateMode.PER_BROKER, True),
+        (JAAS, ConfigType.PASSWORD, UpdateMode.PER_BROKER, True),
+        (CONNECTIONS, ConfigType.INT, UpdateMode.CLUSTER_WIDE, False),
+        ("listener.name.x.num.network.threads", ConfigType.INT, UpdateMode.CLUSTER_WIDE, False),
+        ("listener.name.x.socket.send.buffer.bytes", ConfigType.INT, UpdateMode.PER_BROKER, False),
+    ],
+)
+def test_a_key_of_a_listener_is_the_plain_one_with_kafkas_update_mode(name, type, mode, is_secret):
+    key = BROKER_KEYS[name]
+    assert (key.name, key.type, key.update_mode, key.sensitive) == (name, type, mode, is_secret)
+    assert key.without_effect
+    assert not key.thread_pool, "no pool here changes with it"
+    assert subject_of(key) == WITHOUT_EFFECT_SUBJECT
+    assert name not in set(BROKER_KEYS)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["listener.name.external.ssl.keystor.location", "listener.name.max.connections", "listener.name..", "x.name.y.z"],
+)
+def test_what_kafka_does_not_know_behind_the_prefix_is_no_key(name):
+    assert name not in BROKER_KEYS
+
+
+def test_an_unknown_key_behind_the_prefix_is_refused_with_a_suggestion():
+    settings = StaticSettings()
+    settings.set("listener.name.external.ssl.keystor.location", "/x", "command line")
+    with pytest.raises(ConfigError, match=r"no such key; did you mean ssl\.keystore\.location\?"):
+        refuse_unknown_overrides(settings)
+    [warning] = BrokerConfig({"listener.name.external.ssl.keystor.location": "/x"}).warnings
+    assert "did you mean ssl.keystore.location?" in warning
+
+
+def test_a_static_one_is_kept_and_said_to_have_no_effect():
+    config = BrokerConfig({CONNECTIONS: "10", PASSWORD: "secret", "max.connections": "99"})
+    assert config.without_effect == [f"{CONNECTIONS} has no effect here", f"{PASSWORD} has no effect here"]
+    assert config.socket_server.max_connections == 99
+    shown = {each.name: each for each in config.entries()}
+    assert (shown[CONNECTIONS].value, shown[CONNECTIONS].source) == ("10", ConfigSource.STATIC_BROKER_CONFIG)
+    assert [each.name for each in shown[CONNECTIONS].synonyms] == [CONNECTIONS, "max.connections"]
+    assert shown[CONNECTIONS].documentation == WITHOUT_EFFECT
+    assert (shown[PASSWORD].value, shown[PASSWORD].sensitive) == (None, True)
+    assert PASSWORD not in config.static_texts
+    assert LOCATION not in shown, "only what is set"
+
+
+def test_a_value_is_checked_as_that_of_the_plain_key_and_not_shown_if_it_is_a_secret():
+    with pytest.raises(ConfigError, match=CONNECTIONS):
+        BrokerConfig({CONNECTIONS: "many"})
+    with pytest.raises(ConfigError, match="-1"):
+        BrokerConfig({CONNECTIONS: "-1"})
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig({PASSWORD: "\ud800secret"})
+    assert "secret" not in str(caught.value)
+
+
+def test_one_is_changed_live_for_a_broker_and_only_limits_as_a_default(caplog):
+    config = BrokerConfig()
+    caplog.set_level("INFO")
+    for scope, changes in (
+        (ConfigScope.BROKER, {LOCATION: "/keys", PASSWORD: "secret"}),
+        (ConfigScope.CLUSTER, {CONNECTIONS: "10"}),
+    ):
+        config.check_change(scope, changes)
+        config.set_dynamic(scope, changes)
+    assert f"{LOCATION} changed from None to /keys, without effect here" in caplog.text
+    assert "secret" not in caplog.text
+    assert config.value(BROKER_KEYS[CONNECTIONS]) == 10
+    assert [each.name for each in config.default_entries()] == [CONNECTIONS]
+    assert config.preview(ConfigScope.BROKER, {LOCATION: "/other"})[0].effective_old == "/keys"
+    with pytest.raises(ConfigError, match="cannot be a default of the cluster"):
+        config.check_change(ConfigScope.CLUSTER, {LOCATION: "/keys"})
+    taken_away = config.set_dynamic(ConfigScope.BROKER, {})
+    assert [(each.name, each.old, each.new) for each in taken_away] == [
+        (LOCATION, "/keys", None),
+        (PASSWORD, None, None),
+    ]
+
+
+def test_one_may_be_tried_and_is_taken_back():
+    config = BrokerConfig()
+    config.try_values({CONNECTIONS: "10"})
+    assert CONNECTIONS in {each.name for each in config.entries()}
+    config.end_trial()
+    assert CONNECTIONS not in {each.name for each in config.entries()}
