@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
+import weakref
 from collections.abc import Sequence
 
+import outcome
 import pytest
 import trio
 import trio.testing
 
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
 from trio_broker.runtime.real_workers import RealWorkers, ThreadWorkQueue
 
 PATIENCE_SECONDS = 20
@@ -164,3 +169,31 @@ async def test_a_stop_waits_for_what_is_worked_on_and_drops_the_rest(gates: Gate
     assert gates.started == [0]
     assert gates.reports == [[0]]
     assert trio.testing.active_thread_count() == 0
+
+
+@pytest.mark.parametrize(
+    "error", [BlockingIOError("the socket is full"), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR)]
+)
+async def test_what_a_refused_work_refers_to_is_freed_at_once(error: Exception) -> None:
+    """Not when the collector comes: it may be an open file whose space is wanted back."""
+
+    class Held:
+        def work(self) -> None:
+            raise error
+
+    held = Held()
+    freed = weakref.ref(held)
+    gc.disable()
+    try:
+        result = await outcome.acapture(RealWorkers().run, held.work)
+        del held
+        assert isinstance(result, outcome.Error)
+        assert freed() is None
+    finally:
+        gc.enable()
+
+
+async def test_a_bug_in_a_thread_keeps_its_traceback() -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        await RealWorkers().run(lambda: 1 // 0)
+    assert caught.traceback[-1].name == "<lambda>"

@@ -10,7 +10,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar
 
+import outcome
 import trio
+
+from kafka_wire.errors import KafkaError
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -20,12 +23,30 @@ class RealWorkers:
     """See ``Workers``: the threads are Trio's."""
 
     async def run(self, work: Callable[[], T], *, limiter: trio.CapacityLimiter | None = None) -> T:
-        return await trio.to_thread.run_sync(work, limiter=limiter)
+        result = await trio.to_thread.run_sync(_outcome_of, work, limiter=limiter)
+        try:
+            return result.unwrap()
+        finally:
+            # An error has this frame in its traceback, and would be in a cycle with what the frame refers to.
+            del result, work
 
     def queue(
         self, work: Callable[[Item], object], ended: Callable[[Sequence[Item]], object], *, threads: int
     ) -> ThreadWorkQueue[Item]:
         return ThreadWorkQueue(work, ended, threads)
+
+
+def _outcome_of(work: Callable[[], T]) -> outcome.Outcome[T]:
+    """What becomes of ``work``; runs in the thread.
+
+    What the disk or a client says no with comes without a traceback: by way of the thread's and Trio's frames it would
+    be in a cycle, and files, whose space is wanted back, would stay open until the collector finds it
+    (docs/decisions/0048). It says itself what it is about.
+    """
+    result = outcome.capture(work)
+    if isinstance(result, outcome.Error) and isinstance(result.error, OSError | KafkaError):
+        result.error.__traceback__ = None
+    return result
 
 
 class ThreadWorkQueue(Generic[Item], trio.abc.Instrument):
