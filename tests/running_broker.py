@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 import trio
 
+from kafka_wire.apis import ApiKey
 from kafka_wire.codec import decode, encode
 from kafka_wire.headers import RequestHeader, read_response_header, request_header
 from kafka_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -27,6 +28,7 @@ from tests.handlers.handler_client import joined
 from trio_broker.broker import Broker
 from trio_broker.broker_view.live import LiveBrokerView
 from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.handlers.support.registry import served_apis
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.real import real_runtime
 
@@ -172,6 +174,11 @@ async def connected(broker: Broker) -> AsyncIterator[Connection]:
     endpoint = broker.bound_endpoints[0]
     async with await trio.open_tcp_stream(endpoint.host, endpoint.port) as stream:
         yield Connection(stream)
+
+
+def replace_handler(broker: Broker, api_key: ApiKey, handler: Callable[..., Any]) -> None:
+    """Let ``handler`` answer the requests of one API."""
+    broker.dispatcher.apis = {**served_apis(), api_key: attrs.evolve(served_apis()[api_key], handler=handler)}
 
 
 async def until(condition: Callable[[], object]) -> None:

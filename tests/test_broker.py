@@ -7,7 +7,6 @@ import signal
 import socket
 from typing import Any
 
-import attrs
 import httpx
 import pytest
 import trio
@@ -23,6 +22,7 @@ from tests.running_broker import (
     fetch_request,
     make_broker,
     produce_request,
+    replace_handler,
     running,
     until,
 )
@@ -53,10 +53,6 @@ async def start_expecting_failure(broker) -> StartupError:
 async def admin_status(broker, path, **headers) -> int:
     async with httpx.AsyncClient(base_url=broker.admin_url) as client:
         return (await client.get(path, headers=headers)).status_code
-
-
-def replace_handler(broker, api_key, handler) -> None:
-    broker.dispatcher.apis = {**served_apis(), api_key: attrs.evolve(served_apis()[api_key], handler=handler)}
 
 
 # --- starting ---

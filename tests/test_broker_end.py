@@ -13,8 +13,18 @@ import pytest
 import trio
 from click.testing import CliRunner
 
+from kafka_wire.apis import ApiKey
 from kafka_wire.error_codes import ErrorCode
-from tests.running_broker import PATIENCE_SECONDS, connected, make_broker, running, view_of
+from kafka_wire.messages.metadata import MetadataRequest
+from tests.running_broker import (
+    PATIENCE_SECONDS,
+    connected,
+    make_broker,
+    replace_handler,
+    running,
+    until,
+    view_of,
+)
 from trio_broker import broker as broker_module
 from trio_broker.broker import UncleanStop, serve_until_signalled
 from trio_broker.cli.start import start
@@ -77,6 +87,49 @@ async def test_a_broker_whose_only_disk_died_ends_by_itself(tmp_path, nursery, m
         await ended.wait()
     assert broker.failure.startswith("every data directory failed: ")
     assert not (tmp_path / CLEAN_MARKER).exists()
+
+
+@pytest.fixture
+async def ending(tmp_path, nursery, monkeypatch):
+    """A broker that ends since its only disk died, and its end; a request in flight keeps it from being quick."""
+    broker, working = make_broker(tmp_path, log_durability="fsync", shutdown_grace_ms="600000"), trio.Event()
+
+    async def stuck(request, context):
+        working.set()
+        await trio.sleep_forever()
+
+    ended = await serving(nursery, broker)
+    async with connected(broker) as stuck_client, connected(broker) as client:
+        await client.create_topic("orders")
+        replace_handler(broker, ApiKey.METADATA, stuck)
+        await stuck_client.send(MetadataRequest(topics=[]), 12)
+        await working.wait()
+        monkeypatch.setattr(os, "fdatasync", fail_with_io_error)
+        assert await client.produce("orders", b"one") == ErrorCode.KAFKA_STORAGE_ERROR
+        await until(lambda: broker.is_stopping)
+        yield broker, ended
+
+
+async def test_the_first_signal_while_the_broker_ends_by_itself_changes_nothing_and_says_so(ending, caplog):
+    broker, ended = ending
+    reason = broker.failure
+    signal.raise_signal(signal.SIGTERM)
+    await until(lambda: "already stopping" in caplog.text)
+    assert f"already stopping: {reason}; SIGTERM again ends it at once" in caplog.messages
+    assert not ended.is_set()
+    assert broker.failure == reason
+
+
+async def test_the_second_signal_while_the_broker_ends_by_itself_ends_it_and_keeps_the_reason(ending, caplog):
+    broker, ended = ending
+    reason = broker.failure
+    signal.raise_signal(signal.SIGTERM)
+    await until(lambda: "already stopping" in caplog.text)
+    signal.raise_signal(signal.SIGTERM)
+    with trio.fail_after(PATIENCE_SECONDS):
+        await ended.wait()
+    assert reason.startswith("every data directory failed: ")
+    assert broker.failure == f"{reason}; SIGTERM again: stopped at once; the next start checks the logs"
 
 
 async def test_a_dead_metadata_disk_refuses_changes_and_serves_what_lies_elsewhere(tmp_path, monkeypatch):

@@ -72,6 +72,8 @@ TIDY_INTERVAL_MS = 10_000
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """SIGHUP too, which a terminal sends when it is closed: its default would end the process without a clean stop."""
 
+STOPPED_AT_ONCE = "stopped at once; the next start checks the logs"
+
 PORT_TAKEN = "; another program, perhaps another broker, has the port: choose a different one with {}"
 
 
@@ -346,15 +348,20 @@ def tidying_after_backlogs(memory_pool: RequestMemoryPool) -> ScheduledTask:
 
 
 async def stop_on_signal(signals: AsyncIterator[int], broker: Broker, scope: trio.CancelScope) -> None:
-    """Stop cleanly on the first signal, and at once on the second."""
-    async for number in signals:
-        if broker.is_stopping:
-            broker.failure = f"{signal.Signals(number).name} again: stopped at once; the next start checks the logs"
-            log.warning("%s", broker.failure)
-            scope.cancel()
-        else:
-            log.info("%s: stopping", signal.Signals(number).name)
-            broker.stop()
+    """Stop cleanly on the first signal, and at once on the second.
+
+    A broker that ends by itself meanwhile goes on so after the first, and its reason is kept after the second.
+    """
+    first = signal.Signals(await anext(signals)).name
+    if broker.is_stopping:
+        log.warning("already stopping: %s; %s again ends it at once", broker.failure, first)
+    else:
+        log.info("%s: stopping", first)
+        broker.stop()
+    second = signal.Signals(await anext(signals)).name
+    broker.failure = f"{broker.failure and f'{broker.failure}; '}{second} again: {STOPPED_AT_ONCE}"
+    log.warning("%s", broker.failure)
+    scope.cancel()
 
 
 async def stop_without_storage(broker: Broker) -> None:
