@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.errors import FencedLeaderEpoch, LogClosed, OffsetOutOfRange, OffsetsExhausted, StorageFailed
 from trio_broker.storage.leader_epochs import EpochEndOffset
 from trio_broker.storage.offset_index import OffsetIndex
+from trio_broker.storage.segment import Segment
 from trio_broker.storage.time_index import TimestampOffset
 from trio_broker.storage.transaction_index import AbortedTransaction
 
@@ -218,6 +220,23 @@ def test_a_log_at_the_end_of_the_offsets_refuses_what_has_no_place_and_takes_wha
         bench.append_bytes(batch(), origin)
     assert bench.restart().log.log_end_offset == MAX_OFFSET
     assert bench.offsets() == [MAX_OFFSET - 3, MAX_OFFSET - 2, MAX_OFFSET - 1]
+
+
+def test_only_a_roll_for_which_there_is_room_is_logged(
+    bench: LogBench, now_ms: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    def full(*arguments: Any, **named: Any) -> Any:
+        raise OSError(errno.ENOSPC, "no space")
+
+    caplog.set_level(logging.INFO)
+    bench.append()
+    with monkeypatch.context() as patched:
+        patched.setattr(Segment, "create", full)
+        with pytest.raises(OSError, match="no space"):
+            bench.log.roll(now_ms)
+    assert not caplog.messages
+    bench.log.roll(now_ms)
+    assert caplog.messages == ["rolled orders-0 at 1: asked to"]
 
 
 def test_rolling_an_empty_segment_keeps_it(bench: LogBench, now_ms: int):

@@ -605,7 +605,6 @@ class Log(ReadableLog):
         if not active.size and active.base_offset == base_offset:
             active.created_ms = now_ms
             return active
-        logger.info("rolling %s at %d: %s", self.topic_partition, base_offset, reason)
         active.seal()
         # Not synced, so that a roll does not wait for the disk: after a crash a damaged snapshot is skipped and the log
         # replayed.
@@ -622,6 +621,8 @@ class Log(ReadableLog):
         self._unsynced_segments.append(active)
         self._segments = (*self._segments, segment)
         self._keep_cached(active)
+        # Behind all that a full disk refuses: the append is tried again and again then, and nothing was rolled.
+        logger.info("rolled %s at %d: %s", self.topic_partition, base_offset, reason)
         return segment
 
     def _write_snapshot(self, offset: int, *, sync: bool) -> None:
