@@ -166,6 +166,23 @@ def test_a_timestamp_that_no_age_can_reach_is_refused_unless_the_log_gives_its_o
     assert code_of(batch(timestamp=-(2**63)), now_ms, message_timestamp_type=append_time) is ErrorCode.NONE
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize("count", [1, 20, 200])
+def test_it_is_taken_where_the_topic_has_no_limit_into_the_future_either(now_ms: int, codec: Codec, count: int):
+    data = build_batch([NewRecord(-LONG_MAX - 1, b"k", b"v")] * count, codec=codec)
+    assert code_of(data, now_ms) is ErrorCode.INVALID_TIMESTAMP
+    unbounded = {"message_timestamp_after_max_ms": LONG_MAX}
+    assert code_of(data, now_ms, **unbounded) is ErrorCode.NONE
+    assert code_of(data, now_ms, **unbounded, message_timestamp_before_max_ms=1000) is ErrorCode.INVALID_TIMESTAMP
+
+
+@pytest.mark.parametrize("count", [1, 20, 200])
+def test_such_a_base_timestamp_is_refused_and_such_a_largest_one_is_put_right(now_ms: int, count: int):
+    data = build_batch([NewRecord(now_ms, b"k", b"v")] * count)
+    assert code_of(changed(data, ">q", 27, -LONG_MAX - 1), now_ms) is ErrorCode.INVALID_TIMESTAMP
+    assert taken(with_largest_timestamp(data, -LONG_MAX - 1), now_ms).header.max_timestamp == now_ms
+
+
 def test_a_producer_may_not_set_log_append_time(batch: Batch, now_ms: int):
     data = changed(batch(), ">h", 21, 8)
     assert code_of(data, now_ms) is ErrorCode.INVALID_TIMESTAMP

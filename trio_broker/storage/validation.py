@@ -265,10 +265,15 @@ def _with_codec_of_topic(batch: RecordBatch, config: LogConfig) -> RecordBatch:
 
 
 def _earliest_timestamp(config: LogConfig, now_ms: int) -> int:
-    if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+    """Return the oldest time that a record may have.
+
+    Without a limit of the topic it is the one whose distance to ``now_ms`` is just a long: Kafka's subtraction takes
+    what is older, such as -2⁶³, for a time in the future, and refuses it unless that has no limit either.
+    """
+    into_past, into_future = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME or into_past == into_future == LONG_MAX:
         return -LONG_MAX - 1
-    # Also where that is the largest value there is: as in Kafka, -2⁶³ is older.
-    return now_ms - config.message_timestamp_before_max_ms
+    return now_ms - into_past
 
 
 def _is_small_and_plain(header: BatchHeader) -> bool:
