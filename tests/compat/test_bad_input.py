@@ -504,7 +504,7 @@ def test_two_hundred_dribblers_harm_nobody(witness: Witness) -> None:
 
 def test_a_dribbler_is_closed_in_the_end(start_broker: Callable[..., BrokerProcess]) -> None:
     """With the shortest patience that there is: a frame under way does not keep a silent connection open."""
-    broker = start_broker(connections_max_idle_ms="1", log_durability="page-cache")
+    broker = start_broker(connections_max_idle_ms="101", log_durability="page-cache")
     with RawConnection.open(broker.port) as connection:
         connection.send(b"\x00\x00")
         assert connection.receive_frame() is None

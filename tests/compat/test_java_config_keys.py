@@ -29,11 +29,13 @@ BORDERS = [
     *(
         (name, value)
         for name in (
+            "connections.max.idle.ms",
             "default.replication.factor",
             "group.initial.rebalance.delay.ms",
             "group.max.session.timeout.ms",
             "group.min.session.timeout.ms",
             "log.cleaner.backoff.ms",
+            "log.flush.interval.ms",
             "log.retention.hours",
             "log.retention.minutes",
             "log.roll.hours",
@@ -41,16 +43,30 @@ BORDERS = [
             "log.roll.jitter.ms",
             "log.roll.ms",
             "offsets.topic.segment.bytes",
+            "queued.max.request.bytes",
             "socket.receive.buffer.bytes",
             "socket.send.buffer.bytes",
             "transaction.state.log.segment.bytes",
         )
         for value in ("-2", "-1", "0", "1")
     ),
+    ("connection.failed.authentication.delay.ms", "599999"),
+    ("connection.failed.authentication.delay.ms", "600000"),
+    ("connections.max.idle.ms", "100"),
+    ("connections.max.idle.ms", "101"),
     ("group.consumer.assignors", ""),
     ("group.consumer.migration.policy", "Upgrade"),
     ("log.cleanup.policy", "delete,delete"),
     ("log.preallocate", " TRUE"),
+    ("max.connections", "1"),
+    ("max.connections.per.ip", "-1"),
+    ("max.connections.per.ip", "0"),
+    ("max.connections.per.ip", "1"),
+    ("max.connections.per.ip.overrides", "localhost:0"),
+    ("offset.metadata.max.bytes", "0"),
+    ("queued.max.request.bytes", "104857599"),
+    ("queued.max.request.bytes", "104857600"),
+    ("replica.high.watermark.checkpoint.interval.ms", "1"),
 ]
 """Values at the borders of what a key takes."""
 
@@ -58,7 +74,12 @@ TIGHTER = [
     ("log.cleaner.io.buffer.load.factor", "0"),
     ("log.cleaner.io.max.bytes.per.second", "0"),
     ("log.retention.ms", "-2"),
+    ("max.connection.creation.rate", "0"),
+    ("max.connections", "0"),
+    ("max.connections.per.ip.overrides", "localhost:-1"),
     ("num.io.threads", "257"),
+    ("offset.metadata.max.bytes", "-1"),
+    ("replica.high.watermark.checkpoint.interval.ms", "0"),
 ]
 """Values that Kafka takes and ours refuses on purpose; docs/config.md says why."""
 

@@ -271,6 +271,64 @@ def test_values_that_contradict_each_other_are_refused():
 
 
 @pytest.mark.parametrize(
+    ("settings", "refusal"),
+    [
+        (
+            {"queued.max.request.bytes": "104857599"},
+            "queued.max.request.bytes (104857599) must be at least socket.request.max.bytes (104857600), or no limit",
+        ),
+        (
+            {"max.connections.per.ip": "0"},
+            "max.connections.per.ip may be 0 only beside max.connections.per.ip.overrides",
+        ),
+        (
+            {"connections.max.idle.ms": "100"},
+            "connections.max.idle.ms (100) must be above connection.failed.authentication.delay.ms (100)",
+        ),
+        (
+            {"connections.max.idle.ms": "7", "connection.failed.authentication.delay.ms": "7"},
+            "connections.max.idle.ms (7) must be above connection.failed.authentication.delay.ms (7)",
+        ),
+    ],
+)
+def test_limits_of_connections_that_contradict_each_other_are_refused(settings, refusal):
+    with pytest.raises(ConfigError) as refused:
+        BrokerConfig(settings)
+    assert str(refused.value).startswith(f"{refusal}: ")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"queued.max.request.bytes": "0"},
+        {"queued.max.request.bytes": "5", "socket.request.max.bytes": "5"},
+        {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "localhost:1"},
+        {"connections.max.idle.ms": "101"},
+        {"connections.max.idle.ms": "-1"},
+        {"connections.max.idle.ms": "1", "connection.failed.authentication.delay.ms": "0"},
+    ],
+)
+def test_limits_of_connections_at_their_borders_are_taken(settings):
+    BrokerConfig(settings)
+
+
+def test_the_last_address_that_may_connect_is_not_taken_away():
+    config = BrokerConfig({"max.connections.per.ip.overrides": "localhost:1"})
+    config.set_dynamic(ConfigScope.BROKER, {"max.connections.per.ip": "0"})
+    with pytest.raises(ConfigError, match="may be 0 only beside"):
+        config.check_change(ConfigScope.BROKER, {"max.connections.per.ip.overrides": ""})
+
+
+@pytest.mark.parametrize("scope", ConfigScope)
+@pytest.mark.parametrize("name", ["max.connections", "max.connection.creation.rate"])
+def test_a_limit_under_which_nobody_could_connect_to_raise_it_is_refused(name, scope):
+    with pytest.raises(ConfigError, match="at least 1"):
+        BrokerConfig().check_change(scope, {name: "0"})
+    with pytest.raises(ConfigError, match="at least 1"):
+        BrokerConfig({name: "0"})
+
+
+@pytest.mark.parametrize(
     ("key", "text", "other", "default"),
     [
         ("session.timeout.ms", "1", "greater than or equal to group.consumer.min.session.timeout.ms", 45_000),

@@ -18,6 +18,9 @@ from trio_broker.config.log_manager_config import MIN_DEDUPE_BUFFER_BYTES
 BOUNDED_INTERVALS = ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms")
 """The settings of consumer groups with a minimum and a maximum, as ``group.consumer.min.session.timeout.ms``."""
 
+FAILED_AUTHENTICATION_DELAY_MS = 100
+"""Kafka's default of ``connection.failed.authentication.delay.ms``, which has no effect here, and hence none."""
+
 
 def check_broker_consistency(values: Mapping[str, Any], logs: LogConfig, groups: GroupCoordinatorConfig) -> None:
     """Check the broker's keys against each other; ``values`` has them by name.
@@ -36,8 +39,37 @@ def check_broker_consistency(values: Mapping[str, Any], logs: LogConfig, groups:
             "log.cleaner.dedupe.buffer.size",
             "log.cleaner.threads",
         )
+    check_connection_limits(values)
     check_compaction_lag(logs)
     check_group_intervals(groups)
+
+
+def check_connection_limits(values: Mapping[str, Any]) -> None:
+    """Check the limits of connections and their requests against each other; ``values`` has them by name.
+
+    Raises:
+        ContradictorySettings: the largest request does not fit into the memory of requests, no address may connect,
+            or connections are idle for too long at once.
+    """
+    queued, largest = values["queued.max.request.bytes"], values["socket.request.max.bytes"]
+    if 0 < queued < largest:
+        text = f"queued.max.request.bytes ({queued}) must be at least socket.request.max.bytes ({largest}), or no limit"
+        raise ContradictorySettings(text, "queued.max.request.bytes", "socket.request.max.bytes")
+    if values["max.connections.per.ip"] == 0 and not values["max.connections.per.ip.overrides"]:
+        raise ContradictorySettings(
+            "max.connections.per.ip may be 0 only beside max.connections.per.ip.overrides",
+            "max.connections.per.ip",
+            "max.connections.per.ip.overrides",
+        )
+    idle, delay = values["connections.max.idle.ms"], values["connection.failed.authentication.delay.ms"]
+    if delay is None:
+        delay = FAILED_AUTHENTICATION_DELAY_MS
+    if 0 <= idle <= delay:
+        raise ContradictorySettings(
+            f"connections.max.idle.ms ({idle}) must be above connection.failed.authentication.delay.ms ({delay})",
+            "connections.max.idle.ms",
+            "connection.failed.authentication.delay.ms",
+        )
 
 
 def check_compaction_lag(config: LogConfig, *, of_topic: bool = False) -> None:

@@ -16,11 +16,15 @@ INTRODUCTION = """\
 
 This page is written by `python -m trio_broker.config.documentation` from the table of keys in `trio_broker/config`.
 Names, defaults and limits are Kafka's; a key that is ours says so. A few limits are tighter: pools of threads, since a
-digit too many would start thousands; rate and load factor of the log cleaner, which would compact nothing for ever; and
-`log.retention.ms`, where no number below -1 may stand for "never". Kafka's keys for what is not here stand under
-[Without effect here](#without-effect-here): they are taken and kept, and DescribeConfigs lists them where they are set;
-the log of a start names those that it was given. A key that is not listed is unknown: in a file it is ignored with a
-warning, on the command line and in a request it is refused.
+digit too many would start thousands; rate and load factor of the log cleaner, which would compact nothing for ever;
+`log.retention.ms`, where no number below -1 may stand for "never"; `max.connections` and
+`max.connection.creation.rate`, which Kafka takes as 0 at a start, though nobody could connect to raise them; a negative
+count in `max.connections.per.ip.overrides`, which would be no limit to a reader and bars the address;
+`offset.metadata.max.bytes`, below 0 of which no group can commit; and
+`replica.high.watermark.checkpoint.interval.ms`, at 0 of which there would be one checkpoint and then none. Kafka's keys
+for what is not here stand under [Without effect here](#without-effect-here): they are taken and kept, and
+DescribeConfigs lists them where they are set; the log of a start names those that it was given. A key that is not
+listed is unknown: in a file it is ignored with a warning, on the command line and in a request it is refused.
 
 ## Where settings come from
 

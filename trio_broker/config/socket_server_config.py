@@ -93,7 +93,7 @@ class SocketServerConfig:
     max_connections: int = key(
         INT_MAX,
         "How many connections may be open at once; further ones wait until another closes.",
-        update_mode=CLUSTER_WIDE, validator=at_least(0),
+        update_mode=CLUSTER_WIDE, validator=at_least(1),
     )  # fmt: skip
     max_connections_per_ip: int = key(
         INT_MAX,
@@ -108,7 +108,7 @@ class SocketServerConfig:
     max_connection_creation_rate: int = key(
         INT_MAX,
         "How many connections are accepted in a second; faster ones wait.",
-        update_mode=CLUSTER_WIDE, validator=at_least(0),
+        update_mode=CLUSTER_WIDE, validator=at_least(1),
     )  # fmt: skip
     connections_max_idle_ms: int = key(
         600_000, "A connection without a request for this long is closed; negative is never.", type=LONG

@@ -36,7 +36,8 @@ public final class ConfigKeys {
             settings.put(pair[0], pair[1]);
             String error = null;
             try {
-                KafkaConfig.fromProps(settings, false);
+                // The log manager checks the defaults of topics when it is created.
+                new LogConfig(KafkaConfig.fromProps(settings, false).extractLogConfigMap());
             } catch (RuntimeException refusal) {
                 error = refusal.toString();
             }
