@@ -248,6 +248,28 @@ async def test_limits_on_connections_follow_at_once(tmp_path):
         assert (broker.server.config.max_connections, broker.server.config.max_connections_per_ip) == (17, 3)
 
 
+async def test_a_limit_of_one_listener_holds_connections_of_that_listener_back(tmp_path):
+    listeners = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,EXTERNAL://127.0.0.1:0",
+        "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,EXTERNAL:PLAINTEXT",
+    }
+    async with running(tmp_path, **listeners) as broker, connected(broker) as client:
+        node, [_, external] = str(broker.services.node.node_id), broker.bound_endpoints
+        own = {"listener_name_external_max_connections": "1"}
+        assert await client.alter_broker_config(node, **own) == ErrorCode.NONE
+        quotas = broker.server.quotas
+        async with await trio.open_tcp_stream("127.0.0.1", external.port) as first:
+            await until(lambda: quotas.by_listener["EXTERNAL"] == 1)
+            async with await trio.open_tcp_stream("127.0.0.1", external.port), connected(broker):
+                # The second one there is accepted, counted for its address, and not let in.
+                await until(lambda: quotas.by_address["127.0.0.1"] == 4)
+                await until(lambda: quotas.by_listener["PLAINTEXT"] == 2)
+                assert quotas.by_listener["EXTERNAL"] == 1
+                await first.aclose()
+                await until(lambda: quotas.by_address["127.0.0.1"] == 3)
+                await until(lambda: quotas.by_listener["EXTERNAL"] == 1)
+
+
 async def test_what_nobody_changed_has_its_static_value_in_the_server(tmp_path):
     async with running(tmp_path, max_connections="21", queued_max_requests="33") as broker:
         assert broker.server.config.max_connections == 21

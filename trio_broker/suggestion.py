@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean NAME?`` with the known name nearest to ``given``, or nothing where none is near."""
+def did_you_mean(given: str, known: Iterable[str], *, prefix: str = "") -> str:
+    """Return ``; did you mean NAME?`` with the known name nearest to ``given``, or nothing where none is near.
+
+    ``prefix`` is what stands before both.
+    """
     # Imported here: only an error message needs it.
     from difflib import get_close_matches
 
     nearest = get_close_matches(given, known, n=1)
-    return f"; did you mean {nearest[0]}?" if nearest else ""
+    return f"; did you mean {prefix}{nearest[0]}?" if nearest else ""

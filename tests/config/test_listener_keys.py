@@ -1,6 +1,8 @@
-"""Keys of one listener are taken as Kafka takes them, kept, and marked as without effect."""
+"""Keys of one listener are taken as Kafka takes them and kept; all but its limits are marked as without effect."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 
@@ -11,12 +13,15 @@ from trio_broker.config.entries import ConfigScope, ConfigSource
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS, WITHOUT_EFFECT_SUBJECT, subject_of
 from trio_broker.config.keys_without_effect import WITHOUT_EFFECT
+from trio_broker.config.socket_server_config import ListenerLimits
 from trio_broker.config.static_settings import StaticSettings
 
 LOCATION = "listener.name.external.ssl.keystore.location"
 PASSWORD = "listener.name.external.ssl.keystore.password"
 JAAS = "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config"
 CONNECTIONS = "listener.name.external.max.connections"
+RATE = "listener.name.external.max.connection.creation.rate"
+THREADS = "listener.name.external.num.network.threads"
 
 
 @pytest.mark.parametrize(
@@ -25,8 +30,7 @@ CONNECTIONS = "listener.name.external.max.connections"
         (LOCATION, ConfigType.STRING, UpdateMode.PER_BROKER, False),
         (PASSWORD, ConfigType.PASSWORD, UpdateMode.PER_BROKER, True),
         (JAAS, ConfigType.PASSWORD, UpdateMode.PER_BROKER, True),
-        (CONNECTIONS, ConfigType.INT, UpdateMode.CLUSTER_WIDE, False),
-        ("listener.name.x.num.network.threads", ConfigType.INT, UpdateMode.CLUSTER_WIDE, False),
+        (THREADS, ConfigType.INT, UpdateMode.CLUSTER_WIDE, False),
         ("listener.name.x.socket.send.buffer.bytes", ConfigType.INT, UpdateMode.PER_BROKER, False),
     ],
 )
@@ -39,31 +43,53 @@ def test_a_key_of_a_listener_is_the_plain_one_with_kafkas_update_mode(name, type
     assert name not in set(BROKER_KEYS)
 
 
+@pytest.mark.parametrize("name", [CONNECTIONS, RATE])
+def test_a_limit_of_a_listener_has_an_effect(name):
+    key = BROKER_KEYS[name]
+    assert (key.type, key.update_mode, key.listener) == (ConfigType.INT, UpdateMode.CLUSTER_WIDE, "external")
+    assert not key.without_effect
+    assert subject_of(key) == "Listeners and connections"
+    assert name not in set(BROKER_KEYS)
+
+
 @pytest.mark.parametrize(
     "name",
-    ["listener.name.external.ssl.keystor.location", "listener.name.max.connections", "listener.name..", "x.name.y.z"],
+    [
+        "listener.name.external.ssl.keystor.location",
+        "listener.name.EXTERNAL.max.connections",
+        "listener.name.max.connections",
+        "listener.name..",
+        "x.name.y.z",
+    ],
 )
 def test_what_kafka_does_not_know_behind_the_prefix_is_no_key(name):
     assert name not in BROKER_KEYS
 
 
-def test_an_unknown_key_behind_the_prefix_is_refused_with_a_suggestion():
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("listener.name.external.ssl.keystor.location", LOCATION),
+        ("listener.name.EXTERNAL.max.connections", CONNECTIONS),
+    ],
+)
+def test_an_unknown_key_behind_the_prefix_is_refused_with_the_one_that_was_meant(name, meant):
     settings = StaticSettings()
-    settings.set("listener.name.external.ssl.keystor.location", "/x", "command line")
-    with pytest.raises(ConfigError, match=r"no such key; did you mean ssl\.keystore\.location\?"):
+    settings.set(name, "/x", "command line")
+    with pytest.raises(ConfigError, match=f"no such key; did you mean {re.escape(meant)}\\?"):
         refuse_unknown_overrides(settings)
-    [warning] = BrokerConfig({"listener.name.external.ssl.keystor.location": "/x"}).warnings
-    assert "did you mean ssl.keystore.location?" in warning
+    [warning] = BrokerConfig({name: "/x"}).warnings
+    assert warning.endswith(f"; did you mean {meant}?")
 
 
 def test_a_static_one_is_kept_and_said_to_have_no_effect():
-    config = BrokerConfig({CONNECTIONS: "10", PASSWORD: "secret", "max.connections": "99"})
-    assert config.without_effect == [f"{CONNECTIONS} has no effect here", f"{PASSWORD} has no effect here"]
-    assert config.socket_server.max_connections == 99
+    config = BrokerConfig({THREADS: "10", PASSWORD: "secret", "num.network.threads": "5"})
+    assert config.without_effect == [f"{THREADS} has no effect here", f"{PASSWORD} has no effect here"]
+    assert config.socket_server.num_network_threads == 5
     shown = {each.name: each for each in config.entries()}
-    assert (shown[CONNECTIONS].value, shown[CONNECTIONS].source) == ("10", ConfigSource.STATIC_BROKER_CONFIG)
-    assert [each.name for each in shown[CONNECTIONS].synonyms] == [CONNECTIONS, "max.connections"]
-    assert shown[CONNECTIONS].documentation == WITHOUT_EFFECT
+    assert (shown[THREADS].value, shown[THREADS].source) == ("10", ConfigSource.STATIC_BROKER_CONFIG)
+    assert [each.name for each in shown[THREADS].synonyms] == [THREADS, "num.network.threads"]
+    assert shown[THREADS].documentation == WITHOUT_EFFECT
     assert (shown[PASSWORD].value, shown[PASSWORD].sensitive) == (None, True)
     assert PASSWORD not in config.static_texts
     assert LOCATION not in shown, "only what is set"
@@ -72,8 +98,8 @@ def test_a_static_one_is_kept_and_said_to_have_no_effect():
 def test_a_value_is_checked_as_that_of_the_plain_key_and_not_shown_if_it_is_a_secret():
     with pytest.raises(ConfigError, match=CONNECTIONS):
         BrokerConfig({CONNECTIONS: "many"})
-    with pytest.raises(ConfigError, match="-1"):
-        BrokerConfig({CONNECTIONS: "-1"})
+    with pytest.raises(ConfigError, match="at least 1"):
+        BrokerConfig({CONNECTIONS: "0"})
     with pytest.raises(ConfigError) as caught:
         BrokerConfig({PASSWORD: "\ud800secret"})
     assert "secret" not in str(caught.value)
@@ -100,6 +126,28 @@ def test_one_is_changed_live_for_a_broker_and_only_limits_as_a_default(caplog):
         (LOCATION, "/keys", None),
         (PASSWORD, None, None),
     ]
+
+
+def test_limits_are_those_of_their_listener_the_strongest_level_first():
+    config = BrokerConfig({CONNECTIONS: "10", "listener.name.internal.max.connections": "3", "max.connections": "99"})
+    assert config.socket_server.listener_limits == {
+        "external": ListenerLimits(max_connections=10),
+        "internal": ListenerLimits(max_connections=3),
+    }
+    assert (config.without_effect, config.socket_server.max_connections) == ([], 99)
+    config.set_dynamic(ConfigScope.CLUSTER, {CONNECTIONS: "11", RATE: "5"})
+    config.set_dynamic(ConfigScope.BROKER, {CONNECTIONS: "12"})
+    limits = ListenerLimits(max_connections=12, max_connection_creation_rate=5)
+    assert config.socket_server.listener_limits["external"] == limits
+    [entry] = [each for each in config.entries() if each.name == CONNECTIONS]
+    assert [(each.name, each.value) for each in entry.synonyms] == [
+        (CONNECTIONS, "12"),
+        (CONNECTIONS, "11"),
+        (CONNECTIONS, "10"),
+        ("max.connections", "99"),
+    ]
+    assert entry.documentation == BROKER_KEYS["max.connections"].documentation
+    assert not entry.read_only
 
 
 def test_one_may_be_tried_and_is_taken_back():

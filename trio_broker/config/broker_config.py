@@ -37,12 +37,12 @@ from trio_broker.config.entries import (
 )
 from trio_broker.config.errors import ConfigError, ContradictorySettings
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
-from trio_broker.config.keys import BROKER_KEYS, KEY_GROUPS, SETTINGS
+from trio_broker.config.keys import BROKER_KEYS, KEY_GROUPS, LISTENERS_SUBJECT, SETTINGS
 from trio_broker.config.listeners import advertised_endpoints
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.log_manager_config import LogManagerConfig
 from trio_broker.config.node_config import NodeConfig, RequestConfig
-from trio_broker.config.socket_server_config import SocketServerConfig
+from trio_broker.config.socket_server_config import ListenerLimits, SocketServerConfig
 from trio_broker.config.static_settings import SettingsFile, StaticSetting, StaticSettings, gather_settings
 from trio_broker.config.transaction_coordinator_config import TransactionCoordinatorConfig
 from trio_broker.config.validators import MAX_POOL_SIZE
@@ -378,6 +378,7 @@ class BrokerConfig:
             subject: section(**{key.field: values[key.name] for key in KEY_GROUPS[subject] if key.field})
             for subject, section in SETTINGS.items()
         }
+        sections[LISTENERS_SUBJECT].listener_limits = _listener_limits(merged)
         layers = {scope: dict(layer) for scope, layer in dynamic.items()}
         if strict:
             try:
@@ -412,7 +413,7 @@ class BrokerConfig:
         self._values = checked.values
         self._checked = None
         self.node = checked.sections["Node"]
-        self.socket_server = checked.sections["Listeners and connections"]
+        self.socket_server = checked.sections[LISTENERS_SUBJECT]
         self.request = checked.sections["Topics and requests"]
         self.log_manager = checked.sections["Background work of the logs"]
         self.log = checked.sections["Logs"]
@@ -467,6 +468,16 @@ def _canonical_texts(scope: ConfigScope, changes: Mapping[str, str | None]) -> d
     """
     keys = {name: _changeable_key(name, scope) for name in changes}
     return {name: None if text is None else keys[name].canonical(text) for name, text in changes.items()}
+
+
+def _listener_limits(texts: Mapping[str, str]) -> dict[str, ListenerLimits]:
+    """Return the limits of each listener that has its own in ``texts``."""
+    fields: dict[str, dict[str, int]] = {}
+    for name, text in texts.items():
+        key = BROKER_KEYS[name]
+        if key.listener and not key.without_effect:
+            fields.setdefault(key.listener, {})[key.field] = key.parse(text)
+    return {listener: ListenerLimits(**own) for listener, own in fields.items()}
 
 
 def _set_both_names(texts: dict[str, str]) -> None:

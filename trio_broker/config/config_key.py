@@ -155,6 +155,8 @@ class ConfigKey:
     """The key that Kafka asks for in place of this one, which it deprecates: a static setting of it gives a warning."""
     field: str = ""
     """The field of the settings class; empty for a key that is only a fallback of another."""
+    listener: str = ""
+    """The name, in lower case, of the one listener for which the key counts; empty for a key of the whole broker."""
     broker_key: ConfigKey | None = None
     """For the key of a topic or group: the broker's key (server synonym) whose value counts if it is not set."""
 
@@ -326,11 +328,14 @@ def unchanged(value: T) -> T:
 
 
 def keys_of(settings: type) -> tuple[ConfigKey, ...]:
-    """Return the broker's keys in ``settings``, each after the keys that exist as its fallbacks only."""
+    """Return the broker's keys in ``settings``, each after the keys that exist as its fallbacks only.
+
+    A field that ``key`` has not declared is none.
+    """
     keys: dict[str, ConfigKey] = {}
     for each in attrs.fields(settings):
-        declared: _Declaration = each.metadata[_Declaration]
-        if declared.broker != "":
+        declared: _Declaration | None = each.metadata.get(_Declaration)
+        if declared is not None and declared.broker != "":
             name = declared.broker or _dotted(each.name)
             found = ConfigKey(name=name, field=each.name, **declared.attributes)
             keys |= {other.key.name: other.key for other in found.fallbacks if not other.key.field}

@@ -26,6 +26,11 @@ for what is not here stand under [Without effect here](#without-effect-here): th
 DescribeConfigs lists them where they are set; the log of a start names those that it was given. A key that is not
 listed is unknown: in a file it is ignored with a warning, on the command line and in a request it is refused.
 
+Before each key may stand one listener, by its name in lower case. `listener.name.external.max.connections` and
+`listener.name.external.max.connection.creation.rate` hold for the connections of that listener, beside the limits of
+the broker, and may be changed live, for one broker or as a default for all; the other keys of a listener are without
+effect. They have no environment variables.
+
 ## Where settings come from
 
 From the weakest to the strongest:

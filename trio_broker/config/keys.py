@@ -14,9 +14,11 @@ from trio_broker.config.node_config import NodeConfig, RequestConfig
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.config.transaction_coordinator_config import TransactionCoordinatorConfig
 
+LISTENERS_SUBJECT = "Listeners and connections"
+
 SETTINGS: Mapping[str, type] = {
     "Node": NodeConfig,
-    "Listeners and connections": SocketServerConfig,
+    LISTENERS_SUBJECT: SocketServerConfig,
     "Topics and requests": RequestConfig,
     "Background work of the logs": LogManagerConfig,
     "Logs": LogConfig,
@@ -49,5 +51,7 @@ GROUP_KEYS: Mapping[str, ConfigKey] = {
 
 
 def subject_of(key: ConfigKey) -> str:
-    """The subject of a key of the broker; all keys of one listener are without effect."""
-    return KEY_SUBJECTS.get(key.name, WITHOUT_EFFECT_SUBJECT)
+    """The subject of a key of the broker; that of one listener need not have the subject of the plain one."""
+    if key.listener:
+        return WITHOUT_EFFECT_SUBJECT if key.without_effect else LISTENERS_SUBJECT
+    return KEY_SUBJECTS[key.name]

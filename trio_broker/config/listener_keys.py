@@ -1,10 +1,14 @@
 """Keys of one listener: the prefix ``listener.name.<listener>.`` and a key of the broker.
 
 Kafka takes them for any listener, whether it is there or not, and lets most of them be changed for one broker while it
-runs, also those whose plain key is read at a start only. Here they have no effect: connections, threads and limits are
-shared by all listeners. They are taken and kept all the same, as other keys without effect (docs/decisions/0072).
+runs, also those whose plain key is read at a start only. Here the limits of connections hold for their listener, beside
+the broker's. The others are taken and kept, as other keys without effect (docs/decisions/0072): threads are shared by
+all listeners, and Kafka itself reads most of them for the whole broker only.
 
-Source: Kafka's DynamicBrokerConfig (ListenerConfigRegex, ListenerMechanismConfigs, ClusterLevelListenerConfigs).
+The name of the listener is in lower case. Kafka takes another one, too, and never reads it.
+
+Source: Kafka's DynamicBrokerConfig (ListenerConfigRegex, ListenerMechanismConfigs, ClusterLevelListenerConfigs) and
+SocketServer (ListenerConnectionQuota).
 """
 
 from __future__ import annotations
@@ -17,9 +21,10 @@ import attrs
 
 from trio_broker.config.config_key import ConfigKey, Fallback, UpdateMode, unchanged
 from trio_broker.config.keys_without_effect import WITHOUT_EFFECT
+from trio_broker.config.socket_server_config import ListenerLimits
 from trio_broker.suggestion import did_you_mean
 
-_PREFIX = re.compile(r"listener\.name\.[^.]*\.(?P<key>.+)", re.DOTALL)
+_NAME = re.compile(r"listener\.name\.(?P<listener>[^.]+)\.(?P<key>.+)", re.DOTALL)
 
 KEYS_OF_MECHANISMS = (
     "sasl.jaas.config",
@@ -32,6 +37,9 @@ KEYS_OF_MECHANISMS = (
 
 CLUSTER_WIDE_KEYS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 """Those that may be a default of the cluster; others are for one broker."""
+
+FIELDS_WITH_EFFECT = frozenset(field.name for field in attrs.fields(ListenerLimits))
+"""The fields of the settings that a listener may have for itself."""
 
 CACHED_KEYS = 1000
 """Keys of listeners that are kept once they were asked for: clients choose the names."""
@@ -54,33 +62,31 @@ class BrokerKeys(Mapping[str, ConfigKey]):
         return len(self._keys)
 
     def _find_of_listener(self, name: str) -> ConfigKey:
-        base = self._keys[_plain_name(name)]
+        found = _NAME.fullmatch(name)
+        if found is None or found["listener"] != found["listener"].lower():
+            raise KeyError(name)
+        base = self._keys[_without_mechanism(found["key"])]
+        has_effect = base.field in FIELDS_WITH_EFFECT
         return attrs.evolve(
             base,
             name=name,
-            documentation=WITHOUT_EFFECT,
+            listener=found["listener"],
+            documentation=base.documentation if has_effect else WITHOUT_EFFECT,
             update_mode=UpdateMode.CLUSTER_WIDE if base.name in CLUSTER_WIDE_KEYS else UpdateMode.PER_BROKER,
             fallbacks=(Fallback(base, unchanged), *base.fallbacks),
-            without_effect=True,
+            without_effect=not has_effect,
             thread_pool=False,
             replaced_by="",
-            field="",
+            field=base.field if has_effect else "",
         )
 
     def hint(self, name: str) -> str:
         """What may have been meant by a name that is none of a key, as the end of a sentence."""
-        found = _PREFIX.fullmatch(name)
-        return did_you_mean(name if found is None else found["key"], self._keys)
+        if (found := _NAME.fullmatch(name)) is None:
+            return did_you_mean(name, self._keys)
+        return did_you_mean(found["key"], self._keys, prefix=f"listener.name.{found['listener'].lower()}.")
 
 
-def _plain_name(name: str) -> str:
-    """The name of the broker's key that ``name`` sets for a listener.
-
-    Raises:
-        KeyError: it names no listener.
-    """
-    found = _PREFIX.fullmatch(name)
-    if found is None:
-        raise KeyError(name)
-    key = found["key"]
+def _without_mechanism(key: str) -> str:
+    """``key`` without the name of a SASL mechanism before it."""
     return next((each for each in KEYS_OF_MECHANISMS if key.endswith(f".{each}")), key)

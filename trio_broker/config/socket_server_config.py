@@ -31,6 +31,17 @@ DEFAULT_PROTOCOL_MAP = ("PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_P
 """Every security protocol of Kafka is also the name of a listener."""
 
 
+@attrs.frozen(kw_only=True)
+class ListenerLimits:
+    """The limits of one listener, beside those of the broker, which count its connections too."""
+
+    max_connections: int = INT_MAX
+    max_connection_creation_rate: int = INT_MAX
+
+
+NO_LIMITS = ListenerLimits()
+
+
 @attrs.define(kw_only=True)
 class SocketServerConfig:
     """Listeners and connections. A running server changes its copy, so its parts read a limit each time they use it."""
@@ -113,3 +124,10 @@ class SocketServerConfig:
     connections_max_idle_ms: int = key(
         600_000, "A connection without a request for this long is closed; negative is never.", type=LONG
     )
+    listener_limits: Mapping[str, ListenerLimits] = MappingProxyType({})
+    """The limits of each listener that has some, by its name in lower case: ``listener.name.<name>.max.connections``
+    and ``….max.connection.creation.rate``."""
+
+    def limits_of(self, listener: str) -> ListenerLimits:
+        """Return the limits of the listener of this name, which may be in any case."""
+        return self.listener_limits.get(listener.lower(), NO_LIMITS)

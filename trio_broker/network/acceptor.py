@@ -148,7 +148,7 @@ class Acceptor:
         """Count the connection, prepare its socket, and give it to a Processor."""
         host = plain_address(str(address[0]))
         try:
-            if not await self.quotas.admit(host):
+            if not await self.quotas.admit(host, self.listener.name):
                 sock.close()
                 await checkpoint()
                 return
@@ -169,7 +169,7 @@ class Acceptor:
             await self._hand_over(self.make_connection(sock, info))
         except BaseException:
             sock.close()
-            self.quotas.release(host)
+            self.quotas.release(host, self.listener.name)
             raise
         # Outside: the socket is the Processor's by now, and this task may be cancelled here.
         if self.accepted % ACCEPTS_PER_TURN == 0:

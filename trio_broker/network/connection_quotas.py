@@ -1,7 +1,8 @@
-"""The limits on connections: in all, from one address, and new ones per second.
+"""The limits on connections: in all, of one listener, from one address, and new ones per second.
 
 In all (``max.connections``, and what the process has descriptors for) and per second
-(``max.connection.creation.rate``): accepting pauses, and clients wait in the listen queue. From one address
+(``max.connection.creation.rate``): accepting pauses, and clients wait in the listen queue. A listener may have limits
+of its own for both; then accepting pauses there. From one address
 (``max.connections.per.ip`` and its overrides): the connection is closed at once, since a pause would delay the clients
 at all other addresses. Every limit is read from the settings at each use, so a change counts at once; a pause that it
 ends is over at the next ``recheck``.
@@ -15,7 +16,7 @@ import contextlib
 import ipaddress
 import logging
 import socket
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from functools import partial
 
@@ -60,8 +61,10 @@ class ConnectionQuotas:
         self.descriptors = descriptors
         self.total = 0
         self.by_address: Counter[str] = Counter()
+        self.by_listener: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self._rate = ConnectionRate()
+        self._rate_of: defaultdict[str, ConnectionRate] = defaultdict(ConnectionRate)
         self._room = trio.lowlevel.ParkingLot()
         self._emptiness = trio.lowlevel.ParkingLot()
         self._throttle = LogThrottle(log, clock)
@@ -69,26 +72,29 @@ class ConnectionQuotas:
         self._overrides: Mapping[str, int] = {}
         self._overrides_seen: Mapping[str, int] = {}
 
-    async def admit(self, address: str) -> bool:
-        """Count a connection from ``address``, after waiting for room; False, at once, if it has too many already."""
+    async def admit(self, address: str, listener: str) -> bool:
+        """Count a connection from ``address`` to ``listener``, after waiting for room; False, at once, if the address
+        has too many already."""
         if self.by_address[address] >= self.limit_of(address):
             self._refuse(address)
             return False
         # Counted before the wait, or several acceptors would let the same address in beyond its limit.
         self.by_address[address] += 1
         try:
-            await self._wait_for_turn()
+            await self._wait_for_turn(listener)
         except BaseException:
-            self._forget(address)
+            _uncount(self.by_address, address)
             raise
         self.total += 1
+        self.by_listener[listener] += 1
         return True
 
-    def release(self, address: str) -> None:
+    def release(self, address: str, listener: str) -> None:
         """A counted connection has closed."""
         self.total -= 1
         assert self.total >= 0, f"{-self.total} more connections closed than were opened"
-        self._forget(address)
+        _uncount(self.by_listener, listener)
+        _uncount(self.by_address, address)
         self.recheck()
         if not self.total:
             self._emptiness.unpark_all()
@@ -121,26 +127,27 @@ class ConnectionQuotas:
         self._overrides_seen = overrides
         self._overrides = await self._workers.run(partial(resolve_overrides, dict(overrides)))
 
-    async def _wait_for_turn(self) -> None:
-        if (per_second := self.config.max_connection_creation_rate) < INT_MAX:
-            await trio.sleep(self._rate.delay(trio.current_time(), per_second))
+    async def _wait_for_turn(self, listener: str) -> None:
+        own = self.config.limits_of(listener).max_connection_creation_rate
+        rates = ((self._rate, self.config.max_connection_creation_rate), (self._rate_of[listener], own))
+        now = trio.current_time()
+        if delays := [rate.delay(now, per_second) for rate, per_second in rates if per_second < INT_MAX]:
+            await trio.sleep(max(delays))
         # The last wait: between the look that ends it and the count no other acceptor runs.
-        if self.total >= self.limit:
-            why = (
-                ""
-                if self.limit == self.config.max_connections
-                else ", all that the limit of open files leaves room for"
-            )
-            self._throttle.warning(
-                "max.connections", f"{self.total} connections{why}: accepting pauses until one closes"
-            )
-        while self.total >= self.limit:
+        if full := self._reason_to_wait(listener):
+            self._throttle.warning("max.connections", f"{full}: accepting pauses until one closes")
+        while self._reason_to_wait(listener):
             await self._room.park()
 
-    def _forget(self, address: str) -> None:
-        self.by_address[address] -= 1
-        if not self.by_address[address]:
-            del self.by_address[address]
+    def _reason_to_wait(self, listener: str) -> str:
+        """What there are too many of for one more connection to ``listener``; empty if there is room."""
+        if self.total >= self.limit:
+            is_setting = self.limit == self.config.max_connections
+            why = "" if is_setting else ", all that the limit of open files leaves room for"
+            return f"{self.total} connections{why}"
+        if (count := self.by_listener[listener]) >= self.config.limits_of(listener).max_connections:
+            return f"{count} connections on {listener}"
+        return ""
 
     def _refuse(self, address: str) -> None:
         self.refused[TOO_MANY_FROM_ADDRESS] += 1
@@ -148,6 +155,12 @@ class ConnectionQuotas:
         self._throttle.warning(
             TOO_MANY_FROM_ADDRESS, f"refused a connection from {address}: it has {limit}, all that it may"
         )
+
+
+def _uncount(counts: Counter[str], name: str) -> None:
+    counts[name] -= 1
+    if not counts[name]:
+        del counts[name]
 
 
 def plain_address(host: str) -> str:

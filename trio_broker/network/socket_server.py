@@ -380,7 +380,7 @@ class SocketServer:
         self._closed[reason.cause.value] += 1
         if is_failed_handshake(connection, reason.cause):
             self.failed_handshakes.add(connection, reason, self.clock.now_ms())
-        self.quotas.release(connection.info.peer_host)
+        self.quotas.release(connection.info.peer_host, connection.info.listener_name)
 
 
 @attrs.define
