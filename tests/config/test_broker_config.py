@@ -312,6 +312,16 @@ def test_limits_of_connections_at_their_borders_are_taken(settings):
     BrokerConfig(settings)
 
 
+def test_the_default_of_a_fallback_is_a_synonym_of_a_key_that_is_set():
+    config, key = BrokerConfig(), BROKER_KEYS["log.retention.ms"]
+    assert config.synonyms(key) == ()
+    config.set_dynamic(ConfigScope.BROKER, {"log.retention.ms": "700000000"})
+    assert [(each.name, each.value, each.source) for each in config.synonyms(key)] == [
+        ("log.retention.ms", "700000000", ConfigSource.DYNAMIC_BROKER_CONFIG),
+        ("log.retention.hours", "168", ConfigSource.DEFAULT_CONFIG),
+    ]
+
+
 def test_the_last_address_that_may_connect_is_not_taken_away():
     config = BrokerConfig({"max.connections.per.ip.overrides": "localhost:1"})
     config.set_dynamic(ConfigScope.BROKER, {"max.connections.per.ip": "0"})

@@ -88,7 +88,8 @@ def test_a_static_one_is_kept_and_said_to_have_no_effect():
     assert config.socket_server.num_network_threads == 5
     shown = {each.name: each for each in config.entries()}
     assert (shown[THREADS].value, shown[THREADS].source) == ("10", ConfigSource.STATIC_BROKER_CONFIG)
-    assert [each.name for each in shown[THREADS].synonyms] == [THREADS, "num.network.threads"]
+    synonyms = [(each.name, each.value) for each in shown[THREADS].synonyms]
+    assert synonyms == [(THREADS, "10"), ("num.network.threads", "5"), ("num.network.threads", "3")]
     assert shown[THREADS].documentation == WITHOUT_EFFECT
     assert (shown[PASSWORD].value, shown[PASSWORD].sensitive) == (None, True)
     assert PASSWORD not in config.static_texts
@@ -145,6 +146,7 @@ def test_limits_are_those_of_their_listener_the_strongest_level_first():
         (CONNECTIONS, "11"),
         (CONNECTIONS, "10"),
         ("max.connections", "99"),
+        ("max.connections", "2147483647"),
     ]
     assert entry.documentation == BROKER_KEYS["max.connections"].documentation
     assert not entry.read_only

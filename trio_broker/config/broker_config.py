@@ -321,9 +321,12 @@ class BrokerConfig:
             for name in key.names
             if name in layer
         ]
-        # As in Kafka, the default of a fallback is no synonym: it shows with its own key.
-        if (default := key.default_text) is not None:
-            found.append(ConfigSynonym(key.name, None if key.sensitive else default, ConfigSource.DEFAULT_CONFIG))
+        # As in Kafka, the default of a fallback is a synonym only of a key that is set: it shows with its own key.
+        is_set = any(each.name == key.name for each in found)
+        for each in (key, *(fallback.key for fallback in key.fallbacks)) if is_set else (key,):
+            if (default := each.default_text) is not None:
+                shown = None if key.sensitive else default
+                found.append(ConfigSynonym(each.name, shown, ConfigSource.DEFAULT_CONFIG))
         return tuple(found)
 
     def level_values(self, key: ConfigKey) -> tuple[ConfigLevelValue, ...]:
