@@ -121,6 +121,14 @@ async def test_what_was_deleted_before_it_was_read_counts_from_the_first_record_
     assert await one_lag(replicas, 0) == (2, 30.0)
 
 
+async def test_a_commit_before_the_start_of_an_empty_log_waits_for_nothing(replicas):
+    [partition] = await add_topic(replicas)
+    await append(replicas, partition, b"a", b"b", b"c", at_ms=NOW_MS)
+    await partition.writer.delete_before(3)
+    for now_ms in (NOW_MS, NOW_MS + 60_000):
+        assert await one_lag(replicas, 1, now_ms=now_ms) == (2, 0.0), "records by their offsets, as in Kafka"
+
+
 async def test_partitions_come_in_order_with_their_owners_committed_or_not(replicas):
     for partition in await add_topic(replicas, partitions=11):
         await append(replicas, partition, b"a", at_ms=NOW_MS)

@@ -47,7 +47,7 @@ def consumer_lag(
     seconds: float | None,
     member_id: str | None = None,
 ) -> ConsumerLag:
-    """The lag in ``place``; ``seconds`` is the age of the first unconsumed record, where there is one."""
+    """The lag in ``place``; ``seconds`` is the age of the first unconsumed record, 0 where there is none."""
     committed_offset = None if commit is None else commit.offset
     end = None if partition is None else partition.high_watermark
     records = None if end is None or committed_offset is None else max(end - committed_offset, 0)
@@ -58,7 +58,7 @@ def consumer_lag(
         committed_offset=committed_offset,
         log_end_offset=end,
         lag_records=records,
-        lag_seconds=0.0 if records == 0 else seconds,
+        lag_seconds=seconds,
         committed_at_ms=None if commit is None else commit.commit_timestamp_ms,
     )
 
@@ -74,11 +74,11 @@ class _Place:
 
     @property
     def unconsumed(self) -> UnconsumedRecord | None:
-        """The first record that the group has not consumed, if it is known to have one."""
-        commit, partition = self.commit, self.partition
-        if commit is None or partition is None or commit.offset >= partition.high_watermark:
+        """The first record that the group has not consumed, if there is one and it is known."""
+        if self.commit is None or self.partition is None:
             return None
-        return UnconsumedRecord.after(partition, commit.offset)
+        record = UnconsumedRecord.after(self.partition, self.commit.offset)
+        return record if record.offset < self.partition.high_watermark else None
 
 
 async def consumer_lags(
@@ -93,6 +93,9 @@ async def consumer_lags(
     older: list[tuple[TopicPartition, UnconsumedRecord]] = []
     async for place in InTurns(places):
         if (record := place.unconsumed) is None:
+            if place.commit is not None and place.partition is not None:
+                # Behind a log start nothing is left to wait for, though the offsets differ.
+                seconds[place.name] = 0.0
             continue
         appended_ms = record.partition.append_times.appended_at(record.offset)
         if appended_ms is None:
