@@ -42,6 +42,12 @@ OFTEN_SECONDS = 600.0
 OFTEN_REBALANCES = 4
 """So many of them in ``OFTEN_SECONDS`` are too many: each stops the members for seconds."""
 
+RESTLESS_REBALANCES = 10
+"""So many are worth a look even if the group keeps up: a restart of its members, one after another, makes fewer."""
+
+RESTLESS_SECONDS = 120.0
+"""A group whose latest rebalance is longer ago has come to rest."""
+
 STUCK_REBALANCE_SECONDS = 60.0
 """A rebalance that takes longer keeps the members from reading."""
 
@@ -105,6 +111,7 @@ def diagnosis(
     behind = [each for each in offsets.partitions if each.lag_records]
     findings = missing_commits(group, offsets.partitions)
     if keeps_up(offsets, behind, rates):
+        findings = [*restless(rebalances, now_ms), *findings]
         if not findings:
             findings = [LagFinding(cause=LagCause.KEEPS_UP, summary=keeps_up_text(offsets))]
         return LagDiagnosis(findings=tuple(findings))
@@ -118,7 +125,7 @@ def diagnosis(
     # A member that hangs does not commit either: only what the others do says something of the group.
     stuck = [each for each in behind if not slow or each.member_id != slow[0].member_id]
     found = [
-        *rebalancing(group, rebalances, now_ms),
+        *rebalancing(rebalances, now_ms),
         *open_transaction(waiting),
         *stopped_committing(stuck, now_ms),
         *slow,
@@ -206,7 +213,27 @@ def no_members(offsets: GroupOffsets, behind: Sequence[ConsumerLag], now_ms: int
     )
 
 
-def rebalancing(group: GroupSnapshot, rebalances: Sequence[Rebalance], now_ms: int) -> list[LagFinding]:
+def is_restless(started_at_ms: Sequence[int], now_ms: int) -> bool:
+    """Whether a group keeps rebalancing, by when its latest rebalances began, oldest first."""
+    recent = [each for each in started_at_ms if now_ms - each <= OFTEN_SECONDS * 1000]
+    return len(recent) >= RESTLESS_REBALANCES and now_ms - recent[-1] <= RESTLESS_SECONDS * 1000
+
+
+def restless(rebalances: Sequence[Rebalance], now_ms: int) -> list[LagFinding]:
+    """That a group keeps rebalancing though it keeps up."""
+    return rebalancing(rebalances, now_ms) if is_restless([each.started_at_ms for each in rebalances], now_ms) else []
+
+
+def often_text(rebalances: Sequence[Rebalance]) -> str:
+    """How often a group has rebalanced of late: by the minute, where that is once or more."""
+    seconds = (rebalances[-1].started_at_ms - rebalances[0].started_at_ms) / 1000
+    per_minute = 60 * (len(rebalances) - 1) / seconds if seconds > 0 else 0.0
+    if per_minute >= 1:
+        return f"{round(per_minute)} times a minute"
+    return f"{len(rebalances)} times in the last {short_duration_text(OFTEN_SECONDS)}"
+
+
+def rebalancing(rebalances: Sequence[Rebalance], now_ms: int) -> list[LagFinding]:
     """A rebalance that does not end, or too many of them."""
     recent = [each for each in rebalances if now_ms - each.started_at_ms <= OFTEN_SECONDS * 1000]
     advice = (
@@ -225,7 +252,7 @@ def rebalancing(group: GroupSnapshot, rebalances: Sequence[Rebalance], now_ms: i
     return [
         LagFinding(
             cause=LagCause.REBALANCING,
-            summary=f"It rebalances too often: {len(recent)} times in the last {short_duration_text(OFTEN_SECONDS)}.",
+            summary=f"It rebalances too often: {often_text(recent)}.",
             evidence=(f"members waited for {short_duration_text(waited)} in all", *causes_of(recent)),
             advice=advice,
         )

@@ -14,7 +14,9 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from broker_admin.group_actions import group_address
+from broker_admin.group_diagnosis import causes_of, often_text
 from broker_admin.pages import LINKED_CHARACTERS
+from broker_admin.storage_texts import growth_text
 from broker_admin.texts import shown_text
 from broker_admin.views.node import Readiness
 from broker_admin.views.overview import OverviewReadings
@@ -38,6 +40,9 @@ FULL_WITHIN_SECONDS = 7 * 86_400
 """A week is time to order a disk, or to shorten a retention."""
 
 FULL_SOON_SECONDS = 86_400
+
+FORECAST_SECONDS = 3600
+"""A forecast from a shorter time may be of one large copy of a file: it is worth a look, and no alarm."""
 
 BROKER_ERRORS = ("UNKNOWN_SERVER_ERROR", "KAFKA_STORAGE_ERROR")
 """Answers for which the client has done nothing: a bug of the broker, or a disk that failed."""
@@ -87,6 +92,7 @@ def health(
         *storage_findings(readings),
         *error_findings(readings),
         *group_findings(readings),
+        *restless_findings(readings),
         *transaction_findings(readings),
         *disk_findings(readings.directories),
         *loop_findings(samples),
@@ -137,6 +143,20 @@ def group_findings(readings: OverviewReadings) -> Iterator[HealthFinding]:
         yield HealthFinding(HealthState.ATTENTION, text, "/groups?order=-lag_seconds")
 
 
+def restless_findings(readings: OverviewReadings) -> Iterator[HealthFinding]:
+    """Groups that keep rebalancing: their members read nothing meanwhile."""
+    restless = readings.restless_groups
+    if len(restless) == 1:
+        [group] = restless
+        causes = ", ".join(causes_of(group.rebalances))
+        name = shown_text(group.group_id, NAMED_CHARACTERS)
+        text = f"group {name} rebalances {often_text(group.rebalances)} ({causes})"
+        yield HealthFinding(HealthState.ATTENTION, text, page_of_group(group.group_id))
+    elif restless:
+        text = f"{counted(len(restless), 'group')} keep rebalancing"
+        yield HealthFinding(HealthState.ATTENTION, text, "/groups?order=-last_rebalance")
+
+
 def transaction_findings(readings: OverviewReadings) -> Iterator[HealthFinding]:
     """Transactions that nothing ends, so that readers of what is committed wait behind them."""
     if count := readings.hanging_transactions:
@@ -161,9 +181,12 @@ def disk_findings(directories: Sequence[DirectoryReport]) -> Iterator[HealthFind
     fills = full_in_seconds is not None and full_in_seconds <= FULL_WITHIN_SECONDS
     if ratio < FULL_DISK_RATIO and not fills:
         return
-    is_urgent = ratio >= NEARLY_FULL_DISK_RATIO or (fills and (full_in_seconds or 0.0) <= FULL_SOON_SECONDS)
+    is_soon = fills and (full_in_seconds or 0.0) <= FULL_SOON_SECONDS and worst.sampled_seconds >= FORECAST_SECONDS
+    is_urgent = ratio >= NEARLY_FULL_DISK_RATIO or is_soon
     name = "disk" if len(directories) == 1 else f"disk of {worst.path}"
-    when = f", full in about {about_text(full_in_seconds)}" if fills and full_in_seconds is not None else ""
+    when = ""
+    if fills and full_in_seconds is not None:
+        when = f", full in about {about_text(full_in_seconds)}: {growth_text(worst)}"
     state = HealthState.FAILING if is_urgent else HealthState.ATTENTION
     yield HealthFinding(state, f"{name} at {percent_text(ratio)}{when}", "/storage")
 

@@ -40,7 +40,8 @@ class Overview:
     """A broker at one glance, at ``read_at_ms``.
 
     ``has_records`` is false until a client has written a record to a topic that is there. ``load`` is None in the first
-    second. The groups that fall behind fastest come first, after them the others by lag. Internal topics are not among
+    second. The groups that fall behind fastest come first, after them the others by lag; those without members, for
+    which nothing is committed though records wait, are the ``abandoned_groups``. Internal topics are not among
     the ``largest_topics`` and ``busiest_topics``. ``errors`` are the newest answers with an error code, by API, code
     and client; ``changes`` are the newest, too.
     """
@@ -56,6 +57,8 @@ class Overview:
     load: LoadReading | None
     directories: tuple[DirectoryReport, ...]
     lagging_groups: tuple[LaggingGroup, ...]
+    groups_abandoned: int
+    abandoned_groups: tuple[LaggingGroup, ...]
     largest_topics: tuple[TopicSize, ...]
     busiest_topics: tuple[TopicSize, ...]
     changes: tuple[Change, ...]
@@ -81,6 +84,8 @@ async def overview_of(view: BrokerView) -> Overview:
         load=load_reading(samples[-1], readings.produce_p99_ms, readings.fetch_p99_ms) if samples else None,
         directories=readings.directories,
         lagging_groups=readings.lagging_groups,
+        groups_abandoned=readings.groups_abandoned,
+        abandoned_groups=readings.abandoned_groups,
         largest_topics=readings.largest_topics,
         busiest_topics=readings.busiest_topics,
         changes=tuple(view.changes.list()[: -LISTED - 1 : -1]),

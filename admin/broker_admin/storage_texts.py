@@ -9,11 +9,10 @@ from broker_admin.views.storage import DirectoryReport, RecoverySummary, Retenti
 def forecast_text(directory: DirectoryReport) -> str:
     """When a disk will be full, or why that cannot be said."""
     seen = duration_text(directory.sampled_seconds)
-    rate = directory.growth_bytes_per_second or 0.0
     if directory.full_in_seconds is not None:
         days = directory.full_in_seconds / 86_400
         when = f"{days:.0f} days" if days >= 2 else duration_text(directory.full_in_seconds)
-        return f"Full in ~{when} at {bytes_text(rate)}/s, as in the last {seen}."
+        return f"Full in ~{when}, if it goes on as in the last {seen}: {growth_text(directory)}."
     match directory.growth:
         case "none":
             return f"It does not fill up: over the last {seen} it would take more than a year."
@@ -21,6 +20,13 @@ def forecast_text(directory: DirectoryReport) -> str:
             return f"It fills and empties in turns; no forecast from the last {seen}."
         case _:
             return "Too early to tell when it will be full: that takes five minutes of samples."
+
+
+def growth_text(directory: DirectoryReport) -> str:
+    """Which files a disk fills up with."""
+    logs = directory.log_growth_bytes_per_second or 0.0
+    others = (directory.growth_bytes_per_second or 0.0) - logs
+    return f"logs grow by {bytes_text(max(0.0, logs))}/s, other files by {bytes_text(max(0.0, others))}/s"
 
 
 def retention_text(outlook: RetentionOutlook, now_ms: int) -> str:

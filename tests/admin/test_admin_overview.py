@@ -14,6 +14,7 @@ import pytest
 import trio
 
 from broker_admin.getting_started import bootstrap_address, snippets
+from broker_admin.group_diagnosis import RESTLESS_REBALANCES
 from broker_admin.pages import ASSETS
 from broker_admin.views.node import AdvertisedListener
 from kafka_wire.apis import ApiKey
@@ -24,6 +25,7 @@ from kafka_wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from tests.admin.chromium import Browser, needs_chromium
+from tests.admin.fake_groups import fake_rebalance
 from tests.admin.live_admin import LiveAdmin, open_live_admin
 from tests.running_broker import PATIENCE_SECONDS, fetch_request
 from trio_broker.coordinator.reporting.snapshot import GroupLagReading, GroupRates, LagTrend
@@ -64,9 +66,12 @@ async def commit(live: LiveAdmin, group_id: str, topic: str) -> None:
     assert response.topics[0].partitions[0].error_code == 0
 
 
-def growing(group_id: str, change: float, *, seconds: float | None = 60.0, lag: int = 100) -> GroupLagReading:
+def growing(
+    group_id: str, change: float, *, seconds: float | None = 60.0, lag: int = 100, consumed: float = 1.0
+) -> GroupLagReading:
     rates = GroupRates(
-        over_seconds=60.0, consumed_per_second=1.0, produced_per_second=1.0 + change, lag_change_per_second=change,
+        over_seconds=60.0, consumed_per_second=consumed, produced_per_second=consumed + change,
+        lag_change_per_second=change,
         trend=LagTrend.GROWING if change > 0 else LagTrend.STEADY, catches_up_in_seconds=None,
     )  # fmt: skip
     return GroupLagReading(group_id, lag, seconds, rates)
@@ -166,6 +171,47 @@ async def test_groups_that_fall_behind_come_first_and_are_counted(
     ]  # fmt: skip
     assert overview["groups_falling_behind"] == 2
     assert "2 groups fall behind" in overview["health"]["summary"]
+
+
+async def test_groups_that_nobody_reads_for_are_abandoned_and_do_not_fall_behind(
+    live: LiveAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await live.kafka.create_topic("orders")
+    await live.kafka.produce("orders", b"x")
+    await overview_once(live, "has_records", True)
+    for group_id in ("dead", "deader", "own-partitions", "done"):
+        await commit(live, group_id, "orders")
+    lags = [
+        growing("dead", 50.0, consumed=0.0),
+        growing("deader", 5.0, consumed=0.0, lag=9_000),
+        growing("own-partitions", 50.0),
+        growing("done", 0.0, consumed=0.0, lag=0),
+    ]
+    monkeypatch.setattr(live.broker.services.groups, "latest_lags", lambda: lags)
+    overview = await live.get("/api/v1/overview")
+    assert [each["group_id"] for each in overview["abandoned_groups"]] == ["deader", "dead"]
+    assert [each["group_id"] for each in overview["lagging_groups"]] == ["own-partitions", "done"]
+    assert (overview["groups_abandoned"], overview["groups_falling_behind"]) == (2, 1)
+    assert overview["health"]["summary"] == "Group own-partitions falls behind."
+    page = await page_of(live)
+    assert "Abandoned groups" in page
+    assert '<a href="/groups/deader">' in page
+
+
+async def test_a_group_that_keeps_rebalancing_is_in_the_verdict_until_it_has_come_to_rest(
+    live: LiveAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups, times = live.view.groups, [0]
+    monkeypatch.setattr(groups, "_now_ms", lambda: times[0])
+    monkeypatch.setattr(groups, "timeline", lambda group_id: (fake_rebalance(0, 1, 1, 1),))
+    for _ in range(RESTLESS_REBALANCES - 1):
+        times[0] += 6_000
+        groups._note_rebalance("flappy")
+    assert (await live.get("/api/v1/overview"))["health"]["summary"] == "Healthy."
+    groups._note_rebalance("flappy")
+    assert "Group flappy rebalances" in (await live.get("/api/v1/overview"))["health"]["summary"]
+    times[0] += 121_000
+    assert (await live.get("/api/v1/overview"))["health"]["summary"] == "Healthy."
 
 
 async def test_the_newest_changes_and_errors_are_listed(live: LiveAdmin) -> None:

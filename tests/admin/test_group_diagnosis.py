@@ -54,6 +54,7 @@ def found(
 GROWING = rates(100.0, 40.0, LagTrend.GROWING)
 SHRINKING = rates(10.0, 60.0, LagTrend.SHRINKING, 240.0)
 STEADY = rates(50.0, 50.0, LagTrend.STEADY)
+CAUGHT_UP = [partition(0, A, 0), partition(2, B, 0)]
 EVEN = [partition(0, A, 500), partition(1, A, 500), partition(2, B, 500), partition(3, B, 500)]
 SLOW_B = [partition(0, A, 0), partition(1, A, 3), partition(2, B, 700), partition(3, B, 650)]
 HUNG_B = [partition(0, A, 0), *(partition(number, B, 700, at_ms=OLD_MS) for number in (2, 3))]
@@ -69,7 +70,7 @@ UNDER_WAY = [fake_rebalance(NOW_MS - 120_000, None, 9, 2, (GroupEventKind.MEMBER
 @pytest.mark.parametrize(
     ("partitions", "options", "causes"),
     [
-        ([partition(0, A, 0), partition(2, B, 0)], {}, [LagCause.KEEPS_UP]),
+        (CAUGHT_UP, {}, [LagCause.KEEPS_UP]),
         ([partition(0, A, 40, seconds=4.0), partition(2, B, 0)], {}, [LagCause.KEEPS_UP]),
         ([partition(0, A, 40, seconds=None)], {"pace": STEADY}, [LagCause.KEEPS_UP]),
         ([], {}, [LagCause.KEEPS_UP]),
@@ -84,6 +85,8 @@ UNDER_WAY = [fake_rebalance(NOW_MS - 120_000, None, 9, 2, (GroupEventKind.MEMBER
         (SKEWED, {}, [LagCause.SKEWED_PARTITION]),
         (STOPPED, {}, [LagCause.STOPPED_COMMITTING]),
         (EVEN, {"rebalances": JOINS}, [LagCause.REBALANCING]),
+        (CAUGHT_UP, {"rebalances": JOINS}, [LagCause.KEEPS_UP]),
+        (CAUGHT_UP, {"rebalances": JOINS * 3}, [LagCause.REBALANCING]),
         (EVEN, {"rebalances": JOINS[:2]}, [LagCause.BEHIND]),
         (EVEN, {"rebalances": UNDER_WAY}, [LagCause.REBALANCING]),
         (EVEN, {"pace": GROWING}, [LagCause.TOO_SLOW]),

@@ -9,9 +9,11 @@ import pytest
 
 from broker_admin.health import BUSY_SECONDS, RECENT_MS, Health, HealthState, about_text, health
 from broker_admin.views.node import Readiness
-from broker_admin.views.overview import LaggingGroup, OverviewReadings
+from broker_admin.views.overview import LaggingGroup, OverviewReadings, RestlessGroup
 from broker_admin.views.storage import DirectoryReport
 from tests.metrics.test_effect import sample
+from trio_broker.coordinator.group_event import GroupEvent, GroupEventKind
+from trio_broker.coordinator.reporting.snapshot import Rebalance
 from trio_broker.metrics.bottleneck import Bottleneck, Limit, SuggestedSetting
 from trio_broker.network.statistics import FailedHandshake, RecentError
 
@@ -21,8 +23,10 @@ NOTHING = Bottleneck(Limit.NOTHING, "The broker is idle.", (), None, "There is n
 
 DISK = DirectoryReport(
     path="/data", failure=None, partitions=1, log_bytes=10, total_bytes=1000, usable_bytes=600, growth="none",
-    sampled_seconds=600.0, growth_bytes_per_second=0.0, full_in_seconds=None,
+    sampled_seconds=7200.0, growth_bytes_per_second=3072.0, log_growth_bytes_per_second=1024.0, full_in_seconds=None,
 )  # fmt: skip
+
+GROWS = "logs grow by 1.0 KiB/s, other files by 2.0 KiB/s"
 
 BILLING = LaggingGroup(
     group_id="billing", state="Stable", member_count=1, lag_records=900, lag_seconds=60.0, rates=None, falls_behind=True
@@ -31,6 +35,7 @@ BILLING = LaggingGroup(
 READINGS = OverviewReadings(
     read_at_ms=NOW_MS, has_records=True, topics=1, partitions=1, unreadable_partitions=0, uncleanable_partitions=0,
     groups=2, groups_falling_behind=0, produce_p99_ms=None, fetch_p99_ms=None, directories=(DISK,), lagging_groups=(),
+    groups_abandoned=0, abandoned_groups=(), restless_groups=(),
     largest_topics=(), busiest_topics=(), errors=(),
 )  # fmt: skip
 
@@ -63,8 +68,8 @@ def test_findings_stand_in_one_line_the_worst_first():
     )
     assert found.state is HealthState.FAILING
     assert found.summary == (
-        "Clients are not served: it is stopping; 2 groups fall behind; disk at 91\u00a0%, full in about 3\u00a0days; "
-        "event loop busy 94\u00a0% for 5\u00a0min."
+        "Clients are not served: it is stopping; 2 groups fall behind; disk at 91\u00a0%, full in about 3\u00a0days: "
+        f"{GROWS}; event loop busy 94\u00a0% for 5\u00a0min."
     )
     assert [each.page for each in found.findings] == ["/storage", "/groups?order=-lag_seconds", "/storage", "/tuning"]
 
@@ -79,13 +84,33 @@ def test_one_group_that_falls_behind_is_named_and_linked():
     assert found.page == "/groups?order=-lag_seconds"
 
 
+def rebalances(count: int, seconds: float) -> tuple[Rebalance, ...]:
+    """So many, so many seconds apart, of a member that left each time."""
+    cause = GroupEvent(at_ms=0, kind=GroupEventKind.MEMBER_LEFT, generation=1)
+    times = [NOW_MS - round(1000 * seconds * number) for number in reversed(range(count))]
+    return tuple(
+        Rebalance(started_at_ms=at, ended_at_ms=at, duration_ms=0, generation=1, member_count=1, causes=(cause,))
+        for at in times
+    )
+
+
+def test_a_group_that_keeps_rebalancing_is_named_with_its_rate_and_cause():
+    flappy = RestlessGroup("flappy", rebalances(50, 5.5))
+    assert findings(verdict(restless_groups=(flappy,))) == [
+        (HealthState.ATTENTION, "group flappy rebalances 11 times a minute (50 × member left)", "/groups/flappy")
+    ]
+    other = RestlessGroup("other", rebalances(10, 50.0))
+    (found,) = verdict(restless_groups=(flappy, other)).findings
+    assert (found.text, found.page) == ("2 groups keep rebalancing", "/groups?order=-last_rebalance")
+
+
 @pytest.mark.parametrize(
     ("usable_bytes", "full_in_seconds", "expected"),
     [
         (600, None, None),
         (600, 8 * DAY, None),
-        (600, 6 * DAY, (HealthState.ATTENTION, "disk at 40\u00a0%, full in about 6\u00a0days", "/storage")),
-        (600, DAY / 2, (HealthState.FAILING, "disk at 40\u00a0%, full in about 12\u00a0hours", "/storage")),
+        (600, 6 * DAY, (HealthState.ATTENTION, f"disk at 40\u00a0%, full in about 6\u00a0days: {GROWS}", "/storage")),
+        (600, DAY / 2, (HealthState.FAILING, f"disk at 40\u00a0%, full in about 12\u00a0hours: {GROWS}", "/storage")),
         (101, None, None),
         (100, None, (HealthState.ATTENTION, "disk at 90\u00a0%", "/storage")),
         (1, None, (HealthState.FAILING, "disk at 99\u00a0%", "/storage")),
@@ -98,12 +123,19 @@ def test_a_disk_is_worth_a_look_when_it_is_nearly_full_or_will_be_within_a_week(
     assert findings(verdict(directories=(disk,))) == ([] if expected is None else [expected])
 
 
+def test_a_disk_that_fills_up_in_less_than_an_hour_s_readings_is_worth_a_look_and_no_alarm():
+    disk = attrs.evolve(DISK, full_in_seconds=4 * 3600.0, sampled_seconds=3599.0)
+    assert [each.state for each in verdict(directories=(disk,)).findings] == [HealthState.ATTENTION]
+    disk = attrs.evolve(disk, sampled_seconds=3600.0)
+    assert [each.state for each in verdict(directories=(disk,)).findings] == [HealthState.FAILING]
+
+
 def test_of_several_disks_the_one_that_is_full_first_is_named():
     fuller, sooner = attrs.evolve(DISK, usable_bytes=50), attrs.evolve(DISK, path="/b", full_in_seconds=2 * DAY)
     failed = attrs.evolve(DISK, path="/c", failure="input/output error", total_bytes=None, usable_bytes=None)
     assert findings(verdict(directories=(fuller, sooner, failed))) == [
         (HealthState.FAILING, "1 of 3 data directories out of use", "/storage"),
-        (HealthState.ATTENTION, "disk of /b at 40\u00a0%, full in about 2\u00a0days", "/storage"),
+        (HealthState.ATTENTION, f"disk of /b at 40\u00a0%, full in about 2\u00a0days: {GROWS}", "/storage"),
     ]
 
 

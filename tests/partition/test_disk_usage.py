@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from trio_broker.partition.disk_usage import (
@@ -21,7 +23,7 @@ GIB = 2**30
 
 
 def samples(used):
-    return [DiskUsageSample(START_MS + number * DISK_USAGE_INTERVAL_MS, each) for number, each in enumerate(used)]
+    return [DiskUsageSample(START_MS + number * DISK_USAGE_INTERVAL_MS, each, 0) for number, each in enumerate(used)]
 
 
 def test_a_disk_that_fills_evenly_is_full_when_the_line_says_so():
@@ -30,6 +32,16 @@ def test_a_disk_that_fills_evenly_is_full_when_the_line_says_so():
     assert forecast.bytes_per_second == pytest.approx(1000)
     assert forecast.full_in_seconds == pytest.approx(86_400)
     assert forecast.sampled_seconds == 99 * 30
+
+
+def test_a_forecast_says_what_of_the_growth_is_of_logs():
+    used = [
+        DiskUsageSample(START_MS + number * DISK_USAGE_INTERVAL_MS, GIB + number * 30_000, number * 6_000)
+        for number in range(20)
+    ]
+    forecast = forecast_disk(used, usable_bytes=86_400_000)
+    assert forecast.bytes_per_second == pytest.approx(1000)
+    assert forecast.log_bytes_per_second == pytest.approx(200)
 
 
 def test_small_steps_do_not_make_a_growing_disk_unsteady():
@@ -44,7 +56,7 @@ def test_a_few_samples_tell_nothing(count):
 
 
 def test_samples_of_one_moment_tell_nothing():
-    assert forecast_disk([DiskUsageSample(START_MS, 5)] * MIN_SAMPLES, GIB).growth is Growth.UNKNOWN
+    assert forecast_disk([DiskUsageSample(START_MS, 5, 0)] * MIN_SAMPLES, GIB).growth is Growth.UNKNOWN
 
 
 @pytest.mark.parametrize("used", [[GIB] * 50, list(range(50 * GIB, 0, -GIB))])
@@ -66,7 +78,7 @@ def test_a_disk_that_retention_empties_in_turns_has_no_forecast():
 def test_the_samples_of_a_directory_are_bounded_and_a_failed_one_is_left_out(tmp_path):
     works, failed = LogDirectory(RealDisk(), tmp_path), LogDirectory(RealDisk(), tmp_path / "gone")
     failed.failure = OSError("gone")
-    history = DiskUsageHistory([works, failed])
+    history = DiskUsageHistory([works, failed], Counter)
     for number in range(MAX_SAMPLES + 5):
         history.sample(START_MS + number)
     kept = history.samples(works)
@@ -75,6 +87,6 @@ def test_the_samples_of_a_directory_are_bounded_and_a_failed_one_is_left_out(tmp
 
 
 def test_a_directory_that_cannot_be_measured_leaves_a_gap(tmp_path):
-    history = DiskUsageHistory([LogDirectory(RealDisk(), tmp_path / "gone")])
+    history = DiskUsageHistory([LogDirectory(RealDisk(), tmp_path / "gone")], Counter)
     history.sample(START_MS)
     assert history.samples(LogDirectory(RealDisk(), tmp_path / "gone")) == []

@@ -6,10 +6,12 @@ long: at most a tenth of the event loop's time goes into reports, however many g
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 
 import trio
 
+from broker_admin.group_diagnosis import OFTEN_SECONDS, RESTLESS_REBALANCES, is_restless
 from broker_admin.views.groups import GroupsRebalanced
 from kafka_wire.errors import KafkaError
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
@@ -41,6 +43,8 @@ class LiveGroupsView:
         self._report: GroupLagReport | None = None
         self._good_until = 0.0
         self._rebalanced: dict[str, None] = {}
+        # The times of the latest rebalances of each group, as many as make it restless.
+        self._rebalanced_at_ms: dict[str, deque[int]] = {}
         coordinator.subscribe(self._note_rebalance)
 
     # ---- all of them ----
@@ -95,6 +99,19 @@ class LiveGroupsView:
 
     def _note_rebalance(self, group_id: str) -> None:
         self._rebalanced[group_id] = None
+        latest = self._rebalanced_at_ms.setdefault(group_id, deque(maxlen=RESTLESS_REBALANCES))
+        latest.append(self._now_ms())
+
+    def restless_groups(self) -> list[str]:
+        """The groups that have rebalanced ``RESTLESS_REBALANCES`` times in ``OFTEN_SECONDS``, and not long ago."""
+        now_ms = self._now_ms()
+        recent = {
+            group_id: latest
+            for group_id, latest in self._rebalanced_at_ms.items()
+            if now_ms - latest[-1] <= OFTEN_SECONDS * 1000
+        }
+        self._rebalanced_at_ms = recent
+        return [group_id for group_id, latest in recent.items() if is_restless(latest, now_ms)]
 
     def pop_rebalanced(self) -> GroupsRebalanced | None:
         """The groups that have finished a rebalance since the last call; None if there are none."""

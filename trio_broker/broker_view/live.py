@@ -52,7 +52,7 @@ class LiveBrokerView(BrokerView):
         storage = LiveStorageView(services)
         super().__init__(
             node=node,
-            overview=LiveOverviewView(services, server.channel.metrics, storage, transactions),
+            overview=LiveOverviewView(services, server.channel.metrics, storage, transactions, groups),
             config=LiveConfigView(services, events.publish),
             loggers=LiveLoggersView(services),
             changes=LiveChangesView(services, readings.samples),

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from broker_admin.views.overview import LaggingGroup, OverviewReadings
+from broker_admin.views.overview import LaggingGroup, OverviewReadings, RestlessGroup
 from broker_admin.views.storage import TopicSize
 from kafka_wire.apis import ApiKey
 from kafka_wire.errors import KafkaError
+from trio_broker.broker_view.groups import LiveGroupsView
 from trio_broker.broker_view.storage import LiveStorageView
 from trio_broker.broker_view.transactions import LiveTransactionsView
 from trio_broker.coordinator.reporting.snapshot import GroupLagReading, LagTrend
@@ -36,8 +37,10 @@ class LiveOverviewView:
         metrics: RequestChannelMetrics,
         storage: LiveStorageView,
         transactions: LiveTransactionsView,
+        groups: LiveGroupsView,
     ) -> None:
         self.services = services
+        self.groups = groups
         self.transactions = transactions
         self.metrics = metrics
         self.storage = storage
@@ -46,7 +49,9 @@ class LiveOverviewView:
         sizes = await self.storage.sizes()
         directories = await self.storage.directories()
         statistics = await self.transactions.statistics()
-        lags = sorted(self.services.groups.latest_lags(), key=by_growth)
+        groups = self._groups(self.services.groups.latest_lags())
+        present = sorted((each for each in groups if not each.is_abandoned), key=by_growth)
+        abandoned = sorted((each for each in groups if each.is_abandoned), key=by_growth)
         cleaner = self.services.replicas.log_maintenance.log_cleaner
         return OverviewReadings(
             read_at_ms=self.services.clock.now_ms(),
@@ -57,11 +62,14 @@ class LiveOverviewView:
             uncleanable_partitions=len(cleaner.statistics().uncleanable),
             damaged_segments=len(self.services.replicas.log_maintenance.log_scrubber.statistics().damaged),
             groups=sum(self.services.groups.statistics().groups.values()),
-            groups_falling_behind=sum(map(falls_behind, lags)),
+            groups_falling_behind=sum(each.falls_behind for each in present),
             produce_p99_ms=self._p99_ms(ApiKey.PRODUCE),
             fetch_p99_ms=self._p99_ms(ApiKey.FETCH),
             directories=directories,
-            lagging_groups=self._groups(lags),
+            lagging_groups=tuple(present[:LISTED]),
+            groups_abandoned=len(abandoned),
+            abandoned_groups=tuple(abandoned[:LISTED]),
+            restless_groups=self._restless_groups(),
             largest_topics=first_topics(sizes.largest_topics, lambda topic: topic.size_bytes),
             busiest_topics=first_topics(sizes.busiest_topics, bytes_per_second),
             errors=tuple(self.metrics.recent_errors.latest_first()),
@@ -76,17 +84,16 @@ class LiveOverviewView:
             return None
         return latency_summary(times.active).p99_ms
 
-    def _groups(self, lags: Iterable[GroupLagReading]) -> tuple[LaggingGroup, ...]:
-        """The first of ``lags`` whose groups are still there."""
+    def _groups(self, lags: Iterable[GroupLagReading]) -> list[LaggingGroup]:
+        """Those of ``lags`` whose groups are still there."""
         groups: list[LaggingGroup] = []
         for lag in lags:
-            if len(groups) == LISTED:
-                break
             try:
                 machine = self.services.groups.machine(lag.group_id, allow_empty=True)
                 group = machine.snapshot(lag.group_id, with_members=False)
             except KafkaError:
                 continue  # Deleted since the reading.
+            abandoned = is_abandoned(lag, group.member_count)
             groups.append(
                 LaggingGroup(
                     group_id=lag.group_id,
@@ -95,10 +102,23 @@ class LiveOverviewView:
                     lag_records=lag.lag_records,
                     lag_seconds=lag.lag_seconds,
                     rates=lag.rates,
-                    falls_behind=falls_behind(lag),
+                    falls_behind=falls_behind(lag) and not abandoned,
+                    is_abandoned=abandoned,
                 )
             )
-        return tuple(groups)
+        return groups
+
+    def _restless_groups(self) -> tuple[RestlessGroup, ...]:
+        found = ((group_id, self.groups.timeline(group_id)) for group_id in self.groups.restless_groups())
+        return tuple(RestlessGroup(group_id, rebalances) for group_id, rebalances in found if rebalances)
+
+
+def is_abandoned(lag: GroupLagReading, member_count: int) -> bool:
+    """Whether nobody reads for a group, though records wait. Consumers that choose their partitions themselves are no
+    members, and commit nevertheless.
+    """
+    commits = lag.rates is not None and lag.rates.consumed_per_second > 0
+    return not member_count and bool(lag.lag_records) and not commits
 
 
 def falls_behind(lag: GroupLagReading) -> bool:
@@ -107,10 +127,10 @@ def falls_behind(lag: GroupLagReading) -> bool:
     return grows and bool(lag.lag_records) and (lag.lag_seconds is None or lag.lag_seconds >= BEHIND_SECONDS)
 
 
-def by_growth(lag: GroupLagReading) -> tuple[float, int]:
+def by_growth(group: LaggingGroup) -> tuple[float, int]:
     """The sort key that puts first what falls behind fastest, then the largest lag."""
-    growth = lag.rates.lag_change_per_second if lag.rates is not None and falls_behind(lag) else 0.0
-    return (-growth, -(lag.lag_records or 0))
+    growth = group.rates.lag_change_per_second if group.rates is not None and group.falls_behind else 0.0
+    return (-growth, -(group.lag_records or 0))
 
 
 def bytes_per_second(topic: TopicSize) -> float:

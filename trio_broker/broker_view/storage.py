@@ -217,6 +217,7 @@ class LiveStorageView:
             growth=forecast.growth.value,
             sampled_seconds=forecast.sampled_seconds,
             growth_bytes_per_second=forecast.bytes_per_second,
+            log_growth_bytes_per_second=forecast.log_bytes_per_second,
             full_in_seconds=None if usable_bytes is None else forecast.full_in_seconds,
         )
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import enum
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import PurePath
+from statistics import fmean
 
 import attrs
 
@@ -47,22 +49,25 @@ class Growth(enum.Enum):
 
 @attrs.frozen
 class DiskUsageSample:
-    """Bytes of a disk that are taken, by whatever program."""
+    """Bytes of a disk that are taken, by whatever program; ``log_bytes`` of them by the logs of a data directory."""
 
     at_ms: int
     used_bytes: int
+    log_bytes: int
 
 
 @attrs.frozen
 class DiskForecast:
     """When a disk will be full, from samples of ``sampled_seconds``.
 
-    ``full_in_seconds`` is None unless the growth is STEADY; ``bytes_per_second`` is None where it is UNKNOWN.
+    ``full_in_seconds`` is None unless the growth is STEADY; ``bytes_per_second``, and what of it is of logs, are None
+    where it is UNKNOWN.
     """
 
     growth: Growth
     sampled_seconds: float
     bytes_per_second: float | None = None
+    log_bytes_per_second: float | None = None
     full_in_seconds: float | None = None
 
 
@@ -72,20 +77,25 @@ def forecast_disk(samples: Sequence[DiskUsageSample], usable_bytes: int) -> Disk
         return DiskForecast(Growth.UNKNOWN, sampled_seconds=0.0 if not samples else seconds_of(samples))
     # Relative to the first sample: squares of milliseconds since 1970 and of terabytes would lose their last digits.
     times = [(each.at_ms - samples[0].at_ms) / 1000 for each in samples]
-    sizes = [float(each.used_bytes - samples[0].used_bytes) for each in samples]
-    mean_time, mean_size = sum(times) / len(times), sum(sizes) / len(sizes)
+    slope, fit = line_through(times, [float(each.used_bytes - samples[0].used_bytes) for each in samples])
+    log_slope, _ = line_through(times, [float(each.log_bytes - samples[0].log_bytes) for each in samples])
+    found = partial(
+        DiskForecast, sampled_seconds=seconds_of(samples), bytes_per_second=slope, log_bytes_per_second=log_slope
+    )
+    if fit is None or (slope > 0 and usable_bytes / slope > FORECAST_SECONDS):
+        return found(Growth.NONE)
+    if fit < MIN_FIT:
+        return found(Growth.UNSTEADY)
+    return found(Growth.NONE) if slope <= 0 else found(Growth.STEADY, full_in_seconds=usable_bytes / slope)
+
+
+def line_through(times: Sequence[float], sizes: Sequence[float]) -> tuple[float, float | None]:
+    """The slope of the line that fits best, and the share of the variation that it explains; None without any."""
+    mean_time, mean_size = fmean(times), fmean(sizes)
     time_variance = sum((time - mean_time) ** 2 for time in times)
     size_variance = sum((size - mean_size) ** 2 for size in sizes)
     covariance = sum((time - mean_time) * (size - mean_size) for time, size in zip(times, sizes, strict=True))
-    slope = covariance / time_variance
-    if not size_variance or (slope > 0 and usable_bytes / slope > FORECAST_SECONDS):
-        return DiskForecast(Growth.NONE, seconds_of(samples), slope)
-    fit = covariance**2 / (time_variance * size_variance)
-    if fit < MIN_FIT:
-        return DiskForecast(Growth.UNSTEADY, seconds_of(samples), slope)
-    if slope <= 0:
-        return DiskForecast(Growth.NONE, seconds_of(samples), slope)
-    return DiskForecast(Growth.STEADY, seconds_of(samples), slope, usable_bytes / slope)
+    return covariance / time_variance, covariance**2 / (time_variance * size_variance) if size_variance else None
 
 
 def seconds_of(samples: Sequence[DiskUsageSample]) -> float:
@@ -93,23 +103,29 @@ def seconds_of(samples: Sequence[DiskUsageSample]) -> float:
 
 
 class DiskUsageHistory:
-    """The samples of each directory. ``sample`` blocks for a moment and runs in a worker thread."""
+    """The samples of each directory. ``sample`` blocks for a moment and runs in a worker thread.
 
-    def __init__(self, directories: Sequence[LogDirectory]) -> None:
+    ``log_bytes`` tells how large the logs in each are.
+    """
+
+    def __init__(self, directories: Sequence[LogDirectory], log_bytes: Callable[[], Mapping[PurePath, int]]) -> None:
         self._directories = directories
+        self._log_bytes = log_bytes
         self._samples: dict[PurePath, deque[DiskUsageSample]] = {
             directory.path: deque(maxlen=MAX_SAMPLES) for directory in directories
         }
 
     def sample(self, now_ms: int) -> None:
         """Take one sample of each directory whose disk works."""
+        log_bytes = self._log_bytes()
         for directory in self._directories:
             if directory.failure is not None:
                 continue
             # A disk that cannot be asked leaves a gap; the next write finds out what is wrong.
             with contextlib.suppress(OSError):
                 space = directory.volume_space()
-                self._samples[directory.path].append(DiskUsageSample(now_ms, space.total_bytes - space.usable_bytes))
+                used_bytes = space.total_bytes - space.usable_bytes
+                self._samples[directory.path].append(DiskUsageSample(now_ms, used_bytes, log_bytes[directory.path]))
 
     def samples(self, directory: LogDirectory) -> Sequence[DiskUsageSample]:
         """Those of one directory, oldest first."""

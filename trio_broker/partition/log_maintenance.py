@@ -69,7 +69,7 @@ class LogMaintenance:
         self.expiry_clock = runtime.expiry_clock
         self._workers = runtime.workers
         self.limiter = trio.CapacityLimiter(MAINTENANCE_THREADS)
-        self.disk_usage = DiskUsageHistory(log_manager.directories)
+        self.disk_usage = DiskUsageHistory(log_manager.directories, log_manager.log_bytes)
         self.retention_due_at_ms = self._next_retention_ms(config.log_manager.log_initial_task_delay_ms)
         self._directory_commands = CommandQueue()
         # Up to where each log was when its files were last found in their place.

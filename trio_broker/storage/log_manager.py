@@ -518,6 +518,10 @@ class LogManager:
         logger.info("renamed %s to %s", path, target.name)
         return target
 
+    def log_bytes(self) -> dict[PurePath, int]:
+        """How large the logs in each data directory are, together. For any thread."""
+        return {each.path: sum(log.size_bytes for log in self._logs_in(each).values()) for each in self.directories}
+
     def full_directories(self) -> frozenset[PurePath]:
         """The data directories whose disk works and is full. Waits for the disk."""
         return frozenset(each.path for each in self.directories if each.failure is None and each.is_full())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import attrs
 
 from broker_admin.views.storage import DirectoryReport, TopicSize
-from trio_broker.coordinator.reporting.snapshot import GroupRates
+from trio_broker.coordinator.reporting.snapshot import GroupRates, Rebalance
 from trio_broker.network.statistics import RecentError
 
 
@@ -15,7 +16,8 @@ from trio_broker.network.statistics import RecentError
 class LaggingGroup:
     """A group as of the last reading of its lag.
 
-    ``falls_behind`` says that its lag grows and is older than a few commits.
+    ``falls_behind`` says that its lag grows and is older than a few commits. ``is_abandoned`` that it has no members,
+    and nothing is committed for it though records wait: then it does not fall behind.
     """
 
     group_id: str
@@ -25,6 +27,15 @@ class LaggingGroup:
     lag_seconds: float | None
     rates: GroupRates | None
     falls_behind: bool
+    is_abandoned: bool = False
+
+
+@attrs.frozen
+class RestlessGroup:
+    """A group that keeps rebalancing, and its latest rebalances, oldest first."""
+
+    group_id: str
+    rebalances: Sequence[Rebalance]
 
 
 @attrs.frozen(kw_only=True)
@@ -37,7 +48,8 @@ class OverviewReadings:
     records, and None without any.
 
     The groups that fall behind fastest come first, after them the others by lag; ``groups_falling_behind`` counts the
-    former. Internal topics are not among the ``largest_topics`` and ``busiest_topics``, of which each carries
+    former. Those that are abandoned are apart, ``groups_abandoned`` of them, the largest lag first. Internal topics are
+    not among the ``largest_topics`` and ``busiest_topics``, of which each carries
     something. ``errors`` are all that are kept, the newest first.
 
     ``overdue_transactions`` should have been ended by the broker, and were not; ``hanging_transactions`` counts
@@ -56,6 +68,9 @@ class OverviewReadings:
     fetch_p99_ms: float | None
     directories: tuple[DirectoryReport, ...]
     lagging_groups: tuple[LaggingGroup, ...]
+    groups_abandoned: int
+    abandoned_groups: tuple[LaggingGroup, ...]
+    restless_groups: tuple[RestlessGroup, ...]
     largest_topics: tuple[TopicSize, ...]
     busiest_topics: tuple[TopicSize, ...]
     errors: tuple[RecentError, ...]

@@ -15,7 +15,8 @@ class DirectoryReport:
 
     ``log_bytes`` are those of ``partitions`` logs in it; the volume may hold more. ``growth`` is ``steady``, ``none``,
     ``unsteady`` (it fills and empties in turns) or ``unknown`` (too few samples), over ``sampled_seconds``; only a
-    steady one has ``full_in_seconds``. With a ``failure`` the directory is out of use and nothing else is known.
+    steady one has ``full_in_seconds``. ``log_growth_bytes_per_second`` is what of the growth is of logs, the rest of
+    other files on the volume. With a ``failure`` the directory is out of use and nothing else is known.
     """
 
     path: str
@@ -27,6 +28,7 @@ class DirectoryReport:
     growth: str
     sampled_seconds: float
     growth_bytes_per_second: float | None
+    log_growth_bytes_per_second: float | None
     full_in_seconds: float | None
 
 
