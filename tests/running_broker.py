@@ -79,6 +79,7 @@ class Connection:
     """
 
     stream: trio.SocketStream
+    client_id: str = "test"
     sent: int = 0
     answered: int = 0
 
@@ -93,7 +94,7 @@ class Connection:
 
     async def send(self, request: Any, version: int) -> None:
         self.sent += 1
-        header = request_header(RequestHeader(request.API_KEY, version, self.sent, "test"))
+        header = request_header(RequestHeader(request.API_KEY, version, self.sent, self.client_id))
         frame = header + joined(encode(request, version))
         await self.stream.send_all(struct.pack(">i", len(frame)) + frame)
 
@@ -169,11 +170,11 @@ def fetch_request(topic: str, *, offset: int = 0, max_wait_ms: int = 0, min_byte
 
 
 @asynccontextmanager
-async def connected(broker: Broker) -> AsyncIterator[Connection]:
+async def connected(broker: Broker, client_id: str = "test") -> AsyncIterator[Connection]:
     """A connection to the broker's first listener."""
     endpoint = broker.bound_endpoints[0]
     async with await trio.open_tcp_stream(endpoint.host, endpoint.port) as stream:
-        yield Connection(stream)
+        yield Connection(stream, client_id)
 
 
 def replace_handler(broker: Broker, api_key: ApiKey, handler: Callable[..., Any]) -> None:

@@ -12,7 +12,14 @@ from broker_admin.listing import ListQuery, SortValue, ordered_by
 from broker_admin.schemas import bounded
 from broker_admin.views.clients import ServedVersions
 from broker_admin.views.node import AdvertisedListener
-from trio_broker.network.statistics import ApiErrors, ApiUse, ConnectionStage, ConnectionStatistics, ProducedBatches
+from trio_broker.network.statistics import (
+    ApiErrors,
+    ApiUse,
+    ConnectionStage,
+    ConnectionStatistics,
+    DepartedConnection,
+    ProducedBatches,
+)
 
 MAX_CLIENT_ID_LENGTH = 2**15 - 1
 """Of a request's header: an int16."""
@@ -22,7 +29,9 @@ MAX_CLIENT_ID_LENGTH = 2**15 - 1
 class ClientSummary:
     """The connections of one client id and one software, together. ``connected_at_ms`` is the oldest one's.
 
-    ``oldest_request`` is the API of the request that has been under way for the longest time.
+    ``oldest_request`` is the API of the request that has been under way for the longest time. Of a client that has left
+    within the last hour, ``connections`` are the latest that it had, ``left_at_ms`` is when the last one ended, and
+    ``left_because`` why; of others both are None.
     """
 
     client_id: str
@@ -45,6 +54,8 @@ class ClientSummary:
     errors: int
     errors_by_api: tuple[ApiErrors, ...]
     produced: ProducedBatches | None
+    left_at_ms: int | None = None
+    left_because: str | None = None
 
 
 @attrs.frozen
@@ -117,6 +128,7 @@ CLIENT_COLUMNS: Mapping[str, Callable[[ClientSummary], SortValue]] = {
     "requests_per_second": lambda each: each.requests_per_second,
     "oldest_request_seconds": lambda each: each.oldest_request_seconds,
     "errors": lambda each: each.errors,
+    "left_at_ms": lambda each: each.left_at_ms,
 }
 
 
@@ -132,9 +144,10 @@ class ConnectionsQuery(ListQuery):
 
 @attrs.frozen(kw_only=True)
 class ClientsQuery(ListQuery):
-    """Which clients are wanted."""
+    """Which clients are wanted: those that are connected, or those that have ``left`` within the last hour."""
 
     order: str = ordered_by("client_id", CLIENT_COLUMNS)
+    left: bool = False
 
 
 def connection_key(connection: ConnectionStatistics) -> str:
@@ -176,6 +189,26 @@ def gather_clients(connections: Iterable[ConnectionStatistics]) -> list[ClientSu
     for each in connections:
         gathered[each.client_id, each.software_name, each.software_version].append(each)
     return [summarize(together) for together in gathered.values()]
+
+
+def gather_departed(
+    departed: Iterable[DepartedConnection], connections: Iterable[ConnectionStatistics]
+) -> list[ClientSummary]:
+    """One line for each client id and software that have left, none of which is among ``connections``."""
+    here = {(each.client_id, each.software_name, each.software_version) for each in connections}
+    gathered: defaultdict[tuple[str, str, str], list[DepartedConnection]] = defaultdict(list)
+    for each in departed:
+        was = each.statistics
+        gathered[was.client_id, was.software_name, was.software_version].append(each)
+    return [
+        attrs.evolve(
+            summarize([each.statistics for each in together]),
+            left_at_ms=together[-1].left_at_ms,
+            left_because=together[-1].reason,
+        )
+        for client, together in gathered.items()
+        if client not in here
+    ]
 
 
 def summarize(connections: Sequence[ConnectionStatistics]) -> ClientSummary:
@@ -246,17 +279,22 @@ def describe_client(
     listeners: Iterable[AdvertisedListener],
     served: Iterable[ServedVersions],
     now_ms: int,
+    departed: Iterable[DepartedConnection] = (),
 ) -> ClientDescription | None:
-    """One client id at ``now_ms``; None without a connection that has it."""
+    """One client id at ``now_ms``, by its connections, or by those it had if it has left; None without any."""
     own = [each for each in connections if each.client_id == client_id]
+    gone = [] if own else [each for each in departed if each.statistics.client_id == client_id]
+    clients = gather_departed(gone, ()) if gone else gather_clients(own)
+    ends = [each.left_at_ms for each in gone] or [now_ms] * len(own)
+    own = own or [each.statistics for each in gone]
     if not own:
         return None
-    producing = [each for each in own if each.produced is not None and each.produced.batches]
-    produced = added_batches([each.produced for each in producing if each.produced is not None])
-    seconds = sum(now_ms - each.connected_at_ms for each in producing) / 1000
+    lives = [(each, end) for each, end in zip(own, ends, strict=True) if each.produced and each.produced.batches]
+    produced = added_batches([each.produced for each, _ in lives if each.produced is not None])
+    seconds = sum(end - each.connected_at_ms for each, end in lives) / 1000
     return ClientDescription(
         client_id=client_id,
-        clients=tuple(sorted(gather_clients(own), key=client_key)),
+        clients=tuple(sorted(clients, key=client_key)),
         advertised_addresses=advertised_addresses(own, {each.name: each for each in listeners}),
         apis=negotiated_apis(added_uses(use for each in own for use in each.apis), served),
         produced=produced,

@@ -10,7 +10,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.api_versions import ApiVersionsRequest
 from kafka_wire.messages.metadata import MetadataRequest
 from tests.admin.live_admin import open_live_admin
-from tests.running_broker import connected
+from tests.running_broker import connected, until
 from trio_broker.network.statistics import ConnectionStage, ProducedBatches
 
 HOSTILE = '<script>alert(1)</script>"&\u202e'
@@ -46,6 +46,35 @@ async def test_the_errors_that_a_client_got_are_counted_by_api(live):
     connection = await own_connection(live)
     assert connection["errors"] == 1
     assert connection["errors_by_api"] == [{"api": "Produce", "error": "UNKNOWN_TOPIC_OR_PARTITION", "count": 1}]
+
+
+async def test_a_client_that_has_left_is_told_of_for_an_hour_with_its_errors(live):
+    async with connected(live.broker, "billing") as gone:
+        await gone.ask(ApiVersionsRequest(client_software_name="rdkafka", client_software_version="2"), 3)
+        assert await gone.produce("nothing-of-the-kind", b"one") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    await until(live.view.clients.departed_connections)
+    [left] = (await live.get("/api/v1/clients", left="true"))["items"]
+    assert (left["client_id"], left["errors"], left["left_because"]) == ("billing", 1, "closed by the client")
+    assert (await live.get("/api/v1/clients", search="billing"))["items"] == []
+    [described] = (await live.get("/api/v1/clients/describe", client_id="billing"))["clients"]
+    assert described["left_at_ms"] == left["left_at_ms"]
+    html = {"accept": "text/html"}
+    shown = await live.http.get("/clients/client", params={"client_id": "billing"}, headers=html)
+    assert "rdkafka 2</span> left at" in shown.text
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in shown.text
+    listed = await live.http.get("/clients", params={"left": "true"}, headers=html)
+    assert "left at" in listed.text
+
+
+async def test_a_client_that_is_back_has_not_left(live):
+    async with connected(live.broker, "billing") as gone:
+        await gone.ask(MetadataRequest(topics=[]), 9)
+    await until(live.view.clients.departed_connections)
+    async with connected(live.broker, "billing") as back:
+        await back.ask(MetadataRequest(topics=[]), 9)
+        assert (await live.get("/api/v1/clients", left="true"))["items"] == []
+        [described] = (await live.get("/api/v1/clients/describe", client_id="billing"))["clients"]
+        assert (described["left_at_ms"], described["connections"]) == (None, 1)
 
 
 async def test_an_api_versions_of_a_version_to_come_is_answered_and_not_counted(live):

@@ -227,7 +227,7 @@ async def test_the_newest_changes_and_errors_are_listed(live: LiveAdmin) -> None
     page = await page_of(live)
     assert "created topic t5" in page
     assert "created topic t0" not in page
-    assert '<a href="/clients?search=test">' in page
+    assert '<a href="/clients/client?client_id=test">' in page
 
 
 async def test_load_and_latency_are_those_of_the_samples(live: LiveAdmin) -> None:

@@ -12,7 +12,7 @@ from trio_broker.handlers.support.registry import served_apis
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.connection_statistics import connection_statistics, stage_of
 from trio_broker.network.socket_server import SocketServer
-from trio_broker.network.statistics import ConnectionStage, ConnectionStatistics
+from trio_broker.network.statistics import ConnectionStage, ConnectionStatistics, DepartedConnection
 from trio_broker.yield_budget import InTurns
 
 
@@ -30,6 +30,9 @@ class LiveClientsView:
             connection_statistics(connection, now=now, now_ms=now_ms)
             async for connection in InTurns(list(self.socket_server.connections()))
         ]
+
+    def departed_connections(self) -> Sequence[DepartedConnection]:
+        return self.socket_server.departed_clients.connections(self.services.clock.now_ms())
 
     async def connection_stages(self) -> Mapping[ConnectionStage, int]:
         return Counter([stage_of(connection) async for connection in InTurns(list(self.socket_server.connections()))])

@@ -36,6 +36,7 @@ from trio_broker.network.acceptor import Accept, Acceptor, Listener, accept_from
 from trio_broker.network.busy_time import Utilization
 from trio_broker.network.connection import Connection, Reassign, reason_to_close
 from trio_broker.network.connection_quotas import ConnectionQuotas
+from trio_broker.network.departed_clients import DepartedClients
 from trio_broker.network.errors import STOPPING, CloseConnection
 from trio_broker.network.failed_handshakes import FailedHandshakes, is_failed_handshake
 from trio_broker.network.handler_pool import Handle, HandlerPool
@@ -96,6 +97,7 @@ class SocketServer:
         self.memory_pool = RequestMemoryPool(self.config)
         self.monitor = LoopMonitor()
         self.failed_handshakes = FailedHandshakes()
+        self.departed_clients = DepartedClients()
         self._loop_reader = Utilization(self.monitor.busy_time)
         self._context = ProcessorContext(
             self.channel,
@@ -380,6 +382,7 @@ class SocketServer:
         self._closed[reason.cause.value] += 1
         if is_failed_handshake(connection, reason.cause):
             self.failed_handshakes.add(connection, reason, self.clock.now_ms())
+        self.departed_clients.add(connection, reason, now=self.clock.monotonic(), now_ms=self.clock.now_ms())
         self.quotas.release(connection.info.peer_host, connection.info.listener_name)
 
 

@@ -192,6 +192,15 @@ class ConnectionStatistics:
 
 
 @attrs.frozen
+class DepartedConnection:
+    """A connection that ended at ``left_at_ms`` for ``reason``, as it was then."""
+
+    statistics: ConnectionStatistics
+    left_at_ms: int
+    reason: str
+
+
+@attrs.frozen
 class FailedHandshake:
     """The connections from ``peer_host`` to one listener that ended for ``cause``; ``reason`` is the latest one's."""
 

@@ -27,6 +27,7 @@ from broker_admin.client_list import (
     connection_search_text,
     describe_client,
     gather_clients,
+    gather_departed,
     wanted_connections,
 )
 from broker_admin.encoding import json_response, json_response_from_thread
@@ -79,10 +80,10 @@ async def page_of_connections(view: BrokerView, query: ConnectionsQuery) -> Page
 
 async def page_of_clients(view: BrokerView, query: ClientsQuery) -> Page[ClientSummary]:
     """The clients that ``query`` asks for."""
-    connections = await view.clients.connections()
+    connections, departed = await view.clients.connections(), view.clients.departed_connections()
     return await trio.to_thread.run_sync(
         lambda: take_page(
-            gather_clients(connections),
+            gather_departed(departed, connections) if query.left else gather_clients(connections),
             query,
             id_of=client_key,
             columns=CLIENT_COLUMNS,
@@ -102,14 +103,22 @@ async def description_of(view: BrokerView, client_id: str) -> ClientDescription:
     """One client id.
 
     Raises:
-        Problem: 404, it has no connection.
+        Problem: 404, it has no connection, and has had none for an hour.
     """
     connections, node = await view.clients.connections(), view.node.description()
     describe = partial(
-        describe_client, client_id, connections, node.listeners, view.clients.served_versions(), node.now_ms
+        describe_client,
+        client_id,
+        connections,
+        node.listeners,
+        view.clients.served_versions(),
+        node.now_ms,
+        view.clients.departed_connections(),
     )
     if (described := await trio.to_thread.run_sync(describe)) is None:
-        raise Problem(404, "no connection has this client id; /api/v1/clients lists those there are")
+        raise Problem(
+            404, "no connection has or had this client id in the last hour; /api/v1/clients lists those there are"
+        )
     return described
 
 
@@ -122,12 +131,14 @@ async def get_connections(request: Request) -> Response:
 
 @operation(Page[ClientSummary], query=ClientsQuery)
 async def get_clients(request: Request) -> Response:
-    """The connections gathered by client id and software (KIP-511)."""
+    """The connections gathered by client id and software (KIP-511), or those of clients that have left."""
     query = query_of(request, ClientsQuery)
     return await json_response_from_thread(await page_of_clients(view_of(request), query))
 
 
-@operation(ClientDescription, query=ClientQuery, problems={404: "no connection has this client id"})
+@operation(
+    ClientDescription, query=ClientQuery, problems={404: "no connection has or had this client id in the last hour"}
+)
 async def get_client(request: Request) -> Response:
     """One client id: the address and versions it received, what it sends, and settings that would serve it better."""
     client_id = query_of(request, ClientQuery).client_id

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import attrs
 
-from trio_broker.network.statistics import ConnectionStage, ConnectionStatistics
+from trio_broker.network.statistics import ConnectionStage, ConnectionStatistics, DepartedConnection
 
 
 @attrs.frozen
@@ -39,6 +39,10 @@ class ClientsView(Protocol):
 
     async def connections(self) -> Sequence[ConnectionStatistics]:
         """Every connection, each as it is at one moment; thousands are read in turns."""
+        ...
+
+    def departed_connections(self) -> Sequence[DepartedConnection]:
+        """The latest connections that ended within the last hour, of clients that have named themselves."""
         ...
 
     async def connection_stages(self) -> Mapping[ConnectionStage, int]:
