@@ -544,6 +544,9 @@ class FakeBroker:
             cold_sends_per_second=load * 12,
             compaction_busy_ratio=0.0,
             compaction_bytes_per_second=0.0,
+            event_loop_cpu_ratio=min(1.0, load * 0.65),
+            process_cpu_ratio=load * 0.9,
+            cpu_pressure_ratio=load * 0.1,
         )
 
 

@@ -18,6 +18,7 @@ from trio_broker.network.statistics import (
 from trio_broker.partition.flusher import FlusherStatistics
 from trio_broker.partition.log_cleaner import LogCleanerStatistics
 from trio_broker.partition.thread_occupancy import ThreadOccupancyStatistics
+from trio_broker.runtime.cpu_clock import CpuTimes
 
 NEVER_BUSY = ThreadOccupancyStatistics(busy=0, waiting=0, busy_ns={}, all_busy_ns=0, waiting_ns=0)
 
@@ -69,6 +70,7 @@ def broker_readings(at_seconds: float = 0.0, **changes: Any) -> BrokerReadings:
         "server": server_statistics(at_seconds, **rest),
         "flusher": flusher_statistics(),
         "cleaner": cleaner_statistics(),
+        "cpu": CpuTimes(),
         "appended_records": 0,
     }
     return BrokerReadings(**(values | given))

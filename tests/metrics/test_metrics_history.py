@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isnan
+
 import attrs
 
 from kafka_wire.apis import ApiKey
@@ -15,10 +17,12 @@ from tests.metrics.statistics_fixtures import (
     slot_statistics,
 )
 from trio_broker.histogram import Histogram
-from trio_broker.metrics.history import HISTORY_SAMPLES, History, HistorySample, sample_between
+from trio_broker.metrics.history import HISTORY_SAMPLES, SERIES, History, HistorySample, sample_between
+from trio_broker.metrics.series import row_of
 from trio_broker.network.request_metrics import RequestTimes
 from trio_broker.partition.thread_occupancy import ThreadOccupancyStatistics
 from trio_broker.request_phase import RequestPhase
+from trio_broker.runtime.cpu_clock import CpuTimes
 
 
 def test_rates_are_what_was_added_over_the_time_that_passed() -> None:
@@ -93,6 +97,21 @@ def test_cold_sends_and_compaction_are_shares_of_the_interval() -> None:
     sample = sample_between(broker_readings(0.0, processors=(processor_statistics(0, 0.5),)), later, 0)
     assert (sample.cold_send_busy_ratio, sample.cold_sends_per_second) == (0.5, 9)
     assert (sample.compaction_busy_ratio, sample.compaction_bytes_per_second) == (0.25, 4000)
+
+
+def test_cpu_times_are_shares_of_the_interval() -> None:
+    earlier = CpuTimes(loop_ns=7, process_ns=50, pressure_ns=1_000_000_000)
+    later = CpuTimes(loop_ns=500_000_007, process_ns=3_000_000_050, pressure_ns=2_500_000_000)
+    sample = sample_between(broker_readings(0.0, cpu=earlier), broker_readings(2.0, cpu=later), 0)
+    assert (sample.event_loop_cpu_ratio, sample.process_cpu_ratio, sample.cpu_pressure_ratio) == (0.25, 1.5, 0.75)
+
+
+def test_a_pressure_that_the_kernel_does_not_count_is_unknown_in_the_series_too() -> None:
+    sample = sample_between(broker_readings(0.0), broker_readings(1.0), 0)
+    assert sample.cpu_pressure_ratio is None
+    values = dict(zip(SERIES, row_of(sample).values, strict=True))
+    assert isnan(values["cpu_pressure_ratio"])
+    assert values["event_loop_cpu_ratio"] == 0
 
 
 def test_two_readings_at_one_moment_divide_by_nothing() -> None:

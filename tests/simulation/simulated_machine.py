@@ -13,6 +13,7 @@ import trio
 from trio_broker.broker import Broker
 from trio_broker.config.broker_config import BrokerConfig, load_broker_config
 from trio_broker.network.errors import CloseConnection
+from trio_broker.runtime.cpu_clock import ManualCpuClock
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.simulated_clock import SimulatedClock
 from trio_broker.runtime.simulated_disk import SimulatedDisk
@@ -127,6 +128,7 @@ class Machine:
             disk=self.disk,
             workers=SimulatedWorkers(of_workers, self.disk.seconds_taken, report_passes=self.report_passes),
             network=self.network,
+            cpu_clock=ManualCpuClock(),
         )
 
     # ---- its tasks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from math import isnan, nan
+from math import isnan
 from pathlib import PurePath
 
 from broker_admin.views.readings import (
@@ -29,6 +29,7 @@ from trio_broker.metrics.series import (
     NamedSeriesHistory,
     Row,
     SeriesHistory,
+    number,
 )
 from trio_broker.network.socket_server import SocketServer
 from trio_broker.network.statistics import HandlerSlotStatistics, ProcessorStatistics, SocketServerStatistics
@@ -65,6 +66,7 @@ class LiveReadingsView:
             server=server,
             flusher=replicas.flusher.statistics(),
             cleaner=replicas.log_maintenance.log_cleaner.statistics(),
+            cpu=self.services.runtime.cpu_clock.times(),
             appended_records=replicas.appended_records,
             intervals={api_key: metrics.last_interval() for api_key, metrics in by_api.items()},
         )
@@ -138,10 +140,6 @@ def series_report(names: Sequence[str], step_ms: int, rows: Sequence[Row]) -> Se
     """The series ``names``, which are the columns of ``rows``."""
     columns = {name: tuple(measured(row.values[place]) for row in rows) for place, name in enumerate(names)}
     return SeriesReport(step_ms, tuple(row.at_ms for row in rows), columns)
-
-
-def number(value: float | None) -> float:
-    return nan if value is None else value
 
 
 def measured(value: float) -> float | None:

@@ -18,6 +18,7 @@ from trio_broker.network.statistics import SocketServerStatistics
 from trio_broker.partition.flusher import FlusherStatistics
 from trio_broker.partition.log_cleaner import LogCleanerStatistics
 from trio_broker.request_phase import RequestPhase
+from trio_broker.runtime.cpu_clock import CpuTimes
 
 HISTORY_SAMPLES = 300
 """Five minutes, which is what the page draws; some 400 KB."""
@@ -36,6 +37,7 @@ class BrokerReadings:
     server: SocketServerStatistics
     flusher: FlusherStatistics
     cleaner: LogCleanerStatistics
+    cpu: CpuTimes
     appended_records: int
     intervals: Mapping[int, RequestTimes] = attrs.field(factory=dict)
 
@@ -54,6 +56,10 @@ class HistorySample:
     request's last byte to its answer's last byte, without what a Fetch waits for records; 0 without any request.
     ``errors_per_second`` counts error codes in answers; ``disk_wait_ratio`` is the share of their time, purgatory left
     out, that the requests of all APIs waited for syncs.
+
+    ``event_loop_cpu_ratio`` is the CPU time of the event loop's thread over the interval, ``process_cpu_ratio`` that of
+    all threads of the broker, above 1 when they use several CPUs. ``cpu_pressure_ratio`` is the share of the interval
+    in which some task of the machine, the broker's included, waited for a CPU; None where the kernel does not count it.
     """
 
     sampled_at_ms: int
@@ -88,12 +94,15 @@ class HistorySample:
     cold_sends_per_second: float
     compaction_busy_ratio: float
     compaction_bytes_per_second: float
+    event_loop_cpu_ratio: float
+    process_cpu_ratio: float
+    cpu_pressure_ratio: float | None
 
 
 SERIES = tuple(
     field.name
     for field in attrs.fields(HistorySample)
-    if str(field.type) in ("float", "int") and field.name != "sampled_at_ms"
+    if str(field.type) in ("float", "float | None", "int") and field.name != "sampled_at_ms"
 )
 """The numbers of a sample by name, each of them a series over time (``series.py``)."""
 
@@ -111,6 +120,7 @@ def sample_between(earlier: BrokerReadings, later: BrokerReadings, sampled_at_ms
     cold_sends = sum(each.cold_sends for each in server.processors) - sum(each.cold_sends for each in before.processors)
     compacted_bytes = later.cleaner.bytes_read + later.cleaner.bytes_written
     compacted_bytes_before = earlier.cleaner.bytes_read + earlier.cleaner.bytes_written
+    pressure_ns = waited_for_cpus(earlier.cpu, later.cpu)
 
     def share(nanoseconds: int) -> float:
         # The parts are not read at the very same moment as the server, so that a share of all of it may exceed it.
@@ -152,7 +162,17 @@ def sample_between(earlier: BrokerReadings, later: BrokerReadings, sampled_at_ms
         cold_sends_per_second=max(0, cold_sends) / seconds,
         compaction_busy_ratio=share(later.cleaner.busy_ns - earlier.cleaner.busy_ns),
         compaction_bytes_per_second=(compacted_bytes - compacted_bytes_before) / seconds,
+        event_loop_cpu_ratio=share(later.cpu.loop_ns - earlier.cpu.loop_ns),
+        process_cpu_ratio=(later.cpu.process_ns - earlier.cpu.process_ns) / 1e9 / seconds,
+        cpu_pressure_ratio=None if pressure_ns is None else share(pressure_ns),
     )
+
+
+def waited_for_cpus(earlier: CpuTimes, later: CpuTimes) -> int | None:
+    """The nanoseconds between two readings in which some task waited for a CPU; None where that is not known."""
+    if earlier.pressure_ns is None or later.pressure_ns is None:
+        return None
+    return later.pressure_ns - earlier.pressure_ns
 
 
 def disk_wait_ratio(requests: Collection[RequestTimes]) -> float:

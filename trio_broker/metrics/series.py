@@ -67,7 +67,12 @@ class Row:
 
 
 def row_of(sample: HistorySample) -> Row:
-    return Row(sample.sampled_at_ms, array("f", [getattr(sample, name) for name in SERIES]))
+    return Row(sample.sampled_at_ms, array("f", [number(getattr(sample, name)) for name in SERIES]))
+
+
+def number(value: float | None) -> float:
+    """``value``, and not a number where it is not known."""
+    return nan if value is None else value
 
 
 def merged(at_ms: int, rows: Sequence[Row], names: Sequence[str] = SERIES) -> Row:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from trio_broker.runtime.clock import Clock, SystemClock
+from trio_broker.runtime.cpu_clock import SystemCpuClock
 from trio_broker.runtime.network import RealNetwork
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.runtime.real_workers import RealWorkers
@@ -20,4 +21,5 @@ def real_runtime(clock: Clock | None = None) -> Runtime:
         disk=RealDisk(),
         workers=RealWorkers(),
         network=RealNetwork(),
+        cpu_clock=SystemCpuClock(),
     )

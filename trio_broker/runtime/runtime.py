@@ -6,6 +6,7 @@ import attrs
 
 from trio_broker.runtime.chance import Random
 from trio_broker.runtime.clock import Clock
+from trio_broker.runtime.cpu_clock import CpuClock
 from trio_broker.runtime.disk import Disk
 from trio_broker.runtime.expiry_clock import ExpiryClock
 from trio_broker.runtime.network import Network
@@ -25,6 +26,7 @@ class Runtime:
     disk: Disk
     workers: Workers
     network: Network
+    cpu_clock: CpuClock
     expiry_clock: ExpiryClock = attrs.field(
         default=attrs.Factory(lambda self: ExpiryClock(self.clock), takes_self=True), init=False
     )
