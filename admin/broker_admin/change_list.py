@@ -11,7 +11,7 @@ import attrs
 from broker_admin.listing import ListQuery, Page, ordered_by, take_page
 from broker_admin.messages.export import harmless
 from broker_admin.schemas import bounded
-from broker_admin.texts import iso_time
+from broker_admin.texts import bytes_text, iso_time, short_duration_text
 from trio_broker.changes.change import (
     Change,
     ChangeAction,
@@ -170,6 +170,10 @@ def trial_text(trial: Trial) -> str:
     return TRIAL_TITLES[trial.outcome] + (f" by {origin_text(trial.ended_by)}" if trial.ended_by else "")
 
 
+MAX_SHOWN_MS = 10_000
+"""Longer times are shown in seconds."""
+
+
 def reading_text(value: float | None, unit: ReadingUnit) -> str:
     """A reading of an effect, or one behind the verdict on what limits the broker."""
     if value is None:
@@ -180,7 +184,9 @@ def reading_text(value: float | None, unit: ReadingUnit) -> str:
         case ReadingUnit.SECONDS:
             return f"{1000 * value:.1f} ms"
         case ReadingUnit.MILLISECONDS:
-            return f"{value:.1f} ms"
+            return f"{value:.1f} ms" if value < MAX_SHOWN_MS else short_duration_text(value / 1000)
+        case ReadingUnit.BYTES:
+            return bytes_text(value)
         case ReadingUnit.BYTES_PER_SECOND:
             return f"{value / 1024:.0f} KiB/s"
         case ReadingUnit.RECORDS_PER_SECOND | ReadingUnit.PER_SECOND:

@@ -15,6 +15,9 @@ FEW_RECORDS = 2.0
 LINGER_MS = (5, 10, 25, 50)
 """The values of ``linger.ms`` that are tried, none of which a user notices."""
 
+LONGEST_LINGER_MS = 100
+"""For a producer whose requests wait far longer than that in its sockets."""
+
 WORTHWHILE_RECORDS = 4.0
 """Records that a batch should have with the advised linger: less is not worth the wait."""
 
@@ -39,17 +42,35 @@ class ClientAdvice:
     reason: str
 
 
-def producer_advice(produced: ProducedBatches, producing_seconds: float) -> tuple[ClientAdvice, ...]:
-    """Settings that would serve a producer better; ``producing_seconds`` are summed over its connections."""
+def producer_advice(
+    produced: ProducedBatches, producing_seconds: float, backlog_bytes: int = 0
+) -> tuple[ClientAdvice, ...]:
+    """Settings that would serve a producer better; ``producing_seconds`` are summed over its connections.
+
+    ``backlog_bytes`` are those of requests that wait unread behind others. A producer with a backlog sends more than
+    what its numbers of the past are made of, so that it gets advice from its first batch on.
+    """
+    waiting = backlog_advice(produced, producing_seconds, backlog_bytes) if backlog_bytes else None
     if produced.batches < MIN_BATCHES:
-        return ()
-    found = (
-        linger_advice(produced, producing_seconds),
-        batch_size_advice(produced),
-        compression_advice(produced),
-        idempotence_advice(produced),
-    )
+        found: list[ClientAdvice | None] = [waiting]
+    else:
+        size = [waiting] if waiting else [linger_advice(produced, producing_seconds), batch_size_advice(produced)]
+        found = [*size, compression_advice(produced), idempotence_advice(produced)]
     return tuple(advice for advice in found if advice is not None)
+
+
+def backlog_advice(produced: ProducedBatches, producing_seconds: float, backlog_bytes: int) -> ClientAdvice | None:
+    """A ``linger.ms`` as long as the time between two batches that are served, in which the next ones can gather."""
+    if not produced.batches or produced.bytes / produced.batches >= FULL_BATCH_RATIO * DEFAULT_BATCH_BYTES:
+        return None
+    between_ms = 1000 * producing_seconds / produced.batches
+    linger_ms = next((each for each in LINGER_MS if each >= between_ms), LONGEST_LINGER_MS)
+    return ClientAdvice(
+        f"linger.ms={linger_ms}",
+        f"{backlog_bytes} bytes of its requests wait unread, since each connection is served one request at a time; "
+        f"a batch holds {produced.records / produced.batches:.1f} records, and what gathers in {linger_ms} ms would "
+        "share one. More partitions and connections help as well",
+    )
 
 
 def linger_advice(produced: ProducedBatches, producing_seconds: float) -> ClientAdvice | None:

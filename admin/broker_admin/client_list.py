@@ -29,9 +29,11 @@ MAX_CLIENT_ID_LENGTH = 2**15 - 1
 class ClientSummary:
     """The connections of one client id and one software, together. ``connected_at_ms`` is the oldest one's.
 
-    ``oldest_request`` is the API of the request that has been under way for the longest time. Of a client that has left
-    within the last hour, ``connections`` are the latest that it had, ``left_at_ms`` is when the last one ended, and
-    ``left_because`` why; of others both are None.
+    ``oldest_request`` is the API of the request that has been under way for the longest time. ``unread_bytes`` were
+    sent and not read yet; ``unread_wait_seconds`` is how long the next request will about wait for that on the slowest
+    of the connections, None where none has such a backlog. Of a client that has left within the last hour,
+    ``connections`` are the latest that it had, ``left_at_ms`` is when the last one ended, and ``left_because`` why; of
+    others both are None.
     """
 
     client_id: str
@@ -48,6 +50,8 @@ class ClientSummary:
     bytes_out: int
     requests: int
     requests_per_second: int
+    unread_bytes: int
+    unread_wait_seconds: float | None
     oldest_request: str | None
     oldest_request_seconds: float | None
     apis: tuple[ApiUse, ...]
@@ -112,6 +116,7 @@ CONNECTION_COLUMNS: Mapping[str, Callable[[ConnectionStatistics], SortValue]] = 
     "bytes_out": lambda each: each.bytes_out,
     "requests": lambda each: each.requests,
     "requests_per_second": lambda each: each.requests_per_second,
+    "unread_bytes": lambda each: each.unread_bytes,
     "request_seconds": lambda each: each.request_seconds,
     "errors": lambda each: each.errors,
 }
@@ -126,6 +131,7 @@ CLIENT_COLUMNS: Mapping[str, Callable[[ClientSummary], SortValue]] = {
     "bytes_out": lambda each: each.bytes_out,
     "requests": lambda each: each.requests,
     "requests_per_second": lambda each: each.requests_per_second,
+    "unread_bytes": lambda each: each.unread_bytes,
     "oldest_request_seconds": lambda each: each.oldest_request_seconds,
     "errors": lambda each: each.errors,
     "left_at_ms": lambda each: each.left_at_ms,
@@ -232,6 +238,8 @@ def summarize(connections: Sequence[ConnectionStatistics]) -> ClientSummary:
         bytes_out=sum(each.bytes_out for each in connections),
         requests=sum(each.requests for each in connections),
         requests_per_second=sum(each.requests_per_second for each in connections),
+        unread_bytes=sum(each.unread_bytes for each in connections),
+        unread_wait_seconds=longest(each.unread_wait_seconds for each in connections),
         oldest_request=None if oldest is None else oldest.request,
         oldest_request_seconds=None if oldest is None else oldest.request_seconds,
         apis=added_uses(use for each in connections for use in each.apis),
@@ -239,6 +247,10 @@ def summarize(connections: Sequence[ConnectionStatistics]) -> ClientSummary:
         errors_by_api=added_errors(errors for each in connections for errors in each.errors_by_api),
         produced=added_batches([each.produced for each in connections if each.produced is not None]),
     )
+
+
+def longest(waits: Iterable[float | None]) -> float | None:
+    return max((wait for wait in waits if wait is not None), default=None)
 
 
 def added_uses(uses: Iterable[ApiUse]) -> tuple[ApiUse, ...]:
@@ -300,8 +312,13 @@ def describe_client(
         produced=produced,
         average_batch_bytes=None if produced is None else produced.bytes / produced.batches,
         average_batch_records=None if produced is None else produced.records / produced.batches,
-        advice=() if produced is None else producer_advice(produced, seconds),
+        advice=() if produced is None else producer_advice(produced, seconds, backlog_bytes(own)),
     )
+
+
+def backlog_bytes(connections: Iterable[ConnectionStatistics]) -> int:
+    """What is unread on those of ``connections`` on which requests wait behind others."""
+    return sum(each.unread_bytes for each in connections if each.stage is ConnectionStage.UNREAD)
 
 
 def advertised_addresses(

@@ -194,6 +194,12 @@ class ServerConnection:
     # --- What is under way ---
 
     @property
+    def bytes_pending(self) -> int:
+        """How many bytes are here that were not given away as frames: the requests behind the latest one, or a small
+        part of the next. Those of a big frame under way do not count."""
+        return 0 if self._received is None else len(self._received) - self._cut
+
+    @property
     def frame_bytes_expected(self) -> int | None:
         """The size of the frame under way, as its sender says; None while that is not known."""
         if self._big_frame is not None:

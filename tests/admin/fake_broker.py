@@ -547,6 +547,9 @@ class FakeBroker:
             event_loop_cpu_ratio=min(1.0, load * 0.65),
             process_cpu_ratio=load * 0.9,
             cpu_pressure_ratio=load * 0.1,
+            unread_bytes=0,
+            unread_wait_ms=0.0,
+            backlog=None,
         )
 
 

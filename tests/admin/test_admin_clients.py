@@ -178,8 +178,8 @@ def sent(**changed):
     return ProducedBatches(**{**values, **changed})
 
 
-def settings(produced, seconds=1.0):
-    return [advice.setting for advice in producer_advice(produced, seconds)]
+def settings(produced, seconds=1.0, backlog_bytes=0):
+    return [advice.setting for advice in producer_advice(produced, seconds, backlog_bytes)]
 
 
 def test_a_producer_that_sends_records_one_by_one_is_advised_to_linger():
@@ -210,3 +210,17 @@ def test_all_acks_without_idempotence_may_write_twice():
 
 def test_a_few_batches_are_no_ground_for_advice():
     assert settings(sent(batches=10, records=10)) == []
+
+
+@pytest.mark.parametrize(("batches", "setting"), [(1000, "linger.ms=5"), (30, "linger.ms=50"), (3, "linger.ms=100")])
+def test_a_producer_whose_requests_wait_is_advised_to_linger_for_as_long_as_a_request_takes(batches, setting):
+    produced = sent(batches=batches, records=batches, bytes=210 * batches, batches_by_codec={"none": batches})
+    [advice] = producer_advice(produced, 1.0, backlog_bytes=1_500_000)
+    assert advice.setting == setting
+    assert "1500000 bytes of its requests wait unread" in advice.reason
+
+
+def test_lingering_is_no_advice_for_batches_that_are_full():
+    assert (
+        settings(sent(records=100_000, bytes=64_000_000, batches_by_codec={"lz4": 1000}), backlog_bytes=1_500_000) == []
+    )

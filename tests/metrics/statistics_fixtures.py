@@ -9,6 +9,7 @@ import attrs
 from trio_broker.histogram import NOTHING_COUNTED, HistogramSnapshot
 from trio_broker.metrics.history import BrokerReadings
 from trio_broker.network.statistics import (
+    ClientBacklog,
     HandlerPoolStatistics,
     HandlerSlotStatistics,
     ProcessorStatistics,
@@ -41,8 +42,23 @@ def server_statistics(at_seconds: float = 0.0, **changes: Any) -> SocketServerSt
         "bytes_in": 0,
         "bytes_out": 0,
         "request_bytes_held": 0,
+        "unread_bytes": 0,
+        "backlog": None,
     }
     return SocketServerStatistics(**(values | changes))
+
+
+def client_backlog(**changes: Any) -> ClientBacklog:
+    """A megabyte and a half of a producer that has one connection, but for ``changes``."""
+    values: dict[str, Any] = {
+        "client_id": "payments",
+        "connections": 1,
+        "unread_bytes": 1_500_000,
+        "wait_seconds": 60.0,
+        "requests_per_second": 3.0,
+        "is_producer": True,
+    }
+    return ClientBacklog(**(values | changes))
 
 
 def channel_statistics(recent_peak_depth: int = 0, capacity: int = 500) -> RequestChannelStatistics:

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.metrics.statistics_fixtures import broker_readings
+from tests.metrics.statistics_fixtures import broker_readings, client_backlog
 from trio_broker.changes.change import ReadingUnit
 from trio_broker.metrics.bottleneck import (
     READINGS_SECONDS,
@@ -25,6 +25,11 @@ SYNCS_QUEUE = {"io_threads": 1, "sync_busy_ratio": 0.97, "sync_threads_busy_rati
 COLD = {"cold_send_busy_ratio": 0.9, "cold_sends_per_second": 300.0, "network_threads": 3}
 SLOTS_TAKEN = {"io_busy_ratio": 0.95, "queue_depth": 20.0, "io_threads": 4}
 COMPACTING = {"compaction_busy_ratio": 0.8, "compaction_bytes_per_second": 50e6}
+BACKLOG: dict[str, Any] = {
+    "backlog": client_backlog(),
+    "unread_bytes": 1_500_000.0,
+    "unread_wait_ms": 60_000.0,
+}
 
 
 def verdict_of(**readings: Any) -> Bottleneck:
@@ -41,6 +46,7 @@ def verdict_of(**readings: Any) -> Bottleneck:
         ({"disk_wait_ratio": 0.9}, Limit.DISK_SYNCS, None),
         (COLD, Limit.COLD_SENDS, SuggestedSetting("num.network.threads", "6")),
         (SLOTS_TAKEN, Limit.REQUEST_QUEUE, SuggestedSetting("num.io.threads", "8")),
+        (BACKLOG, Limit.CLIENT_BACKLOG, None),
         (
             {"event_loop_busy_ratio": 0.95, **COMPACTING},
             Limit.COMPACTION,
@@ -92,6 +98,9 @@ def test_each_boundary(base, at, below, limit, limit_below):
         (SYNCS_QUEUE, {"disk_wait_ratio": 0.9}),
         (COLD, {"io_busy_ratio": 0.95, "queue_depth": 20.0}),
         (SLOTS_TAKEN, {"disk_wait_ratio": 0.9}),
+        (SYNCS_QUEUE, BACKLOG),
+        (BACKLOG, {"disk_wait_ratio": 0.9}),
+        (BACKLOG, {"requests_per_second": 0.1}),
     ],
     ids=str,
 )
@@ -132,6 +141,42 @@ def test_the_evidence_names_readings_of_the_history_with_their_values():
     assert evidence["syncs_waiting"] == (15.0, ReadingUnit.COUNT)
     assert evidence["sync_p99_ms"] == (9.0, ReadingUnit.MILLISECONDS)
     assert evidence["event_loop_busy_ratio"] == (0.4, ReadingUnit.RATIO)
+
+
+@pytest.mark.parametrize(
+    ("readings", "summary"),
+    [
+        ({"disk_wait_ratio": 0.9}, "payments sends faster than one request at a time is synced."),
+        ({}, "payments sends faster than one request at a time is served."),
+    ],
+    ids=str,
+)
+def test_a_client_with_a_backlog_is_named_with_what_it_waits_for_and_what_it_can_do(readings, summary):
+    verdict = verdict_of(**BACKLOG, **readings)
+    assert (verdict.summary, verdict.client_id) == (summary, "payments")
+    assert "linger.ms" in verdict.reason
+    evidence = {each.name: (each.value, each.unit) for each in verdict.evidence}
+    assert evidence["unread_bytes"] == (1_500_000, ReadingUnit.BYTES)
+    assert evidence["unread_wait_ms"] == (60_000, ReadingUnit.MILLISECONDS)
+
+
+@pytest.mark.parametrize("readings", [{"event_loop_busy_ratio": 0.9}, SYNCS_QUEUE, COLD, SLOTS_TAKEN, COMPACTING])
+def test_whatever_limits_a_backlog_is_among_the_evidence(readings):
+    verdict = verdict_of(**BACKLOG, **readings)
+    assert "unread_bytes" in {each.name for each in verdict.evidence}
+    assert verdict.limit is not Limit.CLIENTS
+
+
+def test_how_long_a_backlog_waits_is_no_evidence_while_nothing_of_it_is_read():
+    verdict = verdict_of(**BACKLOG | {"unread_wait_ms": None})
+    assert "unread_wait_ms" not in {each.name for each in verdict.evidence}
+
+
+def test_a_long_client_id_is_cut_in_the_sentence_only():
+    backlog = attrs.evolve(BACKLOG["backlog"], client_id="x" * 30_000)
+    verdict = verdict_of(backlog=backlog)
+    assert verdict.client_id == backlog.client_id
+    assert len(verdict.summary) < 200
 
 
 def test_a_broker_without_samples_is_limited_by_nothing():

@@ -5,12 +5,14 @@ from __future__ import annotations
 from math import isnan
 
 import attrs
+import pytest
 
 from kafka_wire.apis import ApiKey
 from tests.metrics.statistics_fixtures import (
     broker_readings,
     channel_statistics,
     cleaner_statistics,
+    client_backlog,
     flusher_statistics,
     handler_statistics,
     processor_statistics,
@@ -112,6 +114,16 @@ def test_a_pressure_that_the_kernel_does_not_count_is_unknown_in_the_series_too(
     values = dict(zip(SERIES, row_of(sample).values, strict=True))
     assert isnan(values["cpu_pressure_ratio"])
     assert values["event_loop_cpu_ratio"] == 0
+
+
+@pytest.mark.parametrize(
+    ("backlog", "wait_ms"),
+    [(None, 0.0), (client_backlog(wait_seconds=2.5), 2500.0), (client_backlog(wait_seconds=None), None)],
+)
+def test_what_is_unread_is_as_of_the_end_and_how_long_it_waits_may_not_be_known(backlog, wait_ms) -> None:
+    later = broker_readings(1.0, unread_bytes=7, backlog=backlog)
+    sample = sample_between(broker_readings(0.0, unread_bytes=9), later, 0)
+    assert (sample.unread_bytes, sample.backlog, sample.unread_wait_ms) == (7, backlog, wait_ms)
 
 
 def test_two_readings_at_one_moment_divide_by_nothing() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -12,6 +13,7 @@ from tests.metrics.statistics_fixtures import (
     broker_readings,
     channel_statistics,
     cleaner_statistics,
+    client_backlog,
     flusher_statistics,
     handler_statistics,
     processor_statistics,
@@ -32,6 +34,7 @@ from trio_broker.partition.log_cleaner import UncleanablePartition
 from trio_broker.partition.replica_manager import ReplicaManagerStatistics
 from trio_broker.partition.thread_occupancy import ThreadOccupancyStatistics
 from trio_broker.request_phase import RequestPhase
+from trio_broker.runtime.cpu_clock import CpuTimes
 from trio_broker.storage.recovery_progress import DirectoryRecovery, RecoveryProgress
 from trio_broker.topic_partition import TopicPartition
 
@@ -47,6 +50,8 @@ SERVER = server_statistics(
     channel=channel_statistics(recent_peak_depth=7),
     loop_busy_ratio=0.5,
     loop_busy_ns=500_000_000,
+    unread_bytes=1_500_000,
+    backlog=client_backlog(wait_seconds=60.0),
 )
 
 
@@ -81,6 +86,7 @@ def snapshot(**changes: Any) -> MetricsSnapshot:
         "requests": {"produce": request_times(4), "fetch": request_times(2)},
         "replicas": ReplicaManagerStatistics(1, 2, 0, 0, 0, 2, 3, 1000, 0, flusher_statistics()),
         "cleaner": cleaner_statistics(),
+        "cpu": CpuTimes(loop_ns=400_000_000, process_ns=900_000_000, pressure_ns=30_000_000_000),
         "recovery": RECOVERED,
         "groups": GroupStatistics(groups={}, members=0, committed_offsets=0, loading=0, commits=0, rebalances=0),
     }
@@ -185,8 +191,19 @@ def test_every_number_of_the_snapshot_is_shown() -> None:
         ("trio_broker_request_handler_idle_ratio", ("1",)): 1.0,
         ("trio_broker_event_loop_busy_ratio", ()): 0.5,
         ("trio_broker_event_loop_busy_seconds_total", ()): 0.5,
+        ("trio_broker_event_loop_cpu_seconds_total", ()): 0.4,
+        ("trio_broker_cpu_pressure_seconds_total", ()): 30.0,
+        ("trio_broker_unread_bytes", ()): 1_500_000.0,
+        ("trio_broker_unread_wait_seconds", ()): 60.0,
     }
     assert {key: values.get(key) for key in expected} == expected
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    server = attrs.evolve(SERVER, backlog=client_backlog(wait_seconds=None))
+    text = render(snapshot(server=server, cpu=CpuTimes())).decode()
+    assert "unread_wait_seconds" not in text
+    assert "cpu_pressure_seconds" not in text
 
 
 def test_times_of_requests_are_histograms_by_api_and_phase() -> None:

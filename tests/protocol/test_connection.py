@@ -106,6 +106,15 @@ def test_frames_are_taken_one_at_a_time_while_more_bytes_come(connection: Server
     assert list(drained(connection)) == [b"second..", b"third..."]
 
 
+def test_the_bytes_behind_a_frame_are_pending_until_they_are_taken(connection: ServerConnection) -> None:
+    assert connection.bytes_pending == 0
+    connection.receive_data(memoryview(framed(b"first...", b"second..")))
+    assert connection.next_frame() is not None
+    assert connection.bytes_pending == 12
+    assert connection.next_frame() is not None
+    assert connection.bytes_pending == 0
+
+
 def test_a_frame_can_be_written_to_without_touching_its_neighbours(connection: ServerConnection) -> None:
     connection.receive_data(memoryview(framed(b"first...", b"second..")))
     first, second = connection.next_frame(), connection.next_frame()

@@ -8,6 +8,7 @@ import pytest
 
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.acceptor import Listener, listen, prepare_socket
+from trio_broker.runtime.network import unread_bytes
 from trio_broker.runtime.simulated_network import SimulatedNetwork
 
 CONFIG = SocketServerConfig()
@@ -21,6 +22,7 @@ def test_bytes_are_there_as_soon_as_they_are_sent():
         prepare_socket(accepted, CONFIG)
         with client, accepted:
             client.send(b"request")
+            assert unread_bytes(accepted) == 7
             assert accepted.recv(100) == b"request"
             accepted.send(b"response")
             assert client.recv(100) == b"response"
@@ -28,6 +30,8 @@ def test_bytes_are_there_as_soon_as_they_are_sent():
             assert isinstance(peer[0], str)
             accepted.shutdown(socket.SHUT_WR)
             assert client.recv(100) == b""
+            assert unread_bytes(accepted) == 0
+        assert unread_bytes(accepted) == 0
 
 
 def test_port_0_gets_a_port_of_its_own():

@@ -57,6 +57,7 @@ class LiveMetricsView:
             requests=self.latency.request_times(),
             replicas=replicas.statistics(),
             cleaner=replicas.log_maintenance.log_cleaner.statistics(),
+            cpu=self.services.runtime.cpu_clock.times(),
             scrubber=replicas.log_maintenance.log_scrubber.statistics(),
             groups=self.services.groups.statistics(),
             transactions=transactions,

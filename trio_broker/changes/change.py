@@ -147,6 +147,7 @@ class ReadingUnit(enum.Enum):
 
     PER_SECOND = "1/s"
     RECORDS_PER_SECOND = "records/s"
+    BYTES = "bytes"
     BYTES_PER_SECOND = "bytes/s"
     SECONDS = "s"
     MILLISECONDS = "ms"

@@ -18,6 +18,7 @@ import attrs
 
 from trio_broker.changes.change import ReadingUnit
 from trio_broker.metrics.history import HistorySample
+from trio_broker.network.statistics import ClientBacklog
 
 READINGS_SECONDS = 10
 """Samples that a verdict is made of: few enough to follow a change, enough that one odd second does not decide."""
@@ -50,6 +51,9 @@ QUEUE_DEPTH = 1.0
 COMPACTION_BUSY_RATIO = 0.5
 """The share of time that compaction works, from which on it takes more of a busy interpreter than is left for it."""
 
+NAMED_CHARACTERS = 60
+"""Of a client id in a sentence; it may have 32 KiB."""
+
 EIGHT_THREADS = 8
 """Kafka's default of num.io.threads: a suggestion goes there at once, and beyond it doubles at most, since what limits
 then may be another thing."""
@@ -63,6 +67,7 @@ class Limit(enum.Enum):
     COLD_SENDS = "cold sends"
     REQUEST_QUEUE = "request queue"
     COMPACTION = "compaction"
+    CLIENT_BACKLOG = "client backlog"
     CLIENTS = "the clients"
     NOTHING = "nothing"
 
@@ -89,7 +94,8 @@ class SuggestedSetting:
 class Bottleneck:
     """The verdict: ``limit``, in a sentence ``summary``, its ``evidence``, and ``setting``, the one that helps.
 
-    ``reason`` says why that one; without a setting, why none helps.
+    ``reason`` says why that one; without a setting, why none helps. ``client_id`` is the client that the verdict is
+    about, None where it is not about one.
     """
 
     limit: Limit
@@ -97,11 +103,13 @@ class Bottleneck:
     evidence: tuple[Evidence, ...]
     setting: SuggestedSetting | None
     reason: str
+    client_id: str | None = None
 
 
 @attrs.frozen(kw_only=True)
 class BottleneckReadings:
-    """Means over some seconds, named as in ``HistorySample``; ``io_busy_ratio`` is one minus the idle ratio."""
+    """Means over some seconds, named as in ``HistorySample``; ``io_busy_ratio`` is one minus the idle ratio, and
+    ``backlog`` and ``unread_wait_ms`` are the latest."""
 
     requests_per_second: float = 0.0
     connections: float = 0.0
@@ -121,6 +129,9 @@ class BottleneckReadings:
     cold_sends_per_second: float = 0.0
     compaction_busy_ratio: float = 0.0
     compaction_bytes_per_second: float = 0.0
+    unread_bytes: float = 0.0
+    unread_wait_ms: float | None = 0.0
+    backlog: ClientBacklog | None = None
 
 
 def readings_of(samples: Sequence[HistorySample]) -> BottleneckReadings:
@@ -156,6 +167,9 @@ def readings_of(samples: Sequence[HistorySample]) -> BottleneckReadings:
         cold_sends_per_second=mean([sample.cold_sends_per_second for sample in recent]),
         compaction_busy_ratio=mean([sample.compaction_busy_ratio for sample in recent]),
         compaction_bytes_per_second=mean([sample.compaction_bytes_per_second for sample in recent]),
+        unread_bytes=mean([sample.unread_bytes for sample in recent]),
+        unread_wait_ms=recent[-1].unread_wait_ms,
+        backlog=recent[-1].backlog,
     )
 
 
@@ -168,15 +182,22 @@ def bottleneck(readings: BottleneckReadings) -> Bottleneck:
     """What limits a broker with these readings."""
     for rule in RULES:
         if (verdict := rule(readings)) is not None:
-            return verdict
+            return verdict if readings.backlog is None else with_backlog(verdict, readings)
     return clients(readings)
+
+
+def with_backlog(verdict: Bottleneck, readings: BottleneckReadings) -> Bottleneck:
+    """``verdict`` with what is unread among its evidence: whatever limits the broker, a client waits for it."""
+    names = {each.name for each in verdict.evidence}
+    found = [each for each in unread(readings) if each.name not in names]
+    return attrs.evolve(verdict, evidence=(*verdict.evidence, *found))
 
 
 # ---- the rules, in the order in which they are tried
 
 
 def nothing(readings: BottleneckReadings) -> Bottleneck | None:
-    if readings.requests_per_second >= IDLE_REQUESTS_PER_SECOND:
+    if readings.requests_per_second >= IDLE_REQUESTS_PER_SECOND or readings.backlog is not None:
         return None
     return Bottleneck(
         Limit.NOTHING,
@@ -283,6 +304,24 @@ def request_queue(readings: BottleneckReadings) -> Bottleneck | None:
     )
 
 
+def client_backlog(readings: BottleneckReadings) -> Bottleneck | None:
+    """A client does not wait for its answers, and requests pile up in its sockets."""
+    if (backlog := readings.backlog) is None:
+        return None
+    is_synced = readings.disk_wait_ratio >= DISK_WAIT_RATIO
+    name = f"{backlog.client_id[:NAMED_CHARACTERS]}" or "A client without a client id"
+    helps = "more records in each request (linger.ms, batch.size)" if backlog.is_producer else "fewer requests"
+    return Bottleneck(
+        Limit.CLIENT_BACKLOG,
+        f"{name} sends faster than one request at a time is {'synced' if is_synced else 'served'}.",
+        (*unread(readings), disk_wait(readings), requests(readings), loop(readings)),
+        None,
+        "A connection is served one request at a time, and the next ones wait unread in its socket. What the client "
+        f"can do: {helps}, or more partitions and connections, which are served side by side.",
+        client_id=backlog.client_id,
+    )
+
+
 def disk(readings: BottleneckReadings) -> Bottleneck | None:
     """Requests wait for syncs, and syncs for nothing but the disk; or for lookups of what is not in memory."""
     if readings.disk_wait_ratio < DISK_WAIT_RATIO:
@@ -314,6 +353,7 @@ RULES: tuple[Callable[[BottleneckReadings], Bottleneck | None], ...] = (
     disk_syncs,
     cold_sends,
     request_queue,
+    client_backlog,
     disk,
 )
 
@@ -323,6 +363,7 @@ RULES: tuple[Callable[[BottleneckReadings], Bottleneck | None], ...] = (
 
 UNITS = {
     "_bytes_per_second": ReadingUnit.BYTES_PER_SECOND,
+    "_bytes": ReadingUnit.BYTES,
     "_per_second": ReadingUnit.PER_SECOND,
     "_ratio": ReadingUnit.RATIO,
     "_ms": ReadingUnit.MILLISECONDS,
@@ -350,6 +391,16 @@ def all_syncing(readings: BottleneckReadings) -> Evidence:
 
 def disk_wait(readings: BottleneckReadings) -> Evidence:
     return evidence(readings, "disk_wait_ratio", "of their time requests waited for the disk")
+
+
+def unread(readings: BottleneckReadings) -> list[Evidence]:
+    """What clients have sent and nobody has read, and how long the next request will wait for that."""
+    found = [evidence(readings, "unread_bytes", "were sent by clients and not read yet")]
+    if readings.unread_wait_ms is not None:
+        found.append(
+            evidence(readings, "unread_wait_ms", "the next request of that client will wait to be read, about")
+        )
+    return found
 
 
 def sync_times(readings: BottleneckReadings) -> tuple[Evidence, Evidence]:

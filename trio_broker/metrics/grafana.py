@@ -132,7 +132,12 @@ ROWS = (
             Panel(
                 "Event loop",
                 "percentunit",
-                (rate("event_loop_busy_seconds_total", "busy"), value("event_loop_busy_ratio", "busy, last second")),
+                (
+                    rate("event_loop_busy_seconds_total", "busy"),
+                    value("event_loop_busy_ratio", "busy, last second"),
+                    rate("event_loop_cpu_seconds_total", "on a CPU"),
+                    rate("cpu_pressure_seconds_total", "some task of the machine waits for a CPU"),
+                ),
                 BUSY,
             ),
             Panel(
@@ -178,6 +183,17 @@ ROWS = (
                     ),
                     rate("cold_send_busy_seconds_total", "cold sends, {{network_processor}}"),
                 ),
+            ),
+            Panel(
+                "Unread",
+                "bytes",
+                (value("unread_bytes", "sent by clients and not read"),),
+                "Requests that wait in sockets, behind others of their connection; no time of a request counts that.",
+            ),
+            Panel(
+                "Wait to be read",
+                "s",
+                (value("unread_wait_seconds", "of the client with the largest backlog"),),
             ),
             Panel(
                 "Request queue",

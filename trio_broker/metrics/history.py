@@ -14,7 +14,7 @@ import attrs
 
 from kafka_wire.apis import ApiKey
 from trio_broker.network.request_metrics import NO_REQUESTS, RequestTimes
-from trio_broker.network.statistics import SocketServerStatistics
+from trio_broker.network.statistics import ClientBacklog, SocketServerStatistics
 from trio_broker.partition.flusher import FlusherStatistics
 from trio_broker.partition.log_cleaner import LogCleanerStatistics
 from trio_broker.request_phase import RequestPhase
@@ -60,6 +60,10 @@ class HistorySample:
     ``event_loop_cpu_ratio`` is the CPU time of the event loop's thread over the interval, ``process_cpu_ratio`` that of
     all threads of the broker, above 1 when they use several CPUs. ``cpu_pressure_ratio`` is the share of the interval
     in which some task of the machine, the broker's included, waited for a CPU; None where the kernel does not count it.
+
+    ``unread_bytes`` were sent by clients and read by nobody. ``backlog`` is the client with the largest that has waited
+    for seconds, behind its own requests in flight; the next of them will about wait for ``unread_wait_ms``, which is 0
+    without a backlog and None while nothing of it is read.
     """
 
     sampled_at_ms: int
@@ -97,6 +101,9 @@ class HistorySample:
     event_loop_cpu_ratio: float
     process_cpu_ratio: float
     cpu_pressure_ratio: float | None
+    unread_bytes: int
+    unread_wait_ms: float | None
+    backlog: ClientBacklog | None
 
 
 SERIES = tuple(
@@ -165,6 +172,9 @@ def sample_between(earlier: BrokerReadings, later: BrokerReadings, sampled_at_ms
         event_loop_cpu_ratio=share(later.cpu.loop_ns - earlier.cpu.loop_ns),
         process_cpu_ratio=(later.cpu.process_ns - earlier.cpu.process_ns) / 1e9 / seconds,
         cpu_pressure_ratio=None if pressure_ns is None else share(pressure_ns),
+        unread_bytes=server.unread_bytes,
+        unread_wait_ms=unread_wait_ms(server.backlog),
+        backlog=server.backlog,
     )
 
 
@@ -173,6 +183,12 @@ def waited_for_cpus(earlier: CpuTimes, later: CpuTimes) -> int | None:
     if earlier.pressure_ns is None or later.pressure_ns is None:
         return None
     return later.pressure_ns - earlier.pressure_ns
+
+
+def unread_wait_ms(backlog: ClientBacklog | None) -> float | None:
+    if backlog is None:
+        return 0.0
+    return None if backlog.wait_seconds is None else 1000 * backlog.wait_seconds
 
 
 def disk_wait_ratio(requests: Collection[RequestTimes]) -> float:

@@ -34,6 +34,7 @@ from trio_broker.metrics.streamed_metric import LabelledValue, streamed_metric, 
 from trio_broker.network.statistics import HandlerSlotStatistics, ProcessorStatistics, SocketServerStatistics
 from trio_broker.partition.log_cleaner import LogCleanerStatistics
 from trio_broker.partition.log_scrubber import LogScrubberStatistics
+from trio_broker.runtime.cpu_clock import CpuTimes
 from trio_broker.storage.recovery_progress import RecoveryProgress
 
 PREFIX = "trio_broker"
@@ -102,7 +103,7 @@ class SnapshotCollector(Collector):
             {f"{each.slot}": each for each in snapshot.server.handlers.slots},
             snapshot.server.handler_idle_ratio,
         )
-        yield from event_loop_metrics(snapshot.server)
+        yield from event_loop_metrics(snapshot.server, snapshot.cpu)
         yield from request_time_metrics(PREFIX, snapshot.requests)
         yield from sync_metrics(PREFIX, snapshot.replicas.flusher)
         yield from cold_send_metrics(PREFIX, snapshot.server.processors)
@@ -162,6 +163,10 @@ def queue_metrics(server: SocketServerStatistics) -> Iterator[Metric]:
     yield gauge("request_queue_size", "Requests waiting for a handler", server.channel.recent_peak_depth)
     yield gauge("request_queue_capacity", "Requests that may wait: queued.max.requests", server.channel.capacity)
     yield gauge("purgatory_size", "Requests that wait without holding a handler", server.handlers.parked)
+    yield gauge("unread_bytes", "Bytes that clients have sent and nobody has read", server.unread_bytes)
+    wait = 0.0 if server.backlog is None else server.backlog.wait_seconds
+    if wait is not None:
+        yield gauge("unread_wait_seconds", "Wait of the next request of the client with the largest backlog", wait)
 
 
 def worker_metrics(
@@ -178,10 +183,15 @@ def worker_metrics(
     yield from (idle, busy)
 
 
-def event_loop_metrics(server: SocketServerStatistics) -> Iterator[Metric]:
-    """The loop that all of them share."""
+def event_loop_metrics(server: SocketServerStatistics, cpu: CpuTimes) -> Iterator[Metric]:
+    """The loop that all of them share, and whether it had a CPU."""
     yield gauge("event_loop_busy_ratio", "Busy share of the event loop's last second", server.loop_busy_ratio)
     yield counter("event_loop_busy_seconds", "Seconds the event loop did not wait", server.loop_busy_ns / 1e9)
+    yield counter("event_loop_cpu_seconds", "CPU seconds of the event loop's thread", cpu.loop_ns / 1e9)
+    if cpu.pressure_ns is not None:
+        yield counter(
+            "cpu_pressure_seconds", "Seconds some task of the machine waited for a CPU", cpu.pressure_ns / 1e9
+        )
 
 
 def group_metrics(groups: GroupStatistics) -> Iterator[Metric]:

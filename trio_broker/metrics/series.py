@@ -53,6 +53,7 @@ GROUP_SCALES: Final = (
 
 MAXIMA: Final = frozenset(name for name in SERIES if name.endswith("_p99_ms")) | {
     "queue_depth",
+    "unread_wait_ms",
     "lag_records",
     "lag_seconds",
 }

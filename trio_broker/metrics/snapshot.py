@@ -17,6 +17,7 @@ from trio_broker.network.statistics import SocketServerStatistics
 from trio_broker.partition.log_cleaner import LogCleanerStatistics
 from trio_broker.partition.log_scrubber import LogScrubberStatistics
 from trio_broker.partition.replica_manager import ReplicaManagerStatistics
+from trio_broker.runtime.cpu_clock import CpuTimes
 from trio_broker.storage.recovery_progress import RecoveryProgress
 
 
@@ -64,6 +65,7 @@ class MetricsSnapshot:
     requests: Mapping[str, RequestTimes]
     replicas: ReplicaManagerStatistics
     cleaner: LogCleanerStatistics
+    cpu: CpuTimes
     groups: GroupStatistics
     transactions: TransactionStatistics = attrs.field(factory=TransactionStatistics)
     scrubber: LogScrubberStatistics = attrs.field(factory=LogScrubberStatistics)

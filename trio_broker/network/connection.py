@@ -77,6 +77,24 @@ class ConnectionOwner(Protocol):
 
 
 @attrs.define(eq=False)
+class UnreadBytes:
+    """What was unread on a connection at its latest look, at ``looked_at`` of the monotonic clock.
+
+    ``waiting_since`` is the first of the looks in a row at which requests waited behind another one; the rates are of
+    the time since then. ``taken_bytes`` and ``requests`` had been served, ``bytes_in`` received.
+    """
+
+    unread_bytes: int = 0
+    looked_at: float = 0.0
+    waiting_since: float | None = None
+    bytes_in: int = 0
+    taken_bytes: int = 0
+    requests: int = 0
+    bytes_per_second: float | None = None
+    requests_per_second: float | None = None
+
+
+@attrs.define(eq=False)
 class Connection:
     """Everything that must survive a move from one Processor, its ``owner``, to another.
 
@@ -97,6 +115,7 @@ class Connection:
     last_active: float
     connected_at: float = attrs.field(default=attrs.Factory(lambda self: self.last_active, takes_self=True))
     client: ClientActivity = attrs.field(factory=ClientActivity)
+    unread: UnreadBytes = attrs.field(factory=UnreadBytes)
     owner: ConnectionOwner | None = None
     state: ConnectionState = ConnectionState.IDLE
     command: Reassign | CloseConnection | None = None

@@ -2,7 +2,7 @@
 
 A connection that the broker does not read on is *muted*, as Kafka calls it. One with a request in flight always is;
 ``muted_because`` says which one is muted by the lack of something: memory, room in the request queue, a client that
-reads.
+reads; or by its own request ahead, when its client does not wait for the answer and the next requests pile up.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from trio_broker.network.client_activity import NOT_IDEMPOTENT, VERSION_BITS, VE
 from trio_broker.network.connection import Connection, ConnectionState
 from trio_broker.network.request_channel import QueuedRequest
 from trio_broker.network.statistics import ApiErrors, ApiUse, ConnectionStage, ConnectionStatistics, ProducedBatches
+from trio_broker.network.unread_requests import client_id_of, has_backlog, wait_seconds
 from trio_broker.request_phase import RequestPhase
 from trio_broker.runtime.measurement import perf_counter_ns
 
 MUTED_BECAUSE = {
+    ConnectionStage.UNREAD: "one request at a time",
     ConnectionStage.WAITING_FOR_MEMORY: "memory pool",
     ConnectionStage.WAITING_FOR_QUEUE: "request queue full",
     ConnectionStage.WAITING_FOR_READER: "response not read",
@@ -41,6 +43,8 @@ PHASE_STAGES = {RequestPhase.DISK: ConnectionStage.SYNCING, RequestPhase.PURGATO
 
 def stage_of(connection: Connection) -> ConnectionStage:
     """Where ``connection`` stands."""
+    if has_backlog(connection):
+        return ConnectionStage.UNREAD
     if connection.state is not ConnectionState.IN_FLIGHT:
         return STAGES[connection.state]
     request = connection.request
@@ -52,11 +56,11 @@ def stage_of(connection: Connection) -> ConnectionStage:
 
 def connection_statistics(connection: Connection, *, now: float, now_ms: int) -> ConnectionStatistics:
     """What ``connection`` is at ``now`` of the monotonic clock, which is ``now_ms`` of the other one."""
-    info, client, header, request = connection.info, connection.client, connection.header, connection.request
+    info, client, request = connection.info, connection.client, connection.request
     stage = stage_of(connection)
     return ConnectionStatistics(
         connection_id=info.connection_id,
-        client_id=header.client_id or "" if header is not None else "",
+        client_id=client_id_of(connection),
         software_name=client.software.name,
         software_version=client.software.version,
         listener_name=info.listener_name,
@@ -72,6 +76,8 @@ def connection_statistics(connection: Connection, *, now: float, now_ms: int) ->
         bytes_out=connection.bytes_out,
         requests=client.requests,
         requests_per_second=connection.recent_requests,
+        unread_bytes=connection.unread.unread_bytes,
+        unread_wait_seconds=wait_seconds(connection),
         apis=tuple(
             ApiUse(api_name(key >> VERSION_BITS), key & VERSION_MASK, count)
             for key, count in client.requests_by_version.items()

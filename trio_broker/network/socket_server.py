@@ -45,6 +45,7 @@ from trio_broker.network.processor import IsServed, Processor, ProcessorContext
 from trio_broker.network.request_channel import ConnectionInfo, RequestChannel
 from trio_broker.network.request_memory_pool import RequestMemoryPool
 from trio_broker.network.statistics import SocketServerStatistics
+from trio_broker.network.unread_requests import UnreadRequests
 from trio_broker.runtime.clock import Clock, SystemClock
 from trio_broker.runtime.measurement import perf_counter_ns
 from trio_broker.runtime.network import Network, RealNetwork
@@ -98,6 +99,7 @@ class SocketServer:
         self.monitor = LoopMonitor()
         self.failed_handshakes = FailedHandshakes()
         self.departed_clients = DepartedClients()
+        self.unread_requests = UnreadRequests()
         self._loop_reader = Utilization(self.monitor.busy_time)
         self._context = ProcessorContext(
             self.channel,
@@ -262,6 +264,8 @@ class SocketServer:
             bytes_in=self._retired.bytes_in + sum(processor.bytes_in for processor in processors),
             bytes_out=self._retired.bytes_out + sum(processor.sender.bytes_out for processor in processors),
             request_bytes_held=self.memory_pool.held,
+            unread_bytes=self.unread_requests.unread_bytes,
+            backlog=self.unread_requests.largest,
         )
 
     def sample(self, now_ns: int) -> None:
@@ -273,6 +277,7 @@ class SocketServer:
         self.channel.metrics.roll(now_ns)
         for processor in (*self._active, *self._retiring):
             processor.idle.sample(now_ns)
+        self.unread_requests.look(self.connections(), self.clock.monotonic())
         if self._sample_listeners:
             statistics = self.statistics()
             for listener in self._sample_listeners:

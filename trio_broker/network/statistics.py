@@ -67,11 +67,28 @@ class ProcessorStatistics:
     new_connections_waiting: int
 
 
+@attrs.frozen(kw_only=True)
+class ClientBacklog:
+    """Requests of one client that wait unread on ``connections`` of its connections, behind those in flight there.
+
+    ``wait_seconds`` is how long a request that is sent now will about wait before it is read, on the slowest of them;
+    None while nothing is read. ``requests_per_second`` are those that are served meanwhile.
+    """
+
+    client_id: str
+    connections: int
+    unread_bytes: int
+    wait_seconds: float | None
+    requests_per_second: float
+    is_producer: bool
+
+
 @attrs.frozen
 class SocketServerStatistics:
     """Of the socket server as a whole.
 
-    ``measured_ns`` is ``time.perf_counter_ns`` of this reading.
+    ``measured_ns`` is ``time.perf_counter_ns`` of this reading. ``unread_bytes`` are those that clients had sent and
+    nobody had read at the last sample; ``backlog`` is the largest of a client then, None when none had one.
     """
 
     measured_ns: int
@@ -89,6 +106,8 @@ class SocketServerStatistics:
     bytes_in: int
     bytes_out: int
     request_bytes_held: int
+    unread_bytes: int
+    backlog: ClientBacklog | None
 
     @property
     def network_idle_ratio(self) -> float:
@@ -106,6 +125,8 @@ class ConnectionStage(enum.Enum):
 
     IDLE = "idle"
     """Between two requests."""
+    UNREAD = "unread"
+    """The next requests wait unread behind the one in flight, and have done so for seconds."""
     RECEIVING = "receiving"
     """In the middle of a request's bytes."""
     WAITING_FOR_MEMORY = "waiting_for_memory"
@@ -164,6 +185,9 @@ class ConnectionStatistics:
 
     ``requests_per_second`` are those of the last whole second. ``request`` is the API of the one in flight, which has
     been under way for ``request_seconds``.
+
+    ``unread_bytes`` were sent and not read at the last sample. When they are requests that wait behind others for
+    seconds, the next one will about wait for ``unread_wait_seconds``; None otherwise, and while nothing is read.
     """
 
     connection_id: int
@@ -183,6 +207,8 @@ class ConnectionStatistics:
     bytes_out: int
     requests: int
     requests_per_second: int
+    unread_bytes: int
+    unread_wait_seconds: float | None
     apis: tuple[ApiUse, ...]
     request: str | None
     request_seconds: float | None

@@ -1,11 +1,15 @@
 """The network as a broker sees it: sockets to listen on.
 
-What an accepted socket does is the kernel's in both worlds: a simulated one has only another way to its peer.
+What an accepted socket does, and knows of what is unread, is the kernel's in both worlds: a simulated one has only
+another way to its peer.
 """
 
 from __future__ import annotations
 
+import fcntl
 import socket
+import sys
+import termios
 from typing import Any, Protocol
 
 from trio_broker.runtime import descriptors
@@ -41,6 +45,16 @@ def serves_both_families() -> bool:
         except OSError:
             return False
     return True
+
+
+def unread_bytes(sock: socket.socket) -> int:
+    """How many bytes the peer of ``sock`` has sent and nobody has read (SIOCINQ); 0 of one that has ended."""
+    count = bytearray(4)
+    try:
+        fcntl.ioctl(sock, termios.FIONREAD, count)
+    except (OSError, ValueError):
+        return 0
+    return int.from_bytes(count, sys.byteorder)
 
 
 class RealNetwork:

@@ -54,6 +54,9 @@ class StageTitle:
 
 STAGE_TITLES: Mapping[ConnectionStage, StageTitle] = {
     ConnectionStage.IDLE: StageTitle("idle", "between two requests"),
+    ConnectionStage.UNREAD: StageTitle(
+        "waits in its socket", "sends faster than one request at a time is served", is_held_back=True
+    ),
     ConnectionStage.RECEIVING: StageTitle("receiving", "in the middle of a request's bytes"),
     ConnectionStage.WAITING_FOR_MEMORY: StageTitle(
         "wait for memory", "large requests that wait for queued.max.request.bytes", is_held_back=True

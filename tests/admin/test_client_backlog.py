@@ -1,0 +1,125 @@
+"""A client that sends faster than one request at a time is synced: what the API and the pages say of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import perf_counter_ns
+
+import attrs
+import pytest
+import trio
+
+from broker_admin.app import create_app
+from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.admin.chromium import Browser, needs_chromium
+from tests.admin.live_admin import LiveAdmin, open_live_admin, served
+from tests.partition.real_logs import batch
+from tests.running_broker import PATIENCE_SECONDS, connected
+from trio_broker.network.statistics import ConnectionStage
+from trio_broker.network.unread_requests import BACKLOG_SECONDS
+from trio_broker.runtime.clock import ManualClock
+
+ADDRESSES = ("/tuning", "/clients", "/clients/client?client_id=test", "/clients/connections")
+
+SENT = 400
+"""Requests that the client sends without waiting for an answer: some 60 KB."""
+
+SYNC_SECONDS = 0.02
+"""Slow enough that most of them still wait when the test has seen what it looks for."""
+
+
+@attrs.frozen
+class Scene:
+    """A broker in fsync mode on a slow disk, and a clock that the test turns."""
+
+    live: LiveAdmin
+    clock: ManualClock
+
+    def look(self) -> None:
+        """Let a second pass, and take its sample."""
+        self.clock.advance(1.0)
+        self.live.broker.server.sample(perf_counter_ns())
+
+
+def produce(name: str) -> ProduceRequest:
+    data = PartitionProduceData(index=0, records=batch(b"value"))
+    return ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=name, partition_data=[data])])
+
+
+@asynccontextmanager
+async def backlog(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
+    """A producer with a backlog in its socket inside the block, of which few requests a second are synced."""
+    sync, clock = os.fdatasync, ManualClock()
+
+    def sync_slowly(descriptor: int) -> None:
+        time.sleep(SYNC_SECONDS)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", sync_slowly)
+    async with open_live_admin(directory, clock=clock, log_durability="fsync") as live:
+        await live.kafka.create_topic("payments")
+        scene = Scene(live, clock)
+        async with connected(live.broker) as producer:
+            for _ in range(SENT):
+                await producer.send(produce("payments"), 9)
+            for _ in range(int(BACKLOG_SECONDS) + 2):
+                with trio.fail_after(PATIENCE_SECONDS):
+                    await producer.receive(produce("payments"), 9)
+                scene.look()
+            yield scene
+
+
+async def test_the_verdict_names_the_client_and_what_waits_in_its_socket(tmp_path, monkeypatch):
+    async with backlog(tmp_path, monkeypatch) as scene:
+        verdict = await scene.live.get("/api/v1/bottleneck")
+        assert (verdict["limit"], verdict["client_id"]) == ("client backlog", "test")
+        assert verdict["summary"] == "test sends faster than one request at a time is synced."
+        evidence = {each["name"]: each["value"] for each in verdict["evidence"]}
+        assert evidence["unread_bytes"] > 10_000
+        assert evidence["unread_wait_ms"] > 1000
+        page = (await scene.live.http.get("/tuning", headers={"accept": "text/html"})).text
+        assert 'data-limit="client backlog"' in page
+        assert 'href="/clients/client?client_id=test"' in page
+
+
+async def test_the_connection_stands_at_its_socket_in_the_api_and_on_the_map(tmp_path, monkeypatch):
+    async with backlog(tmp_path, monkeypatch) as scene:
+        found = await scene.live.get("/api/v1/connections", stage=ConnectionStage.UNREAD.value)
+        [connection] = found["items"]
+        assert (connection["request"], connection["muted_because"]) == ("Produce", "one request at a time")
+        assert connection["unread_bytes"] > 10_000
+        assert connection["unread_wait_seconds"] > 1
+        stages = (await scene.live.get("/api/v1/backpressure"))["stages"]
+        assert {"stage": "unread", "connections": 1} in stages
+        clients = await scene.live.get("/api/v1/clients", order="-unread_bytes")
+        assert clients["items"][0]["unread_bytes"] == connection["unread_bytes"]
+        page = (await scene.live.http.get("/clients", headers={"accept": "text/html"})).text
+        assert "waits in its socket" in page
+        assert "Nothing is held back" not in page
+
+
+async def test_the_page_of_the_client_says_how_long_it_waits_and_what_it_can_do(tmp_path, monkeypatch):
+    async with backlog(tmp_path, monkeypatch) as scene:
+        described = await scene.live.get("/api/v1/clients/describe", client_id="test")
+        [setting] = [each["setting"] for each in described["advice"]]
+        assert setting.startswith("linger.ms=")
+        page = (await scene.live.http.get("/clients/client?client_id=test", headers={"accept": "text/html"})).text
+        assert re.search(r"a request waits to be read, about</dt><dd>\d", page)
+        assert f"<code>{setting}</code> in the client" in page
+
+
+@needs_chromium
+async def test_the_pages_hold_together_at_every_width_in_both_themes(tmp_path, monkeypatch, browser: Browser):
+    async with backlog(tmp_path, monkeypatch) as scene, served(create_app(scene.live.view)) as url:
+        page = await browser.open_page("about:blank")
+        for address in ADDRESSES:
+            await page.go_to(f"{url}{address}")
+            for width in (420, 1280):
+                for dark in (False, True):
+                    await page.set_view(width=width, dark=dark)
+                    assert await page.evaluate("document.documentElement.scrollWidth") <= width, address
