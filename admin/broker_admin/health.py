@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
+from urllib.parse import quote
 
 import attrs
 
@@ -21,7 +22,7 @@ from broker_admin.texts import shown_text
 from broker_admin.views.node import Readiness
 from broker_admin.views.overview import OverviewReadings
 from broker_admin.views.storage import DirectoryReport
-from trio_broker.metrics.bottleneck import BUSY_LOOP_RATIO, READINGS_SECONDS, Bottleneck
+from trio_broker.metrics.bottleneck import BUSY_LOOP_RATIO, READINGS_SECONDS, Bottleneck, lacks_cpu, readings_of
 from trio_broker.metrics.history import HistorySample
 from trio_broker.network.statistics import FailedHandshake
 
@@ -30,6 +31,9 @@ RECENT_MS = 5 * 60_000
 
 BUSY_SECONDS = 30
 """An event loop that is busy for less may have had one large piece of work, such as the load of a group."""
+
+UNREAD_SECONDS = 1.0
+"""A shorter wait is what a producer that is as fast as the broker has all the time."""
 
 FULL_DISK_RATIO = 0.9
 """The share of a disk that is taken from which on it is worth a look, whatever the forecast."""
@@ -96,6 +100,7 @@ def health(
         *transaction_findings(readings),
         *disk_findings(readings.directories),
         *loop_findings(samples),
+        *backlog_findings(samples),
         *limit_findings(limit),
         *handshake_findings(handshakes, readings.read_at_ms),
     ]
@@ -214,8 +219,21 @@ def loop_findings(samples: Sequence[HistorySample]) -> Iterator[HealthFinding]:
     if len(busy) < BUSY_SECONDS:
         return
     seconds = (samples[-1].sampled_at_ms - samples[-len(busy)].sampled_at_ms) / 1000
-    text = f"event loop busy {percent_text(sum(busy) / len(busy))} for {about_text(seconds)}"
+    found = "other processes have the CPUs, event loop" if lacks_cpu(readings_of(samples)) else "event loop"
+    text = f"{found} busy {percent_text(sum(busy) / len(busy))} for {about_text(seconds)}"
     yield HealthFinding(HealthState.ATTENTION, text, "/tuning")
+
+
+def backlog_findings(samples: Sequence[HistorySample]) -> Iterator[HealthFinding]:
+    """The client whose requests wait unread for so long that it notices."""
+    backlog = samples[-1].backlog if samples else None
+    if backlog is None or (backlog.wait_seconds is not None and backlog.wait_seconds < UNREAD_SECONDS):
+        return
+    whose = f"of {shown_text(backlog.client_id, NAMED_CHARACTERS)}" if backlog.client_id else "without a client id"
+    wait = "wait unread" if backlog.wait_seconds is None else f"wait about {about_text(backlog.wait_seconds)} unread"
+    is_linked = len(backlog.client_id) <= LINKED_CHARACTERS
+    page = f"/clients/client?client_id={quote(backlog.client_id, safe='')}" if is_linked else "/clients"
+    yield HealthFinding(HealthState.ATTENTION, f"requests {whose} {wait} in its socket", page)
 
 
 def limit_findings(limit: Bottleneck) -> Iterator[HealthFinding]:

@@ -123,7 +123,13 @@ BROKER_CHARTS = (
         (("produce_p99_ms", "Produce"), ("fetch_p99_ms", "Fetch")),
         lambda milliseconds: short_duration_text(milliseconds / 1000),
     ),
-    ChartLines("Event loop busy", (("event_loop_busy_ratio", ""),), percent_text, top=1.0),
+    ChartLines(
+        "Event loop", (("event_loop_busy_ratio", "busy"), ("event_loop_cpu_ratio", "on a CPU")), percent_text, top=1.0
+    ),
+    ChartLines(
+        "Time in which tasks of the machine wait for a CPU", (("cpu_pressure_ratio", ""),), percent_text, top=1.0
+    ),
+    ChartLines("Sent by clients and not read", (("unread_bytes", ""),), bytes_text, 1024),
 )
 
 

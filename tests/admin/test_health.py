@@ -11,6 +11,7 @@ from broker_admin.health import BUSY_SECONDS, RECENT_MS, Health, HealthState, ab
 from broker_admin.views.node import Readiness
 from broker_admin.views.overview import LaggingGroup, OverviewReadings, RestlessGroup
 from broker_admin.views.storage import DirectoryReport
+from tests.metrics.statistics_fixtures import client_backlog
 from tests.metrics.test_effect import sample
 from trio_broker.coordinator.group_event import GroupEvent, GroupEventKind
 from trio_broker.coordinator.reporting.snapshot import Rebalance
@@ -44,12 +45,23 @@ def verdict(
     *,
     readiness: Readiness = Readiness(True),  # noqa: B008  # frozen
     loop: tuple[float, ...] = (),
+    cpu_share: float = 1.0,
     limit: Bottleneck = NOTHING,
     handshakes: tuple[FailedHandshake, ...] = (),
     **readings: Any,
 ) -> Health:
-    """The verdict on a broker with ``loop`` busy ratios of the last seconds and these of its readings."""
-    samples = [sample(NOW_MS + 1000 * second, event_loop_busy_ratio=ratio) for second, ratio in enumerate(loop)]
+    """The verdict on a broker with ``loop`` busy ratios of the last seconds, of which it was on a CPU for
+    ``cpu_share``, on a full machine, and these of its readings."""
+    samples = [
+        sample(
+            NOW_MS + 1000 * second,
+            event_loop_busy_ratio=ratio,
+            event_loop_cpu_ratio=cpu_share * ratio,
+            process_cpu_ratio=cpu_share * ratio,
+            cpu_pressure_ratio=0.9,
+        )
+        for second, ratio in enumerate(loop)
+    ]
     return health(readiness, attrs.evolve(READINGS, **readings), samples, limit, handshakes)
 
 
@@ -137,6 +149,26 @@ def test_of_several_disks_the_one_that_is_full_first_is_named():
         (HealthState.FAILING, "1 of 3 data directories out of use", "/storage"),
         (HealthState.ATTENTION, f"disk of /b at 40\u00a0%, full in about 2\u00a0days: {GROWS}", "/storage"),
     ]
+
+
+def test_an_event_loop_that_other_processes_keep_from_the_cpus_is_not_called_busy_alone():
+    [finding] = verdict(loop=(0.96,) * 60, cpu_share=0.2).findings
+    assert finding.text == "other processes have the CPUs, event loop busy 96\u00a0% for 59\u00a0s"
+
+
+@pytest.mark.parametrize(
+    ("backlog", "text"),
+    [
+        (client_backlog(wait_seconds=60.0), "requests of payments wait about 60\u00a0s unread in its socket"),
+        (client_backlog(wait_seconds=None), "requests of payments wait unread in its socket"),
+        (client_backlog(wait_seconds=0.9), None),
+        (None, None),
+    ],
+)
+def test_a_client_whose_requests_wait_unread_for_long_is_named_with_its_page(backlog, text):
+    found = health(Readiness(True), READINGS, [sample(backlog=backlog)], NOTHING, ())
+    page = "/clients/client?client_id=payments"
+    assert findings(found) == ([] if text is None else [(HealthState.ATTENTION, text, page)])
 
 
 @pytest.mark.parametrize(

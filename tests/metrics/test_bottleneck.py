@@ -32,8 +32,19 @@ BACKLOG: dict[str, Any] = {
 }
 
 
+STARVED = {
+    "event_loop_busy_ratio": 0.96,
+    "event_loop_cpu_ratio": 0.2,
+    "process_cpu_ratio": 0.3,
+    "cpu_pressure_ratio": 0.9,
+}
+
+
 def verdict_of(**readings: Any) -> Bottleneck:
-    return bottleneck(attrs.evolve(LOADED, **readings))
+    """The verdict on a loaded broker with these readings; its event loop has a CPU whenever it is busy, unless they say
+    otherwise."""
+    busy = readings.get("event_loop_busy_ratio", LOADED.event_loop_busy_ratio)
+    return bottleneck(attrs.evolve(LOADED, **{"event_loop_cpu_ratio": busy, "process_cpu_ratio": busy} | readings))
 
 
 @pytest.mark.parametrize(
@@ -47,6 +58,8 @@ def verdict_of(**readings: Any) -> Bottleneck:
         (COLD, Limit.COLD_SENDS, SuggestedSetting("num.network.threads", "6")),
         (SLOTS_TAKEN, Limit.REQUEST_QUEUE, SuggestedSetting("num.io.threads", "8")),
         (BACKLOG, Limit.CLIENT_BACKLOG, None),
+        (STARVED, Limit.OTHER_PROCESSES, None),
+        (STARVED | {"cpu_pressure_ratio": None}, Limit.OTHER_PROCESSES, None),
         (
             {"event_loop_busy_ratio": 0.95, **COMPACTING},
             Limit.COMPACTION,
@@ -80,6 +93,22 @@ def test_each_verdict_and_the_setting_that_helps(readings, limit, setting):
             Limit.COMPACTION,
             Limit.EVENT_LOOP,
         ),
+        (
+            STARVED,
+            {"event_loop_busy_ratio": 0.85},
+            {"event_loop_busy_ratio": 0.849},
+            Limit.OTHER_PROCESSES,
+            Limit.CLIENTS,
+        ),
+        (
+            STARVED,
+            {"event_loop_cpu_ratio": 0.57},
+            {"event_loop_cpu_ratio": 0.58},
+            Limit.OTHER_PROCESSES,
+            Limit.EVENT_LOOP,
+        ),
+        (STARVED, {"cpu_pressure_ratio": 0.5}, {"cpu_pressure_ratio": 0.49}, Limit.OTHER_PROCESSES, Limit.EVENT_LOOP),
+        (STARVED, {"process_cpu_ratio": 0.95}, {"process_cpu_ratio": 0.97}, Limit.OTHER_PROCESSES, Limit.EVENT_LOOP),
         (COMPACTING, {"event_loop_busy_ratio": 0.85}, {"event_loop_busy_ratio": 0.84}, Limit.COMPACTION, Limit.CLIENTS),
     ],
     ids=str,
@@ -98,6 +127,8 @@ def test_each_boundary(base, at, below, limit, limit_below):
         (SYNCS_QUEUE, {"disk_wait_ratio": 0.9}),
         (COLD, {"io_busy_ratio": 0.95, "queue_depth": 20.0}),
         (SLOTS_TAKEN, {"disk_wait_ratio": 0.9}),
+        (STARVED, COMPACTING),
+        (STARVED, BACKLOG),
         (SYNCS_QUEUE, BACKLOG),
         (BACKLOG, {"disk_wait_ratio": 0.9}),
         (BACKLOG, {"requests_per_second": 0.1}),
@@ -170,6 +201,21 @@ def test_whatever_limits_a_backlog_is_among_the_evidence(readings):
 def test_how_long_a_backlog_waits_is_no_evidence_while_nothing_of_it_is_read():
     verdict = verdict_of(**BACKLOG | {"unread_wait_ms": None})
     assert "unread_wait_ms" not in {each.name for each in verdict.evidence}
+
+
+@pytest.mark.parametrize("pressure", [0.9, None])
+def test_other_processes_are_the_verdict_with_what_the_loop_had_of_a_cpu(pressure):
+    verdict = verdict_of(**STARVED | {"cpu_pressure_ratio": pressure})
+    assert "Other processes have the CPUs" in verdict.summary
+    evidence = {each.name: each.value for each in verdict.evidence}
+    assert (evidence["event_loop_busy_ratio"], evidence["event_loop_cpu_ratio"]) == (0.96, 0.2)
+    assert evidence.get("cpu_pressure_ratio") == pressure
+
+
+def test_the_cpu_pressure_is_the_mean_of_what_is_known_of_it():
+    known = sample_between(broker_readings(0.0), broker_readings(1.0), 0)
+    assert readings_of([known]).cpu_pressure_ratio is None
+    assert readings_of([known, attrs.evolve(known, cpu_pressure_ratio=0.5)]).cpu_pressure_ratio == 0.5
 
 
 def test_a_long_client_id_is_cut_in_the_sentence_only():

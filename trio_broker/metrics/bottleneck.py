@@ -1,9 +1,9 @@
 """What limits the broker now: one verdict out of its own readings, the evidence for it, and the one setting that helps.
 
 The readings are means over the last seconds of the history. The rules are tried in their order, and the first that
-holds is the verdict: what stops everything else comes first. The event loop is one, and while it is busy no number of
-threads helps; so the rules about threads come after it. When nothing of the broker is short, the clients are: they
-wait for nothing but their own next request. Everything here is a pure function.
+holds is the verdict: what stops everything else comes first. The event loop is one, and while it is busy, or has no
+CPU, no number of threads helps; so the rules about threads come after it. When nothing of the broker is short, the
+clients are: they wait for nothing but their own next request. Everything here is a pure function.
 
 Source: docs/metrics.md, which says in a table what each verdict means.
 """
@@ -29,6 +29,13 @@ IDLE_REQUESTS_PER_SECOND = 1.0
 BUSY_LOOP_RATIO = 0.85
 """The loop's share of time from which on requests wait for it: a queue at a server that is busy for 85 % of the time is
 about six long."""
+
+LITTLE_CPU_RATIO = 0.6
+"""The loop's CPU time over the time it was busy: one that has a CPU uses nearly all of it, but for short reads of the
+disk and waits for the interpreter lock."""
+
+CPU_PRESSURE_RATIO = 0.5
+"""The share of time in which some task of the machine waited for a CPU. Below, the loop may have waited for a disk."""
 
 SYNCS_BUSY_RATIO = 0.5
 """The share of time in which all sync threads are busy from which on another one would be used half the time."""
@@ -62,6 +69,7 @@ then may be another thing."""
 class Limit(enum.Enum):
     """What keeps the broker from doing more."""
 
+    OTHER_PROCESSES = "other processes"
     EVENT_LOOP = "event loop"
     DISK_SYNCS = "disk syncs"
     COLD_SENDS = "cold sends"
@@ -114,6 +122,9 @@ class BottleneckReadings:
     requests_per_second: float = 0.0
     connections: float = 0.0
     event_loop_busy_ratio: float = 0.0
+    event_loop_cpu_ratio: float = 0.0
+    process_cpu_ratio: float = 0.0
+    cpu_pressure_ratio: float | None = None
     network_threads: int = 3
     io_threads: int = 8
     io_busy_ratio: float = 0.0
@@ -148,10 +159,14 @@ def readings_of(samples: Sequence[HistorySample]) -> BottleneckReadings:
 
     # A second without syncs says nothing of how long they take.
     syncing = [sample for sample in recent if sample.syncs_per_second]
+    pressures = [sample.cpu_pressure_ratio for sample in recent if sample.cpu_pressure_ratio is not None]
     return BottleneckReadings(
         requests_per_second=mean([sample.requests_per_second for sample in recent]),
         connections=mean([sample.connections for sample in recent]),
         event_loop_busy_ratio=mean([sample.event_loop_busy_ratio for sample in recent]),
+        event_loop_cpu_ratio=mean([sample.event_loop_cpu_ratio for sample in recent]),
+        process_cpu_ratio=mean([sample.process_cpu_ratio for sample in recent]),
+        cpu_pressure_ratio=mean(pressures) if pressures else None,
         network_threads=len(recent[-1].network_idle_ratios),
         io_threads=recent[-1].sync_threads,
         io_busy_ratio=1 - mean([sample.io_idle_ratio for sample in recent]),
@@ -208,6 +223,29 @@ def nothing(readings: BottleneckReadings) -> Bottleneck | None:
     )
 
 
+def other_processes(readings: BottleneckReadings) -> Bottleneck | None:
+    """The event loop had work to do and no CPU to do it on."""
+    if readings.event_loop_busy_ratio < BUSY_LOOP_RATIO or not lacks_cpu(readings):
+        return None
+    return Bottleneck(
+        Limit.OTHER_PROCESSES,
+        "Other processes have the CPUs: the event loop waits for one.",
+        (*loop_and_cpus(readings), requests(readings)),
+        None,
+        "No setting of the broker helps. What does: fewer processes beside it on this machine, a larger share of its "
+        "CPUs for the broker (CPUWeight, nice), or CPUs of its own.",
+    )
+
+
+def lacks_cpu(readings: BottleneckReadings) -> bool:
+    """Whether other processes keep the event loop from a CPU: it is busy by the wall clock far more than by its CPU
+    time, the broker's own threads do not take what is missing, and tasks of the machine wait for CPUs, as far as the
+    kernel counts that."""
+    busy, pressure = readings.event_loop_busy_ratio, readings.cpu_pressure_ratio
+    is_full = pressure is None or pressure >= CPU_PRESSURE_RATIO
+    return is_full and readings.event_loop_cpu_ratio < LITTLE_CPU_RATIO * busy and readings.process_cpu_ratio < busy
+
+
 def compaction(readings: BottleneckReadings) -> Bottleneck | None:
     if (
         readings.event_loop_busy_ratio < BUSY_LOOP_RATIO
@@ -235,7 +273,7 @@ def event_loop(readings: BottleneckReadings) -> Bottleneck | None:
     return Bottleneck(
         Limit.EVENT_LOOP,
         "The event loop is busy: all Python of the broker runs on it.",
-        (loop(readings), requests(readings), all_syncing(readings)),
+        (*loop_and_cpus(readings), requests(readings), all_syncing(readings)),
         None,
         "No number of threads divides the one event loop. Fewer and larger requests help: linger.ms, batch.size and "
         "compression in producers, fetch.min.bytes in consumers; or a second broker.",
@@ -348,6 +386,7 @@ def clients(readings: BottleneckReadings) -> Bottleneck:
 
 RULES: tuple[Callable[[BottleneckReadings], Bottleneck | None], ...] = (
     nothing,
+    other_processes,
     compaction,
     event_loop,
     disk_syncs,
@@ -379,6 +418,19 @@ def evidence(readings: BottleneckReadings, name: str, meaning: str) -> Evidence:
 
 def loop(readings: BottleneckReadings) -> Evidence:
     return evidence(readings, "event_loop_busy_ratio", "of the time the event loop was busy")
+
+
+def loop_and_cpus(readings: BottleneckReadings) -> list[Evidence]:
+    """How busy the loop was by the wall clock, what of it on a CPU, and whether the machine has CPUs to give."""
+    found = [
+        loop(readings),
+        evidence(readings, "event_loop_cpu_ratio", "of the time the event loop ran on a CPU"),
+        evidence(readings, "process_cpu_ratio", "of one CPU were used by all threads of the broker"),
+    ]
+    if readings.cpu_pressure_ratio is not None:
+        meaning = "of the time some task of this machine waited for a CPU"
+        found.append(evidence(readings, "cpu_pressure_ratio", meaning))
+    return found
 
 
 def requests(readings: BottleneckReadings) -> Evidence:

@@ -128,11 +128,15 @@ export const CHARTS = {
     read: (sample) => `<strong>${short(Math.round(sample.requests_per_second))}</strong> per second`,
   },
   loop: {
-    lines: () => [{ pick: (sample) => sample.event_loop_busy_ratio, style: "line first", area: true }],
+    lines: () => [
+      { pick: (sample) => sample.event_loop_busy_ratio, style: "line first", area: true },
+      { pick: (sample) => sample.event_loop_cpu_ratio, style: "line second" },
+    ],
     top: () => 1,
     ticks: halves,
     tick: percent,
-    read: (sample) => `<strong>${percent(sample.event_loop_busy_ratio)}</strong> busy`,
+    read: (sample) =>
+      `<strong>${percent(sample.event_loop_busy_ratio)}</strong> busy <span>· ${percent(sample.event_loop_cpu_ratio)} on a CPU</span>`,
   },
   network: idleChart("network", "num.network.threads"),
   io: freeChart(),

@@ -6,7 +6,7 @@
  * @typedef {{sampled_at_ms: number, bytes_in_per_second: number, bytes_out_per_second: number,
  *   records_in_per_second: number, produce_p99_ms: number, fetch_p99_ms: number, requests_per_second: number,
  *   network_idle_ratio: number, network_idle_ratios: number[], io_idle_ratio: number, io_idle_ratios: number[],
- *   queue_depth: number, queue_capacity: number, connections: number, event_loop_busy_ratio: number,
+ *   queue_depth: number, queue_capacity: number, connections: number, event_loop_busy_ratio: number, event_loop_cpu_ratio: number,
  *   compaction_busy_ratio: number, sync_busy_ratio: number, sync_threads_busy_ratio: number, syncs_waiting: number}} Sample
  * @typedef {{sequence: number, changed_at_ms: number, key: string, old: string | null, new: string | null,
  *   changed_by: string}} Change
