@@ -20,6 +20,7 @@ from tests.admin.chromium import Browser, needs_chromium
 from tests.admin.live_admin import LiveAdmin, open_live_admin, served
 from tests.partition.real_logs import batch
 from tests.running_broker import PATIENCE_SECONDS, connected
+from trio_broker.metrics.standing_verdict import CHANGE_SECONDS
 from trio_broker.network.statistics import ConnectionStage
 from trio_broker.network.unread_requests import BACKLOG_SECONDS
 from trio_broker.runtime.clock import ManualClock
@@ -67,7 +68,7 @@ async def backlog(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         async with connected(live.broker) as producer:
             for _ in range(SENT):
                 await producer.send(produce("payments"), 9)
-            for _ in range(int(BACKLOG_SECONDS) + 2):
+            for _ in range(int(BACKLOG_SECONDS) + CHANGE_SECONDS + 2):
                 with trio.fail_after(PATIENCE_SECONDS):
                     await producer.receive(produce("payments"), 9)
                 scene.look()

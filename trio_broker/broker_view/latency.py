@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trio_broker.handlers.support.services import BrokerServices
-from trio_broker.metrics.bottleneck import Bottleneck, bottleneck, readings_of
+from trio_broker.metrics.bottleneck import Bottleneck
 from trio_broker.metrics.history import History
 from trio_broker.metrics.latency import LatencyReport, api_label, api_latencies, latency_summary
+from trio_broker.metrics.standing_verdict import StandingVerdict
 from trio_broker.network.request_metrics import RequestChannelMetrics, RequestTimes
 
 
@@ -17,7 +18,8 @@ class LiveLatencyView:
     def __init__(self, services: BrokerServices, metrics: RequestChannelMetrics, samples: History) -> None:
         self.services = services
         self.request_metrics = metrics
-        self._verdict_history = samples
+        self._standing = StandingVerdict()
+        samples.subscribe(self._standing.add)
         self._counts_since = services.clock.monotonic()
 
     def report(self) -> LatencyReport:
@@ -34,4 +36,4 @@ class LiveLatencyView:
         return {api_label(api_key): each.since_start() for api_key, each in self.request_metrics.by_api.items()}
 
     def bottleneck(self) -> Bottleneck:
-        return bottleneck(readings_of(self._verdict_history.samples))
+        return self._standing.verdict

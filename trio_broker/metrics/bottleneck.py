@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import attrs
 
@@ -194,15 +195,27 @@ def threads_of(sample: HistorySample) -> tuple[int, int]:
 
 
 def bottleneck(readings: BottleneckReadings) -> Bottleneck:
-    """What limits a broker with these readings."""
-    for rule in RULES:
-        if (verdict := rule(readings)) is not None:
-            return verdict if readings.backlog is None else with_backlog(verdict, readings)
-    return clients(readings)
+    """What limits a broker with these readings, whatever it was before."""
+    found = first_that_holds(RULES, readings)
+    assert found is not None, "the last rule holds always"
+    return found[1]
 
 
-def with_backlog(verdict: Bottleneck, readings: BottleneckReadings) -> Bottleneck:
-    """``verdict`` with what is unread among its evidence: whatever limits the broker, a client waits for it."""
+def first_that_holds(
+    rules: Sequence[Rule], readings: BottleneckReadings, share: float = 1.0
+) -> tuple[Rule, Bottleneck] | None:
+    """The first of ``rules`` whose thresholds the readings reach to ``share``, with its verdict; None if none does."""
+    for rule in rules:
+        if (verdict := verdict_by(rule, readings, share)) is not None:
+            return rule, verdict
+    return None
+
+
+def verdict_by(rule: Rule, readings: BottleneckReadings, share: float) -> Bottleneck | None:
+    """The verdict of one rule. What is unread is among its evidence: whatever limits the broker, a client waits."""
+    verdict = rule(readings, share)
+    if verdict is None or readings.backlog is None:
+        return verdict
     names = {each.name for each in verdict.evidence}
     found = [each for each in unread(readings) if each.name not in names]
     return attrs.evolve(verdict, evidence=(*verdict.evidence, *found))
@@ -211,8 +224,8 @@ def with_backlog(verdict: Bottleneck, readings: BottleneckReadings) -> Bottlenec
 # ---- the rules, in the order in which they are tried
 
 
-def nothing(readings: BottleneckReadings) -> Bottleneck | None:
-    if readings.requests_per_second >= IDLE_REQUESTS_PER_SECOND or readings.backlog is not None:
+def nothing(readings: BottleneckReadings, share: float) -> Bottleneck | None:
+    if readings.requests_per_second >= IDLE_REQUESTS_PER_SECOND / share or readings.backlog is not None:
         return None
     return Bottleneck(
         Limit.NOTHING,
@@ -223,9 +236,9 @@ def nothing(readings: BottleneckReadings) -> Bottleneck | None:
     )
 
 
-def other_processes(readings: BottleneckReadings) -> Bottleneck | None:
+def other_processes(readings: BottleneckReadings, share: float) -> Bottleneck | None:
     """The event loop had work to do and no CPU to do it on."""
-    if readings.event_loop_busy_ratio < BUSY_LOOP_RATIO or not lacks_cpu(readings):
+    if readings.event_loop_busy_ratio < share * BUSY_LOOP_RATIO or not lacks_cpu(readings, share):
         return None
     return Bottleneck(
         Limit.OTHER_PROCESSES,
@@ -237,19 +250,19 @@ def other_processes(readings: BottleneckReadings) -> Bottleneck | None:
     )
 
 
-def lacks_cpu(readings: BottleneckReadings) -> bool:
+def lacks_cpu(readings: BottleneckReadings, share: float = 1.0) -> bool:
     """Whether other processes keep the event loop from a CPU: it is busy by the wall clock far more than by its CPU
     time, the broker's own threads do not take what is missing, and tasks of the machine wait for CPUs, as far as the
     kernel counts that."""
-    busy, pressure = readings.event_loop_busy_ratio, readings.cpu_pressure_ratio
-    is_full = pressure is None or pressure >= CPU_PRESSURE_RATIO
+    busy, pressure = readings.event_loop_busy_ratio / share, readings.cpu_pressure_ratio
+    is_full = pressure is None or pressure >= share * CPU_PRESSURE_RATIO
     return is_full and readings.event_loop_cpu_ratio < LITTLE_CPU_RATIO * busy and readings.process_cpu_ratio < busy
 
 
-def compaction(readings: BottleneckReadings) -> Bottleneck | None:
+def compaction(readings: BottleneckReadings, share: float) -> Bottleneck | None:
     if (
-        readings.event_loop_busy_ratio < BUSY_LOOP_RATIO
-        or readings.compaction_busy_ratio < COMPACTION_BUSY_RATIO
+        readings.event_loop_busy_ratio < share * BUSY_LOOP_RATIO
+        or readings.compaction_busy_ratio < share * COMPACTION_BUSY_RATIO
         or readings.compaction_bytes_per_second <= 0
     ):
         return None
@@ -267,8 +280,8 @@ def compaction(readings: BottleneckReadings) -> Bottleneck | None:
     )
 
 
-def event_loop(readings: BottleneckReadings) -> Bottleneck | None:
-    if readings.event_loop_busy_ratio < BUSY_LOOP_RATIO:
+def event_loop(readings: BottleneckReadings, share: float) -> Bottleneck | None:
+    if readings.event_loop_busy_ratio < share * BUSY_LOOP_RATIO:
         return None
     return Bottleneck(
         Limit.EVENT_LOOP,
@@ -280,9 +293,9 @@ def event_loop(readings: BottleneckReadings) -> Bottleneck | None:
     )
 
 
-def disk_syncs(readings: BottleneckReadings) -> Bottleneck | None:
+def disk_syncs(readings: BottleneckReadings, share: float) -> Bottleneck | None:
     """Syncs wait for a thread."""
-    if readings.sync_busy_ratio < SYNCS_BUSY_RATIO or readings.syncs_waiting < SYNCS_WAITING:
+    if readings.sync_busy_ratio < share * SYNCS_BUSY_RATIO or readings.syncs_waiting < share * SYNCS_WAITING:
         return None
     wanted = math.ceil(readings.io_threads * readings.sync_threads_busy_ratio + readings.syncs_waiting)
     suggested = max(readings.io_threads + 1, min(wanted, max(EIGHT_THREADS, 2 * readings.io_threads)))
@@ -301,8 +314,8 @@ def disk_syncs(readings: BottleneckReadings) -> Bottleneck | None:
     )
 
 
-def cold_sends(readings: BottleneckReadings) -> Bottleneck | None:
-    if readings.cold_send_busy_ratio < COLD_SEND_BUSY_RATIO:
+def cold_sends(readings: BottleneckReadings, share: float) -> Bottleneck | None:
+    if readings.cold_send_busy_ratio < share * COLD_SEND_BUSY_RATIO:
         return None
     found = (
         evidence(
@@ -325,8 +338,8 @@ def cold_sends(readings: BottleneckReadings) -> Bottleneck | None:
     )
 
 
-def request_queue(readings: BottleneckReadings) -> Bottleneck | None:
-    if readings.io_busy_ratio < SLOTS_BUSY_RATIO or readings.queue_depth < QUEUE_DEPTH:
+def request_queue(readings: BottleneckReadings, share: float) -> Bottleneck | None:
+    if readings.io_busy_ratio < share * SLOTS_BUSY_RATIO or readings.queue_depth < share * QUEUE_DEPTH:
         return None
     return Bottleneck(
         Limit.REQUEST_QUEUE,
@@ -342,7 +355,7 @@ def request_queue(readings: BottleneckReadings) -> Bottleneck | None:
     )
 
 
-def client_backlog(readings: BottleneckReadings) -> Bottleneck | None:
+def client_backlog(readings: BottleneckReadings, share: float) -> Bottleneck | None:
     """A client does not wait for its answers, and requests pile up in its sockets."""
     if (backlog := readings.backlog) is None:
         return None
@@ -360,9 +373,9 @@ def client_backlog(readings: BottleneckReadings) -> Bottleneck | None:
     )
 
 
-def disk(readings: BottleneckReadings) -> Bottleneck | None:
+def disk(readings: BottleneckReadings, share: float) -> Bottleneck | None:
     """Requests wait for syncs, and syncs for nothing but the disk; or for lookups of what is not in memory."""
-    if readings.disk_wait_ratio < DISK_WAIT_RATIO:
+    if readings.disk_wait_ratio < share * DISK_WAIT_RATIO:
         return None
     return Bottleneck(
         Limit.DISK_SYNCS,
@@ -374,7 +387,7 @@ def disk(readings: BottleneckReadings) -> Bottleneck | None:
     )
 
 
-def clients(readings: BottleneckReadings) -> Bottleneck:
+def clients(readings: BottleneckReadings, share: float) -> Bottleneck:
     return Bottleneck(
         Limit.CLIENTS,
         "The clients limit: the broker could do more than they ask for.",
@@ -384,7 +397,10 @@ def clients(readings: BottleneckReadings) -> Bottleneck:
     )
 
 
-RULES: tuple[Callable[[BottleneckReadings], Bottleneck | None], ...] = (
+Rule: TypeAlias = Callable[[BottleneckReadings, float], Bottleneck | None]
+"""Gives its verdict if the readings reach that share of its thresholds, which is 1 but for a verdict that stands."""
+
+RULES: tuple[Rule, ...] = (
     nothing,
     other_processes,
     compaction,
@@ -394,7 +410,9 @@ RULES: tuple[Callable[[BottleneckReadings], Bottleneck | None], ...] = (
     request_queue,
     client_backlog,
     disk,
+    clients,
 )
+"""The last one holds always."""
 
 
 # ---- their evidence
