@@ -67,9 +67,9 @@ def backlog_advice(produced: ProducedBatches, producing_seconds: float, backlog_
     linger_ms = next((each for each in LINGER_MS if each >= between_ms), LONGEST_LINGER_MS)
     return ClientAdvice(
         f"linger.ms={linger_ms}",
-        f"{backlog_bytes} bytes of its requests wait unread, since each connection is served one request at a time; "
-        f"a batch holds {produced.records / produced.batches:.1f} records, and what gathers in {linger_ms} ms would "
-        "share one. More partitions and connections help as well",
+        f"{backlog_bytes / 1024:.0f} KiB of its requests wait unread, since a connection is served one request at a "
+        f"time; a batch holds {produced.records / produced.batches:.1f} records, and what gathers in {linger_ms} ms "
+        "would share one. More partitions and connections help as well",
     )
 
 

@@ -30,8 +30,8 @@ class ClientSummary:
     """The connections of one client id and one software, together. ``connected_at_ms`` is the oldest one's.
 
     ``oldest_request`` is the API of the request that has been under way for the longest time. ``unread_bytes`` were
-    sent and not read yet; ``unread_wait_seconds`` is how long the next request will about wait for that on the slowest
-    of the connections, None where none has such a backlog. Of a client that has left within the last hour,
+    sent and not read yet; ``unread_wait_seconds`` is how long the next request will wait for that at least, on the
+    slowest of the connections, None where none has such a backlog. Of a client that has left within the last hour,
     ``connections`` are the latest that it had, ``left_at_ms`` is when the last one ended, and ``left_because`` why; of
     others both are None.
     """

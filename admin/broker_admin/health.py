@@ -230,7 +230,7 @@ def backlog_findings(samples: Sequence[HistorySample]) -> Iterator[HealthFinding
     if backlog is None or (backlog.wait_seconds is not None and backlog.wait_seconds < UNREAD_SECONDS):
         return
     whose = f"of {shown_text(backlog.client_id, NAMED_CHARACTERS)}" if backlog.client_id else "without a client id"
-    wait = "wait unread" if backlog.wait_seconds is None else f"wait about {about_text(backlog.wait_seconds)} unread"
+    wait = "wait unread" if backlog.wait_seconds is None else f"wait at least {about_text(backlog.wait_seconds)} unread"
     is_linked = len(backlog.client_id) <= LINKED_CHARACTERS
     page = f"/clients/client?client_id={quote(backlog.client_id, safe='')}" if is_linked else "/clients"
     yield HealthFinding(HealthState.ATTENTION, f"requests {whose} {wait} in its socket", page)

@@ -217,7 +217,7 @@ def test_a_producer_whose_requests_wait_is_advised_to_linger_for_as_long_as_a_re
     produced = sent(batches=batches, records=batches, bytes=210 * batches, batches_by_codec={"none": batches})
     [advice] = producer_advice(produced, 1.0, backlog_bytes=1_500_000)
     assert advice.setting == setting
-    assert "1500000 bytes of its requests wait unread" in advice.reason
+    assert "1465 KiB of its requests wait unread" in advice.reason
 
 
 def test_lingering_is_no_advice_for_batches_that_are_full():

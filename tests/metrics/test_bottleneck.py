@@ -194,7 +194,9 @@ def test_a_client_with_a_backlog_is_named_with_what_it_waits_for_and_what_it_can
 @pytest.mark.parametrize("readings", [{"event_loop_busy_ratio": 0.9}, SYNCS_QUEUE, COLD, SLOTS_TAKEN, COMPACTING])
 def test_whatever_limits_a_backlog_is_among_the_evidence(readings):
     verdict = verdict_of(**BACKLOG, **readings)
-    assert "unread_bytes" in {each.name for each in verdict.evidence}
+    evidence = {each.name: each.meaning for each in verdict.evidence}
+    assert "unread_bytes" in evidence
+    assert evidence["unread_wait_ms"] == "the next request of payments waits to be read, at least"
     assert verdict.limit is not Limit.CLIENTS
 
 
@@ -223,6 +225,8 @@ def test_a_long_client_id_is_cut_in_the_sentence_only():
     verdict = verdict_of(backlog=backlog)
     assert verdict.client_id == backlog.client_id
     assert len(verdict.summary) < 200
+    nameless = verdict_of(backlog=client_backlog(client_id=""))
+    assert nameless.summary.startswith("a client without a client id sends faster")
 
 
 def test_a_broker_without_samples_is_limited_by_nothing():

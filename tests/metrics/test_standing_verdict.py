@@ -66,6 +66,13 @@ def test_ten_minutes_of_readings_that_cross_two_thresholds_in_turns_make_one_ver
     assert verdicts(samples) == [Limit.EVENT_LOOP]
 
 
+def test_a_broker_that_is_asked_for_something_is_not_called_idle_for_a_second():
+    standing = StandingVerdict()
+    for each in [IDLE] * 30 + [CLIENTS]:
+        standing.add(each)
+    assert standing.verdict.limit is Limit.CLIENTS
+
+
 def test_a_request_a_second_more_or_less_makes_one_verdict():
     samples = [sample(requests_per_second=1.05 + 0.12 * math.cos(second / 7)) for second in range(600)]
     assert len(verdicts(samples)) == 1

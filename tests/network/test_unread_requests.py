@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from time import perf_counter_ns
 
@@ -127,6 +128,24 @@ async def test_the_rest_of_one_large_request_is_unread_and_no_backlog(serving, f
         for _ in range(10):
             look(harness)
         assert harness.server.statistics().unread_bytes > 100_000
+        assert harness.server.statistics().backlog is None
+
+
+async def test_what_has_just_come_on_a_connection_that_was_read_empty_is_no_backlog(serving, frame_of):
+    gate = Gate()
+    async with serving(gate.handle) as harness:
+        await sent_at_once(harness, frame_of, 3)
+        look(harness)
+        [connection] = harness.server.connections()
+        assert connection.unread.waiting_since is not None
+        for _ in range(3):
+            gate.places.release()
+        await harness.until(lambda: harness.server.handlers.statistics().answered == 3)
+        # Without a turn of the event loop, in which the Processor would see it.
+        os.write(harness.clients[0].stream.socket.fileno(), frame_of(9, api_key=ApiKey.PRODUCE))
+        for _ in range(10):
+            look(harness)
+        assert connection.unread.unread_bytes > 0
         assert harness.server.statistics().backlog is None
 
 

@@ -359,8 +359,8 @@ def client_backlog(readings: BottleneckReadings, share: float) -> Bottleneck | N
     """A client does not wait for its answers, and requests pile up in its sockets."""
     if (backlog := readings.backlog) is None:
         return None
+    name = named(backlog)
     is_synced = readings.disk_wait_ratio >= DISK_WAIT_RATIO
-    name = f"{backlog.client_id[:NAMED_CHARACTERS]}" or "A client without a client id"
     helps = "more records in each request (linger.ms, batch.size)" if backlog.is_producer else "fewer requests"
     return Bottleneck(
         Limit.CLIENT_BACKLOG,
@@ -466,11 +466,15 @@ def disk_wait(readings: BottleneckReadings) -> Evidence:
 def unread(readings: BottleneckReadings) -> list[Evidence]:
     """What clients have sent and nobody has read, and how long the next request will wait for that."""
     found = [evidence(readings, "unread_bytes", "were sent by clients and not read yet")]
-    if readings.unread_wait_ms is not None:
-        found.append(
-            evidence(readings, "unread_wait_ms", "the next request of that client will wait to be read, about")
-        )
+    if readings.backlog is not None and readings.unread_wait_ms is not None:
+        whose = named(readings.backlog)
+        found.append(evidence(readings, "unread_wait_ms", f"the next request of {whose} waits to be read, at least"))
     return found
+
+
+def named(backlog: ClientBacklog) -> str:
+    """The client in a sentence."""
+    return backlog.client_id[:NAMED_CHARACTERS] or "a client without a client id"
 
 
 def sync_times(readings: BottleneckReadings) -> tuple[Evidence, Evidence]:

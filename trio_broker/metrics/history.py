@@ -62,8 +62,8 @@ class HistorySample:
     in which some task of the machine, the broker's included, waited for a CPU; None where the kernel does not count it.
 
     ``unread_bytes`` were sent by clients and read by nobody. ``backlog`` is the client with the largest that has waited
-    for seconds, behind its own requests in flight; the next of them will about wait for ``unread_wait_ms``, which is 0
-    without a backlog and None while nothing of it is read.
+    for seconds, behind its own requests in flight; the next of them will wait for ``unread_wait_ms`` at least, which is
+    0 without a backlog and None while nothing of it is read.
     """
 
     sampled_at_ms: int

@@ -57,18 +57,15 @@ class StandingVerdict:
         standing = verdict_by(self._rule, readings, CLEARLY_BELOW)
         challenger = self._challenger(readings, holds=standing is not None)
         self._challenged_seconds = 0 if challenger is None else self._challenged_seconds + 1
-        if challenger and (self._yields_at_once_to(challenger[0]) or self._challenged_seconds >= CHANGE_SECONDS):
+        if challenger and (self._rule in NOTHING_IS_SHORT or self._challenged_seconds >= CHANGE_SECONDS):
             self._rule, self.verdict = challenger
             self._challenged_seconds = 0
         elif standing is not None:
             self.verdict = standing
 
-    def _yields_at_once_to(self, rule: Rule) -> bool:
-        return self._rule in NOTHING_IS_SHORT and rule not in NOTHING_IS_SHORT
-
     def _challenger(self, readings: BottleneckReadings, *, holds: bool) -> tuple[Rule, Bottleneck] | None:
         """The rule that should replace the one that stands, with its verdict; None while that is the right one."""
         found = first_that_holds(RULES, readings)
-        if holds and found is not None and not self._yields_at_once_to(found[0]):
+        if holds and (self._rule not in NOTHING_IS_SHORT or found is None or found[0] in NOTHING_IS_SHORT):
             found = first_that_holds(RULES[: RULES.index(self._rule)], readings, CLEARLY_ABOVE)
         return None if found is None or found[0] is self._rule else found

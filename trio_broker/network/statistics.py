@@ -71,8 +71,8 @@ class ProcessorStatistics:
 class ClientBacklog:
     """Requests of one client that wait unread on ``connections`` of its connections, behind those in flight there.
 
-    ``wait_seconds`` is how long a request that is sent now will about wait before it is read, on the slowest of them;
-    None while nothing is read. ``requests_per_second`` are those that are served meanwhile.
+    ``wait_seconds`` is how long a request that is sent now will wait at least before it is read, on the slowest of
+    them; None while nothing is read. ``requests_per_second`` are those that are served meanwhile.
     """
 
     client_id: str
@@ -187,7 +187,7 @@ class ConnectionStatistics:
     been under way for ``request_seconds``.
 
     ``unread_bytes`` were sent and not read at the last sample. When they are requests that wait behind others for
-    seconds, the next one will about wait for ``unread_wait_seconds``; None otherwise, and while nothing is read.
+    seconds, the next one will wait for ``unread_wait_seconds`` at least; None otherwise, and while nothing is read.
     """
 
     connection_id: int

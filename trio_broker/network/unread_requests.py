@@ -5,9 +5,10 @@ connection is served one request at a time: a client that sends faster than that
 all times look well. So once a second the kernel is asked how much is unread on each connection that does anything
 (SIOCINQ, a microsecond each).
 
-Unread bytes behind a request in flight are those of the next requests; one that is only being received has unread bytes
-of its own, and says nothing. A connection has a *backlog* when requests have waited at every look for
-``BACKLOG_SECONDS``: clients may have several requests in flight, of which the last ones wait for a moment.
+Unread bytes behind a request in flight are those of the next requests. One that is only being received has unread bytes
+of its own, and says nothing; on a connection that was read empty they have just come. A connection has a *backlog* when
+requests have waited at every look for ``BACKLOG_SECONDS``: clients may have several requests in flight, of which the
+last ones wait for a moment.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def look_at(connection: Connection, now: float) -> None:
     unread = connection.unread
     received_ahead = connection.protocol.bytes_pending
     count = unread_bytes(connection.sock) + received_ahead
-    waits = requests_wait(connection) if count else False
+    waits = requests_wait(connection, count) if count else False
     if waits is False:
         unread.waiting_since = None
     elif waits and unread.waiting_since is None:
@@ -88,8 +89,9 @@ def recent_mean(mean: float | None, latest: float) -> float:
     return latest if mean is None else mean + RECENT_WEIGHT * (latest - mean)
 
 
-def requests_wait(connection: Connection) -> bool | None:
-    """Whether the unread bytes of ``connection`` are requests behind another one; None where that is not known.
+def requests_wait(connection: Connection, count: int) -> bool | None:
+    """Whether the ``count`` unread bytes of ``connection`` are requests behind another one; None where that is not
+    known.
 
     Behind a long poll or a rebalance they wait because the client wants it so.
     """
@@ -101,11 +103,19 @@ def requests_wait(connection: Connection) -> bool | None:
             return request.waits.phase is not RequestPhase.PURGATORY
         case ConnectionState.SENDING:
             return True
-        case ConnectionState.IDLE if connection.is_ready:
-            # It was served, and has more.
-            return True
-        case _:
+        case ConnectionState.WAITING_FOR_READER:
             return None
+        case _ if count <= rest_of_frame(connection):
+            return None
+        case _:
+            # One that was served and has more, or one that was read empty and has just received something.
+            return connection.is_ready
+
+
+def rest_of_frame(connection: Connection) -> int:
+    """How many bytes the request that is being received still lacks."""
+    protocol = connection.protocol
+    return (protocol.frame_bytes_expected or 0) - protocol.frame_bytes_received
 
 
 def has_backlog(connection: Connection) -> bool:
@@ -115,8 +125,11 @@ def has_backlog(connection: Connection) -> bool:
 
 
 def wait_seconds(connection: Connection) -> float | None:
-    """How long a request that comes now will about wait in the socket of ``connection``; None where nothing is read, or
-    there is no backlog."""
+    """How long a request that comes now will wait in the socket of ``connection``, at the rate at which it was read
+    lately; None where nothing is read, or there is no backlog.
+
+    A client waits longer if its own kernel holds back more, which the window of TCP does not let through.
+    """
     unread = connection.unread
     if not has_backlog(connection) or not unread.bytes_per_second:
         return None
