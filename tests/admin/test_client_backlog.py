@@ -22,7 +22,7 @@ from tests.partition.real_logs import batch
 from tests.running_broker import PATIENCE_SECONDS, connected
 from trio_broker.metrics.standing_verdict import CHANGE_SECONDS
 from trio_broker.network.statistics import ConnectionStage
-from trio_broker.network.unread_requests import BACKLOG_SECONDS
+from trio_broker.network.unread_bytes import BACKLOG_SECONDS
 from trio_broker.runtime.clock import ManualClock
 
 ADDRESSES = ("/tuning", "/clients", "/clients/client?client_id=test", "/clients/connections")

@@ -55,7 +55,6 @@ def client_backlog(**changes: Any) -> ClientBacklog:
         "connections": 1,
         "unread_bytes": 1_500_000,
         "wait_seconds": 60.0,
-        "requests_per_second": 3.0,
         "is_producer": True,
     }
     return ClientBacklog(**(values | changes))

@@ -20,6 +20,7 @@ from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.client_activity import ClientActivity
 from trio_broker.network.errors import CloseCause, CloseConnection
 from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest, Reply
+from trio_broker.network.unread_bytes import UnreadBytes
 
 FRAME_GRACE_SECONDS = 30.0
 """Time in which any frame may arrive, however small: long enough for a slow network or a client in a debugger."""
@@ -77,24 +78,6 @@ class ConnectionOwner(Protocol):
 
 
 @attrs.define(eq=False)
-class UnreadBytes:
-    """What was unread on a connection at its latest look, at ``looked_at`` of the monotonic clock.
-
-    ``waiting_since`` is the first of the looks in a row at which requests waited behind another one; the rates are of
-    the time since then. ``taken_bytes`` and ``requests`` had been served, ``bytes_in`` received.
-    """
-
-    unread_bytes: int = 0
-    looked_at: float = 0.0
-    waiting_since: float | None = None
-    bytes_in: int = 0
-    taken_bytes: int = 0
-    requests: int = 0
-    bytes_per_second: float | None = None
-    requests_per_second: float | None = None
-
-
-@attrs.define(eq=False)
 class Connection:
     """Everything that must survive a move from one Processor, its ``owner``, to another.
 
@@ -139,6 +122,11 @@ class Connection:
     @property
     def is_closed(self) -> bool:
         return self.state is ConnectionState.CLOSED
+
+    @property
+    def client_id(self) -> str:
+        """That of the latest request; empty before the first, and for a client that gives none."""
+        return (self.header.client_id or "") if self.header is not None else ""
 
     def respond(self, reply: Reply) -> None:
         """Send ``reply`` to the request in flight; dropped quietly when the connection has gone."""

@@ -17,7 +17,6 @@ from trio_broker.network.client_activity import NOT_IDEMPOTENT, VERSION_BITS, VE
 from trio_broker.network.connection import Connection, ConnectionState
 from trio_broker.network.request_channel import QueuedRequest
 from trio_broker.network.statistics import ApiErrors, ApiUse, ConnectionStage, ConnectionStatistics, ProducedBatches
-from trio_broker.network.unread_requests import client_id_of, has_backlog, wait_seconds
 from trio_broker.request_phase import RequestPhase
 from trio_broker.runtime.measurement import perf_counter_ns
 
@@ -43,7 +42,7 @@ PHASE_STAGES = {RequestPhase.DISK: ConnectionStage.SYNCING, RequestPhase.PURGATO
 
 def stage_of(connection: Connection) -> ConnectionStage:
     """Where ``connection`` stands."""
-    if has_backlog(connection):
+    if connection.unread.is_backlog:
         return ConnectionStage.UNREAD
     if connection.state is not ConnectionState.IN_FLIGHT:
         return STAGES[connection.state]
@@ -60,7 +59,7 @@ def connection_statistics(connection: Connection, *, now: float, now_ms: int) ->
     stage = stage_of(connection)
     return ConnectionStatistics(
         connection_id=info.connection_id,
-        client_id=client_id_of(connection),
+        client_id=connection.client_id,
         software_name=client.software.name,
         software_version=client.software.version,
         listener_name=info.listener_name,
@@ -76,8 +75,8 @@ def connection_statistics(connection: Connection, *, now: float, now_ms: int) ->
         bytes_out=connection.bytes_out,
         requests=client.requests,
         requests_per_second=connection.recent_requests,
-        unread_bytes=connection.unread.unread_bytes,
-        unread_wait_seconds=wait_seconds(connection),
+        unread_bytes=connection.unread.count,
+        unread_wait_seconds=connection.unread.wait_seconds,
         apis=tuple(
             ApiUse(api_name(key >> VERSION_BITS), key & VERSION_MASK, count)
             for key, count in client.requests_by_version.items()

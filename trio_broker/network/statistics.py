@@ -72,14 +72,13 @@ class ClientBacklog:
     """Requests of one client that wait unread on ``connections`` of its connections, behind those in flight there.
 
     ``wait_seconds`` is how long a request that is sent now will wait at least before it is read, on the slowest of
-    them; None while nothing is read. ``requests_per_second`` are those that are served meanwhile.
+    them; None while nothing is read.
     """
 
     client_id: str
     connections: int
     unread_bytes: int
     wait_seconds: float | None
-    requests_per_second: float
     is_producer: bool
 
 
