@@ -10,6 +10,7 @@ from broker_admin.lifecycle_picture import BAR_WIDTH, lifecycle_bars
 from tests.admin.chromium import Browser, needs_chromium
 from tests.admin.fake_broker import FakeBroker
 from tests.admin.live_admin import LiveAdmin
+from tests.metrics.statistics_fixtures import client_backlog
 from tests.metrics.test_effect import EIGHT_THREADS, LOADED, span
 from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
 from trio_broker.config.entries import ValueChange
@@ -148,16 +149,26 @@ async def test_a_broker_without_changes_says_what_would_appear(live: LiveAdmin) 
     assert "No setting was changed yet" in await page_of(live.http, "/tuning")
 
 
+HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(2)>\u202e'
+
+
+def assert_inert(page: str) -> None:
+    assert "<script>alert" not in page
+    assert "<img" not in page.replace('<img src="/static', "")
+    assert "\\u{202e}" in page
+
+
 async def test_names_that_clients_chose_are_inert(live: LiveAdmin) -> None:
-    hostile = '<script>alert(1)</script>"><img src=x onerror=alert(2)>\u202e'
-    values = (ValueChange(hostile, hostile, None),)
-    made = MadeChange(ChangeAction.OFFSETS_RESET, ChangedResource.GROUP, hostile, values)
+    values = (ValueChange(HOSTILE, HOSTILE, None),)
+    made = MadeChange(ChangeAction.OFFSETS_RESET, ChangedResource.GROUP, HOSTILE, values)
     live.broker.services.changes.record(made)
     for address in ("/changes", "/changes/1", "/changes?search=script"):
-        page = await page_of(live.http, address)
-        assert "<script>alert" not in page
-        assert "<img" not in page.replace('<img src="/static', "")
-        assert "\\u{202e}" in page
+        assert_inert(await page_of(live.http, address))
+
+
+async def test_the_client_that_a_verdict_names_is_inert(client: httpx.AsyncClient, fake: FakeBroker) -> None:
+    fake.samples.append(attrs.evolve(fake.sample(), backlog=client_backlog(client_id=HOSTILE), disk_wait_ratio=0.0))
+    assert_inert(await page_of(client, "/tuning"))
 
 
 # --- in a browser ---
