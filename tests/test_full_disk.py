@@ -309,7 +309,7 @@ async def test_a_flood_of_refused_appends_is_a_line_with_a_count(disk, caplog):
         fill(disk)
         for _ in range(20):
             assert await client.produce("orders", b"x" * 1000) == ErrorCode.KAFKA_STORAGE_ERROR
-    assert sum("a request is refused" in each.getMessage() for each in caplog.records) == 1
+    assert sum("write refused, disk full" in each.getMessage() for each in caplog.records) == 1
 
 
 async def test_on_a_disk_that_is_small_a_share_is_kept_back(disk, caplog):

@@ -47,7 +47,7 @@ class Authentication:
         if role is None:
             await refusal(Request(scope))(scope, receive, send)
         elif role is Role.VIEWER and scope["method"] not in READING_METHODS and scope["path"] != "/logout":
-            await problem_response(403, "a viewer may not change anything")(scope, receive, send)
+            await problem_response(403, "the role is read-only")(scope, receive, send)
         else:
             scope[ROLE_IN_SCOPE] = role
             await self.app(scope, receive, send)

@@ -114,7 +114,7 @@ def running_trial(changes: Sequence[Change]) -> Change | None:
 # --- in words ---
 
 ACTION_TITLES = {
-    ChangeAction.CONFIG: "settings of",
+    ChangeAction.CONFIG: "changed",
     ChangeAction.STARTED: "started with other settings:",
     ChangeAction.CREATED: "created",
     ChangeAction.DELETED: "deleted",
@@ -136,7 +136,7 @@ CHANNEL_TITLES = {
 TRIAL_TITLES = {
     TrialOutcome.RUNNING: "on trial",
     TrialOutcome.KEPT: "tried and kept",
-    TrialOutcome.UNDONE: "tried and undone",
+    TrialOutcome.UNDONE: "tried and reverted",
     TrialOutcome.REPLACED: "tried, and changed for good meanwhile",
 }
 
@@ -146,7 +146,7 @@ def change_title(change: Change) -> str:
     if change.resource_type is ChangedResource.CLUSTER:
         return f"{ACTION_TITLES[change.action]} all brokers"
     if change.resource_type is ChangedResource.BROKER_LOGGER:
-        return f"levels of the loggers of broker {change.resource}"
+        return f"changed log levels of broker {change.resource}"
     return f"{ACTION_TITLES[change.action]} {change.resource_type.value} {change.resource}"
 
 
@@ -167,6 +167,8 @@ def origin_text(origin: ChangeOrigin) -> str:
 
 def trial_text(trial: Trial) -> str:
     """How a trial stands, and who ended it."""
+    if trial.outcome is TrialOutcome.UNDONE and trial.ended_by and trial.ended_by.channel is ChangeChannel.BROKER:
+        return "trial expired, reverted"
     return TRIAL_TITLES[trial.outcome] + (f" by {origin_text(trial.ended_by)}" if trial.ended_by else "")
 
 

@@ -23,12 +23,17 @@ EXPLANATIONS = {
 }
 
 
+PAGE_EXPLANATIONS = {EXPLANATIONS[404]: "Page not found."}
+"""What a browser shows in place of what a program gets."""
+
+
 def answer_error(request: Request, status: int, detail: str, errors: Sequence[FieldError] = ()) -> Response:
     """An error in the form that suits the address and the caller's ``Accept`` header."""
     if request.url.path.startswith("/api/"):
         return problem_response(status, detail, errors)
     phrase = HTTPStatus(status).phrase
     if "text/html" in request.headers.get("accept", ""):
+        detail = PAGE_EXPLANATIONS.get(detail, detail)
         if (start := parts_of(request).start) is not None:
             return starting_page(start, status)
         return error_page(request, status, phrase, detail)

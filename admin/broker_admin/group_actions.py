@@ -82,6 +82,6 @@ def blocked(group: GroupSnapshot) -> str:
         return ""
     members = "a member" if group.member_count == 1 else f"{group.member_count} members"
     return (
-        f"It can be neither reset nor deleted: it has {members} with positions of their own. Stop its consumers and "
-        "wait until it is Empty; one that was killed stays a member until its session times out."
+        f"Stop the consumers first: a group with members cannot be reset or deleted, and it has {members}. "
+        "One that was killed stays a member until its session times out."
     )

@@ -201,7 +201,7 @@ def keeps_up_text(offsets: GroupOffsets) -> str:
         return "It keeps up: every record is consumed and committed."
     records = number_text(offsets.lag_records)
     age = "" if offsets.lag_seconds is None else f", the oldest {short_duration_text(offsets.lag_seconds)} old"
-    return f"It keeps up: {records} records behind{age}. Members commit only now and then, so that is usual."
+    return f"It keeps up: {records} records behind{age}. That is normal between two commits."
 
 
 def no_members(offsets: GroupOffsets, behind: Sequence[ConsumerLag], now_ms: int) -> LagFinding:

@@ -175,9 +175,9 @@ async def test_unknown_addresses_and_methods_are_shown_in_json_under_api(client:
 @pytest.mark.parametrize(
     ("address", "status", "words"),
     [
-        ("/nowhere", 404, "there is nothing at this address"),
+        ("/nowhere", 404, "Page not found"),
         ("/groups?limit=many", 400, "limit is a whole number"),
-        ("/static/nothing.js", 404, "there is nothing at this address"),
+        ("/static/nothing.js", 404, "Page not found"),
     ],
 )
 async def test_a_browser_is_shown_a_wrong_address_or_query_as_a_page_with_a_way_back(

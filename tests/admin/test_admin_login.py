@@ -188,7 +188,7 @@ async def test_a_viewer_changes_nothing_and_an_admin_does(guarded: httpx.AsyncCl
     change = {"num.io.threads": 12}
     refused = await guarded.patch("/api/v1/config", json=change, headers=CHANGE | bearer(VIEWER))
     assert refused.status_code == 403
-    assert refused.json()["detail"] == "a viewer may not change anything"
+    assert refused.json()["detail"] == "the role is read-only"
     assert fake.journal == []
     assert (await guarded.patch("/api/v1/config", json=change, headers=CHANGE | bearer(ADMIN))).status_code == 200
 
@@ -222,7 +222,7 @@ async def test_a_wrong_token_gets_the_form_again_and_many_close_it(
     for _ in range(MAX_FAILURES):
         answer = await log_in(guarded, "<script>guess</script>")
         assert answer.status_code == 401
-        assert "That is no token of this broker." in answer.text
+        assert "Wrong token." in answer.text
         assert "guess" not in answer.text
     assert caplog.messages == ["a login from 127.0.0.1 was refused: wrong token"] * MAX_FAILURES
     answer = await log_in(guarded, ADMIN)
@@ -311,7 +311,7 @@ async def test_a_browser_logs_in_as_each_role_and_out_again(live: LiveAdmin, bro
         await page.until("location.pathname === '/login' && document.readyState === 'complete'")
         assert await page.evaluate("document.activeElement.id") == "token"
         await give(page, "wrong-token-0123456789")
-        assert await page.text("[role=alert]") == "That is no token of this broker."
+        assert await page.text("[role=alert]") == "Wrong token."
         await give(page, VIEWER)
         assert await page.evaluate("location.pathname + location.search") == "/config?live=true"
         assert await page.text(".badge") == "read-only"

@@ -40,4 +40,6 @@ def test_an_id_is_one_word_of_a_shell_in_which_everything_can_be_seen(text: str)
 def test_a_group_with_members_is_blocked_and_says_what_to_do():
     assert blocked(fake_group("g").snapshot) == ""
     assert "it has a member" in blocked(fake_group("g", [fake_member("a", 1, {})]).snapshot)
-    assert "Stop its consumers" in blocked(fake_group("g", [fake_member("a", 1, {}), fake_member("b", 2, {})]).snapshot)
+    assert "Stop the consumers first" in blocked(
+        fake_group("g", [fake_member("a", 1, {}), fake_member("b", 2, {})]).snapshot
+    )

@@ -67,13 +67,13 @@ async def test_a_record_is_produced_with_the_form_and_again_from_its_own_page(tm
         await page.type("#produce [name=value]", '{"amount": ')
         await page.type("#produce [name=value_format]", "json")
         await page.type("#produce [name=headers]", '[{"key": "trace", "value": "7"}]')
-        await page.click("Append")
+        await page.click("Produce")
         await page.until("document.querySelector('#produce .reason')?.textContent === 'value is not JSON'")
         await page.type("#produce [name=value]", '{"amount": 101}')
         await page.click("Try without changing anything")
         await page.until(f"{SAID}.startsWith('This would be done')")
         assert await end_of(messages) == 0
-        await page.click("Append")
+        await page.click("Produce")
         await page.until("!document.querySelector('#produce').open")
         await page.until("document.querySelector('.records tr.record .value')?.textContent.includes('101')")
 
@@ -83,7 +83,7 @@ async def test_a_record_is_produced_with_the_form_and_again_from_its_own_page(tm
         assert await page.evaluate("document.querySelector('#produce [name=value]').value") == '{"amount": 101}'
         await page.type("#produce [name=value]", "")
         await page.evaluate("document.querySelector('#produce [name=tombstone]').click()")
-        await page.click("Append")
+        await page.click("Produce")
         await page.until("!document.querySelector('#produce').open")
         [fetched] = await messages.fetch_batches("orders", {0: 1}, max_bytes=1 << 20)
         [batch] = fetched.batches()

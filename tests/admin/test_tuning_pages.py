@@ -139,9 +139,9 @@ async def test_a_change_on_trial_can_be_kept_and_undone_from_its_page(live: Live
     assert 'data-address="/api/v1/changes/1:undo"' in page
     await live.http.post("/api/v1/changes/1:undo")
     page = await page_of(live.http, "/changes/1")
-    assert "tried and undone by pytest from 127.0.0.1 over HTTP" in page
+    assert "tried and reverted by pytest from 127.0.0.1 over HTTP" in page
     assert "/1:keep" not in page
-    assert 'takes back <a href="/changes/1">' in await page_of(live.http, "/changes/2")
+    assert 'reverts <a href="/changes/1">' in await page_of(live.http, "/changes/2")
 
 
 async def test_a_broker_without_changes_says_what_would_appear(live: LiveAdmin) -> None:
@@ -188,7 +188,9 @@ async def test_a_setting_is_tried_and_undone_in_the_browser(live: LiveAdmin, liv
     assert await page.evaluate(f"{form}.querySelector('[data-reset]').hidden")
     await page.evaluate("document.querySelector('#trial [data-opens=undo-trial]').click()")
     await page.evaluate("document.querySelector('#undo-trial [data-does]').click()")
-    await page.until("document.querySelector('#effects').innerText.includes('tried and undone by a page of this site')")
+    await page.until(
+        "document.querySelector('#effects').innerText.includes('tried and reverted by a page of this site')"
+    )
     await page.until("document.querySelector('#trial a') === null")
     assert live.broker.config.socket_server.num_io_threads == 8
 

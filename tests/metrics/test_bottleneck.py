@@ -214,6 +214,11 @@ def test_other_processes_are_the_verdict_with_what_the_loop_had_of_a_cpu(pressur
     assert evidence.get("cpu_pressure_ratio") == pressure
 
 
+def test_the_clients_limit_beside_what_the_machine_has_of_cpus():
+    evidence = {each.name: each.value for each in verdict_of(cpu_pressure_ratio=0.97).evidence}
+    assert evidence["cpu_pressure_ratio"] == 0.97
+
+
 def test_the_cpu_pressure_is_the_mean_of_what_is_known_of_it():
     known = sample_between(broker_readings(0.0), broker_readings(1.0), 0)
     assert readings_of([known]).cpu_pressure_ratio is None

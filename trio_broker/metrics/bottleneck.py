@@ -391,7 +391,7 @@ def clients(readings: BottleneckReadings, share: float) -> Bottleneck:
     return Bottleneck(
         Limit.CLIENTS,
         "The clients limit: the broker could do more than they ask for.",
-        (loop(readings), all_syncing(readings), disk_wait(readings), requests(readings)),
+        (loop(readings), *cpu_pressure(readings), all_syncing(readings), disk_wait(readings), requests(readings)),
         None,
         "Nothing of the broker is short. More connections, or more requests in flight on each, would use it.",
     )
@@ -440,15 +440,19 @@ def loop(readings: BottleneckReadings) -> Evidence:
 
 def loop_and_cpus(readings: BottleneckReadings) -> list[Evidence]:
     """How busy the loop was by the wall clock, what of it on a CPU, and whether the machine has CPUs to give."""
-    found = [
+    return [
         loop(readings),
         evidence(readings, "event_loop_cpu_ratio", "of the time the event loop ran on a CPU"),
         evidence(readings, "process_cpu_ratio", "of one CPU were used by all threads of the broker"),
+        *cpu_pressure(readings),
     ]
-    if readings.cpu_pressure_ratio is not None:
-        meaning = "of the time some task of this machine waited for a CPU"
-        found.append(evidence(readings, "cpu_pressure_ratio", meaning))
-    return found
+
+
+def cpu_pressure(readings: BottleneckReadings) -> list[Evidence]:
+    """That of the machine; empty where the kernel does not count it."""
+    if readings.cpu_pressure_ratio is None:
+        return []
+    return [evidence(readings, "cpu_pressure_ratio", "of the time some task of this machine waited for a CPU")]
 
 
 def requests(readings: BottleneckReadings) -> Evidence:

@@ -720,7 +720,8 @@ class ReplicaManager:
         if is_log_failure(error):
             return self._log_failed(partition.writer, error)
         # The log file may lie on the disk that is full, so this must not be said for every request.
-        text = f"{partition.topic_partition}: a request is refused: {type(error).__name__}: {error}"
+        what = "write refused, disk full" if is_shortage(error) else "request refused"
+        text = f"{partition.topic_partition}: {what}: {type(error).__name__}: {error}"
         self._throttled_log.error("refused", text)
         return KafkaError(f"{partition.topic_partition}: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)
 

@@ -361,7 +361,7 @@ class LogDirectory:
                 self.disk.unlink(path)
         except OSError:
             return False
-        logger.warning("%s is full: using %d of the bytes that were kept back", self.path, RESERVE_PART_BYTES)
+        logger.warning("%s is full: using %d KiB of the space kept back", self.path, RESERVE_PART_BYTES // 1024)
         return True
 
     def _give_reserve_up(self) -> bool:
@@ -375,7 +375,7 @@ class LogDirectory:
         """Give the reserve up where little else is left: everything is about to be closed, which writes some files."""
         try:
             if self.volume_space().usable_bytes < RESERVE_BYTES and self._give_reserve_up():
-                logger.warning("%s is full: using the %d bytes that were kept back", self.path, RESERVE_BYTES)
+                logger.warning("%s is full: using the %d MiB kept back", self.path, RESERVE_BYTES >> 20)
         except OSError as error:
             logger.warning("%s: its space cannot be measured: %s", self.path, error)
 

@@ -85,7 +85,7 @@ async def post_login(request: Request, tokens: AdminTokens, throttle: LoginThrot
     if role is None:
         throttle.note_failure(peer)
         log.warning("a login from %s was refused: wrong token", peer)
-        return login_page(target, "That is no token of this broker.", 401)
+        return login_page(target, "Wrong token.", 401)
     response = RedirectResponse(target, 303)
     response.set_cookie(
         tokens.cookie_name,

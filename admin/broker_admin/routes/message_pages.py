@@ -64,9 +64,9 @@ MAX_PAGE_PARTITION = 2**31 - 1
 MAX_PAGE_OFFSET = 2**63 - 2
 
 ENDINGS = {
-    SearchEnd.LIMIT: "there are more",
-    SearchEnd.END: "that is all",
-    SearchEnd.TIME: "two seconds are over",
+    SearchEnd.LIMIT: "more available",
+    SearchEnd.END: "end of log",
+    SearchEnd.TIME: "time limit reached",
     SearchEnd.BYTES: "64 MiB were read",
     SearchEnd.SIZE: "the page is full",
 }

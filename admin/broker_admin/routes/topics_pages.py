@@ -55,7 +55,7 @@ TOPIC_TABLE = [
     Column("Out/s", "bytes_out", is_number=True, hidden_below="medium", explanation="over the last minute"),
     Column("Size", "size", is_number=True, hidden_below="narrow"),
     Column("Retention", hidden_below="medium"),
-    Column("Furthest behind", "lag_seconds", explanation="the group with the largest lag"),
+    Column("Largest lag", "lag_seconds", explanation="the group with the largest lag"),
     Column("Last write", "last_append", hidden_below="narrow"),
 ]
 
@@ -79,7 +79,7 @@ SEGMENT_TABLE = [
     Column("Size", "size", is_number=True),
     Column("Index entries", is_number=True, hidden_below="narrow"),
     Column("Newest record", "newest_record", hidden_below="narrow"),
-    Column("Retention takes it"),
+    Column("Deleted by retention"),
 ]
 
 CONSUMER_TABLE = [

@@ -80,7 +80,7 @@ export class Tail {
       this.waiting = [...this.waiting, ...found.records].slice(-SHOWN_ROWS);
       this.skipped += found.skipped;
       if (!this.body.matches(":hover")) this.show();
-      else this.say(`Paused under the pointer; ${this.waiting.length} wait.`);
+      else this.say(`Paused while hovering; ${this.waiting.length} new.`);
     });
     source.addEventListener("end", (event) => {
       const reason = JSON.parse(event.data);
@@ -105,7 +105,7 @@ export class Tail {
     this.source = null;
     this.button.setAttribute("aria-pressed", "false");
     this.show();
-    this.say(`Not live any more: ${reason}.`);
+    this.say(`Live tail stopped: ${reason}.`);
   }
 
   show() {
