@@ -173,9 +173,9 @@ class Watched:
             self.samples.append(sample(self.clock.now_ms(), **readings))
             self.watch.sampled(self.samples[-1])
 
-    def change(self, action=ChangeAction.CONFIG):
-        values = (ValueChange("num.io.threads", "1", "8"),)
-        return self.changes.record(MadeChange(action, ChangedResource.BROKER, "1", values)).number
+    def change(self, action=ChangeAction.CONFIG, resource_type=ChangedResource.BROKER, names=("num.io.threads",)):
+        values = tuple(ValueChange(name, "1", "8") for name in names)
+        return self.changes.record(MadeChange(action, resource_type, "1", values)).number
 
     def effect(self, number):
         change = self.changes.change(number)
@@ -238,3 +238,42 @@ def test_more_that_is_learnt_of_a_change_meanwhile_stays(watched):
     watched.run(61, LOADED)
     assert watched.changes.change(number).undoes == 9
     assert watched.effect(number).verdict is EffectVerdict.NO_CHANGE
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "name"),
+    [
+        (ChangedResource.BROKER, "metrics.per.partition"),
+        (ChangedResource.CLUSTER, "log.retention.ms"),
+        (ChangedResource.BROKER, "num.recovery.threads.per.data.dir"),
+        (ChangedResource.BROKER, "sasl.jaas.config"),
+        (ChangedResource.TOPIC, "retention.bytes"),
+        (ChangedResource.CLIENT_METRICS, "interval.ms"),
+    ],
+)
+def test_a_change_that_acts_on_no_rate_gets_no_comparison_and_ends_none(watched, resource_type, name):
+    watched.run(60, LOADED)
+    number = watched.change()
+    watched.run(20, LOADED)
+    placebo = watched.change(resource_type=resource_type, names=(name,))
+    assert watched.effect(placebo).verdict is EffectVerdict.NO_RATE
+    assert watched.effect(placebo).summary == f"acts on no rate: {name}"
+    watched.run(41, LOADED)
+    assert watched.effect(number).after_seconds == 60
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "names"),
+    [
+        (ChangedResource.BROKER, ("metrics.per.partition", "queued.max.requests")),
+        (ChangedResource.TOPIC, ("flush.messages",)),
+        (ChangedResource.BROKER_LOGGER, ("trio_broker.network",)),
+        (ChangedResource.BROKER, ("a.key.of.a.newer.version",)),
+    ],
+)
+def test_a_change_of_anything_that_can_act_is_compared(watched, resource_type, names):
+    watched.run(60, LOADED)
+    number = watched.change(resource_type=resource_type, names=names)
+    assert watched.effect(number) is None
+    watched.run(61, LOADED)
+    assert watched.effect(number).after_seconds == 60

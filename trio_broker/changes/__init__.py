@@ -1,1 +1,1 @@
-"""What was changed in the broker, by which client, and what came of it; kept on disk."""
+"""What was changed in the broker, by which client, and its effect; kept on disk."""

@@ -1,4 +1,4 @@
-"""One change of the broker: what was changed, by which client, and what came of it.
+"""One change of the broker: what was changed, by which client, and its effect.
 
 The values are also the JSON of ``/api/v1/changes`` and of the lines in ``changes.jsonl``, so renaming an attribute is a
 change of both. Times are milliseconds since 1970 UTC (``_at_ms``), ratios run from 0 to 1, absent is None.
@@ -137,6 +137,8 @@ class EffectVerdict(enum.Enum):
     WORSE = "worse"
     MIXED = "mixed"
     """Some readings became better and others worse."""
+    NO_RATE = "no-rate"
+    """None of the settings can act on rates or latencies, so that nothing was compared."""
     NO_LOAD = "no-load"
     TOO_SHORT = "too-short"
     """One of the two spans has too few seconds."""

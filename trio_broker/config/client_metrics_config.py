@@ -43,6 +43,7 @@ CLIENT_METRICS_KEYS: Mapping[str, ConfigKey] = {
             default=300_000,
             documentation="How often a client sends its metrics; without effect here.",
             update_mode=UpdateMode.CLUSTER_WIDE,
+            acts_on_rates=False,
         ),
         ConfigKey(
             name="metrics",
@@ -50,6 +51,7 @@ CLIENT_METRICS_KEYS: Mapping[str, ConfigKey] = {
             default=(),
             documentation="Prefixes of the names of the metrics that are sent, * for all; without effect here.",
             update_mode=UpdateMode.CLUSTER_WIDE,
+            acts_on_rates=False,
             validator=Validator("a list without empty items", all),
         ),
         ConfigKey(
@@ -58,6 +60,7 @@ CLIENT_METRICS_KEYS: Mapping[str, ConfigKey] = {
             default=(),
             documentation="The clients that send metrics, as attribute=pattern; without effect here.",
             update_mode=UpdateMode.CLUSTER_WIDE,
+            acts_on_rates=False,
             validator=Validator(f"a list of attribute=pattern, of {', '.join(CLIENT_ATTRIBUTES)}", _are_patterns),
         ),
     )

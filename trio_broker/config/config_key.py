@@ -151,6 +151,9 @@ class ConfigKey:
     """In order of precedence, after the key itself."""
     thread_pool: bool = False
     """Whether the value is the size of a pool, which one change may at most double or halve (DynamicThreadPool)."""
+    acts_on_rates: bool = True
+    """Whether a change of the key can change how many requests are answered a second, or how soon. What is read at a
+    start only, or deletes and keeps old data, cannot; where it is not sure, it can."""
     replaced_by: str = ""
     """The key that Kafka asks for in place of this one, which it deprecates: a static setting of it gives a warning."""
     field: str = ""

@@ -157,12 +157,14 @@ class LogConfig:
         -1,
         "A partition larger than this loses its oldest segments; -1 is no limit.",
         broker="log.retention.bytes", topic=True, type=LONG, update_mode=CLUSTER_WIDE,
+        acts_on_rates=False,
     )  # fmt: skip
     retention_ms: int = key(
         168 * MS_PER_HOUR,
         "Segments whose newest record is older than this are removed; -1 is never.",
         broker="log.retention.ms", topic=True, type=LONG, update_mode=CLUSTER_WIDE, validator=minus_one_or_at_least(1),
         topic_validator=at_least(-1),
+        acts_on_rates=False,
         fallbacks=(
             # Not 0, as log.retention.ms is not: it would delete all records.
             fallback(
@@ -179,12 +181,14 @@ class LogConfig:
         60_000,
         "How long a removed segment's files stay on the disk, for readers that still have them open.",
         broker="log.segment.delete.delay.ms", topic=True, type=LONG, update_mode=CLUSTER_WIDE, validator=at_least(0),
+        acts_on_rates=False,
     )  # fmt: skip
     delete_retention_ms: int = key(
         24 * MS_PER_HOUR,
         "How long compaction keeps tombstones and transaction markers.",
         broker="log.cleaner.delete.retention.ms", topic=True, type=LONG, update_mode=CLUSTER_WIDE,
         validator=at_least(0),
+        acts_on_rates=False,
     )  # fmt: skip
     min_compaction_lag_ms: int = key(
         0,
@@ -235,6 +239,7 @@ class LogConfig:
         False,
         "Whether a replica that is not in sync may lead when no other is left, at the price of records.",
         topic=True, update_mode=CLUSTER_WIDE,
+        acts_on_rates=False,
     )  # fmt: skip
     compression_type: Codec | None = key(
         None,
@@ -278,6 +283,7 @@ class LogConfig:
         86_400_000,
         "How long the last batches of a silent producer are remembered, to refuse duplicates.",
         update_mode=CLUSTER_WIDE, validator=at_least(1),
+        acts_on_rates=False,
     )  # fmt: skip
 
     # Tiering, throttling between replicas, share groups: taken with Kafka's defaults, since tools and Streams set them;
@@ -286,45 +292,55 @@ class LogConfig:
         False,
         "Whether segments are tiered; there is no remote storage, so only false is taken.",
         broker="", topic=True, validator=exactly(False, "false: this broker has no remote storage"),
+        acts_on_rates=False,
     )  # fmt: skip
     local_retention_ms: int = key(
         LOCAL_RETENTION_AS_ALL,
         "How long segments of a tiered topic stay local; -2 is retention.ms.",
         broker="log.local.retention.ms", topic=True, type=LONG, update_mode=CLUSTER_WIDE, validator=at_least(-2),
+        acts_on_rates=False,
     )  # fmt: skip
     local_retention_bytes: int = key(
         LOCAL_RETENTION_AS_ALL,
         "How much of a tiered topic's partition stays local; -2 is retention.bytes.",
         broker="log.local.retention.bytes", topic=True, type=LONG, update_mode=CLUSTER_WIDE, validator=at_least(-2),
+        acts_on_rates=False,
     )  # fmt: skip
     remote_copy_lag_ms: int = key(
         0,
         "How long a tiered topic's segments may wait to be copied.",
         broker="log.remote.copy.lag.ms", topic=True, type=LONG, update_mode=CLUSTER_WIDE, validator=at_least(-1),
+        acts_on_rates=False,
     )  # fmt: skip
     remote_copy_lag_bytes: int = key(
         -1,
         "How many bytes of a tiered topic may wait to be copied.",
         broker="log.remote.copy.lag.bytes", topic=True, type=LONG, update_mode=CLUSTER_WIDE, validator=at_least(-1),
+        acts_on_rates=False,
     )  # fmt: skip
     errors_deadletterqueue_group_enable: bool = key(
         False,
         "Whether share groups may write what they could not process to this topic; there are no share groups here.",
         broker="", topic=True,
+        acts_on_rates=False,
     )  # fmt: skip
     remote_log_copy_disable: bool = key(
-        False, "Whether a tiered topic's segments are no longer copied.", broker="", topic=True
+        False, "Whether a tiered topic's segments are no longer copied.", broker="", topic=True, acts_on_rates=False
     )
     remote_log_delete_on_disable: bool = key(
-        False, "Whether a tiered topic's remote segments go when tiering is turned off.", broker="", topic=True
+        False,
+        "Whether a tiered topic's remote segments go when tiering is turned off.",
+        broker="",
+        topic=True,
+        acts_on_rates=False,
     )
     leader_replication_throttled_replicas: tuple[str, ...] = key(
         (), "Replicas whose leader side is throttled, as partition:broker or *.", broker="", topic=True,
-        validator=throttled_replicas(),
+        validator=throttled_replicas(), acts_on_rates=False,
     )  # fmt: skip
     follower_replication_throttled_replicas: tuple[str, ...] = key(
         (), "Replicas whose follower side is throttled, as partition:broker or *.", broker="", topic=True,
-        validator=throttled_replicas(),
+        validator=throttled_replicas(), acts_on_rates=False,
     )  # fmt: skip
 
     # Computed once: each append reads them.

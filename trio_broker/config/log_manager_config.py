@@ -25,6 +25,7 @@ class LogManagerConfig:
         2,
         "How many logs of each data directory are opened at a time at a start; a change counts for the next start.",
         update_mode=CLUSTER_WIDE, validator=POOL_SIZE, thread_pool=True,
+        acts_on_rates=False,
     )  # fmt: skip
     log_retention_check_interval_ms: int = key(
         300_000, "How often old segments are looked for.", type=LONG, validator=at_least(1)
@@ -82,6 +83,7 @@ class LogManagerConfig:
         604_800_000,
         "How long after the beginning of a pass over all logs the scrubber begins the next.",
         type=LONG, update_mode=CLUSTER_WIDE, validator=at_least(1),
+        acts_on_rates=False,
     )  # fmt: skip
     log_flush_scheduler_interval_ms: int = key(
         LONG_MAX, "How often the flusher looks for partitions that are due by log.flush.interval.ms.", type=LONG

@@ -92,12 +92,14 @@ class NodeConfig:
         False,
         "Ours. Whether /metrics has offsets and size of each partition, and the lag of each group in it.",
         update_mode=CLUSTER_WIDE,
+        acts_on_rates=False,
     )
     metrics_names: tuple[str, ...] = key(
         (),
         "Ours. Whose names /metrics has too, for dashboards made for them: kafka-exporter, jmx-exporter.",
         validator=each_of("kafka-exporter", "jmx-exporter"),
         update_mode=CLUSTER_WIDE,
+        acts_on_rates=False,
     )
 
 

@@ -14,13 +14,23 @@ Otherwise the verdict is that the load differed. Where the rate is the clients' 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, median
 
 import attrs
 
-from trio_broker.changes.change import Change, ChangeEffect, EffectReading, EffectVerdict, ReadingUnit
+from trio_broker.changes.change import (
+    Change,
+    ChangedResource,
+    ChangeEffect,
+    EffectReading,
+    EffectVerdict,
+    ReadingUnit,
+)
 from trio_broker.changes.change_log import ChangeLog
+from trio_broker.config.client_metrics_config import CLIENT_METRICS_KEYS
+from trio_broker.config.config_key import ConfigKey
+from trio_broker.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
 from trio_broker.metrics.history import HistorySample
 
 WINDOW_SECONDS = 60
@@ -246,6 +256,30 @@ def percent(difference: float) -> str:
 
 # --- watching ---
 
+KEYS: Mapping[ChangedResource, Mapping[str, ConfigKey]] = {
+    ChangedResource.BROKER: BROKER_KEYS,
+    ChangedResource.CLUSTER: BROKER_KEYS,
+    ChangedResource.TOPIC: TOPIC_KEYS,
+    ChangedResource.GROUP: GROUP_KEYS,
+    ChangedResource.CLIENT_METRICS: CLIENT_METRICS_KEYS,
+}
+"""What the settings of a resource are declared as. Those of loggers are levels, which can act."""
+
+
+def acts_on_rates(change: Change) -> bool:
+    """Whether any of the settings that were changed can act on rates or latencies, as their keys declare."""
+    keys = KEYS.get(change.resource_type, {})
+    found = [keys.get(value.name) for value in change.values]
+    return bool(change.further_values) or any(
+        key is None or (key.acts_on_rates and not key.without_effect) for key in found
+    )
+
+
+def no_rate(change: Change) -> ChangeEffect:
+    """The effect of a change that can have none."""
+    names = ", ".join(value.name for value in change.values)
+    return ChangeEffect(EffectVerdict.NO_RATE, f"acts on no rate: {names}", 0, 0)
+
 
 @attrs.frozen
 class OpenWindow:
@@ -258,7 +292,8 @@ class OpenWindow:
 class EffectWatch:
     """Measures the effect of each change of settings, and puts it into the change log.
 
-    The next change of settings ends the span of the one before: a minute with two changes says nothing of either.
+    The next change of settings that can act on rates ends the span of the one before: a minute with two changes says
+    nothing of either. One that cannot is not compared, and ends nothing.
     """
 
     def __init__(self, changes: ChangeLog, samples: Callable[[], Sequence[HistorySample]]) -> None:
@@ -273,6 +308,9 @@ class EffectWatch:
         if change.number <= self._last or not change.is_of_settings:
             return
         self._last = change.number
+        if not acts_on_rates(change):
+            self._changes.update(attrs.evolve(change, effect=no_rate(change)))
+            return
         self._close(change.changed_at_ms)
         self._window = OpenWindow(change, self._last_at_ms)
         self._last_at_ms = change.changed_at_ms

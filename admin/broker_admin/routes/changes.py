@@ -1,4 +1,4 @@
-"""``/api/v1/changes``: what was changed in the broker, by which client, and what came of it.
+"""``/api/v1/changes``: what was changed in the broker, by which client, and their effect.
 
 The list takes the words of every list, and filters; ``Accept: application/x-ndjson`` and ``text/csv``, or ``format``,
 export all that the filters let through, oldest first. A change on trial is kept by

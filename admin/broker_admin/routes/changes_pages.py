@@ -31,7 +31,7 @@ COLUMNS = (
     Column("When"),
     Column("What"),
     Column("By", hidden_below="narrow"),
-    Column("What came of it", hidden_below="narrow"),
+    Column("Effect", hidden_below="narrow"),
 )
 
 WORDS = {

@@ -1,4 +1,4 @@
-"""What was changed in a broker, by which client, and what came of it."""
+"""What was changed in a broker, by which client, and their effect."""
 
 from __future__ import annotations
 
