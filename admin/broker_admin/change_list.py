@@ -203,3 +203,8 @@ def difference_text(value: float | None, unit: ReadingUnit) -> str:
         return "–"
     kind = "points" if unit is ReadingUnit.RATIO else "%"
     return f"{100 * value:+.0f} {kind}".replace("-", "−")
+
+
+def band_text(value: float | None, unit: ReadingUnit) -> str:
+    """What a reading differs by by itself, to either side."""
+    return "–" if value is None else difference_text(value, unit).replace("+", "± ")

@@ -22,7 +22,7 @@ from starlette.responses import HTMLResponse, Response
 
 from broker_admin import texts
 from broker_admin.authentication import ROLE_IN_SCOPE
-from broker_admin.change_list import difference_text, reading_text
+from broker_admin.change_list import band_text, difference_text, reading_text
 from broker_admin.getting_started import bootstrap_address
 from broker_admin.group_actions import group_address
 from broker_admin.parts import MAX_EVENT_STREAMS, parts_of, view_of
@@ -73,6 +73,7 @@ def page_environment() -> jinja2.Environment:
         group_address=group_address,
         quoted=lambda text: quote(text, safe=""),
         reading_text=reading_text,
+        band_text=band_text,
         difference_text=difference_text,
         transaction_address=transaction_address,
         held_for_text=held_for_text,

@@ -11,7 +11,7 @@ import sys
 
 from bench import slow_disk
 from trio_broker.cli import main as broker_command
-from trio_broker.metrics import effect
+from trio_broker.metrics import effect_watch
 from trio_broker.testing import BrokerProcess
 
 SYNC_DELAY_SECONDS = 0.05
@@ -31,7 +31,7 @@ class SlowDiskBroker(BrokerProcess):
 def main() -> None:
     slow_disk.DISK.delay_seconds = SYNC_DELAY_SECONDS
     os.fdatasync = slow_disk.fdatasync  # type: ignore[assignment]
-    effect.WINDOW_SECONDS = WINDOW_SECONDS
+    effect_watch.WINDOW_SECONDS = WINDOW_SECONDS
     broker_command(sys.argv[1:])
 
 

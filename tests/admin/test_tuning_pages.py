@@ -11,7 +11,7 @@ from tests.admin.chromium import Browser, needs_chromium
 from tests.admin.fake_broker import FakeBroker
 from tests.admin.live_admin import LiveAdmin
 from tests.metrics.statistics_fixtures import client_backlog
-from tests.metrics.test_effect import EIGHT_THREADS, LOADED, span
+from tests.metrics.test_effect import EIGHT_THREADS, LOADED, STEADY, span
 from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
 from trio_broker.config.entries import ValueChange
 from trio_broker.metrics.effect import effect
@@ -33,7 +33,7 @@ async def measured_change(live: LiveAdmin) -> int:
     await live.http.patch("/api/v1/config", json={"num.io.threads": 9})
     changes = live.broker.services.changes
     change = changes.changes[-1]
-    changes.update(attrs.evolve(change, effect=effect(span(LOADED), span({**LOADED, **EIGHT_THREADS}))))
+    changes.update(attrs.evolve(change, effect=effect(span(LOADED), span({**LOADED, **EIGHT_THREADS}), STEADY)))
     return change.number
 
 
@@ -112,12 +112,12 @@ def test_apis_that_were_not_asked_have_no_bars() -> None:
 # --- changes ---
 
 
-async def test_the_list_and_the_page_of_a_change_say_what_came_of_it(live: LiveAdmin) -> None:
+async def test_the_list_and_the_page_of_a_change_say_its_effect(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
     await live.http.patch("/api/v1/config", json={"queued.max.requests": 9})
     number = (await live.get("/api/v1/changes"))["items"][0]["number"]
     changes = live.broker.services.changes
-    measured = attrs.evolve(changes.changes[-1], effect=effect(span(LOADED), span({**LOADED, **EIGHT_THREADS})))
+    measured = attrs.evolve(changes.changes[-1], effect=effect(span(LOADED), span({**LOADED, **EIGHT_THREADS}), STEADY))
     changes.update(measured)
     listed = await page_of(live.http, "/changes")
     assert f'<a href="/changes/{number}">{number}</a>' in listed

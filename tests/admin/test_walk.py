@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.admin.chromium import Browser, Page, needs_chromium
 from tests.admin.slow_disk_broker import WINDOW_SECONDS, SlowDiskBroker
 from trio_broker.metrics.effect import SATURATED
+from trio_broker.metrics.noise import MIN_PAIRS
 from trio_broker.testing import BrokerProcess
 
 pytestmark = [pytest.mark.compat, needs_chromium]
@@ -38,14 +39,17 @@ POLL_SECONDS = 0.1
 
 FORM = "[data-form='num.io.threads']"
 
+QUIET_SECONDS = (MIN_PAIRS + 2) * WINDOW_SECONDS
+"""One more than what the noise is measured by."""
+
 STEADY = f"""
 fetch('/api/v1/history').then((answer) => answer.json()).then(({{samples}}) => {{
-    const window = samples.slice(-{WINDOW_SECONDS});
-    return window.length === {WINDOW_SECONDS}
+    const window = samples.slice(-{QUIET_SECONDS});
+    return window.length === {QUIET_SECONDS}
         && window.every((sample) => sample.connections === samples.at(-1).connections);
 }})
 """
-"""Whether the same clients were connected in the whole span that a change is compared with."""
+"""Whether the same clients were connected in all the time whose noise a change is compared with."""
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import attrs
 import pytest
 import trio
@@ -119,6 +121,17 @@ async def test_lines_that_mean_nothing_are_left_out(changes, path, clock, caplog
     path.write_bytes(b'{"number":"x"}\n7\nnot json\n\xff\n' + path.read_bytes())
     assert [one.number for one in opened(path, clock).changes] == [1]
     assert "left out 4 lines" in caplog.text
+
+
+def test_an_effect_that_an_older_version_has_measured_is_read(path, clock):
+    reading = {"name": "Produce p99", "unit": "s", "before": 0.1, "after": 0.2, "difference": 1.0}
+    effect = {"verdict": "load-differed", "summary": "load differed, not comparable", "readings": [reading]}
+    origin = {"channel": "http", "client": "curl"}
+    change = {"action": "config", "resource_type": "broker", "resource": "1", "number": 1, "changed_at_ms": 1}
+    spans = {"before_seconds": 60, "after_seconds": 60}
+    path.write_text(json.dumps({**change, "origin": origin, "effect": {**effect, **spans}}) + "\n")
+    [read] = opened(path, clock).changes
+    assert (read.effect.verdict, read.effect.readings[0].band) == (EffectVerdict.LOAD_DIFFERED, None)
 
 
 async def test_a_full_file_is_replaced_by_its_newest_half_and_goes_on(path, clock):

@@ -9,16 +9,17 @@ from kafka_wire.errors import KafkaError
 from trio_broker.changes.change import Change
 from trio_broker.cluster.config_trials import NoSuchTrial
 from trio_broker.handlers.support.services import BrokerServices
-from trio_broker.metrics.effect import EffectWatch
+from trio_broker.metrics.effect_watch import EffectWatch
 from trio_broker.metrics.history import History
+from trio_broker.metrics.series import SeriesHistory
 
 
 class LiveChangesView:
     """The part of the admin app's view that is about changes."""
 
-    def __init__(self, services: BrokerServices, samples: History) -> None:
+    def __init__(self, services: BrokerServices, samples: History, series: SeriesHistory) -> None:
         self.services = services
-        self._effects = EffectWatch(services.changes, lambda: samples.samples)
+        self._effects = EffectWatch(services.changes, lambda: series.seconds)
         samples.subscribe(self._effects.sampled)
 
     def list(self) -> Sequence[Change]:

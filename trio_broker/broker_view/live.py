@@ -55,7 +55,7 @@ class LiveBrokerView(BrokerView):
             overview=LiveOverviewView(services, server.channel.metrics, storage, transactions, groups),
             config=LiveConfigView(services, events.publish),
             loggers=LiveLoggersView(services),
-            changes=LiveChangesView(services, readings.samples),
+            changes=LiveChangesView(services, readings.samples, readings.series_history),
             topics=topics,
             topic_changes=LiveTopicChangesView(services, topics.consumers),
             topic_segments=LiveTopicSegmentsView(services),

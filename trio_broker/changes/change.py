@@ -131,12 +131,17 @@ class EffectVerdict(enum.Enum):
     """What the readings before and after a change say about it."""
 
     NO_CHANGE = "no-change"
+    """What differs is within what the readings do by themselves."""
     LOAD_DIFFERED = "load-differed"
     """The clients did something else after the change, so that the readings cannot be compared."""
     BETTER = "better"
     WORSE = "worse"
     MIXED = "mixed"
     """Some readings became better and others worse."""
+    CPU_DIFFERED = "cpu-differed"
+    """Other processes had the CPUs before or after, which would explain what differs."""
+    TOO_LITTLE_HISTORY = "too-little-history"
+    """What the readings do by themselves is not known yet."""
     NO_RATE = "no-rate"
     """None of the settings can act on rates or latencies, so that nothing was compared."""
     NO_LOAD = "no-load"
@@ -161,7 +166,8 @@ class ReadingUnit(enum.Enum):
 class EffectReading:
     """One reading before and after a change, None where nothing was measured.
 
-    ``difference`` is relative to ``before``; of a ratio it is ``after`` minus ``before``.
+    ``difference`` is relative to ``before``; of a ratio it is ``after`` minus ``before``. ``band`` is, in the same way,
+    what the reading differs by by itself: None for one that is not judged or whose band is not known.
     """
 
     name: str
@@ -169,6 +175,7 @@ class EffectReading:
     before: float | None
     after: float | None
     difference: float | None
+    band: float | None = None
 
 
 @attrs.frozen

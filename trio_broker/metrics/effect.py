@@ -1,43 +1,49 @@
 """What a change of settings did: the readings of the minute before it and of the minute after it, and a verdict.
 
-Readings can be compared only if the clients did the same before and after. There are two kinds of them. Some *offer a
-rate*: it is theirs, and what the broker can change is how long they wait. Others work in a *closed loop*: they send the
-next request when the last one is answered, so that the rate itself is what the broker can change. So the load is
-comparable if the clients and their mix are the same, and
+A verdict has to survive a placebo. So a difference counts only where it is larger than what the broker does by itself:
+``noise.py`` has the differences of adjacent minutes of the last hour in which nothing was changed. All else is *within
+what it does by itself*, and where the minutes cannot be compared the verdict is that it *cannot tell*, with the cause:
 
-* the rate of requests is the same, or
-* something of the broker was saturated in the slower of the two spans, so that the rate was the broker's, or
-* the number of requests under way (rate times latency, Little's law) is the same, as a closed loop keeps it.
+* there is too little history without a change;
+* other processes had the CPUs in one of the minutes and not in the other, and that would explain the difference;
+* the clients did something else: other connections, another mix, or another rate that was theirs.
 
-Otherwise the verdict is that the load differed. Where the rate is the clients' own, only latencies count.
+There are two kinds of clients. Some *offer a rate*: it is theirs, and what the broker can change is how long they wait.
+Others work in a *closed loop*: they send the next request when the last one is answered, so that the rate itself is
+what the broker can change. A rate that differs by more than it does by itself is the broker's if
+
+* something of the broker was saturated in the slower of the two spans, or
+* the number of requests under way (rate times latency, Little's law) differs much less than the rate, as a closed loop
+  keeps it.
+
+Where the rate is the clients' own, only latencies count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from statistics import fmean, median
+from collections.abc import Mapping
+from math import exp, inf, log1p
 
 import attrs
 
-from trio_broker.changes.change import (
-    Change,
-    ChangedResource,
-    ChangeEffect,
-    EffectReading,
-    EffectVerdict,
-    ReadingUnit,
+from trio_broker.changes.change import ChangeEffect, EffectReading, EffectVerdict, ReadingUnit
+from trio_broker.metrics.noise import Noise
+from trio_broker.metrics.span import (
+    BYTES,
+    CPU_PRESSURE,
+    FETCH_P99,
+    LATENCIES,
+    LOOP_BUSY,
+    PRODUCE_P99,
+    READINGS,
+    RECORDS,
+    REQUESTS,
+    SYNCS_BUSY,
+    ReadingSource,
+    Span,
+    is_same_clients,
+    step,
 )
-from trio_broker.changes.change_log import ChangeLog
-from trio_broker.config.client_metrics_config import CLIENT_METRICS_KEYS
-from trio_broker.config.config_key import ConfigKey
-from trio_broker.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
-from trio_broker.metrics.history import HistorySample
-
-WINDOW_SECONDS = 60
-"""Before and after: long enough for a p99 of a few requests a second, short enough to wait for."""
-
-SAMPLE_MS = 1000
-"""A sample is about the second that it ends."""
 
 MIN_SAMPLES = 5
 """Fewer seconds, on either side, are no basis for a verdict."""
@@ -48,88 +54,78 @@ NO_LOAD_REQUESTS_PER_SECOND = 1.0
 SAME_RATE = 0.2
 """Rates that differ by less are the same load: clients are not metronomes."""
 
-SAME_CLIENTS = 0.2
-"""So may the number of connections, which tools and new members open."""
+SAME_PRESSURE = 0.2
+"""So is a share of time in which some task waited for a CPU, in points."""
 
-SAME_MIX = 0.2
-"""And the share of what is read in all bytes, in points."""
-
-SAME_IN_FLIGHT = 0.3
-"""And the requests under way; wider, because a rate times a median is an estimate of them."""
+CLOSED_LOOP = 0.5
+"""Requests under way that differ by less than this part of the rate's difference follow from a closed loop."""
 
 SATURATED = 0.8
 """Something that is busy for more of the time makes others wait often enough to set the pace."""
 
 RATE_NOISE = 0.1
-"""A smaller change of throughput is none: two equal minutes of one load differ by so much on a shared machine."""
+"""A smaller change of throughput is none, however even the minutes before were."""
 
 LATENCY_NOISE = 0.2
 """The same of a median or a p99, which scatter more."""
+
+LEAST = -0.999
+"""A difference that has a logarithm."""
 
 SHOWN_POINTS = 0.1
 """A share of time is mentioned in the summary if it has changed by more."""
 
 
-def effect(before: Sequence[HistorySample], after: Sequence[HistorySample]) -> ChangeEffect:
-    """Compare two spans of samples, one a second each."""
-    readings = tuple(reading(each, before, after) for each in READINGS)
-    verdict, summary = judge(before, after, {each.name: each for each in readings})
+@attrs.frozen
+class Comparison:
+    """Two spans, and what readings do by themselves from one such span to the next."""
+
+    before: Span
+    after: Span
+    noise: Noise
+
+    def step(self, name: str) -> float | None:
+        return step(READINGS_BY_NAME[name], self.before, self.after)
+
+    def band(self, name: str) -> float:
+        """What ``name`` does by itself at most, as a step; without end where that is not known."""
+        band = self.noise.band(name, FLOORS.get(name, 0.0))
+        return inf if band is None else band
+
+    def outside(self, name: str) -> float:
+        """The step of a reading that is clearly outside of what it does by itself; 0 of any other."""
+        found = self.step(name)
+        return 0.0 if found is None or abs(found) <= self.band(name) else found
+
+
+def effect(before: Span, after: Span, noise: Noise) -> ChangeEffect:
+    """Compare two spans of one second a row, given what such spans do while nothing is changed."""
+    compared = Comparison(before, after, noise)
+    readings = tuple(reading(each, compared) for each in READINGS)
+    verdict, summary = judge(compared, {each.name: each for each in readings})
     return ChangeEffect(verdict, summary, len(before), len(after), readings)
 
 
 # --- readings ---
 
+READINGS_BY_NAME = {each.name: each for each in READINGS}
 
-@attrs.frozen
-class ReadingSource:
-    """How one reading is taken of a span of samples; ``of`` returns None for nothing to measure."""
-
-    name: str
-    unit: ReadingUnit
-    of: Callable[[Sequence[HistorySample]], float | None]
-
-
-def mean_of(pick: Callable[[HistorySample], float]) -> Callable[[Sequence[HistorySample]], float | None]:
-    return lambda samples: fmean(map(pick, samples)) if samples else None
+FLOORS: Mapping[str, float] = {
+    REQUESTS: log1p(SAME_RATE),
+    RECORDS: log1p(RATE_NOISE),
+    BYTES: log1p(RATE_NOISE),
+    CPU_PRESSURE: SAME_PRESSURE,
+    **dict.fromkeys(LATENCIES, log1p(LATENCY_NOISE)),
+}
+"""The least that a reading has to differ by."""
 
 
-def typical_seconds(pick_ms: Callable[[HistorySample], float]) -> Callable[[Sequence[HistorySample]], float | None]:
-    """The median over the seconds that had such a request: one second of a stall does not stand for the minute."""
-
-    def take(samples: Sequence[HistorySample]) -> float | None:
-        measured = [value for sample in samples if (value := pick_ms(sample)) > 0]
-        return median(measured) / 1000 if measured else None
-
-    return take
-
-
-RECORDS, BYTES = "records written", "bytes in and out"
-PRODUCE_P50, PRODUCE_P99 = "Produce p50", "Produce p99"
-FETCH_P50, FETCH_P99 = "Fetch p50", "Fetch p99"
-LATENCIES = (PRODUCE_P50, PRODUCE_P99, FETCH_P50, FETCH_P99)
-LOOP_BUSY, SYNCS_BUSY = "event loop busy", "syncs busy"
-
-READINGS = (
-    ReadingSource(RECORDS, ReadingUnit.RECORDS_PER_SECOND, mean_of(lambda each: each.records_in_per_second)),
-    ReadingSource(
-        BYTES,
-        ReadingUnit.BYTES_PER_SECOND,
-        mean_of(lambda each: each.bytes_in_per_second + each.bytes_out_per_second),
-    ),
-    ReadingSource(PRODUCE_P50, ReadingUnit.SECONDS, typical_seconds(lambda each: each.produce_p50_ms)),
-    ReadingSource(PRODUCE_P99, ReadingUnit.SECONDS, typical_seconds(lambda each: each.produce_p99_ms)),
-    ReadingSource(FETCH_P50, ReadingUnit.SECONDS, typical_seconds(lambda each: each.fetch_p50_ms)),
-    ReadingSource(FETCH_P99, ReadingUnit.SECONDS, typical_seconds(lambda each: each.fetch_p99_ms)),
-    ReadingSource(LOOP_BUSY, ReadingUnit.RATIO, mean_of(lambda each: each.event_loop_busy_ratio)),
-    ReadingSource(SYNCS_BUSY, ReadingUnit.RATIO, mean_of(lambda each: each.sync_busy_ratio)),
-    ReadingSource("syncs waiting", ReadingUnit.COUNT, mean_of(lambda each: each.syncs_waiting)),
-    ReadingSource("request queue", ReadingUnit.COUNT, mean_of(lambda each: each.queue_depth)),
-)
-
-
-def reading(source: ReadingSource, before: Sequence[HistorySample], after: Sequence[HistorySample]) -> EffectReading:
-    old, new = source.of(before), source.of(after)
-    return EffectReading(source.name, source.unit, old, new, difference(old, new, source.unit))
+def reading(source: ReadingSource, compared: Comparison) -> EffectReading:
+    old, new = source.of(compared.before), source.of(compared.after)
+    band = compared.noise.band(source.name, FLOORS.get(source.name, 0.0)) if source.name in FLOORS else None
+    if band is not None and source.unit is not ReadingUnit.RATIO:
+        band = exp(band) - 1
+    return EffectReading(source.name, source.unit, old, new, difference(old, new, source.unit), band)
 
 
 def difference(before: float | None, after: float | None, unit: ReadingUnit) -> float | None:
@@ -141,110 +137,127 @@ def difference(before: float | None, after: float | None, unit: ReadingUnit) -> 
     return after / before - 1 if before else None
 
 
-# --- the load ---
+# --- what cannot be compared ---
 
 
-def is_same_load(before: Sequence[HistorySample], after: Sequence[HistorySample]) -> bool:
-    """Whether the load was comparable, by the rules of this module."""
-    if not is_close(connections(before), connections(after), SAME_CLIENTS, slack=1):
-        return False
-    if abs(share_read(before) - share_read(after)) > SAME_MIX:
-        return False
-    if is_close(requests(before), requests(after), SAME_RATE):
-        return True
-    return is_paced_by_broker(before, after) or is_close(in_flight(before), in_flight(after), SAME_IN_FLIGHT)
+def other_clients(compared: Comparison, is_rate_ours: bool) -> str:
+    """How the clients did something else after the change than before it; empty if they did not."""
+    before, after = compared.before, compared.after
+    if not is_same_clients(before, after):
+        if not before.has_connections_of(after):
+            return f"{before.connections:.0f} connections before, {after.connections:.0f} after"
+        return f"reads were {100 * before.share_read:.0f} % of all bytes before, {100 * after.share_read:.0f} % after"
+    asked = compared.outside(REQUESTS)
+    if not asked or is_rate_ours:
+        return ""
+    return f"the clients asked for {100 * abs(exp(asked) - 1):.0f} % {'more' if asked > 0 else 'less'}"
 
 
-def is_paced_by_broker(before: Sequence[HistorySample], after: Sequence[HistorySample]) -> bool:
+def is_paced_by_broker(before: Span, after: Span) -> bool:
     """Whether something of the broker was saturated in the slower of the spans."""
-    slower = min(before, after, key=requests)
-    return (
-        fmean(each.event_loop_busy_ratio for each in slower) > SATURATED
-        or fmean(each.sync_busy_ratio for each in slower) > SATURATED
-        or fmean(each.cold_send_busy_ratio for each in slower) > SATURATED
-        or fmean(1 - each.io_idle_ratio for each in slower) > SATURATED
-        or fmean(each.queue_depth / each.queue_capacity for each in slower) > SATURATED
-    )
+    slower = min(before, after, key=lambda span: span.mean("requests_per_second"))
+    return slower.busiest > SATURATED
 
 
-def requests(samples: Sequence[HistorySample]) -> float:
-    return fmean(each.requests_per_second for each in samples)
+def is_closed_loop(compared: Comparison) -> bool:
+    """Whether about as many requests were under way, at another rate."""
+    rate, under_way = compared.step(REQUESTS), compared.after.in_flight_step(compared.before)
+    return rate is not None and under_way is not None and abs(under_way) <= CLOSED_LOOP * abs(rate)
 
 
-def connections(samples: Sequence[HistorySample]) -> float:
-    return fmean(each.connections for each in samples)
+def other_pressure(compared: Comparison, verdict: EffectVerdict) -> str:
+    """How other processes explain the verdict; empty if they do not.
 
-
-def share_read(samples: Sequence[HistorySample]) -> float:
-    """What part of all bytes went out."""
-    out = sum(each.bytes_out_per_second for each in samples)
-    both = out + sum(each.bytes_in_per_second for each in samples)
-    return out / both if both else 0.0
-
-
-def in_flight(samples: Sequence[HistorySample]) -> float:
-    """How many requests were under way, by Little's law."""
-    latency = READINGS_BY_NAME[PRODUCE_P50].of(samples) or READINGS_BY_NAME[FETCH_P50].of(samples)
-    return requests(samples) * (latency or 0.0)
-
-
-READINGS_BY_NAME = {each.name: each for each in READINGS}
-
-
-def is_close(one: float, other: float, tolerance: float, *, slack: float = 0.0) -> bool:
-    """Whether two amounts differ by at most ``tolerance`` of the larger, or by ``slack``."""
-    return abs(one - other) <= max(tolerance * max(one, other), slack)
+    One that goes against the pressure stands: what got better while the CPUs were scarcer did so all the same.
+    """
+    pressure = compared.outside(CPU_PRESSURE)
+    is_against = verdict is (EffectVerdict.BETTER if pressure > 0 else EffectVerdict.WORSE)
+    if not pressure or is_against:
+        return ""
+    before, after = (READINGS_BY_NAME[CPU_PRESSURE].of(span) or 0.0 for span in (compared.before, compared.after))
+    numbers = f"pressure {100 * before:.0f} % before, {100 * after:.0f} % after"
+    what = "other processes had the CPUs" if pressure > 0 else "other processes gave up the CPUs"
+    return f"{what}: {numbers}"
 
 
 # --- the verdict ---
 
 
-def judge(
-    before: Sequence[HistorySample], after: Sequence[HistorySample], readings: dict[str, EffectReading]
-) -> tuple[EffectVerdict, str]:
+def judge(compared: Comparison, readings: dict[str, EffectReading]) -> tuple[EffectVerdict, str]:
     """The verdict, and the sentence for it."""
+    before, after = compared.before, compared.after
     if min(len(before), len(after)) < MIN_SAMPLES:
-        return EffectVerdict.TOO_SHORT, f"too short to compare: {len(before)} s before, {len(after)} s after"
-    if max(requests(before), requests(after)) < NO_LOAD_REQUESTS_PER_SECOND:
+        return EffectVerdict.TOO_SHORT, f"cannot tell: {len(before)} s before, {len(after)} s after are too short"
+    if max(each.mean("requests_per_second") for each in (before, after)) < NO_LOAD_REQUESTS_PER_SECOND:
         return EffectVerdict.NO_LOAD, "no load, nothing to compare"
-    if not is_same_load(before, after):
-        return EffectVerdict.LOAD_DIFFERED, "load differed, not comparable"
-    rate = readings[RECORDS] if readings[RECORDS].before or readings[RECORDS].after else readings[BYTES]
-    is_rate_ours = not is_close(requests(before), requests(after), SAME_RATE) or is_paced_by_broker(before, after)
-    gains = [gain(readings[name], LATENCY_NOISE, falls=True) for name in LATENCIES]
-    gains += [gain(rate, RATE_NOISE, falls=False)] if is_rate_ours else []
+    is_paced = is_paced_by_broker(before, after)
+    differed = other_clients(compared, is_paced or is_closed_loop(compared))
+    if differed:
+        return EffectVerdict.LOAD_DIFFERED, f"cannot tell: {differed}"
+    if not compared.noise.is_enough:
+        return EffectVerdict.TOO_LITTLE_HISTORY, f"cannot tell: {compared.noise.shortage}"
+    rate = RECORDS if readings[RECORDS].before or readings[RECORDS].after else BYTES
+    gains = [gain(compared.outside(name), falls=True) for name in LATENCIES]
+    gains += [gain(compared.outside(rate), falls=False)] if is_paced or compared.outside(REQUESTS) else []
+    verdict = verdict_of(gains)
+    if pressed := other_pressure(compared, verdict):
+        return EffectVerdict.CPU_DIFFERED, f"cannot tell: {pressed}"
+    if verdict is EffectVerdict.NO_CHANGE:
+        return verdict, f"within what it does by itself: {by_itself(readings[rate], shown_p99(readings))}"
+    return verdict, summary_of(readings[rate], readings, compared)
+
+
+def verdict_of(gains: list[int]) -> EffectVerdict:
     if not any(gains):
-        return EffectVerdict.NO_CHANGE, "no change"
+        return EffectVerdict.NO_CHANGE
     if min(gains) >= 0:
-        verdict = EffectVerdict.BETTER
-    else:
-        verdict = EffectVerdict.WORSE if max(gains) <= 0 else EffectVerdict.MIXED
-    return verdict, summary_of(rate, readings)
+        return EffectVerdict.BETTER
+    return EffectVerdict.WORSE if max(gains) <= 0 else EffectVerdict.MIXED
 
 
-def gain(reading: EffectReading, noise: float, *, falls: bool) -> int:
-    """1 for a better reading, -1 for a worse one, 0 for one that changed by no more than noise."""
-    if reading.difference is None or abs(reading.difference) <= noise:
+def gain(outside: float, *, falls: bool) -> int:
+    """1 for a better reading, -1 for a worse one, 0 for one that changed by no more than it does by itself."""
+    if not outside:
         return 0
-    return 1 if (reading.difference < 0) == falls else -1
+    return 1 if (outside < 0) == falls else -1
 
 
-def summary_of(rate: EffectReading, readings: dict[str, EffectReading]) -> str:
+def shown_p99(readings: Mapping[str, EffectReading]) -> EffectReading:
+    return readings[PRODUCE_P99] if readings[PRODUCE_P99].difference is not None else readings[FETCH_P99]
+
+
+def by_itself(rate: EffectReading, p99: EffectReading) -> str:
+    """What did not change, each with its band: ``−3 % records/s (± 12 %), p99 +20 % (± 40 %)``.
+
+    A rate beyond its band is named without it: it was the clients' own, and is no reading of the broker.
+    """
+    parts = []
+    for each, text in ((rate, "{} " + rate.unit.value), (p99, "p99 {}")):
+        if each.difference is not None:
+            is_within = each.band is not None and abs(log1p(max(each.difference, LEAST))) <= log1p(each.band)
+            band = (
+                f" (± {100 * (each.band or 0):.0f} %)" if is_within else " (the clients' own)" if each is rate else ""
+            )
+            parts.append(text.format(percent(each.difference)) + band)
+    return ", ".join(parts)
+
+
+def summary_of(rate: EffectReading, readings: dict[str, EffectReading], compared: Comparison) -> str:
     """What changed, in one sentence: ``+182 % records/s, p99 −61 %, syncs busy 99 → 58 %``.
 
     A latency that went the other way than these is named, too: a verdict of both shows what got worse.
     """
-    p99 = readings[PRODUCE_P99] if readings[PRODUCE_P99].difference is not None else readings[FETCH_P99]
+    p99 = shown_p99(readings)
     parts = [] if rate.difference is None else [f"{percent(rate.difference)} {rate.unit.value}"]
     parts += [] if p99.difference is None else [f"p99 {percent(p99.difference)}"]
     for name in (SYNCS_BUSY, LOOP_BUSY):
         share = readings[name]
         if share.before is not None and share.after is not None and abs(share.after - share.before) > SHOWN_POINTS:
             parts.append(f"{name} {100 * share.before:.0f} → {100 * share.after:.0f} %")
-    said = {0, gain(rate, RATE_NOISE, falls=False), gain(p99, LATENCY_NOISE, falls=True)}
+    said = {0, gain(compared.outside(rate.name), falls=False), gain(compared.outside(p99.name), falls=True)}
     for name in LATENCIES:
         latency = readings[name]
-        if latency.difference is not None and gain(latency, LATENCY_NOISE, falls=True) not in said:
+        if latency.difference is not None and gain(compared.outside(name), falls=True) not in said:
             parts.append(f"{name} {percent(latency.difference)}")
     return ", ".join(parts)
 
@@ -252,88 +265,3 @@ def summary_of(rate: EffectReading, readings: dict[str, EffectReading]) -> str:
 def percent(difference: float) -> str:
     """``+182 %``, ``−61 %``, with a true minus sign."""
     return f"{100 * difference:+.0f} %".replace("-", "−")
-
-
-# --- watching ---
-
-KEYS: Mapping[ChangedResource, Mapping[str, ConfigKey]] = {
-    ChangedResource.BROKER: BROKER_KEYS,
-    ChangedResource.CLUSTER: BROKER_KEYS,
-    ChangedResource.TOPIC: TOPIC_KEYS,
-    ChangedResource.GROUP: GROUP_KEYS,
-    ChangedResource.CLIENT_METRICS: CLIENT_METRICS_KEYS,
-}
-"""What the settings of a resource are declared as. Those of loggers are levels, which can act."""
-
-
-def acts_on_rates(change: Change) -> bool:
-    """Whether any of the settings that were changed can act on rates or latencies, as their keys declare."""
-    keys = KEYS.get(change.resource_type, {})
-    found = [keys.get(value.name) for value in change.values]
-    return bool(change.further_values) or any(
-        key is None or (key.acts_on_rates and not key.without_effect) for key in found
-    )
-
-
-def no_rate(change: Change) -> ChangeEffect:
-    """The effect of a change that can have none."""
-    names = ", ".join(value.name for value in change.values)
-    return ChangeEffect(EffectVerdict.NO_RATE, f"acts on no rate: {names}", 0, 0)
-
-
-@attrs.frozen
-class OpenWindow:
-    """The change that is being measured. Its before begins after the change of settings before it, at ``from_ms``."""
-
-    change: Change
-    from_ms: int
-
-
-class EffectWatch:
-    """Measures the effect of each change of settings, and puts it into the change log.
-
-    The next change of settings that can act on rates ends the span of the one before: a minute with two changes says
-    nothing of either. One that cannot is not compared, and ends nothing.
-    """
-
-    def __init__(self, changes: ChangeLog, samples: Callable[[], Sequence[HistorySample]]) -> None:
-        self._changes = changes
-        self._samples = samples
-        self._window: OpenWindow | None = None
-        self._last = max((change.number for change in changes.changes), default=0)
-        self._last_at_ms = 0
-        changes.subscribe(self._changed)
-
-    def _changed(self, change: Change) -> None:
-        if change.number <= self._last or not change.is_of_settings:
-            return
-        self._last = change.number
-        if not acts_on_rates(change):
-            self._changes.update(attrs.evolve(change, effect=no_rate(change)))
-            return
-        self._close(change.changed_at_ms)
-        self._window = OpenWindow(change, self._last_at_ms)
-        self._last_at_ms = change.changed_at_ms
-
-    def sampled(self, sample: HistorySample) -> None:
-        """Close the window whose time is over."""
-        if self._window is not None:
-            end_ms = self._window.change.changed_at_ms + WINDOW_SECONDS * 1000
-            if sample.sampled_at_ms >= end_ms:
-                self._close(end_ms)
-
-    def _close(self, until_ms: int) -> None:
-        if (window := self._window) is None:
-            return
-        self._window = None
-        at_ms = window.change.changed_at_ms
-        from_ms = max(window.from_ms, at_ms - WINDOW_SECONDS * 1000)
-        samples = self._samples()
-        # The second in which something was changed is neither before nor after.
-        measured = effect(
-            [each for each in samples if from_ms + SAMPLE_MS <= each.sampled_at_ms <= at_ms],
-            [each for each in samples if at_ms + SAMPLE_MS <= each.sampled_at_ms <= until_ms],
-        )
-        latest = self._changes.change(window.change.number)
-        if latest is not None:
-            self._changes.update(attrs.evolve(latest, effect=measured))

@@ -166,6 +166,11 @@ class SeriesHistory:
         self._seconds: deque[Row] = deque(maxlen=SECONDS_KEPT)
         self._minute: list[Row] = []
 
+    @property
+    def seconds(self) -> Sequence[Row]:
+        """All series of the seconds of the last hour, oldest first; a copy."""
+        return tuple(self._seconds)
+
     def add(self, sample: HistorySample) -> None:
         """Keep a sample; a minute that is over with it will be written."""
         row = row_of(sample)
