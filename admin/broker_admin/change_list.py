@@ -137,6 +137,7 @@ TRIAL_TITLES = {
     TrialOutcome.RUNNING: "on trial",
     TrialOutcome.KEPT: "tried and kept",
     TrialOutcome.UNDONE: "tried and reverted",
+    TrialOutcome.CANCELLED: "ended by another change",
     TrialOutcome.REPLACED: "tried, and changed for good meanwhile",
 }
 
@@ -167,6 +168,8 @@ def origin_text(origin: ChangeOrigin) -> str:
 
 def trial_text(trial: Trial) -> str:
     """How a trial stands, and who ended it."""
+    if trial.pairs and trial.outcome is TrialOutcome.UNDONE:
+        return f"compared {trial.pairs} times, {trial.seconds} s each"
     if trial.outcome is TrialOutcome.UNDONE and trial.ended_by and trial.ended_by.channel is ChangeChannel.BROKER:
         return "trial expired, reverted"
     return TRIAL_TITLES[trial.outcome] + (f" by {origin_text(trial.ended_by)}" if trial.ended_by else "")

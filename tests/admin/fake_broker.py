@@ -206,6 +206,7 @@ class FakeConfig:
         level: ConfigScope = ConfigScope.BROKER,
         dry_run: bool = False,
         try_seconds: int | None = None,
+        compare_seconds: int | None = None,
     ) -> ConfigChangeResult:
         await trio.lowlevel.checkpoint()
         reasons = {key: self.broker.reason_to_refuse(key, value) for key, value in changes.items()}

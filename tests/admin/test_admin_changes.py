@@ -248,3 +248,28 @@ async def test_a_change_of_anything_says_who_made_it_and_how(
             "request": f"{answer.request.method} {answer.request.url.path}",
             "role": "admin" if has_login else "",
         }
+
+
+async def test_a_comparison_begins_with_the_old_value_and_is_ended_on_request(live: LiveAdmin) -> None:
+    answer = await patch(live, "num.io.threads", 64, compare_seconds=30)
+    assert answer["configs"]["num.io.threads"]["effective_value"] == "8"
+    number = answer["changes"][0]["sequence"]
+    trial = (await live.get(f"/api/v1/changes/{number}"))["trial"]
+    assert (trial["outcome"], trial["pairs"], trial["seconds"]) == ("running", 3, 30)
+    assert "Old and new in turn until" in (await live.http.get("/tuning")).text
+    undone = (await live.http.post(f"/api/v1/changes/{number}:undo")).json()
+    assert (undone["number"], undone["trial"]["outcome"]) == (number, "undone")
+    effect = (await live.get(f"/api/v1/changes/{number}"))["effect"]
+    assert effect["summary"] == "cannot tell: the comparison was ended after 0 of 3 pairs"
+
+
+async def test_a_change_is_either_tried_or_compared(live: LiveAdmin) -> None:
+    both = {"try_seconds": 60, "compare_seconds": 30}
+    answer = await live.http.patch("/api/v1/config", json={"num.io.threads": 9}, params=both)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "?compare_seconds"
+
+
+async def test_a_dry_run_of_a_comparison_begins_none(live: LiveAdmin) -> None:
+    await patch(live, "num.io.threads", 64, compare_seconds=30, dry_run="true")
+    assert (await live.get("/api/v1/changes"))["items"] == []

@@ -164,3 +164,58 @@ async def test_a_trial_that_begins_at_any_moment_after_the_last_one_is_undone_at
                 assert io_threads(config) == 32
                 await trio.sleep(2)
                 assert io_threads(config) == 8
+
+
+# --- comparisons ---
+
+
+async def test_a_comparison_has_the_old_and_the_new_value_in_turn_and_then_the_old_one(trials, config, autojump_clock):
+    change = await trials.compare({"num.io.threads": "64"}, 30)
+    seen = []
+    for _ in range(7):
+        await trio.sleep(15)
+        seen.append(io_threads(config))
+        await trio.sleep(15)
+    assert seen == [8, 64, 8, 64, 8, 64, 8]
+    [ended] = trials.changes.changes
+    assert (ended.number, ended.trial.outcome) == (change.number, TrialOutcome.UNDONE)
+    assert len(ended.trial.switches_at_ms) == 5
+    assert trials.running is None
+
+
+@pytest.mark.parametrize("passed_seconds", [10, 45, 75])
+async def test_any_other_change_of_settings_cancels_a_comparison(
+    trials, controller, config, autojump_clock, passed_seconds
+):
+    await trials.compare({"num.io.threads": "64"}, 30)
+    await trio.sleep(passed_seconds)
+    await set_for_good(controller, queued_max_requests="5")
+    await trio.sleep(1)
+    assert (io_threads(config), config.socket_server.queued_max_requests) == (8, 5)
+    assert trials.changes.change(1).trial.outcome is TrialOutcome.CANCELLED
+    await trio.sleep(300)
+    assert io_threads(config) == 8
+
+
+@pytest.mark.parametrize("passed_seconds", [10, 45, 75])
+async def test_a_comparison_is_kept_or_undone_at_any_time(trials, config, autojump_clock, passed_seconds):
+    change = await trials.compare({"num.io.threads": "64"}, 30)
+    await trio.sleep(passed_seconds)
+    assert (await trials.undo(change.number)).trial.outcome is TrialOutcome.UNDONE
+    assert io_threads(config) == 8
+    change = await trials.compare({"num.io.threads": "64"}, 30)
+    await trio.sleep(passed_seconds)
+    assert (await trials.keep(change.number)).trial.outcome is TrialOutcome.KEPT
+    await trio.sleep(300)
+    assert io_threads(config) == 64
+    assert len(trials.changes.changes) == 2
+
+
+async def test_one_comparison_at_a_time_and_its_time_is_bounded(trials, autojump_clock):
+    with pytest.raises(KafkaError, match="10 to 300 seconds"):
+        await trials.compare({"num.io.threads": "64"}, 301)
+    assert await trials.compare({"num.io.threads": "8"}, 30) is None
+    await trials.compare({"num.io.threads": "64"}, 30)
+    for again in (trials.compare, trials.begin):
+        with pytest.raises(KafkaError, match="is being tried"):
+            await again({"queued.max.requests": "5"}, 30)

@@ -11,11 +11,14 @@ import pytest
 from tests.metrics.load_model import LoadModel
 from tests.metrics.statistics_fixtures import broker_readings
 from trio_broker.changes.change import (
+    COMPARED_PAIRS,
     ChangeAction,
     ChangedResource,
     EffectVerdict,
     MadeChange,
     ReadingUnit,
+    Trial,
+    TrialOutcome,
 )
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.config.entries import ValueChange
@@ -406,3 +409,51 @@ def test_before_there_is_enough_history_without_a_change_it_cannot_tell(watched)
     assert measured.summary == (
         "cannot tell: 3 minutes of history without a change and with these clients, 5 minutes are needed"
     )
+
+
+def compared(model, threads_new, pairs=COMPARED_PAIRS):
+    """The effect of a comparison of ``model``'s threads with others, 30 s each, without any history."""
+    watched, load = Watched(), model.seconds()
+    old = model.threads
+    run_load(watched, 10, load)
+    started_ms = watched.clock.now_ms()
+    trial = Trial(30, started_ms + 180_000, pairs=COMPARED_PAIRS)
+    values = (ValueChange("num.io.threads", str(old), str(threads_new)),)
+    change = watched.changes.record(MadeChange(ChangeAction.CONFIG, ChangedResource.BROKER, "1", values), trial=trial)
+    switches = []
+    for turn in range(2 * pairs):
+        if turn:
+            switches.append(watched.clock.now_ms())
+        model.resize(threads_new if turn % 2 else old, 10.0 + 30 * turn)
+        run_load(watched, 30, load)
+    ended = attrs.evolve(
+        trial,
+        outcome=TrialOutcome.UNDONE,
+        ended_at_ms=watched.clock.now_ms(),
+        switches_at_ms=tuple(switches),
+    )
+    watched.changes.update(attrs.evolve(change, trial=ended))
+    return watched.effect(change.number)
+
+
+def test_of_twenty_comparisons_with_a_placebo_at_most_one_gets_a_verdict():
+    effects = []
+    for seed in range(5):
+        for model in bursty_loads():
+            model.random = random.Random(100 + seed)
+            effects.append(compared(model, model.threads))
+    assert len([each.summary for each in effects if each.verdict in TOLD]) <= 1, effects
+
+
+def test_of_ten_comparisons_with_more_sync_threads_nine_are_found_without_any_history():
+    found = []
+    for seed in range(10):
+        model = LoadModel(random.Random(seed), threads=1 + seed % 2, closed_loop_clients=12, sync_scale=2.0)
+        found.append(compared(model, 4 + seed % 3))
+    assert len([each for each in found if each.verdict is EffectVerdict.BETTER]) >= 9, found
+
+
+def test_a_comparison_that_is_ended_early_cannot_tell():
+    measured = compared(LoadModel(random.Random(1), closed_loop_clients=12), 4, pairs=1)
+    assert measured.verdict is EffectVerdict.TOO_SHORT
+    assert measured.summary == "cannot tell: the comparison was ended after 1 of 3 pairs"

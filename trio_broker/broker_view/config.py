@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import attrs
 
 from broker_admin.views.config import ConfigChangeResult, ConfigRefusal, SettingChange
 from kafka_wire.errors import KafkaError
 from trio_broker.changes.caller import CALLER, THE_BROKER
-from trio_broker.changes.change import Change, ChangeChannel, ChangedResource, ChangeOrigin
+from trio_broker.changes.change import MAX_COMPARED_SECONDS, Change, ChangeChannel, ChangedResource, ChangeOrigin
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource
 from trio_broker.config import keys
@@ -54,12 +55,20 @@ class LiveConfigView:
         level: ConfigScope = ConfigScope.BROKER,
         dry_run: bool = False,
         try_seconds: int | None = None,
+        compare_seconds: int | None = None,
     ) -> ConfigChangeResult:
         """Set or reset settings: written to the metadata log, and in effect when this returns."""
         if refusals := self._refusals(changes, level):
             return ConfigChangeResult(refusals=tuple(refusals))
+        trials = self.services.trials
+        if try_seconds is not None and compare_seconds is not None:
+            return ConfigChangeResult(refusals=(ConfigRefusal("?compare_seconds", "try_seconds is given as well"),))
         if try_seconds is not None:
-            return await self._try_config(changes, level, try_seconds, dry_run)
+            check = partial(trials.check, changes, try_seconds)
+            return await self._try_config(changes, level, None if dry_run else trials.begin, check, try_seconds)
+        if compare_seconds is not None:
+            check = partial(trials.check, changes, compare_seconds, MAX_COMPARED_SECONDS)
+            return await self._try_config(changes, level, None if dry_run else trials.compare, check, compare_seconds)
         differences = self.services.config.preview(level, changes)
         wanted = ResourceAlterations(
             ConfigResource.of_broker(self.services.node.node_id) if level is ConfigScope.BROKER else CLUSTER_DEFAULT,
@@ -75,18 +84,22 @@ class LiveConfigView:
         return ConfigChangeResult(changes=settings_in(outcome.changes), differences=differences)
 
     async def _try_config(
-        self, changes: Mapping[str, str | None], level: ConfigScope, seconds: int, dry_run: bool
+        self,
+        changes: Mapping[str, str | None],
+        level: ConfigScope,
+        begin: Callable[[Mapping[str, str | None], int], Awaitable[Change | None]] | None,
+        check: Callable[[], None],
+        seconds: int,
     ) -> ConfigChangeResult:
         if level is not ConfigScope.BROKER:
             refusal = ConfigRefusal("?level", "only this broker's own settings can be tried")
             return ConfigChangeResult(refusals=(refusal,))
         differences = self.services.config.preview(level, changes)
-        trials = self.services.trials
         try:
-            if dry_run:
-                trials.check(changes, seconds)
+            if begin is None:
+                check()
                 return ConfigChangeResult(differences=differences)
-            change = await trials.begin(changes, seconds)
+            change = await begin(changes, seconds)
         except KafkaError as error:
             return refused(error, "?try_seconds")
         return ConfigChangeResult(changes=settings_in([change] if change else []), differences=differences)

@@ -21,6 +21,13 @@ MAX_TRIAL_SECONDS = 600
 """What has worked for ten minutes can be decided about; a trial is no way to schedule changes."""
 
 
+MAX_COMPARED_SECONDS = 300
+"""Of each of the spans of a comparison: six of them are half of the hour that the broker keeps each second of."""
+
+COMPARED_PAIRS = 3
+"""How often a comparison has the old value and then the new one."""
+
+
 class ChangeAction(enum.Enum):
     """What was done to a resource."""
 
@@ -111,6 +118,8 @@ class TrialOutcome(enum.Enum):
     UNDONE = "undone"
     REPLACED = "replaced"
     """All the settings on trial were changed for good meanwhile, which ended the trial."""
+    CANCELLED = "cancelled"
+    """Settings were changed during a comparison, which ended it."""
 
 
 @attrs.frozen
@@ -118,6 +127,9 @@ class Trial:
     """A change for ``seconds`` only, undone by the broker at ``ends_at_ms`` unless it is kept.
 
     ``ended_by`` kept or undid it at ``ended_at_ms``; both are None before, and where its settings were replaced.
+
+    A *comparison* has the old values and then the new ones in effect, ``seconds`` each, for so many ``pairs``; 0 is a
+    plain trial. ``switches_at_ms`` is when it went from one to the other.
     """
 
     seconds: int
@@ -125,6 +137,8 @@ class Trial:
     outcome: TrialOutcome = TrialOutcome.RUNNING
     ended_at_ms: int | None = None
     ended_by: ChangeOrigin | None = None
+    pairs: int = 0
+    switches_at_ms: tuple[int, ...] = ()
 
 
 class EffectVerdict(enum.Enum):

@@ -6,6 +6,9 @@ other way round, writing first and undoing later, a crash in between would leave
 to keep. The browser that began a trial need not stay: the time is the broker's.
 
 One trial at a time, of one or more settings: the readings of two that overlap would not say which of them did what.
+
+A *comparison* is a trial that has the old values and the new ones in effect in turn. It is one change, whatever it
+switches in between, and it ends with any other change of settings.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from trio_broker.changes.caller import CALLER
 from trio_broker.changes.change import (
+    COMPARED_PAIRS,
+    MAX_COMPARED_SECONDS,
     MAX_TRIAL_SECONDS,
     MIN_TRIAL_SECONDS,
     Change,
@@ -37,7 +42,7 @@ from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOp
 from trio_broker.cluster.controller_client import ControllerClient
 from trio_broker.cluster.dynamic_config_publisher import DynamicConfigPublisher
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.config.entries import ValueChange
+from trio_broker.config.entries import ConfigScope, ValueChange
 from trio_broker.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -56,9 +61,23 @@ class ConfigTrials:
     changes: ChangeLog
     clock: Clock
     _running: Change | None = None
+    _values: Mapping[str, str | None] = attrs.field(factory=dict)
+    _is_cancelled: bool = False
     _lock: trio.Lock = attrs.field(factory=trio.Lock)
     _begun: trio.Event = attrs.field(factory=trio.Event)
     _ended: trio.Event = attrs.field(factory=trio.Event)
+
+    def __attrs_post_init__(self) -> None:
+        self.changes.subscribe(self._changed)
+
+    def _changed(self, change: Change) -> None:
+        """End a comparison by any other change of settings."""
+        running = self._running
+        if running is None or running.trial is None or not running.trial.pairs:
+            return
+        if change.number > running.number and change.is_of_settings:
+            self._is_cancelled = True
+            self._ended.set()
 
     @property
     def _config(self) -> BrokerConfig:
@@ -82,21 +101,40 @@ class ConfigTrials:
             if not effective:
                 self.dynamic_config.end_trial()
                 return None
-            made = self._made(effective)
-            trial = Trial(seconds, self.clock.now_ms() + seconds * 1000)
-            self._running = self.changes.record(made, trial=trial)
-            self._ended = trio.Event()
-            self._begun.set()
-            return self._running
+            return self._begin(values, effective, Trial(seconds, self.clock.now_ms() + seconds * 1000))
 
-    def check(self, values: Mapping[str, str | None], seconds: int) -> None:
+    async def compare(self, values: Mapping[str, str | None], seconds: int) -> Change | None:
+        """Have the old values and ``values`` in effect in turn, ``seconds`` each; None if that changes nothing.
+
+        Raises:
+            ConfigError, KafkaError: as ``begin``.
+        """
+        async with self._lock:
+            self.check(values, seconds, MAX_COMPARED_SECONDS)
+            effective = tuple(
+                ValueChange(each.key, each.effective_old, each.effective_new)
+                for each in self._config.preview(ConfigScope.BROKER, values)
+                if each.effective_old != each.effective_new
+            )
+            ends_at_ms = self.clock.now_ms() + 2 * COMPARED_PAIRS * seconds * 1000
+            trial = Trial(seconds, ends_at_ms, pairs=COMPARED_PAIRS)
+            return self._begin(values, effective, trial) if effective else None
+
+    def _begin(self, values: Mapping[str, str | None], effective: tuple[ValueChange, ...], trial: Trial) -> Change:
+        self._values, self._is_cancelled = dict(values), False
+        self._running = self.changes.record(self._made(effective), trial=trial)
+        self._ended = trio.Event()
+        self._begun.set()
+        return self._running
+
+    def check(self, values: Mapping[str, str | None], seconds: int, most_seconds: int = MAX_TRIAL_SECONDS) -> None:
         """Check that a trial can begin now.
 
         Raises:
             ConfigError, KafkaError: as ``begin``.
         """
-        if not MIN_TRIAL_SECONDS <= seconds <= MAX_TRIAL_SECONDS:
-            text = f"a trial takes {MIN_TRIAL_SECONDS} to {MAX_TRIAL_SECONDS} seconds, not {seconds}"
+        if not MIN_TRIAL_SECONDS <= seconds <= most_seconds:
+            text = f"a trial takes {MIN_TRIAL_SECONDS} to {most_seconds} seconds, not {seconds}"
             raise KafkaError(text, code=ErrorCode.INVALID_REQUEST)
         if self._running is not None:
             text = f"change {self._running.number} is being tried: keep it or undo it first"
@@ -113,6 +151,8 @@ class ConfigTrials:
         """
         async with self._lock:
             change = self._require_running(number)
+            if is_comparison(change):
+                self.dynamic_config.try_values(self._values)
             if not (tried := self._config.tried):
                 raise self._replaced(change)
             wanted = ResourceAlterations(
@@ -130,7 +170,7 @@ class ConfigTrials:
             return self._note(change, TrialOutcome.KEPT, self.clock.now_ms(), CALLER.get().change_origin)
 
     async def undo(self, number: int, origin: ChangeOrigin | None = None) -> Change:
-        """Go back before the time is over; return the change that undoes.
+        """Go back before the time is over; return the change that undoes, of a comparison the change itself.
 
         Raises:
             NoSuchTrial: as ``keep``.
@@ -146,9 +186,12 @@ class ConfigTrials:
 
     async def _end(self, change: Change, origin: ChangeOrigin | None) -> Change:
         effective = self.dynamic_config.end_trial()
+        by = origin or CALLER.get().change_origin
+        if is_comparison(change):
+            outcome = TrialOutcome.CANCELLED if self._is_cancelled else TrialOutcome.UNDONE
+            return self._note(change, outcome, self.clock.now_ms(), by)
         if not effective:
             raise self._replaced(change)
-        by = origin or CALLER.get().change_origin
         self._note(change, TrialOutcome.UNDONE, self.clock.now_ms(), by)
         return self.changes.record(self._made(effective), origin=by, undoes=change.number)
 
@@ -175,13 +218,36 @@ class ConfigTrials:
             await self._begun.wait()
             ended, change = self._ended, self._running
             if change is not None and change.trial is not None:
-                with trio.move_on_after(change.trial.seconds):
-                    await ended.wait()
-                if not ended.is_set():
+                for turn in range(2 * change.trial.pairs or 1):
+                    if turn:
+                        await self._switch(change, is_new=bool(turn % 2))
+                    with trio.move_on_after(change.trial.seconds):
+                        await ended.wait()
+                    if ended.is_set():
+                        break
+                if not ended.is_set() or self._is_cancelled:
                     await self._expire(change)
+
+    async def _switch(self, change: Change, *, is_new: bool) -> None:
+        """Put the new values of a comparison in effect, or the old ones again."""
+        async with self._lock:
+            latest = self.running
+            if latest is None or latest.number != change.number or latest.trial is None or self._ended.is_set():
+                return
+            if is_new:
+                self.dynamic_config.try_values(self._values)
+            else:
+                self.dynamic_config.end_trial()
+            switches = (*latest.trial.switches_at_ms, self.clock.now_ms())
+            self.changes.update(attrs.evolve(latest, trial=attrs.evolve(latest.trial, switches_at_ms=switches)))
 
     async def _expire(self, change: Change) -> None:
         try:
             await self.undo(change.number, ChangeOrigin(ChangeChannel.BROKER))
         except NoSuchTrial as ended:
             log.info("%s", ended)
+
+
+def is_comparison(change: Change) -> bool:
+    """Whether the change has its old and new values in effect in turn."""
+    return change.trial is not None and change.trial.pairs > 0

@@ -21,8 +21,10 @@ Where the rate is the clients' own, only latencies count.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import exp, inf, log1p
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from math import exp, inf, log1p, sqrt
+from statistics import fmean
 
 import attrs
 
@@ -42,6 +44,7 @@ from trio_broker.metrics.span import (
     ReadingSource,
     Span,
     is_same_clients,
+    joined,
     step,
 )
 
@@ -76,34 +79,54 @@ SHOWN_POINTS = 0.1
 """A share of time is mentioned in the summary if it has changed by more."""
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Comparison:
-    """Two spans, and what readings do by themselves from one such span to the next."""
+    """Pairs of spans, and what readings do by themselves from one such span to the next."""
 
-    before: Span
-    after: Span
+    pairs: Sequence[tuple[Span, Span]]
     noise: Noise
 
+    @cached_property
+    def before(self) -> Span:
+        return joined([before for before, _ in self.pairs])
+
+    @cached_property
+    def after(self) -> Span:
+        return joined([after for _, after in self.pairs])
+
+    def steps(self, name: str) -> list[float]:
+        """The step of each pair; empty if one has none."""
+        steps = [step(READINGS_BY_NAME[name], *pair) for pair in self.pairs]
+        return [each for each in steps if each is not None] if None not in steps else []
+
     def step(self, name: str) -> float | None:
-        return step(READINGS_BY_NAME[name], self.before, self.after)
+        return fmean(steps) if (steps := self.steps(name)) else None
 
     def band(self, name: str) -> float:
         """What ``name`` does by itself at most, as a step; without end where that is not known."""
         band = self.noise.band(name, FLOORS.get(name, 0.0))
-        return inf if band is None else band
+        # The mean of several pairs scatters less than one pair does.
+        return inf if band is None else band / sqrt(len(self.pairs))
 
     def outside(self, name: str) -> float:
-        """The step of a reading that is clearly outside of what it does by itself; 0 of any other."""
+        """The step of a reading that goes beyond what it does by itself, the same way in each pair; else 0."""
         found = self.step(name)
-        return 0.0 if found is None or abs(found) <= self.band(name) else found
+        if found is None or abs(found) <= self.band(name):
+            return 0.0
+        return found if all(each * found > 0 for each in self.steps(name)) else 0.0
 
 
 def effect(before: Span, after: Span, noise: Noise) -> ChangeEffect:
     """Compare two spans of one second a row, given what such spans do while nothing is changed."""
-    compared = Comparison(before, after, noise)
+    return effect_of_pairs([(before, after)], noise)
+
+
+def effect_of_pairs(pairs: Sequence[tuple[Span, Span]], noise: Noise) -> ChangeEffect:
+    """Compare spans under the old values with spans under the new ones, each with the one after it."""
+    compared = Comparison(pairs, noise)
     readings = tuple(reading(each, compared) for each in READINGS)
     verdict, summary = judge(compared, {each.name: each for each in readings})
-    return ChangeEffect(verdict, summary, len(before), len(after), readings)
+    return ChangeEffect(verdict, summary, len(compared.before), len(compared.after), readings)
 
 
 # --- readings ---
@@ -122,10 +145,9 @@ FLOORS: Mapping[str, float] = {
 
 def reading(source: ReadingSource, compared: Comparison) -> EffectReading:
     old, new = source.of(compared.before), source.of(compared.after)
-    band = compared.noise.band(source.name, FLOORS.get(source.name, 0.0)) if source.name in FLOORS else None
-    if band is not None and source.unit is not ReadingUnit.RATIO:
-        band = exp(band) - 1
-    return EffectReading(source.name, source.unit, old, new, difference(old, new, source.unit), band)
+    band = compared.band(source.name) if source.name in FLOORS else inf
+    shown = None if band == inf else band if source.unit is ReadingUnit.RATIO else exp(band) - 1
+    return EffectReading(source.name, source.unit, old, new, difference(old, new, source.unit), shown)
 
 
 def difference(before: float | None, after: float | None, unit: ReadingUnit) -> float | None:

@@ -9,14 +9,14 @@ from itertools import pairwise
 
 import attrs
 
-from trio_broker.changes.change import Change, ChangedResource, ChangeEffect, EffectVerdict
+from trio_broker.changes.change import Change, ChangedResource, ChangeEffect, EffectVerdict, Trial, TrialOutcome
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.config.client_metrics_config import CLIENT_METRICS_KEYS
 from trio_broker.config.config_key import ConfigKey
 from trio_broker.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
-from trio_broker.metrics.effect import effect
+from trio_broker.metrics.effect import effect, effect_of_pairs
 from trio_broker.metrics.history import HistorySample
-from trio_broker.metrics.noise import noise_of
+from trio_broker.metrics.noise import MIN_COVERAGE, noise_of
 from trio_broker.metrics.series import SECONDS_KEPT, Row
 from trio_broker.metrics.span import Span
 
@@ -75,6 +75,8 @@ class EffectWatch:
         changes.subscribe(self._changed)
 
     def _changed(self, change: Change) -> None:
+        if (trial := change.trial) is not None and trial.pairs and trial.outcome is not TrialOutcome.RUNNING:
+            self._measure_comparison(change, trial)
         if change.number <= self._last or not change.is_of_settings:
             return
         self._last = change.number
@@ -82,7 +84,9 @@ class EffectWatch:
             self._changes.update(attrs.evolve(change, effect=no_rate(change)))
             return
         self._close(change.changed_at_ms)
-        self._window = OpenWindow(change, self._changed_at_ms[-1] if self._changed_at_ms else 0)
+        is_comparison = change.trial is not None and change.trial.pairs > 0
+        from_ms = self._changed_at_ms[-1] if self._changed_at_ms else 0
+        self._window = None if is_comparison else OpenWindow(change, from_ms)
         self._changed_at_ms.append(change.changed_at_ms)
 
     def sampled(self, sample: HistorySample) -> None:
@@ -106,6 +110,25 @@ class EffectWatch:
         latest = self._changes.change(window.change.number)
         if latest is not None:
             self._changes.update(attrs.evolve(latest, effect=effect(before, after, noise)))
+
+    def _measure_comparison(self, change: Change, trial: Trial) -> None:
+        if change.effect is not None:
+            return
+        ends_at_ms = trial.ended_at_ms or change.changed_at_ms
+        times = [change.changed_at_ms, *trial.switches_at_ms, ends_at_ms]
+        rows = self._seconds()
+        spans = [between(rows, start + SAMPLE_MS, end) for start, end in pairwise(times)]
+        pairs = list(zip(spans[::2], spans[1::2], strict=False))
+        quiet = self._quiet(rows, change.changed_at_ms)
+        self._changed_at_ms.extend(times[1:])
+        whole = [pair for pair in pairs if min(map(len, pair)) >= MIN_COVERAGE * (trial.seconds - 1)]
+        if len(whole) < trial.pairs:
+            text = f"cannot tell: the comparison was ended after {len(whole)} of {trial.pairs} pairs"
+            self._changes.update(attrs.evolve(change, effect=ChangeEffect(EffectVerdict.TOO_SHORT, text, 0, 0)))
+            return
+        equal = [pair for same in (spans[::2], spans[1::2]) for pair in pairwise(same)]
+        noise = noise_of(quiet, trial.seconds, equal)
+        self._changes.update(attrs.evolve(change, effect=effect_of_pairs(pairs, noise)))
 
     def _quiet(self, rows: Sequence[Row], until_ms: int) -> list[Span]:
         """The times of ``rows`` up to ``until_ms`` in which nothing was changed."""

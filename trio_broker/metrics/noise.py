@@ -73,9 +73,9 @@ def student_quantile(pairs: int) -> float:
     )
 
 
-def noise_of(quiet: Sequence[Span], seconds: int) -> Noise:
-    """The noise of spans of ``seconds``, out of times in which nothing was changed."""
-    pairs = [pair for each in quiet for pair in adjacent_pairs(each, seconds)]
+def noise_of(quiet: Sequence[Span], seconds: int, equal: Sequence[tuple[Span, Span]] = ()) -> Noise:
+    """The noise of spans of ``seconds``, out of times in which nothing was changed, and of pairs under equal values."""
+    pairs = [*(pair for each in quiet for pair in adjacent_pairs(each, seconds)), *equal]
     steps = {
         source.name: [found for pair in pairs if (found := step(source, *pair)) is not None] for source in READINGS
     }

@@ -74,6 +74,10 @@ class Span:
         return abs(one - another) <= max(SAME_CLIENTS * max(one, another), 1)
 
 
+def joined(spans: Sequence[Span]) -> Span:
+    return Span([row for span in spans for row in span.rows])
+
+
 def is_same_clients(one: Span, other: Span) -> bool:
     """Whether the clients and their mix of reads and writes were the same, whatever their rate."""
     return one.has_connections_of(other) and abs(one.share_read - other.share_read) <= SAME_MIX

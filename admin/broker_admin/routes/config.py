@@ -26,7 +26,7 @@ from broker_admin.request_body import ChangeQuery, caller_name, read_change, rea
 from broker_admin.schemas import Words, bounded
 from broker_admin.structuring import shown, structure_body
 from broker_admin.views.config import SettingChange
-from trio_broker.changes.change import MAX_TRIAL_SECONDS, MIN_TRIAL_SECONDS
+from trio_broker.changes.change import MAX_COMPARED_SECONDS, MAX_TRIAL_SECONDS, MIN_TRIAL_SECONDS
 from trio_broker.config.config_key import ConfigUnit
 from trio_broker.config.entries import ConfigDifference, ConfigEntry, ConfigScope
 from trio_broker.config.quantities import plain_number
@@ -43,11 +43,13 @@ class ConfigChangeQuery(ChangeQuery):
     """The query of a change: at which level it is made, whether it is, and for how long.
 
     With ``try_seconds`` the change is taken back after so many seconds unless ``POST /api/v1/changes/{number}:keep``
-    comes, and by a stop of the broker.
+    comes, and by a stop of the broker. With ``compare_seconds`` the old and the new values are in effect in turn, three
+    times for so many seconds each; any other change of settings ends that.
     """
 
     level: ConfigScope = ConfigScope.BROKER
     try_seconds: int | None = bounded(None, minimum=MIN_TRIAL_SECONDS, maximum=MAX_TRIAL_SECONDS)
+    compare_seconds: int | None = bounded(None, minimum=MIN_TRIAL_SECONDS, maximum=MAX_COMPARED_SECONDS)
 
 
 @attrs.frozen
@@ -161,6 +163,7 @@ async def apply_changes(
         level=query.level,
         dry_run=query.dry_run,
         try_seconds=query.try_seconds,
+        compare_seconds=query.compare_seconds,
     )
     if result.refusals:
         # What is wrong with several keys together, or with one that was not named, is pointed at as the whole body.

@@ -21,6 +21,9 @@ SHOWN_CHANGES = 5
 TRIAL_SECONDS = 60
 """What the page's button tries a setting for: as long as the effect of a change is measured."""
 
+COMPARED_SECONDS = 30
+"""Of each of the six spans of the page's A/B comparison, which then takes three minutes."""
+
 
 async def get_tuning_page(request: Request) -> Response:
     """The page, as the broker stands now."""
@@ -37,6 +40,7 @@ async def get_tuning_page(request: Request) -> Response:
         "threads": view.readings.threads(),
         "knobs": knob_states(view.config.entries()),
         "trial_seconds": TRIAL_SECONDS,
+        "compared_seconds": COMPARED_SECONDS,
         "trial": running_trial(settings),
         "changes": settings[: -SHOWN_CHANGES - 1 : -1],
     }

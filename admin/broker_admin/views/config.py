@@ -67,10 +67,12 @@ class ConfigView(Protocol):
         level: ConfigScope = ConfigScope.BROKER,
         dry_run: bool = False,
         try_seconds: int | None = None,
+        compare_seconds: int | None = None,
     ) -> ConfigChangeResult:
         """Set keys at a level, or reset those whose value is None to the level below; all of them or none.
 
-        With ``try_seconds`` the broker takes the change back after so long unless ``keep_change`` comes.
+        With ``try_seconds`` the broker takes the change back after so long unless ``keep_change`` comes,
+        with ``compare_seconds`` it has the old and the new values in effect in turn, three times.
 
         Returns once the change is durable and in effect; with ``dry_run`` nothing is changed. A key that keeps its
         effective value is not among the changes.

@@ -33,6 +33,8 @@ export class Knob {
     this.number.addEventListener("input", () => this.choose(this.number.value));
     this.resetButton.addEventListener("click", () => this.send(null));
     this.tries.addEventListener("click", () => this.send(Number(this.number.value), `?try_seconds=${this.tries.dataset.try}`));
+    this.compares = /** @type {HTMLButtonElement} */ (form.querySelector("[data-compare]"));
+    this.compares.addEventListener("click", () => this.send(Number(this.number.value), `?compare_seconds=${this.compares.dataset.compare}`));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       if (this.isChange) this.send(Number(this.number.value));
@@ -60,7 +62,7 @@ export class Knob {
   choose(value) {
     this.number.value = value;
     if (value !== "") this.slider.value = value;
-    this.apply.disabled = this.tries.disabled = !this.isChange;
+    this.apply.disabled = this.tries.disabled = this.compares.disabled = !this.isChange;
     this.showCall(value === "" ? null : Number(value));
   }
 
@@ -92,7 +94,7 @@ export class Knob {
         headers: { "content-type": "application/json", "x-requested-with": "admin page" },
         body: JSON.stringify({ [this.key]: value }),
       });
-      this.showOutcome(answer.status, await answer.json(), query !== "");
+      this.showOutcome(answer.status, await answer.json(), query);
     } catch {
       // The request may have arrived and only its answer been lost. The next reading of the key shows its value.
       this.say("unanswered", "The broker did not answer. Whether the change was made is shown here once it does.");
@@ -100,12 +102,17 @@ export class Knob {
     await quietly(this.changed);
   }
 
-  /** @param {number} status @param {any} body the answer to the PATCH @param {boolean} isTrial */
-  showOutcome(status, body, isTrial) {
+  /** @param {number} status @param {any} body the answer to the PATCH @param {string} query */
+  showOutcome(status, body, query) {
     if (status === 200) {
       this.number.value = body.configs[this.key].value;
       const change = body.changes.find((/** @type {Change} */ one) => one.key === this.key);
-      const state = isTrial ? `in effect for ${this.tries.dataset.try} s; keep or undo it above` : "in effect";
+      if (change && query.startsWith("?compare")) {
+        this.say("good", `${change.old} and ${change.new} in turn, three times ${this.compares.dataset.compare} s each, and then ${change.old}: `);
+        this.part("outcome").append(linkTo(change));
+        return;
+      }
+      const state = query ? `in effect for ${this.tries.dataset.try} s; keep or undo it above` : "in effect";
       this.say("good", change ? `${change.old} → ${change.new}, ${state}. What it does is measured for a minute: ` : "It was so already.");
       if (change) this.part("outcome").append(linkTo(change));
     } else {
