@@ -13,6 +13,7 @@ from broker_admin.messages.export import harmless
 from broker_admin.schemas import bounded
 from broker_admin.texts import bytes_text, iso_time, short_duration_text
 from trio_broker.changes.change import (
+    WIDEST_SHOWN_BAND,
     Change,
     ChangeAction,
     ChangeChannel,
@@ -168,8 +169,9 @@ def origin_text(origin: ChangeOrigin) -> str:
 
 def trial_text(trial: Trial) -> str:
     """How a trial stands, and who ended it."""
-    if trial.pairs and trial.outcome is TrialOutcome.UNDONE:
-        return f"compared {trial.pairs} times, {trial.seconds} s each"
+    if trial.pairs and trial.outcome in (TrialOutcome.RUNNING, TrialOutcome.UNDONE):
+        doing = "comparing" if trial.outcome is TrialOutcome.RUNNING else "compared"
+        return f"{doing} old and new {trial.pairs} times, {trial.seconds} s each"
     if trial.outcome is TrialOutcome.UNDONE and trial.ended_by and trial.ended_by.channel is ChangeChannel.BROKER:
         return "trial expired, reverted"
     return TRIAL_TITLES[trial.outcome] + (f" by {origin_text(trial.ended_by)}" if trial.ended_by else "")
@@ -210,4 +212,6 @@ def difference_text(value: float | None, unit: ReadingUnit) -> str:
 
 def band_text(value: float | None, unit: ReadingUnit) -> str:
     """What a reading differs by by itself, to either side."""
+    if value is not None and value > WIDEST_SHOWN_BAND:
+        return f"over ± {100 * WIDEST_SHOWN_BAND:.0f} %"
     return "–" if value is None else difference_text(value, unit).replace("+", "± ")

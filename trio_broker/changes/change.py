@@ -163,6 +163,10 @@ class EffectVerdict(enum.Enum):
     """One of the two spans has too few seconds."""
 
 
+WIDEST_SHOWN_BAND = 9.99
+"""A wider band is named by this much: a reading that does more by itself says nothing, however much more it is."""
+
+
 class ReadingUnit(enum.Enum):
     """What the numbers of a reading are."""
 

@@ -28,7 +28,7 @@ from statistics import fmean
 
 import attrs
 
-from trio_broker.changes.change import ChangeEffect, EffectReading, EffectVerdict, ReadingUnit
+from trio_broker.changes.change import WIDEST_SHOWN_BAND, ChangeEffect, EffectReading, EffectVerdict, ReadingUnit
 from trio_broker.metrics.noise import Noise
 from trio_broker.metrics.span import (
     BYTES,
@@ -257,11 +257,14 @@ def by_itself(rate: EffectReading, p99: EffectReading) -> str:
     for each, text in ((rate, "{} " + rate.unit.value), (p99, "p99 {}")):
         if each.difference is not None:
             is_within = each.band is not None and abs(log1p(max(each.difference, LEAST))) <= log1p(each.band)
-            band = (
-                f" (± {100 * (each.band or 0):.0f} %)" if is_within else " (the clients' own)" if each is rate else ""
-            )
+            band = f" ({band_text(each.band or 0.0)})" if is_within else " (the clients' own)" if each is rate else ""
             parts.append(text.format(percent(each.difference)) + band)
     return ", ".join(parts)
+
+
+def band_text(band: float) -> str:
+    """``± 40 %``."""
+    return f"{'over ' if band > WIDEST_SHOWN_BAND else ''}± {100 * min(band, WIDEST_SHOWN_BAND):.0f} %"
 
 
 def summary_of(rate: EffectReading, readings: dict[str, EffectReading], compared: Comparison) -> str:
