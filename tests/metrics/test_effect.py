@@ -22,7 +22,7 @@ from trio_broker.changes.change import (
 )
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.config.entries import ValueChange
-from trio_broker.metrics.effect import effect
+from trio_broker.metrics.effect import effect, effect_of_pairs
 from trio_broker.metrics.effect_watch import EffectWatch
 from trio_broker.metrics.history import sample_between
 from trio_broker.metrics.noise import MIN_PAIRS, Noise
@@ -457,3 +457,14 @@ def test_a_comparison_that_is_ended_early_cannot_tell():
     measured = compared(LoadModel(random.Random(1), closed_loop_clients=12), 4, pairs=1)
     assert measured.verdict is EffectVerdict.TOO_SHORT
     assert measured.summary == "cannot tell: the comparison was ended after 1 of 3 pairs"
+
+
+def test_a_comparison_in_which_one_pair_goes_the_other_way_finds_nothing():
+    old, slow, fast = (
+        span(OFFERED, 30),
+        span({**OFFERED, "produce_p99_ms": 900.0}, 30),
+        span({**OFFERED, "produce_p99_ms": 100.0}, 30),
+    )
+    measured = effect_of_pairs([(old, slow), (old, fast), (old, slow)], STEADY)
+    assert measured.verdict is EffectVerdict.NO_CHANGE
+    assert measured.summary.endswith("(not in each pair)")

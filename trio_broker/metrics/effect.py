@@ -225,7 +225,10 @@ def judge(compared: Comparison, readings: dict[str, EffectReading]) -> tuple[Eff
     if pressed := other_pressure(compared, verdict):
         return EffectVerdict.CPU_DIFFERED, f"cannot tell: {pressed}"
     if verdict is EffectVerdict.NO_CHANGE:
-        return verdict, f"within what it does by itself: {by_itself(readings[rate], shown_p99(readings))}"
+        return (
+            verdict,
+            f"within what it does by itself: {by_itself(readings[rate], shown_p99(readings), len(compared.pairs))}",
+        )
     return verdict, summary_of(readings[rate], readings, compared)
 
 
@@ -248,16 +251,17 @@ def shown_p99(readings: Mapping[str, EffectReading]) -> EffectReading:
     return readings[PRODUCE_P99] if readings[PRODUCE_P99].difference is not None else readings[FETCH_P99]
 
 
-def by_itself(rate: EffectReading, p99: EffectReading) -> str:
+def by_itself(rate: EffectReading, p99: EffectReading, pairs: int) -> str:
     """What did not change, each with its band: ``−3 % records/s (± 12 %), p99 +20 % (± 40 %)``.
 
-    A rate beyond its band is named without it: it was the clients' own, and is no reading of the broker.
+    A rate beyond its band was the clients' own, and is no reading of the broker; of several pairs one went another way.
     """
+    beyond = " (not in each pair)" if pairs > 1 else " (the clients' own)"
     parts = []
     for each, text in ((rate, "{} " + rate.unit.value), (p99, "p99 {}")):
         if each.difference is not None:
             is_within = each.band is not None and abs(log1p(max(each.difference, LEAST))) <= log1p(each.band)
-            band = f" ({band_text(each.band or 0.0)})" if is_within else " (the clients' own)" if each is rate else ""
+            band = f" ({band_text(each.band or 0.0)})" if is_within else beyond if each is rate or pairs > 1 else ""
             parts.append(text.format(percent(each.difference)) + band)
     return ", ".join(parts)
 
