@@ -3,10 +3,10 @@
 Both sources cut the same micro-batches, and keep offsets in the checkpoint in the same form. So a query may be stopped,
 or fail in the middle of a micro-batch, and be continued by the other source: nothing is lost and nothing comes twice.
 
-One thing is asked for: a query of ours that begins at the latest offset has done its first micro-batch before Spark's
-own source takes over. Until then the place where it begins is the end of that micro-batch and nothing else, whereas
-Spark's own source looks for it in a file of its own (``sources/0/0``), finds none, and begins at what is the latest
-offset by then. That lies behind the end of the micro-batch, which it takes for a loss and refuses.
+One thing is asked for: the first micro-batch is completed by the source that has planned it. Where that begins is in
+its end with ours, and in a file of its own (``sources/0/0``) with Spark's. Ours refuses an end that does not say it.
+Spark's own finds no such file and begins where its options say: with the same options that is the same at the earliest
+offset, while at the latest it lies behind the end of the micro-batch, which it takes for a loss and refuses.
 """
 
 from __future__ import annotations
@@ -131,15 +131,14 @@ def test_a_micro_batch_that_failed_with_one_source_is_done_by_the_other(
 
 
 @pytest.mark.soak
-@both_ways
-def test_a_first_micro_batch_that_failed_with_one_source_is_done_by_the_other(
-    cluster: Cluster, job_of: JobOf, topic: str, first: str, second: str
+def test_a_first_micro_batch_of_ours_from_the_earliest_offset_is_done_by_kafkas(
+    cluster: Cluster, job_of: JobOf, topic: str
 ) -> None:
     fill(cluster, topic)
     job = job_of(topic, maxOffsetsPerTrigger="30")
-    job.fail_in(0, first)
+    job.fail_in(0, OURS)
     more(cluster, topic, 3)
-    job.run(second)
+    job.run(KAFKA)
     assert job.places() == all_places(topic, 47, 27, 17)
 
 
@@ -158,15 +157,21 @@ def test_a_query_that_began_at_the_latest_offset_goes_on_with_the_other_source(
 
 
 @pytest.mark.soak
-def test_a_first_micro_batch_from_the_latest_offset_is_done_by_ours(
-    cluster: Cluster, job_of: JobOf, topic: str
+@pytest.mark.parametrize("starting", ["earliest", "latest"])
+def test_a_first_micro_batch_of_kafkas_is_refused_by_ours_and_completed_by_kafkas(
+    cluster: Cluster, job_of: JobOf, topic: str, starting: str
 ) -> None:
     fill(cluster, topic)
-    job = job_of(topic, startingOffsets="latest")
+    job = job_of(topic, startingOffsets=starting)
     job.fail_in(0, KAFKA)
     more(cluster, topic, 3)
+    with pytest.raises(StreamingQueryException, match="the end of the first micro-batch without its beginning"):
+        job.run(OURS)
+    job.run(KAFKA)
+    more(cluster, topic, 3, start=7)
     job.run(OURS)
-    assert job.places() == after_the_first(topic, 47, 27, 17)
+    everything_since = all_places if starting == "earliest" else after_the_first
+    assert job.places() == everything_since(topic, 54, 34, 24)
 
 
 @pytest.mark.soak

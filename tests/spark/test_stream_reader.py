@@ -39,7 +39,7 @@ class TurnableLogs(FakeLogs):
             TopicPartition("a", int(name[1:])): each if isinstance(each, tuple) else (0, each)
             for name, each in bounds.items()
         }
-        self.times = {partition: range(0, 100 * end, 100) for partition, (_, end) in self.logs.items()}
+        self.times = {partition: range(100 * start, 100 * end, 100) for partition, (start, end) in self.logs.items()}
         return self
 
     def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -70,8 +70,20 @@ class Bench:
 
 
 def stream_options(servers: str = "localhost:1", **options: str) -> ReadOptions:
-    given = {"kafka.bootstrap.servers": servers, "subscribe": "a", "startingOffsets": "earliest", **options}
-    return read_options(given, Mode.STREAM)
+    """Those of a stream of ``a`` that begins at its earliest offset, unless ``options`` say otherwise."""
+    where = {} if "subscribePattern" in options else {"subscribe": "a"}
+    begins = {} if any(name.startswith("starting") for name in options) else {"startingOffsets": "earliest"}
+    return read_options({"kafka.bootstrap.servers": servers, **where, **begins, **options}, Mode.STREAM)
+
+
+def ends(**offsets: int) -> dict[str, Any]:
+    """An end in the checkpoint: ``ends(p0=8)``."""
+    return {"a": {name[1:]: offset for name, offset in offsets.items()}}
+
+
+def first_end(begins: dict[str, Any], ends: dict[str, Any]) -> dict[str, Any]:
+    """The end of a first micro-batch, which says where that begins."""
+    return {f"begins at {json.dumps(begins, separators=(',', ':'))}": {}, **ends}
 
 
 def ranges(partitions: list[InputPartition]) -> list[str]:
@@ -91,68 +103,117 @@ def test_earliest_is_found_out_when_the_first_micro_batch_is_planned(bench: Benc
     reader = bench.reader()
     assert reader.initialOffset() == NOT_YET
     end = reader.latestOffset(reader.initialOffset(), ALL)
-    assert end == {"a": {"0": 8, "1": 3}}
+    assert end == first_end(ends(p0=5, p1=0), ends(p0=8, p1=3))
     assert ranges(reader.partitions(NOT_YET, end)) == ["a-0 [5, 8)", "a-1 [0, 3)"]
 
 
 def test_latest_is_written_down_by_a_first_micro_batch_with_nothing_in_it(bench: Bench) -> None:
     bench.source.hold(p0=(5, 8))
     reader = bench.reader(startingOffsets="latest")
-    first = reader.latestOffset(NOT_YET, ALL)
+    end = reader.latestOffset(NOT_YET, ALL)
     bench.source.hold(p0=(5, 20))
-    assert reader.partitions(NOT_YET, first) == []
-    second = reader.latestOffset(first, ALL)
-    assert ranges(reader.partitions(first, second)) == ["a-0 [8, 20)"]
+    assert reader.partitions(NOT_YET, end) == []
+    second = reader.latestOffset(end, ALL)
+    assert ranges(reader.partitions(end, second)) == ["a-0 [8, 20)"]
 
 
-def test_a_query_killed_in_its_first_micro_batch_skips_nothing_though_it_begins_at_latest(bench: Bench) -> None:
+def test_only_the_end_of_the_first_micro_batch_says_where_that_begins(bench: Bench) -> None:
     bench.source.hold(p0=8)
-    first = bench.reader(startingOffsets="latest").latestOffset(NOT_YET, ALL)
-    bench.source.hold(p0=20)
-    again = bench.reader(startingOffsets="latest")
-    assert again.partitions(again.initialOffset(), first) == []
-    assert ranges(again.partitions(first, again.latestOffset(first, ALL))) == ["a-0 [8, 20)"]
+    reader = bench.reader()
+    end = reader.latestOffset(NOT_YET, ALL)
+    assert reader.latestOffset(end, ALL) == end, "Spark takes any other text for new records"
+    bench.source.hold(p0=9)
+    assert reader.latestOffset(end, ALL) == ends(p0=9)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"startingOffsets": '{"a": {"0": 3, "1": -1}}'},
-        {"startingTimestamp": "300", "startingOffsetsByTimestampStrategy": "latest"},
-        {"startingOffsetsByTimestamp": '{"a": {"0": 300, "1": 5000}}', "startingOffsetsByTimestampStrategy": "latest"},
-    ],
-)
-def test_a_beginning_that_may_be_the_latest_offset_is_written_down_first(bench: Bench, options: dict[str, str]) -> None:
-    bench.source.hold(p0=8, p1=9)
-    reader = bench.reader(**options)
-    first = reader.latestOffset(NOT_YET, ALL)
-    assert first["a"]["0"] == 3
-    assert reader.partitions(NOT_YET, first) == []
+BEGINNINGS = {
+    "earliest": {"startingOffsets": "earliest"},
+    "latest": {"startingOffsets": "latest"},
+    "offsets": {"startingOffsets": '{"a": {"0": 3, "1": 4}}'},
+    "the sentinels": {"startingOffsets": '{"a": {"0": -1, "1": -2}}'},
+    "a time": {"startingTimestamp": "300"},
+    "a time, or latest": {"startingTimestamp": "500", "startingOffsetsByTimestampStrategy": "latest"},
+    "times": {"startingOffsetsByTimestamp": '{"a": {"0": 200, "1": 600}}'},
+    "times, or latest": {
+        "startingOffsetsByTimestamp": '{"a": {"0": 300, "1": 5000}}',
+        "startingOffsetsByTimestampStrategy": "latest",
+    },
+}
+"""All kinds of beginnings. The record at offset n has the time 100 × n."""
+
+BEGIN_AT = {
+    "earliest": {0: 2, 1: 0},
+    "latest": {0: 8, 1: 9},
+    "offsets": {0: 3, 1: 4},
+    "the sentinels": {0: 8, 1: 0},
+    "a time": {0: 3, 1: 3},
+    "a time, or latest": {0: 5, 1: 5},
+    "times": {0: 2, 1: 6},
+    "times, or latest": {0: 3, 1: 9},
+}
+"""The offset of each partition, of which one has the records 2 to 7, and the other 0 to 8."""
 
 
-def test_a_query_killed_in_its_first_micro_batch_reads_the_same_again(bench: Bench) -> None:
+def planned_first(bench: Bench, beginning: str) -> dict[str, Any]:
+    """The end of a first micro-batch that was planned, but not completed."""
+    bench.source.hold(p0=(2, 8), p1=9)
+    return bench.reader(**BEGINNINGS[beginning]).latestOffset(NOT_YET, ALL)
+
+
+@pytest.mark.parametrize("restarted_with", BEGINNINGS)
+@pytest.mark.parametrize("begun_at", BEGINNINGS)
+def test_a_first_micro_batch_is_the_same_after_a_restart_whatever_the_options_and_logs_say_then(
+    bench: Bench, begun_at: str, restarted_with: str
+) -> None:
+    end = planned_first(bench, begun_at)
+    bench.source.hold(p0=(2, 20), p1=30, p2=40)
+    reader = bench.reader(**BEGINNINGS[restarted_with])
+    expected = [
+        f"a-{number} [{begin}, {last})"
+        for number, begin, last in ((0, BEGIN_AT[begun_at][0], 8), (1, BEGIN_AT[begun_at][1], 9))
+        if begin < last
+    ]
+    assert ranges(reader.partitions(reader.initialOffset(), end)) == expected
+    second = reader.latestOffset(end, ALL)
+    assert ranges(reader.partitions(end, second)) == ["a-0 [8, 20)", "a-1 [9, 30)", "a-2 [0, 40)"]
+
+
+@pytest.mark.parametrize("begun_at", BEGINNINGS)
+def test_records_of_a_first_micro_batch_that_were_deleted_before_a_restart_are_a_loss(
+    bench: Bench, begun_at: str
+) -> None:
+    end = planned_first(bench, begun_at)
+    bench.source.hold(p0=(8, 20), p1=(7, 30))
+    lost = {f"a-{number}" for number, gone_up_to in ((0, 8), (1, 7)) if BEGIN_AT[begun_at][number] < gone_up_to}
+    if lost:
+        with pytest.raises(DataLoss, match=f"{min(lost)} at offset [0-9]+: the records are gone"):
+            bench.reader(**BEGINNINGS[begun_at]).partitions(NOT_YET, end)
+    kept = bench.reader(**BEGINNINGS[begun_at], failOnDataLoss="false").partitions(NOT_YET, end)
+    begin = max(7, BEGIN_AT[begun_at][1])
+    assert ranges(kept) == ([f"a-1 [{begin}, 9)"] if begin < 9 else [])
+
+
+def test_a_partition_that_is_deleted_before_the_first_micro_batch_is_done_is_a_loss(bench: Bench) -> None:
+    end = planned_first(bench, "earliest")
+    bench.source.hold(p0=(2, 20))
+    with pytest.raises(DataLoss, match="a-1 at offset 0: the partition is gone"):
+        bench.reader().partitions(NOT_YET, end)
+
+
+@pytest.mark.parametrize("end", [ends(p0=8), {}])
+def test_a_first_micro_batch_of_an_older_checkpoint_is_refused_if_it_is_not_done(
+    bench: Bench, end: dict[str, Any]
+) -> None:
     bench.source.hold(p0=8)
-    first = bench.reader().latestOffset(NOT_YET, ALL)
-    bench.source.hold(p0=20, p1=5)
-    assert ranges(bench.reader().partitions(NOT_YET, first)) == ["a-0 [0, 8)"]
+    with pytest.raises(SparkJobError, match=r"without its beginning.*: let that one complete it, or start"):
+        bench.reader().partitions(NOT_YET, end)
 
 
-def test_what_was_deleted_before_the_first_micro_batch_was_done_is_not_asked_for(bench: Bench) -> None:
-    bench.source.hold(p0=8, p1=4)
-    first = bench.reader().latestOffset(NOT_YET, ALL)
-    bench.source.hold(p0=(6, 20), p1=(9, 9))
-    assert ranges(bench.reader().partitions(NOT_YET, first)) == ["a-0 [6, 8)"]
-
-
-def test_named_offsets_hold_for_the_partitions_of_the_first_micro_batch(bench: Bench) -> None:
+def test_an_older_checkpoint_whose_first_micro_batch_is_done_is_gone_on_from(bench: Bench) -> None:
     bench.source.hold(p0=8)
-    named = {"startingOffsets": '{"a": {"0": 3}}'}
-    first = bench.reader(**named).latestOffset(NOT_YET, ALL)
-    bench.source.hold(p0=20, p1=5)
-    reader = bench.reader(**named)
-    assert ranges(reader.partitions(NOT_YET, first)) == ["a-0 [3, 8)"]
-    second = reader.latestOffset(first, ALL)
-    assert ranges(reader.partitions(first, second)) == ["a-0 [8, 20)", "a-1 [0, 5)"]
+    reader = bench.reader()
+    assert ranges(reader.partitions(ends(p0=3), ends(p0=6))) == ["a-0 [3, 6)"]
+    assert reader.latestOffset(ends(p0=6), ALL) == ends(p0=8)
 
 
 def test_offsets_that_leave_out_a_partition_are_refused_before_the_first_micro_batch(bench: Bench) -> None:
@@ -164,16 +225,12 @@ def test_offsets_that_leave_out_a_partition_are_refused_before_the_first_micro_b
 @pytest.mark.parametrize("starting", ["earliest", "latest"])
 def test_a_stream_that_began_with_no_topic_reads_all_of_the_first_that_comes(bench: Bench, starting: str) -> None:
     options = {"subscribePattern": "a.*", "startingOffsets": starting}
-
-    def reader() -> StreamReader:
-        given = {"kafka.bootstrap.servers": "localhost:1", **options}
-        return StreamReader(read_options(given, Mode.STREAM), ("value",), open_source=lambda _: bench.source)
-
-    first = reader().latestOffset(NOT_YET, ALL)
-    assert first == {}
+    end = bench.reader(**options).latestOffset(NOT_YET, ALL)
+    assert end == {"begins at {}": {}}
+    assert bench.reader(**options).partitions(NOT_YET, end) == []
     bench.source.hold(p0=5)
-    second = reader().latestOffset(first, ALL)
-    assert ranges(reader().partitions(first, second)) == ["a-0 [0, 5)"]
+    second = bench.reader(**options).latestOffset(end, ALL)
+    assert ranges(bench.reader(**options).partitions(end, second)) == ["a-0 [0, 5)"]
 
 
 # --- Offsets ---
@@ -182,7 +239,8 @@ def test_a_stream_that_began_with_no_topic_reads_all_of_the_first_that_comes(ben
 def test_offsets_are_sorted_by_topic_and_by_the_number_of_the_partition(bench: Bench) -> None:
     bench.source.hold(p10=3, p1=2, p0=1)
     end = bench.reader().latestOffset(NOT_YET, ALL)
-    assert json.dumps(end) == '{"a": {"0": 1, "1": 2, "10": 3}}'
+    begins = '"begins at {\\"a\\":{\\"0\\":0,\\"1\\":0,\\"10\\":0}}": {}'
+    assert json.dumps(end) == f'{{{begins}, "a": {{"0": 1, "1": 2, "10": 3}}}}'
 
 
 def test_offsets_of_sparks_own_kafka_source_are_read_on_from(bench: Bench) -> None:
@@ -191,10 +249,14 @@ def test_offsets_of_sparks_own_kafka_source_are_read_on_from(bench: Bench) -> No
     assert ranges(bench.reader().partitions(start, bench.reader().latestOffset(start, ALL))) == ["a-0 [4, 9)"]
 
 
-@pytest.mark.parametrize("offsets", [{"a": 3}, {"a": {"x": 3}}, {"a": {"0": "3"}}, {"a": {"0": -3}}])
-def test_a_checkpoint_of_another_source_is_told_as_that(bench: Bench, offsets: dict[str, Any]) -> None:
+@pytest.mark.parametrize("offsets", [5, {"a": 3}, {"a": {"x": 3}}, {"a": {"0": "3"}}, {"a": {"0": -3}}])
+def test_a_checkpoint_of_another_source_is_told_as_that(bench: Bench, offsets: Any) -> None:
     with pytest.raises(SparkJobError, match="the checkpoint has offsets that are not of this source"):
         bench.reader().latestOffset(offsets, ALL)
+    with pytest.raises(SparkJobError, match="the checkpoint has offsets that are not of this source"):
+        bench.reader().partitions(NOT_YET, offsets)
+    with pytest.raises(SparkJobError, match="the checkpoint has offsets that are not of this source"):
+        bench.reader().partitions(NOT_YET, first_end(offsets, ends(p0=3)))
 
 
 def test_nothing_is_asked_for_a_micro_batch_with_nothing_in_it(bench: Bench) -> None:
@@ -225,13 +287,13 @@ def test_the_limit_that_spark_is_told_is_that_of_the_options(bench: Bench) -> No
 def test_a_micro_batch_is_shared_out_among_the_partitions(bench: Bench) -> None:
     bench.source.hold(p0=90, p1=10)
     reader = bench.reader(maxOffsetsPerTrigger="10")
-    assert reader.latestOffset(NOT_YET, ReadMaxRows(10)) == {"a": {"0": 9, "1": 1}}
+    assert reader.latestOffset(NOT_YET, ReadMaxRows(10)) == first_end(ends(p0=0, p1=0), ends(p0=9, p1=1))
     assert reader.latestOffset({"a": {"0": 9, "1": 1}}, ReadMaxRows(10)) == {"a": {"0": 18, "1": 2}}
 
 
 def test_a_trigger_that_wants_everything_gets_it_despite_the_limit(bench: Bench) -> None:
     bench.source.hold(p0=90)
-    assert bench.reader(maxOffsetsPerTrigger="10").latestOffset(NOT_YET, ALL) == {"a": {"0": 90}}
+    assert bench.reader(maxOffsetsPerTrigger="10").latestOffset(NOT_YET, ALL) == first_end(ends(p0=0), ends(p0=90))
 
 
 def test_a_micro_batch_waits_until_there_is_enough_or_it_is_late(bench: Bench) -> None:
@@ -239,7 +301,7 @@ def test_a_micro_batch_waits_until_there_is_enough_or_it_is_late(bench: Bench) -
     reader = bench.reader(minOffsetsPerTrigger="10", maxTriggerDelay="60s", maxOffsetsPerTrigger="20")
     limit = reader.getDefaultReadLimit()
     first = reader.latestOffset(NOT_YET, limit)
-    assert first == {"a": {"0": 1}}
+    assert first == first_end(ends(p0=0), ends(p0=1))
     bench.source.hold(p0=5)
     assert reader.latestOffset(first, limit) == first
     bench.seconds += 61
@@ -256,7 +318,7 @@ def test_what_is_there_at_the_start_is_all_that_available_now_reads(bench: Bench
     first = reader.latestOffset(NOT_YET, limit)
     bench.source.hold(p0=100)
     second = reader.latestOffset(first, limit)
-    assert (first, second) == ({"a": {"0": 5}}, {"a": {"0": 8}})
+    assert (first, second) == (first_end(ends(p0=0), ends(p0=5)), ends(p0=8))
     assert reader.latestOffset(second, limit) == second
     assert ranges(reader.partitions(first, second)) == ["a-0 [5, 8)"]
 

@@ -109,7 +109,7 @@ def test_micro_batches_are_as_small_as_asked_and_the_backlog_is_told(job: Job) -
     query = job.run(maxOffsetsPerTrigger="6")
     assert sizes(query) == [6, 6]
     first = query.recentProgress[0].sources[0]
-    assert json.loads(first.endOffset) == {job.topic: {"0": 4, "1": 2}}
+    assert json.loads(first.endOffset)[job.topic] == {"0": 4, "1": 2}
     assert json.loads(first.latestOffset) == {job.topic: {"0": 8, "1": 4}}
     assert job.rows() == numbers(0, 12)
 
@@ -134,6 +134,41 @@ def test_a_micro_batch_that_failed_is_read_again_as_it_was(job: Job) -> None:
     fill(job.broker, job.topic, numbers(5, 9))
     assert start().awaitTermination(ENDS_WITHIN_SECONDS)
     assert seen == [(0, numbers(0, 5)), (0, numbers(0, 5)), (1, numbers(5, 9))]
+
+
+def failing(job: Job, **options: str | None) -> None:
+    """Run until the first micro-batch, which is planned, but whose sink fails."""
+    from pyspark.errors import StreamingQueryException
+
+    def fail(frame: DataFrame, batch_id: int) -> None:
+        raise RuntimeError("the sink is full")
+
+    writer = job.frame(**options).writeStream.foreachBatch(fail).option("checkpointLocation", str(job.checkpoint))
+    with pytest.raises(StreamingQueryException, match="the sink is full"):
+        writer.trigger(availableNow=True).start().awaitTermination(ENDS_WITHIN_SECONDS)
+
+
+def test_a_first_micro_batch_that_failed_is_read_again_though_the_restart_would_begin_elsewhere(job: Job) -> None:
+    """The default of a stream is latest."""
+    fill(job.broker, job.topic, numbers(0, 5))
+    failing(job)
+    fill(job.broker, job.topic, numbers(5, 9))
+    assert sizes(job.run(startingOffsets=None)) == [5, 4]
+    assert job.rows() == numbers(0, 9)
+
+
+def test_records_of_a_first_micro_batch_that_were_deleted_before_the_restart_are_a_loss(job: Job) -> None:
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+    from pyspark.errors import StreamingQueryException
+
+    fill(job.broker, job.topic, numbers(0, 5))
+    failing(job)
+    admin, below = AdminClient({"bootstrap.servers": job.broker.bootstrap_servers}), TopicPartition(job.topic, 0, 3)
+    admin.delete_records([below])[below].result(ENDS_WITHIN_SECONDS)
+    with pytest.raises(StreamingQueryException, match=f"DataLoss: {job.topic}-0 at offset 0: the records are gone"):
+        job.run()
+    assert sizes(job.run(failOnDataLoss="false")) == [2]
 
 
 def test_a_running_query_takes_what_comes_and_survives_a_restart_of_the_broker(

@@ -2,13 +2,10 @@
 
 Those two alone decide which records a micro-batch holds, so a query that is killed and started again reads the very
 same records. The one offset that Spark does not keep is the beginning of the stream: as long as the first micro-batch
-is not done it calls ``initialOffset`` again, twice in one process and again after a restart, and a stream that begins
-at the latest offset would skip what was appended in between. So ``initialOffset`` returns a placeholder
-(``BEGINNING``), and the stream begins
-
-* where its options say when the first micro-batch is planned, if that does not depend on the time, as with earliest;
-* else at the end of the first micro-batch, which is empty and only puts that offset into the checkpoint. Spark runs a
-  first micro-batch even if nothing is in it, so it costs nothing.
+is not done it calls ``initialOffset`` again, twice in one process and again after a restart, when the options and the
+logs may be others. So ``initialOffset`` returns a placeholder (``BEGINNING``), and the end of the first micro-batch
+says where it begins (``stream_offsets``). Spark runs a first micro-batch even if nothing is in it, so that the place
+where a stream begins at the latest offset is in the checkpoint as well.
 
 All methods but ``read`` are called in one process that lives as long as the query does, one after the other. Its state
 only saves requests, with two exceptions: the ids of topics, which reveal a topic that was deleted and created again
@@ -39,7 +36,7 @@ from trio_broker.spark.column_hint import ColumnHint
 from trio_broker.spark.early_end import end_with_the_query
 from trio_broker.spark.errors import DataLoss, SourceUnavailable
 from trio_broker.spark.options.offset_specs import OffsetSource
-from trio_broker.spark.options.read_options import Assign, ReadOptions
+from trio_broker.spark.options.read_options import ReadOptions
 from trio_broker.spark.planner_errors import without_traceback
 from trio_broker.spark.planning.admission import (
     UNLIMITED,
@@ -51,7 +48,7 @@ from trio_broker.spark.planning.admission import (
     shorter_logs,
 )
 from trio_broker.spark.planning.offset_planning import Offsets, initial_offsets, plan_stream, raise_or_log_losses
-from trio_broker.spark.planning.stream_offsets import BEGINNING, JsonOffsets, depends_on_time, from_json, to_json
+from trio_broker.spark.planning.stream_offsets import BEGINNING, JsonOffsets, begins_of, from_json, to_json
 from trio_broker.spark.task_partition import input_partitions, read_partition
 from trio_broker.spark.task_planning import open_offset_source, plan_tasks
 from trio_broker.spark.tasks import ReadTask
@@ -88,7 +85,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._sleep = sleep
         self._source: OffsetSource | None = None
         self._topic_ids: dict[str, str] = {}
-        self._initial: Offsets | None = None
         self._latest: Offsets = {}
         self._last_trigger_ms: int | None = None
         self._is_available_now = False
@@ -129,13 +125,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._retrying(lambda: self._latest_offset(start, limit))
 
     def _latest_offset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:
-        if start == BEGINNING:
-            self._initial = initial_offsets(self._options, self._offset_source)
-            if depends_on_time(self._options.starting):
-                return to_json(self._initial)
-            begins = self._initial
-        else:
-            begins = from_json(start)
+        is_first = start == BEGINNING
+        begins = initial_offsets(self._options, self._offset_source) if is_first else from_json(start)
         self._latest = self._latest_offsets(begins)
         new = new_partitions(begins, self._latest)
         admission = next_offsets(
@@ -147,7 +138,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             now_ms=round(self._now() * 1000),
         )
         self._last_trigger_ms = admission.last_trigger_ms
-        return to_json(admission.offsets)
+        if is_first:
+            return to_json(admission.offsets, begins)
+        # Spark compares texts, so what has nothing new is the start itself, also where that has a beginning.
+        return start if admission.offsets == begins else to_json(admission.offsets)
 
     def reportLatestOffset(self) -> JsonOffsets | None:
         """Return the last known ends of the partitions, for the progress of the query."""
@@ -197,10 +191,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             DataLoss: under ``failOnDataLoss``, part of that is gone.
-            SparkJobError: the micro-batch of a query that is to end reaches too far, see ``check_available_now``.
+            SparkJobError: the checkpoint does not say where the micro-batch begins; or that of a query that is to end
+                reaches too far, see ``check_available_now``.
             SourceUnavailable: no broker answers.
         """
-        if start == end or (start == BEGINNING and depends_on_time(self._options.starting)):
+        if start == end:
             return []
         tasks = self._retrying(lambda: self._tasks(start, end))
         self._hint.count(sum(task.offsets.offset_count for task in tasks))
@@ -208,7 +203,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _tasks(self, start: JsonOffsets, end: JsonOffsets) -> list[ReadTask]:
         ends = from_json(end)
-        begins = self._initial_offsets(ends) if start == BEGINNING else from_json(start)
+        begins = begins_of(start, end)
         earliest = self._offset_source.earliest(ends)
         if self._frozen is not None:
             check_available_now(self._frozen, ends, earliest)
@@ -216,18 +211,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._check_topics(ends, begins)
         ranges = plan_stream(begins, ends, earliest=earliest, fail_on_data_loss=self._options.fail_on_data_loss)
         return plan_tasks(self._options, self._offset_source, ranges, columns=self._columns, topic_ids=self._topic_ids)
-
-    def _initial_offsets(self, ends: Offsets) -> Offsets:
-        """Return the beginning of the first micro-batch, which ends at ``ends``.
-
-        If the query was restarted since that was planned, only its end is known: partitions that were created since
-        have no part in it, and records that were deleted since are not read.
-        """
-        if self._initial is None:
-            only = attrs.evolve(self._options, selection=Assign(tuple(sorted(ends))))
-            found = initial_offsets(only, self._offset_source)
-            self._initial = {partition: min(offset, ends[partition]) for partition, offset in found.items()}
-        return self._initial
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows of a partition, in a worker."""

@@ -36,7 +36,8 @@ without regard to case. An unknown option is an error and not ignored: it is mos
 * An offset is where the next record would be read: ends are exclusive. Numbers of offsets are not numbers of records:
   compaction, markers and aborted transactions leave gaps, which are no data loss.
 * The offsets of a batch are fixed when its frame is first used. A second action on the same frame reads the same.
-* A stream begins where its checkpoint says; `starting…` counts for a new one only. Partitions that it finds later begin
+* A stream begins where its checkpoint says, as soon as its first micro-batch is planned
+  ([its form](formats/spark-offset-log.md)); `starting…` counts for a new one only. Partitions that it finds later begin
   at their earliest offset, which should be 0, or records were deleted before they were seen.
 * `maxOffsetsPerTrigger` is shared out in proportion and rounded down, but a partition with anything to give gives at
   least one offset, so a micro-batch may be larger by as many offsets as there are partitions.
