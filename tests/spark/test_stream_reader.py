@@ -388,13 +388,32 @@ def test_a_log_that_seems_shorter_is_asked_for_again(bench: Bench) -> None:
 
 def test_a_topic_that_is_created_again_between_two_micro_batches_is_a_loss(bench: Bench) -> None:
     bench.source.hold(p0=8)
-    reader, careless = bench.reader(), bench.reader(failOnDataLoss="false")
+    reader = bench.reader()
     start = reader.latestOffset(NOT_YET, ALL)
-    careless.latestOffset(NOT_YET, ALL)
     bench.source.hold(p0=12).ids["a"] = "id-2"
     with pytest.raises(DataLoss, match="a-0 at offset 8: the topic was deleted and created again"):
         reader.latestOffset(start, ALL)
-    assert careless.latestOffset(start, ALL) == {"a": {"0": 12}}
+
+
+@pytest.mark.parametrize("gone_before", [False, True])
+@pytest.mark.parametrize("length", [0, 8, 12])
+def test_a_topic_that_is_created_again_is_read_from_its_first_record_if_losses_do_not_matter(
+    bench: Bench, length: int, gone_before: bool
+) -> None:
+    bench.source.hold(p0=8)
+    options = {"subscribePattern": "a.*", "failOnDataLoss": "false"}
+    reader = bench.reader(**options)
+    start = reader.latestOffset(NOT_YET, ALL)
+    if gone_before:
+        bench.source.hold().ids.clear()
+        assert reader.latestOffset(start, ALL) == start
+    bench.source.hold(p0=length).ids["a"] = "id-2"
+    beginning = reader.latestOffset(start, ALL)
+    assert beginning == ends(p0=0), "an empty micro-batch says where it begins"
+    for each in (reader, bench.reader(**options)):
+        assert each.partitions(start, beginning) == []
+        end = each.latestOffset(beginning, ALL)
+        assert ranges(each.partitions(beginning, end)) == ([f"a-0 [0, {length})"] if length else [])
 
 
 def test_tasks_are_told_the_topic_that_they_were_planned_for(bench: Bench) -> None:
@@ -404,6 +423,99 @@ def test_tasks_are_told_the_topic_that_they_were_planned_for(bench: Bench) -> No
     bench.source.ids["a"] = "id-2"
     [task] = reader.partitions(NOT_YET, end)
     assert task.value.transport.topic_id == "id-1"
+
+
+# --- Metadata that says less for a moment ---
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+@pytest.mark.parametrize("available_now", [True, False])
+def test_a_query_waits_where_it_is_while_no_partition_is_named(
+    bench: Bench, fail: str, available_now: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    start = {"a": {"0": 5}}
+    reader = bench.reader(subscribePattern="a.*", failOnDataLoss=fail)
+    if available_now:
+        reader.prepareForTriggerAvailableNow()
+    for _ in range(3):
+        assert reader.latestOffset(start, ALL) == start
+    if available_now:
+        reader = bench.reader(subscribePattern="a.*", failOnDataLoss=fail)
+    else:
+        assert caplog.text.count("waiting for partitions, of which the cluster names none now: a-0") == 1
+    bench.source.hold(p0=8)
+    assert ranges(reader.partitions(start, reader.latestOffset(start, ALL))) == ["a-0 [5, 8)"]
+
+
+def test_a_partition_that_is_named_again_at_once_was_never_gone(bench: Bench) -> None:
+    bench.source.hold(p0=8, p1=9).first_answers = [{A0: 8}]
+    assert bench.reader().latestOffset(ends(p0=5, p1=5), ALL) == ends(p0=8, p1=9)
+    assert len(bench.slept) == 1
+
+
+def test_a_partition_that_is_gone_while_others_stay_ends_the_query_before_the_checkpoint_is_without_it(
+    bench: Bench,
+) -> None:
+    start = ends(p0=5, p1=5)
+    bench.source.hold(p0=8)
+    with pytest.raises(DataLoss, match="a-1 at offset 5: the partition is gone"):
+        bench.reader().latestOffset(start, ALL)
+    bench.source.hold(p0=8, p1=9)
+    reader = bench.reader()
+    assert ranges(reader.partitions(start, reader.latestOffset(start, ALL))) == ["a-0 [5, 8)", "a-1 [5, 9)"]
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+def test_a_partition_that_comes_back_is_read_on_where_it_was_if_losses_do_not_matter(
+    bench: Bench, restarted: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    start = ends(p0=5, p1=5)
+    bench.source.hold(p0=8)
+    reader = bench.reader(failOnDataLoss="false")
+    end = reader.latestOffset(start, ALL)
+    assert end == ends(p0=8, p1=5)
+    assert ranges(reader.partitions(start, end)) == ["a-0 [5, 8)"]
+    asked = len(bench.slept)
+    assert reader.latestOffset(end, ALL) == end
+    assert len(bench.slept) == asked
+    assert caplog.text.count("a-1 at offset 5: the partition is gone") == 1
+    bench.source.hold(p0=8, p1=9)
+    if restarted:
+        reader = bench.reader(failOnDataLoss="false")
+    assert ranges(reader.partitions(end, reader.latestOffset(end, ALL))) == ["a-1 [5, 9)"]
+
+
+def test_a_query_that_is_to_end_does_so_without_a_partition_that_is_gone_if_losses_do_not_matter(
+    bench: Bench,
+) -> None:
+    bench.source.hold(p0=8)
+    reader = bench.reader(failOnDataLoss="false")
+    reader.prepareForTriggerAvailableNow()
+    start = ends(p0=5, p1=5)
+    end = reader.latestOffset(start, ALL)
+    assert ranges(reader.partitions(start, end)) == ["a-0 [5, 8)"]
+    assert reader.latestOffset(end, ALL) == end
+
+
+def test_a_topic_without_an_id_for_a_moment_is_the_same_topic(bench: Bench) -> None:
+    bench.source.hold(p0=8)
+    reader = bench.reader()
+    first = reader.latestOffset(NOT_YET, ALL)
+    for topic_id, length in (("", 9), ("id-1", 10)):
+        bench.source.hold(p0=length).ids["a"] = topic_id
+        end = reader.latestOffset(first, ALL)
+        [task] = reader.partitions(first, end)
+        assert task.value.transport.topic_id == "id-1"
+
+
+def test_a_micro_batch_asks_again_for_a_partition_without_a_beginning(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.source.hold(p0=8)
+    answers = [{}, {A0: 0}]
+    monkeypatch.setattr(bench.source, "earliest", lambda _: answers.pop(0))
+    assert ranges(bench.reader().partitions(ends(p0=3), ends(p0=8))) == ["a-0 [3, 8)"]
+    assert len(bench.slept) == 1
 
 
 # --- A reader's life ---

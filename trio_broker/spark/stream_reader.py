@@ -7,10 +7,14 @@ logs may be others. So ``initialOffset`` returns a placeholder (``BEGINNING``), 
 says where it begins (``stream_offsets``). Spark runs a first micro-batch even if nothing is in it, so that the place
 where a stream begins at the latest offset is in the checkpoint as well.
 
+What the cluster names now is not all that there is: metadata may say less for a moment. A partition that is not named
+keeps its offset, so that it is not read from its first record again when it comes back.
+
 All methods but ``read`` are called in one process that lives as long as the query does, one after the other. Its state
-only saves requests, with two exceptions: the ids of topics, which reveal a topic that was deleted and created again
-under the same name; and whether the cluster ever answered. A cluster that did is retried for as long as a task would
-wait for it, so that a query survives a broker's restart. ``commit`` has nothing to do.
+only saves requests, with three exceptions: the ids of topics, which reveal a topic that was deleted and created again
+under the same name; which partitions are missing, so that they are not reported at each trigger; and whether the
+cluster ever answered. A cluster that did is retried for as long as a task would wait for it, so that a query survives a
+broker's restart. ``commit`` has nothing to do.
 
 Source: pyspark.sql.datasource.DataSourceStreamReader; KafkaMicroBatchStream of Spark's connector.
 """
@@ -34,8 +38,8 @@ from pyspark.sql.streaming.datasource import (
 
 from trio_broker.spark.column_hint import ColumnHint
 from trio_broker.spark.early_end import end_with_the_query
-from trio_broker.spark.errors import DataLoss, SourceUnavailable
-from trio_broker.spark.options.offset_specs import OffsetSource
+from trio_broker.spark.errors import SourceUnavailable
+from trio_broker.spark.options.offset_specs import OffsetSource, listed
 from trio_broker.spark.options.read_options import ReadOptions
 from trio_broker.spark.planner_errors import without_traceback
 from trio_broker.spark.planning.admission import (
@@ -47,11 +51,20 @@ from trio_broker.spark.planning.admission import (
     next_offsets,
     shorter_logs,
 )
-from trio_broker.spark.planning.offset_planning import Offsets, initial_offsets, plan_stream, raise_or_log_losses
+from trio_broker.spark.planning.offset_planning import (
+    Offsets,
+    check_topics,
+    initial_offsets,
+    known_topic_ids,
+    partition_is_gone,
+    plan_stream,
+    raise_or_log_losses,
+)
 from trio_broker.spark.planning.stream_offsets import BEGINNING, JsonOffsets, begins_of, from_json, to_json
 from trio_broker.spark.task_partition import input_partitions, read_partition
 from trio_broker.spark.task_planning import open_offset_source, plan_tasks
 from trio_broker.spark.tasks import ReadTask
+from trio_broker.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,6 +99,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._source: OffsetSource | None = None
         self._topic_ids: dict[str, str] = {}
         self._latest: Offsets = {}
+        self._missing: set[TopicPartition] = set()
+        self._is_waiting = False
         self._last_trigger_ms: int | None = None
         self._is_available_now = False
         self._frozen: Offsets | None = None
@@ -119,7 +134,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             OptionError: as ``initial_offsets``, before the first micro-batch.
-            DataLoss: under ``failOnDataLoss``, a topic was deleted and created again.
+            DataLoss: under ``failOnDataLoss``, a topic was deleted and created again, or a partition is gone.
             SourceUnavailable: no broker answers.
         """
         return self._retrying(lambda: self._latest_offset(start, limit))
@@ -127,6 +142,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _latest_offset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:
         is_first = start == BEGINNING
         begins = initial_offsets(self._options, self._offset_source) if is_first else from_json(start)
+        if self._frozen is None and (checked := self._check_topics(begins)) != begins:
+            # A micro-batch with nothing in it, so that the checkpoint says where the new topic begins.
+            return to_json(checked)
         self._latest = self._latest_offsets(begins)
         new = new_partitions(begins, self._latest)
         admission = next_offsets(
@@ -140,7 +158,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_trigger_ms = admission.last_trigger_ms
         if is_first:
             return to_json(admission.offsets, begins)
-        # Spark compares texts, so what has nothing new is the start itself, also where that has a beginning.
+        # Spark compares texts, so where nothing is new this is the start itself, which may have a beginning.
         return start if admission.offsets == begins else to_json(admission.offsets)
 
     def reportLatestOffset(self) -> JsonOffsets | None:
@@ -154,34 +172,52 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return attrs.evolve(limits, max_offsets=limit.max_rows) if isinstance(limit, ReadMaxRows) else limits
 
     def _latest_offsets(self, begins: Offsets) -> Offsets:
-        """Return the ends of all partitions: now, or for a query that is to end, when it was started."""
+        """Return the ends of all partitions: now, or for a query that is to end, when it was started.
+
+        A partition that the cluster does not name keeps its place in ``begins``. It is gone if the cluster names
+        others, also when asked again; if it names none at all, the query waits.
+
+        Raises:
+            DataLoss: under ``failOnDataLoss``, a partition is gone.
+        """
         if self._frozen is not None:
             return self._frozen
-        partitions = self._offset_source.partitions(self._options.selection)
-        latest = self._offset_source.latest(partitions)
-        for _ in range(self._options.fetch_offset_retries):
-            # A log that is shorter than before may have a new leader whose high watermark is not up to date yet.
-            if not shorter_logs(begins, latest):
-                break
-            self._sleep(self._options.fetch_offset_retry_interval_ms / 1000)
-            latest = self._offset_source.latest(partitions)
-        self._check_topics(latest, begins)
+        latest = self._asked_again(self._ends, lambda ends: not self._is_doubtful(begins, ends))
+        missing = begins.keys() - latest.keys()
+        if latest:
+            losses = [partition_is_gone(partition, begins[partition]) for partition in missing - self._missing]
+            raise_or_log_losses(losses, self._options.fail_on_data_loss)
+            self._missing = missing
+        elif missing and not self._is_waiting:
+            log.warning("waiting for partitions, of which the cluster names none now: %s", listed(missing))
+        self._is_waiting = not latest
+        latest = {**begins, **latest}
         if self._is_available_now:
             self._frozen = latest
         return latest
 
-    def _check_topics(self, partitions: Offsets, begins: Offsets) -> None:
-        """Remember the ids of topics, and report those that changed.
+    def _ends(self) -> Offsets:
+        return self._offset_source.latest(self._offset_source.partitions(self._options.selection))
+
+    def _is_doubtful(self, begins: Offsets, latest: Offsets) -> bool:
+        """Whether to ask again before a loss is reported.
+
+        A log that is shorter than before may have a new leader whose high watermark is not up to date yet, and a
+        partition that is not named any more a broker that does not know it yet.
+        """
+        missing = begins.keys() - latest.keys() - self._missing
+        return bool(latest) and bool(missing or shorter_logs(begins, latest))
+
+    def _check_topics(self, position: Offsets) -> Offsets:
+        """Return ``position`` with the partitions of topics that were deleted and created again set to 0.
 
         Raises:
-            DataLoss: under ``failOnDataLoss``, a topic was deleted and created again.
+            DataLoss: under ``failOnDataLoss``, there is such a topic.
         """
-        found = self._offset_source.topic_ids({partition.topic for partition in partitions})
-        made_anew = {topic for topic, topic_id in found.items() if self._topic_ids.get(topic, topic_id) != topic_id}
-        self._topic_ids = {**self._topic_ids, **found}
-        reason = "the topic was deleted and created again since the last micro-batch"
-        losses = [DataLoss(each, begins[each], reason) for each in begins if each.topic in made_anew]
-        raise_or_log_losses(losses, self._options.fail_on_data_loss)
+        found = self._offset_source.topic_ids({partition.topic for partition in position})
+        checked = check_topics(self._topic_ids, found, position, fail_on_data_loss=self._options.fail_on_data_loss)
+        self._topic_ids = known_topic_ids(self._topic_ids, found)
+        return checked
 
     # --- What to read ---
 
@@ -204,11 +240,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _tasks(self, start: JsonOffsets, end: JsonOffsets) -> list[ReadTask]:
         ends = from_json(end)
         begins = begins_of(start, end)
-        earliest = self._offset_source.earliest(ends)
+        read = {partition for partition, offset in ends.items() if offset != begins.get(partition, 0)}
+        earliest = self._asked_again(lambda: self._offset_source.earliest(read), lambda found: found.keys() >= read)
         if self._frozen is not None:
-            check_available_now(self._frozen, ends, earliest)
-        if not self._topic_ids.keys() >= {partition.topic for partition in ends}:
-            self._check_topics(ends, begins)
+            check_available_now(self._frozen, ends, read - earliest.keys())
+        if unknown := {partition.topic for partition in read} - self._topic_ids.keys():
+            self._topic_ids = known_topic_ids(self._topic_ids, self._offset_source.topic_ids(unknown))
         ranges = plan_stream(begins, ends, earliest=earliest, fail_on_data_loss=self._options.fail_on_data_loss)
         return plan_tasks(self._options, self._offset_source, ranges, columns=self._columns, topic_ids=self._topic_ids)
 
@@ -224,6 +261,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._source is None:
             self._source = self._open_source(self._options)
         return self._source
+
+    def _asked_again(self, ask: Callable[[], Offsets], is_enough: Callable[[Offsets], bool]) -> Offsets:
+        """Return what ``ask`` returns, asked again up to ``fetchOffset.numRetries`` times if that is not enough."""
+        answer = ask()
+        for _ in range(self._options.fetch_offset_retries):
+            if is_enough(answer):
+                break
+            self._sleep(self._options.fetch_offset_retry_interval_ms / 1000)
+            answer = ask()
+        return answer
 
     def _retrying(self, ask: Callable[[], T]) -> T:
         """Return the result of ``ask``, retried for ``kafkaConsumer.pollTimeoutMs`` if the cluster answered before.

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.spark.offset_sources import FakeLogs, logs
-from trio_broker.spark.errors import DataLoss, OptionError
+from trio_broker.spark.errors import DataLoss, OptionError, SourceUnavailable
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.read_options import read_options
-from trio_broker.spark.planning.offset_planning import initial_offsets, plan_batch, plan_stream, split
+from trio_broker.spark.planning.offset_planning import initial_offsets, known_topic_ids, plan_batch, plan_stream, split
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.topic_partition import TopicPartition
 
@@ -239,6 +239,19 @@ def test_a_partition_that_goes_while_a_stream_starts_is_left_out():
     assert start_of_stream(Vanishing(logs(orders=[(0, 4), (5, 8)]).logs)) == {ORDERS_0: 4}
 
 
+class Forgetful(FakeLogs):
+    """Logs of which one has no end for a moment, though it is named."""
+
+    def latest(self, partitions):
+        return super().latest(set(partitions) - {ORDERS_1})
+
+
+def test_a_stream_does_not_begin_without_the_offsets_of_a_partition_that_there_is():
+    """It would be a new one later, and read from its first record on."""
+    with pytest.raises(SourceUnavailable, match="where the log begins and ends now: orders-1"):
+        start_of_stream(Forgetful(logs(orders=[(0, 4), (5, 8)]).logs))
+
+
 # Micro-batches
 
 
@@ -253,6 +266,10 @@ def micro_batch(start, end, earliest, *, fail_on_data_loss=True):
 
 def test_a_micro_batch_reads_from_one_end_to_the_next():
     assert micro_batch([1, 7, 3], [4, 8, 3], [0, 5, 3]) == ranges((1, 4), (7, 8))
+
+
+def test_a_partition_of_which_a_micro_batch_reads_nothing_may_be_gone():
+    assert micro_batch([1, 7], [4, 7], [0, None]) == ranges((1, 4))
 
 
 def test_new_partitions_are_read_from_their_first_record_on():
@@ -285,6 +302,11 @@ def test_a_micro_batch_reads_what_is_there_and_warns_when_losses_do_not_matter(
 ):
     assert micro_batch(start, end, earliest, fail_on_data_loss=False) == ranges(*planned)
     assert f"data may be lost: {partition} at offset {offset}: {text}" in caplog.text
+
+
+def test_the_id_of_a_topic_is_known_until_the_topic_has_another_one():
+    known = known_topic_ids({"a": "id-1", "b": "id-2", "c": ""}, {"a": "", "b": "id-3", "c": "id-4", "d": ""})
+    assert known == {"a": "id-1", "b": "id-3", "c": "id-4", "d": ""}
 
 
 # Tasks

@@ -26,11 +26,11 @@ import attrs
 
 from trio_broker.spark.pipelines.commit_log import Commit, CommitLog
 from trio_broker.spark.pipelines.job_source import JobSource
-from trio_broker.spark.pipelines.positions import Offsets, check_topics, find_target, next_batch, ranges_left
+from trio_broker.spark.pipelines.positions import Offsets, find_target, next_batch, ranges_left
 from trio_broker.spark.pipelines.progress import COMMITTING, READING, WAITING, Progress
 from trio_broker.spark.pipelines.task_runner import Result, TaskFunction, TaskRunner
 from trio_broker.spark.pipelines.trigger import Trigger
-from trio_broker.spark.planning.offset_planning import initial_offsets
+from trio_broker.spark.planning.offset_planning import check_topics, initial_offsets, known_topic_ids
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.tables.table import DataFile, Table, TableFiles
 
@@ -175,7 +175,7 @@ class JobRun:
             fail_on_data_loss=options.fail_on_data_loss,
         )
         target = find_target(options, offset_source, position)
-        ids = {**known, **offset_source.topic_ids(sorted({each.topic for each in target.ends}))}
+        ids = known_topic_ids(known, offset_source.topic_ids(sorted({each.topic for each in target.ends})))
         left = list(target.ranges)
         self.progress.grow(target.offset_count)
         while left:

@@ -13,11 +13,10 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from trio_broker.spark.errors import DataLoss
 from trio_broker.spark.options.offset_specs import Earliest, Latest, OffsetSource
 from trio_broker.spark.options.read_options import ReadOptions
 from trio_broker.spark.options.selection import Assign, Selection, Subscribe, SubscribePattern
-from trio_broker.spark.planning.offset_planning import plan_batch, plan_stream, raise_or_log_losses
+from trio_broker.spark.planning.offset_planning import plan_batch, plan_stream
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.topic_partition import TopicPartition
 
@@ -76,28 +75,6 @@ def is_selected(selection: Selection, partition: TopicPartition) -> bool:
             return partition.topic in topics
         case SubscribePattern():
             return selection.matches(partition.topic)
-
-
-def check_topics(
-    known_ids: Mapping[str, str],
-    ids: Mapping[str, str],
-    position: Mapping[TopicPartition, int],
-    *,
-    fail_on_data_loss: bool,
-) -> Offsets:
-    """Return ``position`` with the partitions of topics that were deleted and created again set to 0.
-
-    Raises:
-        DataLoss: under ``fail_on_data_loss``, there is such a topic.
-    """
-    recreated = {topic for topic, known in known_ids.items() if known and ids.get(topic) and ids[topic] != known}
-    losses = [
-        DataLoss(partition, offset, f"the topic was deleted and created again: its id was {known_ids[partition.topic]}")
-        for partition, offset in position.items()
-        if partition.topic in recreated
-    ]
-    raise_or_log_losses(losses, fail_on_data_loss)
-    return {each: 0 if each.topic in recreated else offset for each, offset in position.items()}
 
 
 def next_batch(ranges: Iterable[OffsetRange], max_offsets: int) -> list[OffsetRange]:

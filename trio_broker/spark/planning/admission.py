@@ -4,8 +4,10 @@ Three options decide: ``maxOffsetsPerTrigger`` bounds a micro-batch and is divid
 their unread offsets; ``minOffsetsPerTrigger`` makes it wait for enough offsets, but for no longer than
 ``maxTriggerDelay``. The result depends on the arguments alone; the caller keeps the time of the last trigger.
 
-New partitions begin at their earliest offset. Deleted ones drop out of the offsets, and one whose log has become
-shorter keeps its new, smaller end: ``offset_planning.plan_stream`` reports both as losses.
+New partitions begin at their earliest offset. None drops out of the offsets: the caller gives the start as the end of
+one that the cluster does not name now, since the metadata may say less for a moment, and a partition that came back
+would be taken for a new one. One whose log has become shorter keeps its new, smaller end, which
+``offset_planning.plan_stream`` reports as a loss.
 
 Source: KafkaMicroBatchStream of Spark's connector. Shares are computed exactly here, in floating point there, which may
 make a difference of one offset.
@@ -83,10 +85,11 @@ def next_offsets(
 ) -> Admission:
     """Return the end of the micro-batch that begins at ``start``.
 
-    ``latest`` has the ends of all partitions, ``earliest_of_new`` the beginnings of those that are not in ``start``;
-    one that is in neither was created and deleted at once. ``last_trigger_ms`` is that of the last admission, None
-    before the first one, which never waits. Times are milliseconds of any one clock.
+    ``latest`` has the ends of all partitions, those in ``start`` included, ``earliest_of_new`` the beginnings of those
+    that are not in ``start``; one that is in neither was created and deleted at once. ``last_trigger_ms`` is that of
+    the last admission, None before the first one, which never waits. Times are milliseconds of any one clock.
     """
+    assert start.keys() <= latest.keys(), f"no end for {listed(start.keys() - latest.keys())}"
     begins = {**earliest_of_new, **start}
     waiting = {partition: max(end - begins.get(partition, end), 0) for partition, end in latest.items()}
     if limits.min_offsets is not None:
@@ -117,19 +120,19 @@ def divide_in_proportion(limit: int, waiting: Mapping[TopicPartition, int]) -> d
 def check_available_now(
     frozen: Mapping[TopicPartition, int],
     end: Mapping[TopicPartition, int],
-    existing: Collection[TopicPartition],
+    gone: Collection[TopicPartition],
 ) -> None:
     """Check that a micro-batch of a query that ends at ``frozen``, the offsets of its start, does not reach further.
 
     It may do so after a restart, when the checkpoint holds a micro-batch that was planned by an earlier run, or when
-    partitions were deleted since: the query would not end where it should.
+    partitions with records in it were deleted since (``gone``): the query would not end where it should.
 
     Raises:
-        SparkJobError: ``end`` has other partitions, offsets beyond ``frozen``, or partitions that are gone.
+        SparkJobError: ``end`` has other partitions or offsets beyond ``frozen``, or partitions are gone.
     """
     if differing := frozen.keys() ^ end.keys():
         raise SparkJobError(f"partitions came or went since the query was started: {listed(differing)}; start it again")
     if beyond := [partition for partition, offset in end.items() if offset > frozen[partition]]:
         raise SparkJobError(f"the log became shorter since the query was started: {listed(beyond)}; start it again")
-    if gone := end.keys() - set(existing):
+    if gone:
         raise SparkJobError(f"partitions went since the query was started: {listed(gone)}; start it again")

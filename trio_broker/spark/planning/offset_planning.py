@@ -17,7 +17,7 @@ from typing import Final
 
 import attrs
 
-from trio_broker.spark.errors import DataLoss, OptionError
+from trio_broker.spark.errors import DataLoss, OptionError, SourceUnavailable
 from trio_broker.spark.options.offset_specs import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
@@ -80,7 +80,7 @@ def plan_batch(options: ReadOptions, source: OffsetSource) -> list[OffsetRange]:
     ranges, losses = [], []
     for partition in partitions:
         if not bounds.has(partition):
-            losses.append(_partition_is_gone(partition, 0))
+            losses.append(partition_is_gone(partition, 0))
             continue
         requested = _RequestedRange(partition, starting.offset(partition, bounds), ending.offset(partition, bounds))
         lost = _losses(requested, bounds)
@@ -98,11 +98,15 @@ def initial_offsets(options: ReadOptions, source: OffsetSource) -> Offsets:
 
     Raises:
         OptionError: offsets or times are not named for exactly the existing partitions, or no record is young enough.
-        SourceUnavailable: no broker answers.
+        SourceUnavailable: no broker answers; or a partition that there is has no offsets now, and would be taken for a
+            new one later, to be read from its first record on.
     """
     partitions = _partitions(options, source)
     starting = _StartOrEnd(options.starting, options.starting_option, partitions, source, is_start=True)
     bounds = LogBounds(source.earliest(partitions), source.latest(partitions))
+    unknown = {partition for partition in partitions if not bounds.has(partition)}
+    if unknown and (unknown := unknown.intersection(source.partitions(options.selection))):
+        raise SourceUnavailable(f"no broker says where the log begins and ends now: {listed(unknown)}")
     return {partition: starting.offset(partition, bounds) for partition in partitions if bounds.has(partition)}
 
 
@@ -115,26 +119,55 @@ def plan_stream(
 ) -> list[OffsetRange]:
     """Return the ranges of a micro-batch from ``start`` to ``end``: one for each partition, sorted, not cut yet.
 
-    ``earliest`` has the present log start offsets of the partitions in ``end``; those it does not have are gone. A
-    partition that is only in ``end`` is new: it begins at its earliest offset, which should be 0.
+    ``earliest`` has the present log start offsets of the partitions with something between the two; those that it does
+    not have are gone. A partition that is only in ``end`` is new: it begins at its earliest offset, which should be 0.
 
     Raises:
         DataLoss: under ``fail_on_data_loss``, records between the two are gone.
     """
-    losses = [_partition_is_gone(partition, start[partition]) for partition in start.keys() - end.keys()]
+    losses = [partition_is_gone(partition, start[partition]) for partition in start.keys() - end.keys()]
     bounds = LogBounds(earliest, end)
     ranges = []
     for partition in sorted(end):
         # A new partition is read from its first record on.
         start_offset = start.get(partition, 0)
+        if start_offset == end[partition]:
+            continue
         if not bounds.has(partition):
-            losses.append(_partition_is_gone(partition, start_offset))
+            losses.append(partition_is_gone(partition, start_offset))
             continue
         requested = _RequestedRange(partition, start_offset, max(start_offset, end[partition]))
         losses += _losses(requested, bounds)
         ranges.append(_clip(requested, bounds))
     raise_or_log_losses(losses, fail_on_data_loss)
     return [offsets for offsets in ranges if offsets.offset_count]
+
+
+def check_topics(
+    known_ids: Mapping[str, str],
+    ids: Mapping[str, str],
+    position: Mapping[TopicPartition, int],
+    *,
+    fail_on_data_loss: bool,
+) -> Offsets:
+    """Return ``position`` with the partitions of topics that were deleted and created again set to 0.
+
+    Raises:
+        DataLoss: under ``fail_on_data_loss``, there is such a topic.
+    """
+    recreated = {topic for topic, known in known_ids.items() if known and ids.get(topic) and ids[topic] != known}
+    losses = [
+        DataLoss(partition, offset, f"the topic was deleted and created again: its id was {known_ids[partition.topic]}")
+        for partition, offset in position.items()
+        if partition.topic in recreated
+    ]
+    raise_or_log_losses(losses, fail_on_data_loss)
+    return {each: 0 if each.topic in recreated else offset for each, offset in position.items()}
+
+
+def known_topic_ids(known_ids: Mapping[str, str], ids: Mapping[str, str]) -> dict[str, str]:
+    """Return ``known_ids`` with those of ``ids``, except where a topic that was known is not named now."""
+    return {**ids, **known_ids, **{topic: topic_id for topic, topic_id in ids.items() if topic_id}}
 
 
 def split(
@@ -246,7 +279,8 @@ def _check_named(named: Collection[TopicPartition], partitions: Iterable[TopicPa
         raise OptionError(option, f"names {listed(extra)}, which is not read or does not exist")
 
 
-def _partition_is_gone(partition: TopicPartition, offset: int) -> DataLoss:
+def partition_is_gone(partition: TopicPartition, offset: int) -> DataLoss:
+    """Return the loss of a partition of which everything from ``offset`` on was to be read."""
     return DataLoss(partition, offset, "the partition is gone")
 
 

@@ -1,10 +1,10 @@
 r"""A stream's offsets in the form of Spark's checkpoint: where each micro-batch ends, and where the first one begins.
 
 ``{"topic": {"0": 123}}``, sorted, as Spark's own Kafka source writes them: Spark compares offsets as texts. Spark keeps
-the ends of micro-batches alone, and each begins where the one before it ended. Where that does not hold, the end says
-itself where its micro-batch begins, in the name of a topic that cannot exist and has no partitions, so that Spark's
-own source goes on from there, too: ``{"begins at {\"topic\":{\"0\":23}}": {}, "topic": {"0": 123}}``. What a
-micro-batch reads is in the checkpoint then, and does not change with options, time or logs.
+the ends of micro-batches alone, and each begins where the one before it ended. The first one has none before it, so its
+end says where it begins, in the name of a topic that cannot exist and has no partitions, so that Spark's own source
+goes on from there, too: ``{"begins at {\"topic\":{\"0\":23}}": {}, "topic": {"0": 123}}``. What a micro-batch reads
+is in the checkpoint then, and does not change with options, time or logs.
 
 Source: docs/formats/spark-offset-log.md.
 """
@@ -25,7 +25,7 @@ BEGINNING: Final[JsonOffsets] = {"": {}}
 """The placeholder for the beginning of a stream without offsets in the checkpoint. It is never written there."""
 
 BEGINS_AT: Final = "begins at "
-"""What the offsets are named by that a micro-batch begins at. The name of a topic has no space."""
+"""What the offsets are named by that the first micro-batch begins at. The name of a topic has no space."""
 
 NO_BEGINNING: Final = (
     "the checkpoint has the end of the first micro-batch without its beginning, since an older version or Spark's own"
@@ -35,10 +35,7 @@ NO_BEGINNING: Final = (
 
 
 def to_json(ends: Offsets, begins: Offsets | None = None) -> JsonOffsets:
-    """Return the end of a micro-batch for PySpark, sorted.
-
-    ``begins`` is where the micro-batch begins, unless that is where the one before it ended.
-    """
+    """Return the end of a micro-batch for PySpark, sorted; ``begins`` is where the first one begins."""
     tree: JsonOffsets = json.loads(format_offsets_json(ends))
     return tree if begins is None else {f"{BEGINS_AT}{format_offsets_json(begins)}": {}, **tree}
 
@@ -58,12 +55,12 @@ def begins_of(start: JsonOffsets, end: JsonOffsets) -> Offsets:
     Raises:
         SparkJobError: as ``from_json``; or it is the first one, and its end does not say where it begins.
     """
-    own = next((_parsed(name.removeprefix(BEGINS_AT)) for name in end if name.startswith(BEGINS_AT)), None)
     if start != BEGINNING:
-        return from_json(start) | (own or {})
-    if own is None:
-        raise SparkJobError(NO_BEGINNING)
-    return own
+        return from_json(start)
+    for name in end:
+        if name.startswith(BEGINS_AT):
+            return _parsed(name.removeprefix(BEGINS_AT))
+    raise SparkJobError(NO_BEGINNING)
 
 
 def _parsed(text: str) -> Offsets:
