@@ -30,6 +30,7 @@ from bench import (
     small,
     spark,
     spark_decoder,
+    spark_empty_runs,
     spark_first_scan,
     spark_streams,
     storm,
@@ -82,6 +83,7 @@ BENCHMARKS: Mapping[str, Callable[[Options], Outcome]] = {
     "spark-first-scan": spark_first_scan.first_scan,
     "spark-micro-batches": spark_streams.micro_batches,
     "spark-streams": spark_streams.streams,
+    "spark-empty-runs": spark_empty_runs.empty_runs,
     "spark-exactly-once": spark_streams.exactly_once,
 }
 

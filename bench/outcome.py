@@ -130,6 +130,9 @@ GOALS: Mapping[str, Goal] = {
     "spark-first-scan": Goal(
         "first scan on a new executor, nothing compiled, 40,000 rows of 100 B", Better.LESS, 3, "s"
     ),
+    "spark-empty-run-cpu": Goal("a stream's run with nothing new: CPU", Better.LESS, 0.4, "s"),
+    "spark-empty-run-cpu-ratio": Goal("the same ÷ spark-sql-kafka", Better.LESS, 2),
+    "spark-empty-run-wall-ratio": Goal("the same, time", Better.LESS, 3),
     "spark-export-small": Goal("pipeline export ÷ df.write.parquet from the same source; 100 B", Better.MORE, 2.5),
     "spark-export-large": Goal("the same; 1 KB", Better.MORE, 1.4),
     "spark-micro-batch": Goal("micro-batch of 100 rows, from our source to our sink", Better.LESS, 0.4, "s"),

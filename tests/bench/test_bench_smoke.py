@@ -65,6 +65,15 @@ def test_the_first_scan_is_measured_beside_a_source_that_does_nothing(tmp_path: 
     assert outcome.measures["spark-first-scan"] > 0
 
 
+@pytest.mark.soak
+@pytest.mark.spark
+def test_runs_with_nothing_new_are_measured_beside_sparks_own_source(tmp_path: Path):
+    outcome = BENCHMARKS["spark-empty-runs"](Options(tmp_path, repeats=1))
+    [table] = outcome.tables
+    assert table.rows[0][0] == "trio_broker"
+    assert outcome.measures["spark-empty-run-cpu"] > 0
+
+
 @pytest.mark.parametrize("name", ["kafka", "kafka-bulk", "kafka-compressed", "peers", "transactions"])
 def test_what_needs_kafka_is_one_line_where_there_is_no_java(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,11 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path = package / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
-    monkeypatch.setattr(spark_home, "installed_package", lambda: package)
+    py4j = tmp_path / "site-packages" / "py4j"
+    py4j.mkdir()
+    installed = {"pyspark": package, "py4j": py4j}
+    monkeypatch.setattr(spark_home, "installed_package", installed.get)
+    monkeypatch.setattr(importlib.metadata, "version", {"py4j": "1"}.get)
     return package
 
 
@@ -35,10 +40,22 @@ def test_the_home_has_all_that_the_package_has_and_its_modules_in_place_of_their
 
     assert home.is_relative_to(tmp_path / "cache")
     assert (home / "bin" / "spark-submit").samefile(package / "bin" / "spark-submit")
-    assert (home / "python" / "lib" / "py4j-1-src.zip").samefile(package / "python" / "lib" / "py4j-1-src.zip")
-    [module] = (home / "python" / "lib" / "pyspark.zip").iterdir()
-    assert module.name == "pyspark"
-    assert module.samefile(package)
+    for archive, linked in (("pyspark.zip", package), ("py4j-1-src.zip", package.parent / "py4j")):
+        [module] = (home / "python" / "lib" / archive).iterdir()
+        assert module.name == linked.name
+        assert module.samefile(linked)
+
+
+@pytest.mark.parametrize("installed", ["2", None])
+def test_an_archive_of_py4j_that_is_not_the_installed_one_stays(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: str | None
+) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: installed)
+    if installed is None:
+        monkeypatch.setattr(spark_home, "installed_package", {"pyspark": package}.get)
+
+    archive = linked_home(package, tmp_path) / "python" / "lib" / "py4j-1-src.zip"
+    assert archive.samefile(package / "python" / "lib" / "py4j-1-src.zip")
 
 
 def test_a_home_is_made_once_and_completed_where_a_link_is_missing(package: Path, tmp_path: Path) -> None:
@@ -74,7 +91,7 @@ def test_without_what_it_takes_spark_finds_its_home_by_itself(
     cache = tmp_path / "cache"
     match missing:
         case "the package":
-            monkeypatch.setattr(spark_home, "installed_package", lambda: None)
+            monkeypatch.setattr(spark_home, "installed_package", lambda _: None)
         case "its archive":
             (package / "python" / "lib" / "pyspark.zip").unlink()
         case _:
@@ -86,14 +103,15 @@ def test_without_what_it_takes_spark_finds_its_home_by_itself(
 
 
 @pytest.mark.spark
-def test_a_worker_imports_the_installed_package(spark: SparkSession) -> None:
-    def origin(_: int) -> str:
+def test_a_worker_imports_the_installed_packages(spark: SparkSession) -> None:
+    def origins(_: int) -> tuple[str, str]:
+        import py4j.version
         import pyspark.worker
 
-        return str(pyspark.worker.__file__)
+        return str(pyspark.worker.__file__), str(py4j.version.__file__)
 
-    [path] = spark.sparkContext.parallelize([0], 1).map(origin).collect()
-    installed = spark_home.installed_package()
-
-    assert installed is not None
-    assert Path(path).samefile(installed / "worker.py")
+    [origin] = spark.sparkContext.parallelize([0], 1).map(origins).collect()
+    for path, name, module in zip(origin, ("pyspark", "py4j"), ("worker.py", "version.py"), strict=True):
+        installed = spark_home.installed_package(name)
+        assert installed is not None
+        assert Path(path).samefile(installed / module)

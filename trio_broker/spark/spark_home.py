@@ -1,12 +1,14 @@
 """A ``SPARK_HOME`` for local sessions whose Python processes find PySpark compiled.
 
 Spark's JVM puts ``$SPARK_HOME/python/lib/pyspark.zip`` first on the path of each Python process that it starts: of its
-workers, and of those that plan and commit what a data source reads and writes. The archive has sources only. So each
-process compiles them anew, for which it takes 0.7 s of CPU, four times as long as for all the rest of its start. The
-same modules lie in the installed package, and Python keeps them compiled there.
+workers, and of those that plan and commit what a data source reads and writes; and the archive of py4j behind it. The
+archives have sources only. So each process compiles them anew, for which it takes 0.7 s of CPU, four times as long as
+for all the rest of its start, and 0.05 s for py4j. The same modules lie in the installed packages, and Python keeps
+them compiled there.
 
-The directory that is made here consists of links to what is in the package, but for ``pyspark.zip``. That is a
-directory with a link to the package, and nothing else of the same installation, since tasks may run in another one.
+The directory that is made here consists of links to what is in the package, but for the two archives. Each of those is
+a directory with a link to its package, and nothing else of the same installation, since tasks may run in another one.
+An archive of py4j of another version than the installed one stays.
 
 Source: org.apache.spark.api.python.PythonUtils.sparkPythonPath; pyspark.find_spark_home; docs/decisions/0059.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.metadata
 import importlib.util
 import os
 from collections.abc import MutableMapping
@@ -30,6 +33,8 @@ ARCHIVES: Final = Path("python", "lib")
 
 PYSPARK_ARCHIVE: Final = "pyspark.zip"
 
+PY4J: Final = "py4j"
+
 
 def use_compiled_pyspark(environment: MutableMapping[str, str] | None = None) -> None:
     """Set ``SPARK_HOME`` for a JVM that this process starts later.
@@ -37,16 +42,16 @@ def use_compiled_pyspark(environment: MutableMapping[str, str] | None = None) ->
     It is left as it is where it is set, where PySpark is not installed as pip does it, and where no links can be made.
     """
     environment = os.environ if environment is None else environment
-    package = installed_package()
+    package = installed_package("pyspark")
     if SPARK_HOME in environment or package is None or not (package / ARCHIVES / PYSPARK_ARCHIVE).is_file():
         return
     with contextlib.suppress(OSError):
         environment[SPARK_HOME] = str(linked_home(package, cache_directory(environment)))
 
 
-def installed_package() -> Path | None:
-    """Return the directory of the package ``pyspark``."""
-    spec = importlib.util.find_spec("pyspark")
+def installed_package(name: str) -> Path | None:
+    """Return the directory of a package."""
+    spec = importlib.util.find_spec(name)
     return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
 
 
@@ -72,8 +77,12 @@ def linked_home(package: Path, cache: Path) -> Path:
 def links_to(package: Path) -> dict[Path, Path]:
     """Return what each link leads to, by its path in the home."""
     links = {Path(each.name): each for each in sorted(package.iterdir()) if each.name != ARCHIVES.parts[0]}
+    packages = {PYSPARK_ARCHIVE: package}
+    if py4j := installed_package(PY4J):
+        packages[f"{PY4J}-{importlib.metadata.version(PY4J)}-src.zip"] = py4j
     for archive in sorted((package / ARCHIVES).iterdir()):
-        if archive.name != PYSPARK_ARCHIVE:
+        if archive.name in packages:
+            links[ARCHIVES / archive.name / packages[archive.name].name] = packages[archive.name]
+        else:
             links[ARCHIVES / archive.name] = archive
-    links[ARCHIVES / PYSPARK_ARCHIVE / package.name] = package
     return links

@@ -43,10 +43,10 @@ from trio_broker.spark.options.kafka_settings import KafkaSettings
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.wire.cluster import identity
 from trio_broker.spark.wire.failure_kind import FailureKind, failure_kind
-from trio_broker.spark.wire.partition_leader import Fetched, PartitionLeader
 
 if TYPE_CHECKING:
     from trio_broker.spark.batch_table import BatchTable
+    from trio_broker.spark.wire.partition_leader import Fetched
 
 log = logging.getLogger(__name__)
 
@@ -113,6 +113,9 @@ class WireReader:
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        # The processes that plan import this module and read nothing; they go without what reads and its messages.
+        from trio_broker.spark.wire.partition_leader import PartitionLeader
+
         kafka = transport.kafka
         self._kafka = kafka
         self._read_committed = transport.read_committed
@@ -163,7 +166,7 @@ class WireReader:
 
     def _next_chunk(self) -> Chunk | None:
         """Return the next batches, or None when the rest of the range is lost."""
-        # The processes that plan import this module and read nothing; they go without the checksum's module and numpy.
+        # As in ``__init__``: the checksum's module and numpy.
         from trio_broker.spark.batch_table import scan_batches
 
         while self._offset < self._end:
