@@ -29,8 +29,8 @@ async def test_a_manifest_shows_everything_that_a_reader_of_the_files_needs(clie
             "last_stable_offset": 52_097,
             "high_watermark": 52_097,
             "segments": [
-                {"base_offset": 5200, "next_offset": 28_648, "size_bytes": 9_439_232},
-                {"base_offset": 28_648, "next_offset": 52_097, "size_bytes": 9_439_232},
+                {"base_offset": 5200, "next_offset": 28_648, "size_bytes": 9_439_232, "inode": None},
+                {"base_offset": 28_648, "next_offset": 52_097, "size_bytes": 9_439_232, "inode": None},
             ],
             "active_positions": [{"offset": 28_688, "position": 4200}],
             "aborted_transactions": [{"producer_id": 4000, "first_offset": 5203, "last_offset": 5209}],
@@ -92,4 +92,4 @@ async def test_the_description_has_the_manifest_and_its_query(client: httpx.Asyn
     assert schemas["PartitionManifest"]["properties"]["log"] == {
         "anyOf": [{"$ref": "#/components/schemas/LogManifest"}, {"type": "null"}]
     }
-    assert set(schemas["SegmentInfo"]["properties"]) == {"base_offset", "next_offset", "size_bytes"}
+    assert set(schemas["SegmentInfo"]["properties"]) == {"base_offset", "next_offset", "size_bytes", "inode"}

@@ -16,7 +16,7 @@ from kafka_wire.errors import KafkaError
 from tests.partition.real_logs import NOW_MS, add_topic, batch, make_replicas, write_epoch_entry
 from tests.running_broker import connected, running, view_of
 from tests.storage.conftest import make_batch, make_marker
-from trio_broker.broker_view.segments import MAX_ACTIVE_POSITIONS, LiveSegmentsView, log_snapshot
+from trio_broker.broker_view.segments import MAX_ACTIVE_POSITIONS, LiveSegmentsView, log_snapshot, segment_infos
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.append import AppendOrigin
@@ -65,6 +65,7 @@ async def test_a_running_broker_shows_of_its_files(tmp_path):
     path = os.path.join(first.log_directory, first.directory_name, f"{segment.base_offset:020}.log")
     assert (first.log_directory, first.directory_name) == (str(tmp_path), "orders-0")
     assert (segment.next_offset, segment.size_bytes) == (2, os.stat(path).st_size)
+    assert segment.inode == os.stat(path).st_ino
     assert [(each.next_offset, each.size_bytes) for each in second.segments] == [(0, 0)]
 
 
@@ -93,6 +94,17 @@ async def test_what_is_appended_while_it_is_made_is_not_in_it(replicas, view, mo
     monkeypatch.setattr(trio.to_thread, "run_sync", append_first)
     log = await only_log(view)
     assert (log.high_watermark, [(each.next_offset, each.size_bytes) for each in log.segments]) == (1, [(1, size)])
+
+
+@pytest.mark.parametrize("moved", [False, True])
+async def test_files_whose_names_change_while_it_is_made_are_shown_without_inodes(replicas, moved):
+    partition = await written_to(replicas)
+    partition.writer.append(batch(b"a"), now_ms=NOW_MS)
+    partition.log.roll(NOW_MS)
+    taken = log_snapshot(partition)
+    files = [os.stat(segment.file.path).st_ino for segment in partition.log.segments]
+    partition.log.name_changes += moved
+    assert [each.inode for each in segment_infos(taken)] == ([None, None] if moved else files)
 
 
 async def test_records_that_are_not_safe_yet_are_behind_the_high_watermark(tmp_path):
@@ -164,7 +176,7 @@ async def test_ten_thousand_segments_yield_to_others(replicas: ReplicaManager, v
     began = time.thread_time()
     taken = log_snapshot(partition)
     assert time.thread_time() - began < LOOP_SECONDS
-    assert len(taken.base_offsets) == MANY_SEGMENTS + 1
+    assert len(taken.segments) == MANY_SEGMENTS + 1
     manifest = await view.manifest("orders")
     [told] = json.loads(encode(manifest))["partitions"]
     assert len(told["log"]["segments"]) == MANY_SEGMENTS + 1

@@ -132,18 +132,28 @@ class LogFiles:
 
 @attrs.define
 class CountedManifests:
-    """A broker that tells of ``files`` as they are when asked; None for a topic that was deleted."""
+    """A broker that tells of ``files`` as they are when asked; None for a topic that was deleted.
+
+    ``inode_of`` changes what it tells of inodes: None as an older one, another number as where files are mounted.
+    """
 
     files: LogFiles | None
     asked: int = 0
     before: Callable[[], object] = lambda: None
+    inode_of: Callable[[Any], int | None] = lambda inode: inode
 
     def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicLogFiles:
         self.asked += 1
         self.before()
         if self.files is None:
             raise NoSuchTopic(f"there is no topic {topic!r}")
-        return self.files.manifest()
+        manifest = self.files.manifest()
+        logs = {number: self._with_inodes(log) for number, log in manifest.logs.items()}
+        return attrs.evolve(manifest, logs=logs)
+
+    def _with_inodes(self, log: PartitionLog) -> PartitionLog:
+        segments = (attrs.evolve(each, inode=self.inode_of(each.inode)) for each in log.segments)
+        return attrs.evolve(log, segments=tuple(segments))
 
     def for_workers(self) -> CountedManifests:
         return self

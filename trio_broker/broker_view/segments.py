@@ -35,6 +35,7 @@ from trio_broker.partition.view import LogView
 from trio_broker.storage.errors import CorruptIndex
 from trio_broker.storage.log import Log
 from trio_broker.storage.offset_index import OffsetPosition
+from trio_broker.storage.segment import Segment
 from trio_broker.storage.transaction_index import AbortedTransaction
 
 MANIFEST_THREADS = 1
@@ -47,13 +48,17 @@ about what a reader reads at a time."""
 
 @attrs.frozen
 class LogSnapshot:
-    """A log as it was; ``sizes`` are those that the segments had, of which the last one goes on growing."""
+    """A log as it was; ``sizes`` are those that the segments had, of which the last one goes on growing.
+
+    Up to the next of its ``name_changes`` the names lead to the files of ``segments``.
+    """
 
     log: Log
     view: LogView
-    base_offsets: Sequence[int]
+    segments: Sequence[Segment]
     sizes: Sequence[int]
     active_positions: Sequence[OffsetPosition]
+    name_changes: int
 
 
 @attrs.frozen
@@ -113,9 +118,10 @@ def log_snapshot(partition: Partition) -> LogSnapshot:
     return LogSnapshot(
         log=partition.log,
         view=partition.view(),
-        base_offsets=[segment.base_offset for segment in segments],
+        segments=segments,
         sizes=[segment.size for segment in segments],
         active_positions=segments[-1].offset_index.spread(MAX_ACTIVE_POSITIONS),
+        name_changes=partition.log.name_changes,
     )
 
 
@@ -156,8 +162,20 @@ def log_manifest(taken: LogSnapshot) -> LogManifest:
 
 def segment_infos(taken: LogSnapshot) -> tuple[SegmentInfo, ...]:
     """The segments, each up to where the next one begins, and the last one up to the end of the log."""
-    ends = [*taken.base_offsets[1:], taken.view.log_end_offset]
-    return tuple(
-        SegmentInfo(base_offset, end, size)
-        for base_offset, end, size in zip(taken.base_offsets, ends, taken.sizes, strict=True)
-    )
+    base_offsets = [segment.base_offset for segment in taken.segments]
+    ends = [*base_offsets[1:], taken.view.log_end_offset]
+    return tuple(map(SegmentInfo, base_offsets, ends, taken.sizes, inodes(taken)))
+
+
+def inodes(taken: LogSnapshot) -> Sequence[int | None]:
+    """The numbers of the segments' files; None where a name may lead to another file by now, or to none."""
+    found = [inode_of(segment) for segment in taken.segments]
+    return found if taken.log.name_changes == taken.name_changes else [None] * len(found)
+
+
+def inode_of(segment: Segment) -> int | None:
+    """The number of the file under the segment's name, None if there is none."""
+    try:
+        return segment.disk.identity(segment.file.path).inode
+    except OSError:
+        return None

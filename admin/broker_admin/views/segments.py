@@ -15,12 +15,14 @@ MANIFEST_VERSION = 1
 class SegmentInfo:
     """One segment of a log: its offsets, the end exclusive, and the size of its valid part.
 
-    The last one of a log is active: its file grows behind ``size_bytes``, which is the end of a batch.
+    The last one of a log is active: its file grows behind ``size_bytes``, which is the end of a batch. ``inode`` is the
+    number of the file, since compaction gives the name to another one; None if that happened at this moment.
     """
 
     base_offset: int
     next_offset: int
     size_bytes: int
+    inode: int | None = None
 
 
 @attrs.frozen

@@ -6,13 +6,15 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import attrs
 import pytest
 
 from tests.spark.log_files import COMPACTED, CountedManifests, LogFiles, numbered, read, rows, transport
 from tests.storage.compaction_harness import Round
-from trio_broker.spark.errors import DataLoss, SourceUnavailable
+from trio_broker.spark.errors import CorruptData, DataLoss, SourceUnavailable
 from trio_broker.spark.files import transport as transport_module
 from trio_broker.spark.files.transport import MAX_PLANS
 
@@ -169,9 +171,9 @@ def test_every_step_of_a_swap_can_be_read(compacted_log: LogFiles, step: str) ->
     assert read(transport(compacted_log), offsets) == LAST_OF_EACH_KEY
 
 
-@pytest.mark.parametrize(("rewritten", "expected", "asked"), [(False, [(9, b"9")], 0), (True, [], 1)])
+@pytest.mark.parametrize(("rewritten", "expected"), [(False, [(9, b"9")]), (True, [])])
 def test_what_was_active_when_planned_and_compacted_since_gives_what_is_left(
-    tmp_path: Path, rewritten: bool, expected: list[tuple[int, bytes]], asked: int
+    tmp_path: Path, rewritten: bool, expected: list[tuple[int, bytes]]
 ) -> None:
     files = LogFiles.create(tmp_path, cleanup_policy=COMPACTED)
     for index in range(10):
@@ -184,7 +186,7 @@ def test_what_was_active_when_planned_and_compacted_since_gives_what_is_left(
         files.append(b"new", key=b"k")
     files.compact()
     assert read(source, offsets) == expected
-    assert manifests.asked == asked
+    assert manifests.asked == 1
 
 
 def test_a_marker_that_compaction_removed_is_not_waited_for(tmp_path: Path) -> None:
@@ -204,6 +206,113 @@ def test_a_marker_that_compaction_removed_is_not_waited_for(tmp_path: Path) -> N
     # And where only the files are new, because nobody could be asked for what has changed with them.
     stale = transport_module.FileTransport(files.plan().between(0, offsets.end_offset))
     assert read(stale, offsets)[-1] == (3, b"committed")
+
+
+def fixed_size_log(data_directory: Path) -> LogFiles:
+    """A log whose records all have one size, compacted: a record that stays, and nine keys that are written again."""
+    files = LogFiles.create(data_directory, cleanup_policy=COMPACTED)
+    files.append(b"00", key=b"once")
+    write_nine_keys(files)
+    files.compact()
+    return files
+
+
+def write_nine_keys(files: LogFiles) -> None:
+    for index in range(9):
+        files.append(b"%02d" % files.log.log_end_offset, key=b"k%02d" % index)
+
+
+@pytest.mark.parametrize("knows_inodes", [True, False], ids=["by inode", "by size, as with an older broker"])
+def test_a_merged_file_of_the_very_size_that_was_planned_is_planned_anew(tmp_path: Path, knows_inodes: bool) -> None:
+    files = fixed_size_log(tmp_path)
+    manifests = CountedManifests(files, inode_of=lambda inode: inode if knows_inodes else None)
+    planned = manifests.topic_manifest("orders").log(0)
+    write_nine_keys(files)
+    files.compact()
+    merged = files.plan().segments[0]
+    assert (merged.base_offset, merged.size_bytes) == (0, planned.segments[0].size_bytes)
+    assert merged.next_offset > planned.segments[0].next_offset
+    source = transport_module.FileTransport(planned.between(0, 10), manifests=manifests)
+    assert read(source, files.range(0, 10)) == [(0, b"00")]
+    assert manifests.asked == 2
+
+
+def test_what_was_active_and_is_a_longer_file_by_now_is_planned_anew(tmp_path: Path) -> None:
+    files = LogFiles.create(tmp_path, cleanup_policy=COMPACTED)
+    files.append(b"00", key=b"once")
+    manifests = CountedManifests(files)
+    source, offsets = transport(files, manifests=manifests), files.range()
+    write_nine_keys(files)
+    files.compact()
+    assert read(source, offsets) == [(0, b"00")]
+    assert manifests.asked == 1
+
+
+def with_batches_of_the_one_before(log: LogFiles, content: bytearray) -> None:
+    before = Path(log.log.segments[0].file.path).read_bytes()
+    content[: len(before)] = before[: len(content)]
+
+
+def with_batches_of_the_next_one(log: LogFiles, content: bytearray) -> None:
+    content[7] += 80
+
+
+def with_another_magic(log: LogFiles, content: bytearray) -> None:
+    content[16] = 0x7F
+
+
+def with_a_batch_that_is_too_long(log: LogFiles, content: bytearray) -> None:
+    content[9] = 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [with_batches_of_the_one_before, with_batches_of_the_next_one, with_another_magic, with_a_batch_that_is_too_long],
+)
+def test_batches_that_cannot_belong_to_a_segment_are_damage_once_the_broker_plans_the_same_file_again(
+    log: LogFiles, change: Callable[[LogFiles, bytearray], None]
+) -> None:
+    path = Path(log.log.segments[1].file.path)
+    right = path.read_bytes()
+    content = bytearray(right)
+    change(log, content)
+    path.write_bytes(content)
+    manifests = CountedManifests(log)
+    source, offsets = transport(log, manifests=manifests), log.range()
+    with pytest.raises(CorruptData, match=f"{path}@0"):
+        read(source, offsets)
+    assert manifests.asked == 1
+
+    def another_file() -> None:
+        path.with_suffix(".new").write_bytes(right)
+        path.with_suffix(".new").rename(path)
+
+    manifests.before = another_file
+    assert read(source, offsets) == numbered(0, 90)
+    assert manifests.asked == 2
+
+
+def test_files_that_have_other_inodes_where_they_are_read_are_known_by_their_sizes(log: LogFiles) -> None:
+    manifests = CountedManifests(log, inode_of=lambda inode: inode + 1)
+    source = transport_module.FileTransport(manifests.topic_manifest("orders").log(0), manifests=manifests)
+    log.append(b"later")
+    assert read(source, log.range(0, 90)) == numbered(0, 90)
+    assert manifests.asked == 2
+    damaged = Path(log.log.segments[1].file.path)
+    damaged.write_bytes(bytes(damaged.stat().st_size))
+    with pytest.raises(CorruptData, match=f"{damaged}@0"):
+        read(source, log.range(0, 90))
+
+
+def test_a_later_leader_epoch_behind_the_range_takes_nothing_from_it(tmp_path: Path) -> None:
+    files = LogFiles.create(tmp_path)
+    files.fill(2)
+    plan, offsets = files.plan(), files.range()
+    files.log.assign_epoch(4, files.log.log_end_offset)
+    files.append(b"later", epoch=4)
+    whole = attrs.evolve(plan.segments[0], size_bytes=files.log.size_bytes)
+    source = transport_module.FileTransport(attrs.evolve(plan, segments=(whole,)))
+    assert read(source, offsets) == numbered(0, 6)
 
 
 # --- Cut, deleted, begun anew ---

@@ -44,7 +44,7 @@ GOOD: dict[str, Any] = {
                 "last_stable_offset": 18,
                 "high_watermark": 20,
                 "segments": [
-                    {"base_offset": 0, "next_offset": 10, "size_bytes": 1000},
+                    {"base_offset": 0, "next_offset": 10, "size_bytes": 1000, "inode": 2**64 - 1},
                     {"base_offset": 10, "next_offset": 21, "size_bytes": 500},
                 ],
                 "active_positions": [{"offset": 12, "position": 100}],
@@ -111,7 +111,10 @@ def test_everything_is_read() -> None:
     assert (manifest.cluster_id, log.topic_id) == (CLUSTER_ID, "AAECAwQFBgcICQoLDA0ODw")
     assert (log.log_directory, log.directory_name, log.leader_epoch) == ("/data", "orders-0", 3)
     assert (log.log_start_offset, log.last_stable_offset, log.high_watermark) == (5, 18, 20)
-    assert log.segments == (LogSegment(0, 10, 1000), LogSegment(10, 21, 500, is_active=True))
+    assert log.segments == (
+        LogSegment(0, 10, 1000, inode=2**64 - 1),
+        LogSegment(10, 21, 500, is_active=True),  # as older brokers describe it
+    )
     assert log.active_positions == (IndexEntry(12, 100),)
     assert log.aborted == (AbortedRange(7, 6, 9),)
 

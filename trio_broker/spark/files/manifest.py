@@ -51,13 +51,23 @@ class BadManifest(SparkJobError):
 class LogSegment:
     """One segment: its offsets, the end exclusive, and the number of bytes of its file that count.
 
-    The file of an active segment may have grown since; that of a sealed one has exactly this size.
+    The file of an active segment may have grown since; that of a sealed one has exactly this size. ``inode`` is the
+    file's number, None where it is not known: without a broker, or from one whose manifests do not have it.
     """
 
     base_offset: int
     next_offset: int
     size_bytes: int
     is_active: bool = False
+    inode: int | None = None
+
+    def is_same_file(self, later: LogSegment) -> bool:
+        """Return whether ``later``, from a newer plan, is the same file, which may have been active and have grown."""
+        if None in (self.inode, later.inode):
+            return attrs.evolve(self, inode=None) == attrs.evolve(later, inode=None)
+        if self.is_active:
+            return (self.base_offset, self.inode) == (later.base_offset, later.inode)
+        return self == later
 
 
 @attrs.frozen
@@ -111,6 +121,15 @@ class PartitionLog:
         """Return the aborted transactions with records in the range, by their first offsets."""
         found = [each for each in self.aborted if each.first_offset < end_offset and each.last_offset >= start_offset]
         return tuple(sorted(found, key=lambda each: each.first_offset))
+
+    def has_same_files(self, later: PartitionLog, start_offset: int, end_offset: int) -> bool:
+        """Return whether ``later``, a newer plan, has the same files for the range."""
+        mine, others = (log.segments_between(start_offset, end_offset) for log in (self, later))
+        return len(mine) == len(others) and all(map(LogSegment.is_same_file, mine, others))
+
+    def without_inodes(self) -> PartitionLog:
+        """Return the log with files that are known by their names and sizes alone."""
+        return attrs.evolve(self, segments=tuple(attrs.evolve(each, inode=None) for each in self.segments))
 
     def positions_of(self, segment: LogSegment) -> tuple[IndexEntry, ...]:
         """Return the positions in ``segment`` that are known without its index file."""
@@ -286,7 +305,12 @@ def _log(tree: Any, partition: TopicPartition, topic_id: str) -> PartitionLog:
         last_stable_offset=_number(tree, "last_stable_offset", 0),
         high_watermark=_number(tree, "high_watermark", 0),
         segments=with_active_end(
-            LogSegment(_number(each, "base_offset", 0), _number(each, "next_offset", 0), _number(each, "size_bytes", 0))
+            LogSegment(
+                _number(each, "base_offset", 0),
+                _number(each, "next_offset", 0),
+                _number(each, "size_bytes", 0),
+                inode=_inode(each),
+            )
             for each in tree["segments"]
         ),
         active_positions=tuple(
@@ -335,6 +359,14 @@ def _number(tree: Any, name: str, minimum: int) -> int:
     value = tree[name]
     if type(value) is not int or not minimum <= value <= MAX_OFFSET:
         raise ValueError(f"{name} is {value!r}")
+    return value
+
+
+def _inode(tree: Any) -> int | None:
+    """Return the file's number; the manifests of older brokers have none. It may need all of 64 bits."""
+    value = tree.get("inode")
+    if value is not None and type(value) is not int:
+        raise ValueError(f"inode is {value!r}")
     return value
 
 

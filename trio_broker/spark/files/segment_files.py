@@ -2,7 +2,7 @@
 
 All files of a stretch are opened before the first byte is read, since an open descriptor keeps a file that retention
 or compaction removes. ``FilesChanged`` means that a file is not as planned, and that a new plan is needed: it is gone,
-shorter than planned, or sealed and of another size, which is what compaction leaves under an old name.
+is another one under the old name, which is what compaction leaves, is shorter than planned, or sealed and longer.
 
 Everything is read with ``pread``. A process that reads a mapped file which is cut at that moment is killed (SIGBUS).
 
@@ -102,10 +102,6 @@ class OpenSegment:
         if size > 0:
             os.posix_fadvise(self.descriptor, position, size, os.POSIX_FADV_WILLNEED)
 
-    def has_grown(self) -> bool:
-        """Return whether the file is longer than planned."""
-        return os.fstat(self.descriptor).st_size > self.segment.size_bytes
-
 
 def open_file(segment: LogSegment, path: Path) -> OpenSegment:
     """Open the log file at ``path`` as ``segment``.
@@ -149,7 +145,7 @@ def topic_id_in(directory: Path) -> str:
 
 def _open(directory: Path, segment: LogSegment) -> OpenSegment:
     # The swap that ends a compaction takes the old name away some moments before the new file gets it. After a crash
-    # both names may exist; the size decides which file was planned.
+    # both names may exist; the inode decides which file was planned, or the size where it is not known.
     problem: FilesChanged | None = None
     for suffix in ("", file_names.SWAP_SUFFIX):
         path = file_names.segment_path(directory, segment.base_offset, file_names.LOG_SUFFIX + suffix)
@@ -172,10 +168,13 @@ def _open(directory: Path, segment: LogSegment) -> OpenSegment:
 
 def _mismatch(file: OpenSegment) -> FilesChanged | None:
     """Return how a file differs from its plan, None where it does not."""
-    size, planned = os.fstat(file.descriptor).st_size, file.segment.size_bytes
+    found, segment = os.fstat(file.descriptor), file.segment
+    size, planned = found.st_size, segment.size_bytes
+    if segment.inode not in (None, found.st_ino):
+        return FilesChanged(f"{file.path} is file {found.st_ino}, not {segment.inode}: it was compacted")
     if size < planned:
         return FilesChanged(f"{file.path} has {size} bytes, not {planned}: it was cut or compacted")
-    if size > planned and not file.segment.is_active:
+    if size > planned and not segment.is_active:
         return FilesChanged(f"{file.path} has {size} bytes, not {planned}, though it was sealed")
     return None
 

@@ -2,14 +2,16 @@
 
 The plan, a ``PartitionLog``, says which segments are read, and how many bytes of each. Bytes behind that are never
 read, so that a log that grows, or a batch that is half written, does not matter. A range is read in stretches of
-segments whose files are all opened first. Where files are not as planned the broker is asked for a new plan, and
-reading goes on at the next batch:
+segments whose files are all opened first. Where files are not as planned, or hold batches that do not belong there, the
+broker is asked for a new plan, and reading goes on at the next batch:
 
 * deleted by retention: the new plan begins later, which is ``DataLoss``, or is skipped without ``failOnDataLoss``;
-* compacted: the new plan has the sizes of the new files. They hold the same offsets except those that compaction
-  removed, so the rows are those that a consumer would get now;
+* compacted: the new plan has the new files. They hold the same offsets except those that compaction removed, so the
+  rows are those that a consumer would get now;
 * cut, or created again: the new plan ends before the range does, or has another topic id. That is ``DataLoss``, too. So
-  is a batch of a later leader epoch than the plan's, for it was written where another one had been.
+  is a batch of a later leader epoch than the plan's, for it was written where another one had been;
+* the same as before: batches that do not belong there are ``CorruptData``. Files with other inodes are read by their
+  sizes, since a network file system may have numbers of its own.
 
 None of this affects a stretch that is open: an open file stays what it was.
 
@@ -24,7 +26,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Never
 
 import attrs
 
@@ -87,7 +89,7 @@ class FileTransport:
             was
                 written in its place is never returned for it.
             SourceUnavailable: a directory does not exist, or there is no new plan.
-            CorruptData: a file holds something other than batches.
+            CorruptData: a file holds something other than batches, and is the one that the broker means.
         """
         plan, plans = self.log, 1
         rest = self._available(plan, offsets)
@@ -108,12 +110,12 @@ class FileTransport:
                         # Behind the last batch there may be offsets that compaction has left empty.
                         rest = remaining_from(rest, file.segment.next_offset)
                 plans = 1
-            except FilesChanged as change:
+            except (FilesChanged, CorruptData) as problem:
                 if plans == MAX_PLANS:
-                    raise SourceUnavailable(f"{rest}: {change}{self._hint()}") from None
+                    self._give_up(problem, rest)
                 plans += 1
                 try:
-                    plan = self._replan(change, rest)
+                    plan = self._replan(plan, problem, rest)
                 except DataLoss as loss:
                     self._raise_or_log(loss)
                     return
@@ -161,13 +163,30 @@ class FileTransport:
             return "; is option 'path' the broker's data directory?"
         return "; option 'path' says where the broker's data directories are visible"
 
-    def _replan(self, change: FilesChanged, rest: OffsetRange) -> PartitionLog:
-        partition, position = rest.partition, rest.start_offset
+    def _give_up(self, problem: FilesChanged | CorruptData, rest: OffsetRange) -> Never:
+        if isinstance(problem, CorruptData):
+            raise problem
+        raise SourceUnavailable(f"{rest}: {problem}{self._hint()}") from None
+
+    def _replan(self, old: PartitionLog, problem: FilesChanged | CorruptData, rest: OffsetRange) -> PartitionLog:
+        """Return what the broker plans now, where reading by the ``old`` plan met ``problem``."""
         if self.manifests is None:
-            raise DataLoss(partition, position, f"{change}; its records cannot be found without a broker")
-        log.info("%s: %s; asking for a new plan", rest, change)
+            if isinstance(problem, CorruptData):
+                raise problem
+            reason = f"{problem}; its records cannot be found without a broker"
+            raise DataLoss(rest.partition, rest.start_offset, reason)
+        log.info("%s: %s; asking for a new plan", rest, problem)
+        plan = self._new_plan(self.manifests, rest)
+        if not old.has_same_files(plan, rest.start_offset, rest.end_offset):
+            return plan
+        if isinstance(problem, CorruptData):
+            raise problem
+        return plan.without_inodes()
+
+    def _new_plan(self, manifests: ManifestSource, rest: OffsetRange) -> PartitionLog:
+        partition, position = rest.partition, rest.start_offset
         try:
-            manifest = self.manifests.topic_manifest(partition.topic, [partition.partition])
+            manifest = manifests.topic_manifest(partition.topic, [partition.partition])
             plan = manifest.log(partition.partition)
         except NoSuchTopic as error:
             raise DataLoss(partition, position, f"the topic was deleted: {error}") from None
@@ -205,7 +224,8 @@ class SegmentReader:
 
         Raises:
             FilesChanged: the file is not as planned any more.
-            CorruptData: it holds something other than batches.
+            CorruptData: it holds something other than batches, or batches that cannot belong to the segment. It may be
+                another file, which compaction has put under the name.
             DataLoss: it holds batches that were written after the plan was made.
         """
         from trio_broker.spark.batch_table import scan_batches
@@ -221,7 +241,7 @@ class SegmentReader:
             if not len(table):
                 buffer = self._larger_buffer(table)
                 continue
-            self._check(table)
+            self._check(table, offsets.end_offset)
             first = int(table.last_offsets.searchsorted(offsets.start_offset))
             last = int(table.base_offsets.searchsorted(offsets.end_offset)) - 1
             if first <= last:
@@ -248,23 +268,19 @@ class SegmentReader:
         if table.damage is not None:
             raise self._corrupt(table.damage)
         if not table.needed_bytes or table.needed_bytes > left:
-            # Under a name that another file has taken, the planned end may lie inside of a batch of that file.
-            if self.file.has_grown():
-                raise FilesChanged(
-                    f"{self.file.path}: a batch crosses byte {self.position + left}, the end that was planned"
-                )
             raise self._corrupt(f"the segment ends with {left} bytes that are no whole batch")
         return bytearray(table.needed_bytes)
 
-    def _check(self, table: BatchTable) -> None:
-        """Refuse batches that cannot belong to this segment."""
+    def _check(self, table: BatchTable, end_offset: int) -> None:
+        """Refuse batches that cannot belong to this segment, or were not there before ``end_offset`` at planning."""
         first = int(table.base_offsets[0])
         if first < self.next_offset:
             raise self._corrupt(f"a batch at offset {first}, where {self.next_offset} is the least possible")
         last, end = int(table.last_offsets[-1]), self.file.segment.next_offset
         if last >= end and not self.file.segment.is_active:
             raise self._corrupt(f"batches up to offset {last}, though the next segment begins at {end}")
-        newest = int(table.leader_epochs.max())
+        # What is behind the range may have been written since.
+        newest = int(table.leader_epochs[table.base_offsets < end_offset].max(initial=UNKNOWN_EPOCH))
         if 0 <= self.leader_epoch < newest:
             reason = f"a batch of leader epoch {newest}, later than {self.leader_epoch}: the log was cut before it"
             raise DataLoss(self.partition, first, reason)
