@@ -83,7 +83,16 @@ def test_all_columns_of_all_their_types_are_taken():
     kinds = {"topic": StringType(), "partition": IntegerType(), "headers": HEADERS}
     for text in (StringType(), BinaryType()):
         for time in (TimestampType(), DoubleType()):
-            batch_writer(options(None), schema(key=text, value=text, timestamp=time, **kinds), overwrite=False)
+            batch_writer(
+                options(None, includeTimestamp="true"),
+                schema(key=text, value=text, timestamp=time, **kinds),
+                overwrite=False,
+            )
+
+
+@pytest.mark.parametrize("make", [batch_writer, stream_writer])
+def test_a_column_timestamp_may_be_of_any_type_unless_it_is_asked_for(make):
+    make(options(), schema(value=StringType(), timestamp=StringType()), overwrite=False)
 
 
 @pytest.mark.parametrize("make", [batch_writer, stream_writer])
@@ -108,7 +117,7 @@ def test_columns_that_cannot_be_written_are_refused_in_the_driver(make, columns:
         kind = schema(value=StringType(), **columns)
 
     with pytest.raises(UnwritableRow) as raised:
-        make(options(), kind, overwrite=False)
+        make(options(includeTimestamp="true"), kind, overwrite=False)
     assert str(raised.value).startswith(complaint)
 
 

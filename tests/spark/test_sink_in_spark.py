@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +17,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from tests.spark.producer.consumed_records import headers_of, read_back
 from tests.spark.topic_records import fill
 from trio_broker.spark.producer.row_ids import Deduplicator, RowId, find_row_id
+from trio_broker.spark.session import make_active, spark_session
 from trio_broker.testing import BrokerThread
 from trio_broker.topic_partition import TopicPartition
 
@@ -49,6 +53,10 @@ def place(kafka_broker_session: BrokerThread) -> Place:
     return Place(kafka_broker_session, topic)
 
 
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 def values(messages: dict[int, list[Message]]) -> list[bytes | None]:
     return [message.value() for part in messages.values() for message in part]
 
@@ -58,11 +66,39 @@ def test_a_frame_is_written_with_all_its_columns(spark: SparkSession, place: Pla
         "SELECT 'k' AS key, CAST('ä' AS BINARY) AS value, 2 AS partition, timestamp_millis(1600000000123) AS timestamp,"
         " array(named_struct('key', 'h', 'value', CAST('x' AS BINARY))) AS headers, 'ignored' AS more"
     )
-    frame.write.format("trio_broker").options(**place.options).mode("append").save()
+    frame.write.format("trio_broker").options(**place.options, includeTimestamp="true").mode("append").save()
 
     [message] = place.read()[2]
     assert (message.key(), message.value(), message.timestamp()[1]) == (b"k", "ä".encode(), 1_600_000_000_123)
     assert message.headers() == [("h", b"x")]
+
+
+@pytest.mark.parametrize("column", ["timestamp_millis(1600000000123)", "'a text'"])
+def test_the_column_timestamp_is_ignored_as_by_sparks_own_sink(spark: SparkSession, place: Place, column: str) -> None:
+    frame = spark.sql(f"SELECT 'v' AS value, 0 AS partition, {column} AS timestamp")
+    began_ms = now_ms()
+    frame.write.format("trio_broker").options(**place.options).mode("append").save()
+
+    [message] = place.read()[0]
+    assert began_ms <= message.timestamp()[1] <= now_ms()
+
+
+@pytest.mark.parametrize("activate", [make_active, lambda _: spark_session()], ids=["make_active", "spark_session"])
+def test_a_thread_that_is_not_the_main_one_writes_once_the_session_is_active_there(
+    spark: SparkSession, place: Place, tmp_path: Path, activate: Callable[[SparkSession], object]
+) -> None:
+    def write() -> None:
+        activate(spark)
+        frame = spark.createDataFrame([("batch",)], "value string")
+        frame.write.format("trio_broker").options(**place.options).mode("append").save()
+        lines = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+        stream = lines.selectExpr("'stream' AS value").writeStream.format("trio_broker").options(**place.options)
+        query = stream.option("checkpointLocation", str(tmp_path)).trigger(once=True).start()
+        assert query.awaitTermination(ENDS_WITHIN_SECONDS)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(write).result()
+    assert sorted(value or b"" for value in values(place.read())) == [b"batch", b"stream"]
 
 
 def test_a_frame_of_several_tasks_is_written_once_and_each_task_in_order(spark: SparkSession, place: Place) -> None:

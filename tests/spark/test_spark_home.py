@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,10 +79,17 @@ def test_what_comes_into_the_package_later_is_in_its_home(package: Path, tmp_pat
 
 
 def test_a_home_that_is_named_is_left_as_it_is(package: Path) -> None:
-    environment = {"SPARK_HOME": "/opt/spark"}
+    environment = {"SPARK_HOME": "/opt/spark", "PYSPARK_PYTHON": "/opt/python"}
     use_compiled_pyspark(environment)
 
-    assert environment == {"SPARK_HOME": "/opt/spark"}
+    assert environment == {"SPARK_HOME": "/opt/spark", "PYSPARK_PYTHON": "/opt/python"}
+
+
+def test_tasks_run_in_the_python_of_the_program(package: Path, tmp_path: Path) -> None:
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    use_compiled_pyspark(environment)
+
+    assert environment["PYSPARK_PYTHON"] == sys.executable
 
 
 @pytest.mark.parametrize("missing", ["the package", "its archive", "a cache that can be written to"])

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from trio_broker.spark.column_hint import ColumnHint
+from trio_broker.spark.job_errors import without_traceback
 from trio_broker.spark.options.read_options import ReadOptions
-from trio_broker.spark.planner_errors import without_traceback
 from trio_broker.spark.task_partition import input_partitions, read_partition
 from trio_broker.spark.task_planning import plan_batch_tasks
 

@@ -43,9 +43,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from trio_broker.spark.early_end import ending_quietly
 from trio_broker.spark.errors import OptionError
+from trio_broker.spark.job_errors import CutTraceback, without_traceback
 from trio_broker.spark.options.option import Mode, with_defaults
 from trio_broker.spark.options.read_options import ReadOptions, read_options
-from trio_broker.spark.planner_errors import without_traceback
 from trio_broker.spark.tasks import ReadTask
 from trio_broker.spark.worker_memory import keeping_loaded
 
@@ -160,7 +160,7 @@ class BatchesReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows of a slice, in a worker."""
         if partition.value is not None:
-            with keeping_loaded("batches"), ending_quietly():
+            with keeping_loaded("batches"), CutTraceback(), ending_quietly():
                 yield from read_batches(partition.value)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -62,10 +61,20 @@ def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
+def make_active(spark: SparkSession) -> None:
+    """Make ``spark`` the active session of the calling thread, in which Spark looks a Python sink up.
+
+    The thread that made the session has it. In another one, of a pool or a web service, writing would end in
+    ``DATA_SOURCE_NOT_FOUND``; reading would not. A session of Spark Connect needs nothing.
+    """
+    if not is_connect(spark):
+        spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # type: ignore[union-attr]
+
+
 def spark_session(
     app_name: str = "trio-broker", *, master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Return the active Spark session, or start one.
+    """Return the active Spark session, that of another thread, or a new one; it is active in the calling thread then.
 
     ``master`` is Spark's, or a server of Spark Connect (``sc://host:port``); what the environment says of either
     (``MASTER``, ``SPARK_REMOTE``) is removed then. Without one here and there, tasks run on this machine's cores.
@@ -94,11 +103,10 @@ def spark_session(
     chosen = dict(DEFAULTS)
     if master.startswith("local"):
         chosen.update(LOCAL_DEFAULTS)
-        # Otherwise the first python3 of the PATH would run the tasks, perhaps one without these packages.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         use_compiled_pyspark()
     session = _configured(SparkSession.builder.master(master), {**chosen, **named}).getOrCreate()
+    make_active(session)
     session.sparkContext.setLogLevel("ERROR")
     return session
 

@@ -35,6 +35,7 @@ from pyspark.sql.types import (
 
 from trio_broker.client.errors import ClientError
 from trio_broker.spark.errors import SparkJobError
+from trio_broker.spark.job_errors import without_traceback
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.write_options import TOPIC, WriteOptions, write_options
 from trio_broker.spark.producer.errors import UnwritableRow
@@ -101,6 +102,7 @@ class BatchWriter(DataSourceArrowWriter):
 
             require_topic(self.options.producer, self.options.topic, create=self.options.create_topics)
 
+    @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskReport:
         """Write the rows of one task.
 
@@ -118,6 +120,7 @@ class BatchWriter(DataSourceArrowWriter):
     def _is_repeatable(self) -> bool:
         return self.options.write_id is not None
 
+    @without_traceback
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit what the tasks wrote, unless it was written under this name before.
 
@@ -137,6 +140,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self.options = options
 
+    @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskReport:
         """Write the rows of one task of a micro-batch; errors are those of ``BatchWriter.write``."""
         task_id = stream_task_id(_task_context())
@@ -144,6 +148,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         job = f"stream-{task_id.query_id}"
         return _write(iterator, self.options, task_id, job, first_partition=task_id.batch_id + task_id.task)
 
+    @without_traceback
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Commit what the tasks of a micro-batch wrote, or what an earlier run of it decided to commit.
 
@@ -196,8 +201,9 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
         raise UnwritableRow("there is no column 'value', which becomes the records' value")
     if options.topic is None and "topic" not in found:
         raise UnwritableRow(f"no topic is named: there is neither an option {TOPIC.name!r} nor a column 'topic'")
+    ignored = {"topic": options.topic is not None, "timestamp": not options.include_timestamp}
     for name, kinds in COLUMN_TYPES.items():
-        if name not in found or (name == "topic" and options.topic is not None):
+        if name not in found or ignored.get(name, False):
             continue
         kind = found[name]
         if not isinstance(kind, kinds) or (name == "headers" and not _is_headers(kind)):
@@ -243,6 +249,7 @@ def _write(
                 options.producer,
                 topic=options.topic,
                 include_headers=options.include_headers,
+                include_timestamp=options.include_timestamp,
                 task_id=task_id if options.deduplication_header else None,
                 first_partition=first_partition,
                 create_topics=options.create_topics,

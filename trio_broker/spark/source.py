@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSource
 
 from trio_broker.spark.errors import OptionError
+from trio_broker.spark.job_errors import without_traceback
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.read_option_table import COLUMNS
 from trio_broker.spark.options.read_options import read_columns, read_options
-from trio_broker.spark.planner_errors import without_traceback
 from trio_broker.spark.schema import columns_of, ddl_of
 from trio_broker.spark.worker_memory import keeping_loaded
 

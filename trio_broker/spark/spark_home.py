@@ -20,6 +20,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import os
+import sys
 from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Final
@@ -27,6 +28,9 @@ from typing import Final
 from trio_broker.spark.java import cache_directory
 
 SPARK_HOME: Final = "SPARK_HOME"
+
+PYSPARK_PYTHON: Final = "PYSPARK_PYTHON"
+"""The Python of planners and workers."""
 
 ARCHIVES: Final = Path("python", "lib")
 """Where Spark looks for the modules of PySpark and of py4j."""
@@ -37,11 +41,14 @@ PY4J: Final = "py4j"
 
 
 def use_compiled_pyspark(environment: MutableMapping[str, str] | None = None) -> None:
-    """Set ``SPARK_HOME`` for a JVM that this process starts later.
+    """Set ``SPARK_HOME``, and this Python as that of tasks, for a JVM that this process starts later.
 
-    It is left as it is where it is set, where PySpark is not installed as pip does it, and where no links can be made.
+    For local sessions: the JVM would otherwise take the first ``python3`` of the PATH, perhaps one without these
+    packages. Each is left as it is where it is set; ``SPARK_HOME`` also where PySpark is not installed as pip does it,
+    and where no links can be made.
     """
     environment = os.environ if environment is None else environment
+    environment.setdefault(PYSPARK_PYTHON, sys.executable)
     package = installed_package("pyspark")
     if SPARK_HOME in environment or package is None or not (package / ARCHIVES / PYSPARK_ARCHIVE).is_file():
         return

@@ -39,9 +39,9 @@ from pyspark.sql.streaming.datasource import (
 from trio_broker.spark.column_hint import ColumnHint
 from trio_broker.spark.early_end import end_with_the_query
 from trio_broker.spark.errors import SourceUnavailable
+from trio_broker.spark.job_errors import without_traceback
 from trio_broker.spark.options.offset_specs import OffsetSource, listed
 from trio_broker.spark.options.read_options import ReadOptions
-from trio_broker.spark.planner_errors import without_traceback
 from trio_broker.spark.planning.admission import (
     UNLIMITED,
     Limits,

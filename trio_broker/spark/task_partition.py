@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from trio_broker.spark.early_end import ending_quietly
+from trio_broker.spark.job_errors import CutTraceback
 from trio_broker.spark.tasks import ReadTask, read_task
 from trio_broker.spark.worker_memory import keeping_loaded
 
@@ -37,5 +38,5 @@ def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
         SparkJobError: as ``read_task``, at the first row or later.
     """
     if partition.value is not None:
-        with keeping_loaded("source"), ending_quietly():
+        with keeping_loaded("source"), CutTraceback(), ending_quietly():
             yield from read_task(partition.value)

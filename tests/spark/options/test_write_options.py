@@ -29,6 +29,7 @@ def test_defaults():
         topic=None,
         create_topics=False,
         include_headers=True,
+        include_timestamp=False,
         deduplication_header=False,
         producer=ProducerSettings(
             ADDRESSES, client_id="trio-broker-spark", option_prefix="kafka.", allow_auto_topic_creation=False
@@ -64,6 +65,7 @@ def test_every_option_arrives_at_its_place():
         topic=" orders ",
         createTopics="true",
         includeHeaders="false",
+        includeTimestamp="true",
         kafka__client__id="me",
         kafka__compression__type="zstd",
         kafka__compression__zstd__level="9",
@@ -82,6 +84,7 @@ def test_every_option_arrives_at_its_place():
     assert options.topic == "orders"
     assert options.create_topics
     assert not options.include_headers
+    assert options.include_timestamp
     assert options.producer == ProducerSettings(
         bootstrap_servers=ADDRESSES,
         client_id="me",

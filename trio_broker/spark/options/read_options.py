@@ -62,7 +62,15 @@ STRATEGIES: Final[tuple[Option[Any], ...]] = (table.ASSIGN, table.SUBSCRIBE, tab
 
 OF_OTHERS: Final = frozenset(
     {
-        *("topic", "createtopics", "deduplicationheader", "deliveryguarantee", "writeid", "committopic"),
+        *(
+            "topic",
+            "createtopics",
+            "includetimestamp",
+            "deduplicationheader",
+            "deliveryguarantee",
+            "writeid",
+            "committopic",
+        ),
         "losttransactions",
         "serialization.format",
     }

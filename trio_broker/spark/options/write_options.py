@@ -43,6 +43,13 @@ INCLUDE_HEADERS: Final = Option(
     "Whether the column `headers` becomes the records' headers.",
     difference="There an option of the source only; the column is always written.",
 )
+INCLUDE_TIMESTAMP: Final = Option(
+    "includeTimestamp",
+    BOOLEAN,
+    False,
+    "Whether the column `timestamp` becomes the records' time; otherwise that is the time at which they are written.",
+    difference="Not known there.",
+)
 DEDUPLICATION_HEADER: Final = Option(
     "deduplicationHeader",
     BOOLEAN,
@@ -92,7 +99,7 @@ LOST_TRANSACTIONS: Final = Option(
 )
 
 OWN_OPTIONS: Final[tuple[Option[Any], ...]] = (
-    *(TOPIC, CREATE_TOPICS, INCLUDE_HEADERS, DEDUPLICATION_HEADER),
+    *(TOPIC, CREATE_TOPICS, INCLUDE_HEADERS, INCLUDE_TIMESTAMP, DEDUPLICATION_HEADER),
     *(DELIVERY_GUARANTEE, WRITE_ID, COMMIT_TOPIC, LOST_TRANSACTIONS),
 )
 
@@ -109,6 +116,7 @@ class WriteOptions:
     topic: str | None
     create_topics: bool
     include_headers: bool
+    include_timestamp: bool
     deduplication_header: bool
     producer: ProducerSettings
     is_exactly_once: bool
@@ -138,6 +146,7 @@ def write_options(options: Mapping[str, str], mode: Mode) -> WriteOptions:
         topic=given.read(TOPIC),
         create_topics=given.read_required(CREATE_TOPICS),
         include_headers=given.read_required(INCLUDE_HEADERS),
+        include_timestamp=given.read_required(INCLUDE_TIMESTAMP),
         deduplication_header=(mode is Mode.STREAM and not is_exactly_once if deduplicate is None else deduplicate),
         producer=_producer_settings(given),
         is_exactly_once=is_exactly_once,

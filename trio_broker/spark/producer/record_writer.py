@@ -64,6 +64,7 @@ class RecordWriter:
         *,
         topic: str | None = None,
         include_headers: bool = True,
+        include_timestamp: bool = True,
         task_id: TaskId | None = None,
         first_partition: int = 0,
         create_topics: bool = False,
@@ -75,6 +76,7 @@ class RecordWriter:
         self.written = DeliveryReport()
         self._topic = topic
         self._include_headers = include_headers
+        self._include_timestamp = include_timestamp
         self._first_partition = first_partition
         self._create_topics = create_topics
         self._now_ms = now_ms
@@ -138,6 +140,7 @@ class RecordWriter:
             now_ms=self._now_ms(),
             first_row=self._rows,
             include_headers=self._include_headers,
+            include_timestamp=self._include_timestamp,
             with_row_ids=self._row_ids is not None,
         )
         for partition, rows in self._by_partition(columns):

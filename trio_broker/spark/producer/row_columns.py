@@ -113,6 +113,7 @@ def read_columns(
     now_ms: int,
     first_row: int = 0,
     include_headers: bool = True,
+    include_timestamp: bool = True,
     with_row_ids: bool = False,
 ) -> RowColumns:
     """Return the rows of ``batch``. ``topic``, where it is given, is that of all of them. ``first_row`` is for errors.
@@ -127,7 +128,7 @@ def read_columns(
     key, value = _bytes(found.get("key"), "key", rows), _bytes(found["value"], "value", rows)
     headers = _headers(found["headers"], first_row) if include_headers and "headers" in found else None
     topic_names, topics = _topics(topic, found.get("topic"), rows, first_row)
-    timestamps = _timestamps(found.get("timestamp"), rows, now_ms, first_row)
+    timestamps = _timestamps(found.get("timestamp") if include_timestamp else None, rows, now_ms, first_row)
     return RowColumns(
         topic_names=topic_names,
         topics=topics,
