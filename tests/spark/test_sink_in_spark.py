@@ -13,6 +13,7 @@ import attrs
 import pytest
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from pyspark.errors import PySparkException
 
 from tests.spark.producer.consumed_records import headers_of, read_back
 from tests.spark.topic_records import fill
@@ -81,6 +82,18 @@ def test_the_column_timestamp_is_ignored_as_by_sparks_own_sink(spark: SparkSessi
 
     [message] = place.read()[0]
     assert began_ms <= message.timestamp()[1] <= now_ms()
+
+
+def test_the_format_with_a_hyphen_is_an_error_that_names_the_right_one(spark: SparkSession, place: Place) -> None:
+    frame = spark.createDataFrame([("v",)], "value string")
+    jobs = [
+        lambda: spark.read.format("trio-broker").options(**place.options).load(),
+        lambda: spark.readStream.format("trio-broker").options(**place.options).load(),
+        lambda: frame.write.format("trio-broker").options(**place.options).mode("append").save(),
+    ]
+    for job in jobs:
+        with pytest.raises(PySparkException, match="the format is called 'trio_broker', with an underscore"):
+            job()
 
 
 @pytest.mark.parametrize("activate", [make_active, lambda _: spark_session()], ids=["make_active", "spark_session"])
