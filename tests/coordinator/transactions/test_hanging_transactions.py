@@ -16,6 +16,7 @@ from tests.coordinator.transactions.open_transactions import SECOND_PROTOCOL, co
 from tests.handlers.transaction_client import PRODUCE_SECOND_PROTOCOL, TransactionClient, running_transactions, until
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
+from trio_broker.coordinator.transactions import transaction_coordinator
 from trio_broker.partition.hosted_topics import HostedTopic, TopicAssignment
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.errors import StorageShortage
@@ -92,7 +93,9 @@ async def test_no_transaction_is_aborted_as_nobodys_while_not_all_ids_are_known(
         assert len(client.markers()) == 1
 
 
-async def test_a_shard_that_is_loaded_anew_does_not_end_the_look_for_what_hangs(client, autojump_clock):
+async def test_a_shard_that_is_loaded_anew_does_not_end_the_look_for_what_hangs(client, autojump_clock, monkeypatch):
+    # The clock jumps for a minute, in which it would be tried thousands of times.
+    monkeypatch.setattr(transaction_coordinator, "MARKER_RETRY_SECONDS", 1.0)
     runtime = client.coordinator.runtime
     await started(client, 0)
     with pytest.MonkeyPatch.context() as full_disk:
