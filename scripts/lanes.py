@@ -31,15 +31,15 @@ TESTS = ROOT / "tests"
 REPORTS = ROOT / ".check"
 
 LANES: Mapping[str, tuple[str, ...]] = {
-    "compat groups": ("compat/test_group", "compat/test_fuzz_groups"),
-    "spark session": ("spark/test_", "spark/pipelines/", "compat/test_spark_"),
-    "admin": ("admin/", "broker_view/"),
-    "compat commands": ("compat/test_command", "compat/test_docs", "compat/test_java", "compat/test_mirror"),
-    "compat": ("compat/",),
     "core": ("",),
-    "spark units": ("spark/", "compat/test_spark_sink_other", "compat/test_spark_wire_other"),
+    "admin": ("admin/", "broker_view/"),
+    "spark session": ("spark/test_", "spark/pipelines/", "compat/test_spark_"),
+    "compat": ("compat/",),
+    "compat groups": ("compat/test_group", "compat/test_fuzz_groups"),
     "state": ("coordinator/", "partition/", "storage/", "network/"),
     "handlers": ("handlers/",),
+    "compat commands": ("compat/test_command", "compat/test_docs", "compat/test_java", "compat/test_mirror"),
+    "spark units": ("spark/", "compat/test_spark_sink_other", "compat/test_spark_wire_other"),
     "protocol": ("protocol/",),
 }
 """Beginnings of paths below ``tests/``, by lane, in the order in which the lanes start: the longest first.
