@@ -13,6 +13,8 @@ from trio_broker.spark.errors import SparkJobError
 P = ParamSpec("P")
 T = TypeVar("T")
 
+JOB_ERRORS = (SparkJobError, ClientError)
+
 
 class CutTraceback:
     """Drop the traceback of a job's errors that leave the block.
@@ -27,7 +29,7 @@ class CutTraceback:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if isinstance(error, SparkJobError | ClientError):
+        if isinstance(error, JOB_ERRORS):
             raise error.with_traceback(None) from None
 
 
@@ -36,7 +38,10 @@ def without_traceback(method: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(method)
     def call(*arguments: P.args, **named: P.kwargs) -> T:
-        with CutTraceback():
+        # Not by the block, which would be one frame more in front of the text.
+        try:
             return method(*arguments, **named)
+        except JOB_ERRORS as error:
+            raise error.with_traceback(None) from None
 
     return call
