@@ -286,8 +286,7 @@ class _Opening:
         checkpointed = max(recovery_point, high_watermark or 0)
         if not checkpointed and not epochs.entries:
             return start
-        ends = [start, checkpointed, *(each.start_offset for each in epochs.entries[-1:])]
-        end = max(ends + producer_snapshot.offsets(self.disk, self.directory)[-1:])
+        end = max(start, recovery_point, *self._witnesses(high_watermark, epochs))
         if end > start:
             # A power cut may leave epochs alone, before there was a record.
             level = logging.ERROR if checkpointed else logging.WARNING
@@ -300,11 +299,13 @@ class _Opening:
         self, recovery_point: int, high_watermark: int | None, segments: Sequence[Segment], epochs: LeaderEpochs
     ) -> None:
         """Settle what the log has reached for certain: the recovery point, as far as another file says so as well."""
-        witnesses = [segments[-1].base_offset, high_watermark or 0]
-        witnesses += [entry.start_offset for entry in epochs.entries[-1:]]
-        witnesses += producer_snapshot.offsets(self.disk, self.directory)[-1:]
         self.recovery_point = recovery_point
-        self.proven_end = min(recovery_point, max(witnesses))
+        self.proven_end = min(recovery_point, max(segments[-1].base_offset, *self._witnesses(high_watermark, epochs)))
+
+    def _witnesses(self, high_watermark: int | None, epochs: LeaderEpochs) -> list[int]:
+        """Up to where the log has reached at least, by each file that says so beside the recovery point."""
+        snapshots = producer_snapshot.offsets(self.disk, self.directory)
+        return [high_watermark or 0, *(each.start_offset for each in epochs.entries[-1:]), *snapshots[-1:]]
 
     def _is_impossible(self, epoch: int | None) -> bool:
         return epoch is not None and self.leader_epoch is not None and epoch > self.leader_epoch
