@@ -21,6 +21,9 @@ from trio_broker.network.statistics import (
     ProducedBatches,
 )
 
+ClientIdentity = tuple[str, str, str]
+"""A client id with the name and the version of its software, by which connections are one client's."""
+
 MAX_CLIENT_ID_LENGTH = 2**15 - 1
 """Of a request's header: an int16."""
 
@@ -189,11 +192,15 @@ def wanted_connections(
     ]
 
 
+def identity_of(connection: ConnectionStatistics) -> ClientIdentity:
+    return connection.client_id, connection.software_name, connection.software_version
+
+
 def gather_clients(connections: Iterable[ConnectionStatistics]) -> list[ClientSummary]:
     """One line for each client id and software."""
-    gathered: defaultdict[tuple[str, str, str], list[ConnectionStatistics]] = defaultdict(list)
+    gathered: defaultdict[ClientIdentity, list[ConnectionStatistics]] = defaultdict(list)
     for each in connections:
-        gathered[each.client_id, each.software_name, each.software_version].append(each)
+        gathered[identity_of(each)].append(each)
     return [summarize(together) for together in gathered.values()]
 
 
@@ -201,11 +208,10 @@ def gather_departed(
     departed: Iterable[DepartedConnection], connections: Iterable[ConnectionStatistics]
 ) -> list[ClientSummary]:
     """One line for each client id and software that have left, none of which is among ``connections``."""
-    here = {(each.client_id, each.software_name, each.software_version) for each in connections}
-    gathered: defaultdict[tuple[str, str, str], list[DepartedConnection]] = defaultdict(list)
+    here = set(map(identity_of, connections))
+    gathered: defaultdict[ClientIdentity, list[DepartedConnection]] = defaultdict(list)
     for each in departed:
-        was = each.statistics
-        gathered[was.client_id, was.software_name, was.software_version].append(each)
+        gathered[identity_of(each.statistics)].append(each)
     return [
         attrs.evolve(
             summarize([each.statistics for each in together]),
@@ -294,16 +300,20 @@ def describe_client(
     departed: Iterable[DepartedConnection] = (),
 ) -> ClientDescription | None:
     """One client id at ``now_ms``, by its connections, or by those it had if it has left; None without any."""
-    own = [each for each in connections if each.client_id == client_id]
-    gone = [] if own else [each for each in departed if each.statistics.client_id == client_id]
-    clients = gather_departed(gone, ()) if gone else gather_clients(own)
-    ends = [each.left_at_ms for each in gone] or [now_ms] * len(own)
-    own = own or [each.statistics for each in gone]
-    if not own:
+    lives = [(each, now_ms) for each in connections if each.client_id == client_id]
+    gone = [] if lives else [each for each in departed if each.statistics.client_id == client_id]
+    lives += [(each.statistics, each.left_at_ms) for each in gone]
+    if not lives:
         return None
-    lives = [(each, end) for each, end in zip(own, ends, strict=True) if each.produced and each.produced.batches]
-    produced = added_batches([each.produced for each, _ in lives if each.produced is not None])
-    seconds = sum(end - each.connected_at_ms for each, end in lives) / 1000
+    own = [each for each, _ in lives]
+    clients = gather_departed(gone, ()) if gone else gather_clients(own)
+    producing = [
+        (each.produced, end_ms - each.connected_at_ms)
+        for each, end_ms in lives
+        if each.produced is not None and each.produced.batches
+    ]
+    produced = added_batches([each for each, _ in producing])
+    seconds = sum(life_ms for _, life_ms in producing) / 1000
     return ClientDescription(
         client_id=client_id,
         clients=tuple(sorted(clients, key=client_key)),
