@@ -13,7 +13,6 @@ from broker_admin.messages.export import harmless
 from broker_admin.schemas import bounded
 from broker_admin.texts import bytes_text, iso_time, short_duration_text
 from trio_broker.changes.change import (
-    WIDEST_SHOWN_BAND,
     Change,
     ChangeAction,
     ChangeChannel,
@@ -22,6 +21,7 @@ from trio_broker.changes.change import (
     ReadingUnit,
     Trial,
     TrialOutcome,
+    relative_band_text,
 )
 from trio_broker.config.entries import ValueChange
 
@@ -212,6 +212,6 @@ def difference_text(value: float | None, unit: ReadingUnit) -> str:
 
 def band_text(value: float | None, unit: ReadingUnit) -> str:
     """What a reading differs by by itself, to either side."""
-    if value is not None and value > WIDEST_SHOWN_BAND:
-        return f"over ± {100 * WIDEST_SHOWN_BAND:.0f} %"
-    return "–" if value is None else difference_text(value, unit).replace("+", "± ")
+    if value is None or unit is ReadingUnit.RATIO:
+        return difference_text(value, unit).replace("+", "± ")
+    return relative_band_text(value)

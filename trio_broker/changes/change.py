@@ -196,6 +196,11 @@ class EffectReading:
     band: float | None = None
 
 
+def relative_band_text(band: float) -> str:
+    """What a reading that is no share differs by by itself: ``± 40 %``."""
+    return f"{'over ' if band > WIDEST_SHOWN_BAND else ''}± {100 * min(band, WIDEST_SHOWN_BAND):.0f} %"
+
+
 @attrs.frozen
 class ChangeEffect:
     """The readings before and after a change of settings, and what they say in one sentence."""

@@ -28,7 +28,7 @@ from statistics import fmean
 
 import attrs
 
-from trio_broker.changes.change import WIDEST_SHOWN_BAND, ChangeEffect, EffectReading, EffectVerdict, ReadingUnit
+from trio_broker.changes.change import ChangeEffect, EffectReading, EffectVerdict, ReadingUnit, relative_band_text
 from trio_broker.metrics.noise import Noise
 from trio_broker.metrics.span import (
     BYTES,
@@ -144,7 +144,7 @@ FLOORS: Mapping[str, float] = {
 
 
 def reading(source: ReadingSource, compared: Comparison) -> EffectReading:
-    old, new = source.of(compared.before), source.of(compared.after)
+    old, new = compared.before.read(source), compared.after.read(source)
     band = compared.band(source.name) if source.name in FLOORS else inf
     shown = None if band == inf else band if source.unit is ReadingUnit.RATIO else exp(band) - 1
     return EffectReading(source.name, source.unit, old, new, difference(old, new, source.unit), shown)
@@ -196,7 +196,7 @@ def other_pressure(compared: Comparison, verdict: EffectVerdict) -> str:
     is_against = verdict is (EffectVerdict.BETTER if pressure > 0 else EffectVerdict.WORSE)
     if not pressure or is_against:
         return ""
-    before, after = (READINGS_BY_NAME[CPU_PRESSURE].of(span) or 0.0 for span in (compared.before, compared.after))
+    before, after = (span.read(READINGS_BY_NAME[CPU_PRESSURE]) or 0.0 for span in (compared.before, compared.after))
     numbers = f"pressure {100 * before:.0f} % before, {100 * after:.0f} % after"
     what = "other processes had the CPUs" if pressure > 0 else "other processes gave up the CPUs"
     return f"{what}: {numbers}"
@@ -261,14 +261,15 @@ def by_itself(rate: EffectReading, p99: EffectReading, pairs: int) -> str:
     for each, text in ((rate, "{} " + rate.unit.value), (p99, "p99 {}")):
         if each.difference is not None:
             is_within = each.band is not None and abs(log1p(max(each.difference, LEAST))) <= log1p(each.band)
-            band = f" ({band_text(each.band or 0.0)})" if is_within else beyond if each is rate or pairs > 1 else ""
+            band = (
+                f" ({relative_band_text(each.band or 0.0)})"
+                if is_within
+                else beyond
+                if each is rate or pairs > 1
+                else ""
+            )
             parts.append(text.format(percent(each.difference)) + band)
     return ", ".join(parts)
-
-
-def band_text(band: float) -> str:
-    """``± 40 %``."""
-    return f"{'over ' if band > WIDEST_SHOWN_BAND else ''}± {100 * min(band, WIDEST_SHOWN_BAND):.0f} %"
 
 
 def summary_of(rate: EffectReading, readings: dict[str, EffectReading], compared: Comparison) -> str:

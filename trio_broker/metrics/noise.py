@@ -93,7 +93,7 @@ def adjacent_pairs(quiet: Span, seconds: int) -> Iterator[tuple[Span, Span]]:
         # Counted from the end, since the newest are nearest to the change.
         if (place := (last_ms - row.at_ms) // (1000 * seconds)) < count:
             spans[place].append(row)
-    for later, earlier in pairwise(spans):
-        pair = Span(earlier), Span(later)
+    for later, earlier in pairwise(map(Span, spans)):
+        pair = earlier, later
         if min(map(len, pair)) >= MIN_COVERAGE * seconds and is_same_clients(*pair):
             yield pair

@@ -27,6 +27,7 @@ class Span:
     """Seconds, as ``SeriesHistory`` keeps them."""
 
     rows: Sequence[Row]
+    _readings: dict[str, float | None] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -39,6 +40,12 @@ class Span:
     def mean(self, name: str) -> float:
         """0 for nothing measured."""
         return fmean(values) if (values := self.values(name)) else 0.0
+
+    def read(self, source: ReadingSource) -> float | None:
+        """The reading of ``source``, taken once: a span is compared with the one before it and the one after it."""
+        if source.name not in self._readings:
+            self._readings[source.name] = source.of(self)
+        return self._readings[source.name]
 
     @cached_property
     def connections(self) -> float:
@@ -134,7 +141,7 @@ def step(source: ReadingSource, before: Span, after: Span) -> float | None:
 
     By logarithms twice as much and half as much are as far away.
     """
-    old, new = source.of(before), source.of(after)
+    old, new = before.read(source), after.read(source)
     if old is None or new is None:
         return None
     if source.unit is ReadingUnit.RATIO:
