@@ -12,6 +12,7 @@ from broker_admin.listing import ListQuery, SortValue, ordered_by
 from broker_admin.schemas import bounded
 from broker_admin.views.clients import ServedVersions
 from broker_admin.views.node import AdvertisedListener
+from trio_broker.coordinator.reporting.snapshot import max_known
 from trio_broker.network.statistics import (
     ApiErrors,
     ApiUse,
@@ -245,7 +246,7 @@ def summarize(connections: Sequence[ConnectionStatistics]) -> ClientSummary:
         requests=sum(each.requests for each in connections),
         requests_per_second=sum(each.requests_per_second for each in connections),
         unread_bytes=sum(each.unread_bytes for each in connections),
-        unread_wait_seconds=longest(each.unread_wait_seconds for each in connections),
+        unread_wait_seconds=max_known(each.unread_wait_seconds for each in connections),
         oldest_request=None if oldest is None else oldest.request,
         oldest_request_seconds=None if oldest is None else oldest.request_seconds,
         apis=added_uses(use for each in connections for use in each.apis),
@@ -253,10 +254,6 @@ def summarize(connections: Sequence[ConnectionStatistics]) -> ClientSummary:
         errors_by_api=added_errors(errors for each in connections for errors in each.errors_by_api),
         produced=added_batches([each.produced for each in connections if each.produced is not None]),
     )
-
-
-def longest(waits: Iterable[float | None]) -> float | None:
-    return max((wait for wait in waits if wait is not None), default=None)
 
 
 def added_uses(uses: Iterable[ApiUse]) -> tuple[ApiUse, ...]:

@@ -228,6 +228,11 @@ class Change(MadeChange):
     effect: ChangeEffect | None = None
 
     @property
+    def is_comparison(self) -> bool:
+        """Whether its old and new values are, or were, in effect in turn."""
+        return self.trial is not None and self.trial.pairs > 0
+
+    @property
     def is_of_settings(self) -> bool:
         """Whether the broker's readings before and after are worth comparing."""
         return self.action is ChangeAction.CONFIG and bool(self.values)

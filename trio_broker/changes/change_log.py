@@ -167,7 +167,7 @@ class ChangeLog:
         for change in self.changes:
             if change.trial is not None and change.trial.outcome is TrialOutcome.RUNNING:
                 self.update(with_outcome(change, TrialOutcome.UNDONE, self._clock.now_ms(), origin))
-                if not change.trial.pairs:
+                if not change.is_comparison:
                     self.record(undoing(change), origin=origin, undoes=change.number)
         before = self._static_settings
         if before is not None and (values := differences(before, static_settings)):

@@ -73,7 +73,7 @@ class ConfigTrials:
     def _changed(self, change: Change) -> None:
         """End a comparison by any other change of settings."""
         running = self._running
-        if running is None or running.trial is None or not running.trial.pairs:
+        if running is None or not running.is_comparison:
             return
         if change.number > running.number and change.is_of_settings:
             self._is_cancelled = True
@@ -151,7 +151,7 @@ class ConfigTrials:
         """
         async with self._lock:
             change = self._require_running(number)
-            if is_comparison(change):
+            if change.is_comparison:
                 self.dynamic_config.try_values(self._values)
             if not (tried := self._config.tried):
                 raise self._replaced(change)
@@ -187,7 +187,7 @@ class ConfigTrials:
     async def _end(self, change: Change, origin: ChangeOrigin | None) -> Change:
         effective = self.dynamic_config.end_trial()
         by = origin or CALLER.get().change_origin
-        if is_comparison(change):
+        if change.is_comparison:
             outcome = TrialOutcome.CANCELLED if self._is_cancelled else TrialOutcome.UNDONE
             return self._note(change, outcome, self.clock.now_ms(), by)
         if not effective:
@@ -246,8 +246,3 @@ class ConfigTrials:
             await self.undo(change.number, ChangeOrigin(ChangeChannel.BROKER))
         except NoSuchTrial as ended:
             log.info("%s", ended)
-
-
-def is_comparison(change: Change) -> bool:
-    """Whether the change has its old and new values in effect in turn."""
-    return change.trial is not None and change.trial.pairs > 0

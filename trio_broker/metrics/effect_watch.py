@@ -84,9 +84,8 @@ class EffectWatch:
             self._changes.update(attrs.evolve(change, effect=no_rate(change)))
             return
         self._close(change.changed_at_ms)
-        is_comparison = change.trial is not None and change.trial.pairs > 0
         from_ms = self._changed_at_ms[-1] if self._changed_at_ms else 0
-        self._window = None if is_comparison else OpenWindow(change, from_ms)
+        self._window = None if change.is_comparison else OpenWindow(change, from_ms)
         self._changed_at_ms.append(change.changed_at_ms)
 
     def sampled(self, sample: HistorySample) -> None:
