@@ -214,6 +214,21 @@ def test_other_processes_are_the_verdict_with_what_the_loop_had_of_a_cpu(pressur
     assert evidence.get("cpu_pressure_ratio") == pressure
 
 
+@pytest.mark.parametrize("readings", [SYNCS_QUEUE, {"disk_wait_ratio": 0.9}, COLD, SLOTS_TAKEN, BACKLOG, {}])
+def test_a_verdict_that_a_lack_of_cpus_may_be_behind_says_so(readings):
+    short = verdict_of(**readings, cpu_pressure_ratio=0.97)
+    assert short.limit is verdict_of(**readings).limit
+    assert [each.value for each in short.evidence if each.name == "cpu_pressure_ratio"] == [0.97]
+    assert "CPUs of this machine are short" in short.reason
+
+
+@pytest.mark.parametrize("pressure", [0.49, None])
+def test_without_a_lack_of_cpus_a_verdict_says_nothing_of_one(pressure):
+    verdict = verdict_of(**BACKLOG, cpu_pressure_ratio=pressure)
+    assert "CPUs" not in verdict.reason
+    assert "cpu_pressure_ratio" not in [each.name for each in verdict.evidence]
+
+
 def test_the_clients_limit_beside_what_the_machine_has_of_cpus():
     evidence = {each.name: each.value for each in verdict_of(cpu_pressure_ratio=0.97).evidence}
     assert evidence["cpu_pressure_ratio"] == 0.97

@@ -36,7 +36,8 @@ LITTLE_CPU_RATIO = 0.6
 disk and waits for the interpreter lock."""
 
 CPU_PRESSURE_RATIO = 0.5
-"""The share of time in which some task of the machine waited for a CPU. Below, the loop may have waited for a disk."""
+"""The share of time in which some task of the machine waited for a CPU, from which on CPUs are short. Below, the loop
+may have waited for a disk."""
 
 SYNCS_BUSY_RATIO = 0.5
 """The share of time in which all sync threads are busy from which on another one would be used half the time."""
@@ -212,13 +213,29 @@ def first_that_holds(
 
 
 def verdict_by(rule: Rule, readings: BottleneckReadings, share: float) -> Bottleneck | None:
-    """The verdict of one rule. What is unread is among its evidence: whatever limits the broker, a client waits."""
+    """The verdict of one rule, and what counts beside whatever limits: a client that waits, CPUs that are short."""
     verdict = rule(readings, share)
-    if verdict is None or readings.backlog is None:
-        return verdict
+    if verdict is None:
+        return None
+    beside = unread(readings) if readings.backlog is not None else []
+    if is_short_of_cpus(readings) and verdict.limit in SLOW_WITHOUT_CPUS:
+        beside += cpu_pressure(readings)
+        verdict = attrs.evolve(verdict, reason=f"{verdict.reason} {SHORT_OF_CPUS}")
     names = {each.name for each in verdict.evidence}
-    found = [each for each in unread(readings) if each.name not in names]
-    return attrs.evolve(verdict, evidence=(*verdict.evidence, *found))
+    return attrs.evolve(verdict, evidence=(*verdict.evidence, *[each for each in beside if each.name not in names]))
+
+
+def is_short_of_cpus(readings: BottleneckReadings) -> bool:
+    """Whether tasks of this machine wait for CPUs, the broker's own or others, as far as the kernel counts that."""
+    return readings.cpu_pressure_ratio is not None and readings.cpu_pressure_ratio >= CPU_PRESSURE_RATIO
+
+
+SHORT_OF_CPUS = "The CPUs of this machine are short meanwhile, which alone makes threads, syncs and clients slow."
+
+SLOW_WITHOUT_CPUS = frozenset(
+    {Limit.DISK_SYNCS, Limit.COLD_SENDS, Limit.REQUEST_QUEUE, Limit.CLIENT_BACKLOG, Limit.CLIENTS}
+)
+"""What looks limited as well where a thread or a client waits for a CPU; the other verdicts are about the CPUs."""
 
 
 # ---- the rules, in the order in which they are tried
