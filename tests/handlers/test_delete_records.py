@@ -105,14 +105,14 @@ async def test_the_checkpoints_are_written_once_for_all_partitions(client, repli
     for each in partitions:
         await replicas.append(each, batch(b"a", b"b"), produce_version=9)
     written = []
-    write = replicas.log_manager.write_checkpoints
+    write = replicas.log_manager.checkpoints.write
 
     def count() -> dict[PurePath, OSError]:
         written.append(1)
         errors: dict[PurePath, OSError] = write()
         return errors
 
-    monkeypatch.setattr(replicas.log_manager, "write_checkpoints", count)
+    monkeypatch.setattr(replicas.log_manager.checkpoints, "write", count)
     wanted = [DeleteRecordsPartition(partition_index=index, offset=1) for index in (*range(5), 9)]
     topics = [DeleteRecordsTopic(name="orders", partitions=wanted)]
     response = await client.ask(delete_records, DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)

@@ -190,13 +190,13 @@ async def test_a_scrubber_with_nothing_to_do_gives_others_turns_and_writes_in_a_
     await add_topic(replicas, partitions=20)
     monkeypatch.setattr(yield_budget, "YIELD_BUDGET_SECONDS", -1.0)
     threads = []
-    write = replicas.log_manager.write_scrubber_positions
+    write = replicas.log_manager.checkpoints.write_scrubber_positions
 
     def noted(positions):
         threads.append(threading.current_thread())
         return write(positions)
 
-    monkeypatch.setattr(replicas.log_manager, "write_scrubber_positions", noted)
+    monkeypatch.setattr(replicas.log_manager.checkpoints, "write_scrubber_positions", noted)
     with trio.testing.assert_checkpoints():
         await replicas.log_maintenance.log_scrubber.finish_pass()
     assert threads
@@ -206,7 +206,7 @@ async def test_a_scrubber_with_nothing_to_do_gives_others_turns_and_writes_in_a_
 async def test_upkeep_does_its_duties_while_it_runs(replicas, nursery, autojump_clock, monkeypatch):
     done = trio.Event()
     monkeypatch.setattr(
-        replicas.log_manager, "write_high_watermarks", lambda offsets: trio.from_thread.run_sync(done.set)
+        replicas.log_manager.checkpoints, "write_high_watermarks", lambda offsets: trio.from_thread.run_sync(done.set)
     )
     replicas.log_maintenance.start(nursery)
     await done.wait()

@@ -178,8 +178,8 @@ class Intact:
         manager.logs[TRIMMED].epochs.write()
         compact(manager.logs[COMPACTED], clock.now_ms())
         manager.remove_expired_files(clock.now_ms())
-        manager.write_checkpoints()
-        manager.write_high_watermarks({each: log.log_end_offset for each, log in manager.logs.items()})
+        manager.checkpoints.write()
+        manager.checkpoints.write_high_watermarks({each: log.log_end_offset for each, log in manager.logs.items()})
         logs = {partition: stored(log) for partition, log in manager.logs.items()}
         if stop:
             server.stop()

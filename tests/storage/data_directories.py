@@ -47,7 +47,7 @@ def write_data_directory(disk: Disk, path: PurePath, *, clean: bool = True) -> N
     _write_orders(logs[ORDERS])
     for log in logs.values():
         log.sync()
-    manager.write_checkpoints()
+    manager.checkpoints.write()
     manager.close(clean=clean, high_watermarks={each: log.log_end_offset for each, log in logs.items()})
 
 

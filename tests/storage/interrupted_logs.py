@@ -353,14 +353,14 @@ class InterruptedLogs:
         self._manager.remove_expired_files(self.clock.now_ms())
 
     def _write_checkpoints(self, model: PartitionModel, log: Log) -> None:
-        if self._manager.write_checkpoints():
+        if self._manager.checkpoints.write():
             raise DiskFailed
         for each in self.models.values():
             if each.is_created:
                 each.durable_start = each.start
 
     def _write_high_watermarks(self, model: PartitionModel, log: Log) -> None:
-        if self._manager.write_high_watermarks({model.partition: model.end}):
+        if self._manager.checkpoints.write_high_watermarks({model.partition: model.end}):
             raise DiskFailed
 
     def _truncate(self, model: PartitionModel, log: Log) -> None:

@@ -147,7 +147,7 @@ class InterruptedTransactions(InterruptedLogs):
         log.append(bytearray(data), leader_epoch=0, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
 
     def _checkpoint(self) -> None:
-        if self._manager.write_checkpoints():
+        if self._manager.checkpoints.write():
             raise DiskFailed
 
     def _compact_in_turns(self, history: TransactionHistory, log: Log) -> None:

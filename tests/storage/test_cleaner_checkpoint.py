@@ -46,11 +46,11 @@ def test_an_empty_one_comes_with_the_first_recovery_points_and_then_only_what_is
     """Where it is there, recovery points have been, and may have been lost since."""
     manager = Manager(directory)
     manager.create(ORDERS)
-    assert manager.logs.write_checkpoints() == {}
+    assert manager.logs.checkpoints.write() == {}
     assert manager.path.read_text() == "0\n0\n"
     manager.path.unlink()
-    assert manager.logs.write_checkpoints() == {}
-    assert manager.logs.write_cleaner_checkpoints() == {}
+    assert manager.logs.checkpoints.write() == {}
+    assert manager.logs.checkpoints.write_cleaner_offsets() == {}
     assert not manager.path.exists()
     manager.logs.close()
 
@@ -60,7 +60,7 @@ def test_it_is_in_kafkas_format_and_read_back(directory: Path) -> None:
     manager.create(ORDERS)
     manager.create(PAYMENTS)
     manager.logs.logs[PAYMENTS].first_dirty_offset = 3
-    manager.logs.write_cleaner_checkpoints()
+    manager.logs.checkpoints.write_cleaner_offsets()
     assert manager.path.read_text() == "0\n1\npayments 1 3\n"
     manager.logs.close()
     again = Manager(directory)
@@ -75,10 +75,10 @@ def test_it_is_written_only_when_it_changed(directory: Path, monkeypatch: pytest
     manager = Manager(directory)
     manager.create(ORDERS)
     manager.logs.logs[ORDERS].first_dirty_offset = 3
-    manager.logs.write_cleaner_checkpoints()
+    manager.logs.checkpoints.write_cleaner_offsets()
     before = manager.path.stat().st_ino
-    manager.logs.write_checkpoints()
-    manager.logs.write_cleaner_checkpoints()
+    manager.logs.checkpoints.write()
+    manager.logs.checkpoints.write_cleaner_offsets()
     assert manager.path.stat().st_ino == before
     manager.logs.close()
 
@@ -88,7 +88,7 @@ def test_a_new_partition_of_an_old_name_inherits_nothing(directory: Path) -> Non
     manager = Manager(directory)
     manager.create(ORDERS)
     manager.logs.logs[ORDERS].first_dirty_offset = 3
-    manager.logs.write_cleaner_checkpoints()
+    manager.logs.checkpoints.write_cleaner_offsets()
     manager.logs.delete_logs([ORDERS])
     assert manager.written() == {}
     manager.create(ORDERS)

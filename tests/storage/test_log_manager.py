@@ -118,7 +118,7 @@ def test_a_partition_whose_directory_is_lost_goes_on_behind_its_records(
     manager = start()
     append(manager.create_log(ORDERS, ID_A, CONFIG), batch(3), clock)
     manager.logs[ORDERS].sync()
-    manager.write_checkpoints()
+    manager.checkpoints.write()
     manager.close(clean=clean)
     shutil.rmtree(tmp_path / "data/orders-0")
     known = {ORDERS: KnownPartition(ID_A, 6)}.get
@@ -374,7 +374,7 @@ def test_a_new_partition_inherits_nothing_from_one_of_the_same_name(
     log.sync()
     log.advance_log_start(7)
     log.epochs.write()
-    manager.write_checkpoints()
+    manager.checkpoints.write()
     assert b"orders 0 7" in (tmp_path / "data/log-start-offset-checkpoint").read_bytes()
     manager.delete_logs([ORDERS])
     append(manager.create_log(ORDERS, ID_B, CONFIG), batch(2), clock)
@@ -389,7 +389,7 @@ def test_the_log_start_survives_a_kill_once_written(start: Manager, batch: Batch
     append(log, batch(10), clock)
     log.advance_log_start(7)
     log.epochs.write()
-    manager.write_checkpoints()
+    manager.checkpoints.write()
     manager.close(clean=False)
     assert start().logs[ORDERS].log_start_offset == 7
 
@@ -402,10 +402,10 @@ def test_a_log_start_is_not_written_before_the_leader_epochs_say_it(
     append(log, batch(10), clock)
     log.sync()
     log.advance_log_start(7)
-    manager.write_checkpoints()
+    manager.checkpoints.write()
     assert (tmp_path / "data/log-start-offset-checkpoint").read_bytes() == b"0\n0\n"
     log.epochs.write()
-    manager.write_checkpoints()
+    manager.checkpoints.write()
     assert (tmp_path / "data/log-start-offset-checkpoint").read_bytes() == b"0\n1\norders 0 7\n"
 
 
@@ -423,7 +423,7 @@ def test_where_there_are_recovery_points_there_are_log_starts(
         written.append(path.name)
 
     monkeypatch.setattr(checkpoints, "write_offsets", once)
-    manager.write_checkpoints()
+    manager.checkpoints.write()
     assert written == ["log-start-offset-checkpoint"]
 
 
@@ -435,7 +435,7 @@ def test_the_recovery_point_is_lowered_on_the_disk_before_a_log_is_cut(
     for _ in range(5):
         append(log, batch(2), clock)
     log.sync()
-    manager.write_checkpoints()
+    manager.checkpoints.write()
     points = tmp_path / "data/recovery-point-offset-checkpoint"
     assert points.read_bytes() == b"0\n1\norders 0 10\n"
     cut = Log.truncate_to
@@ -587,7 +587,7 @@ def test_a_directory_that_cannot_be_written_does_not_keep_the_others_from_a_clea
         write(disk, path, offsets)
 
     monkeypatch.setattr(checkpoints, "write_offsets", write_offsets)
-    assert {*manager.write_checkpoints(), *manager.write_high_watermarks({})} == {tmp_path / "a"}
+    assert {*manager.checkpoints.write(), *manager.checkpoints.write_high_watermarks({})} == {tmp_path / "a"}
     assert not manager.close(high_watermarks={ORDERS: 1, TopicPartition("orders", 1): 1})
     assert [(tmp_path / name / ".kafka_cleanshutdown").exists() for name in "ab"] == [False, True]
     for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
@@ -611,7 +611,7 @@ def test_a_directory_whose_disk_failed_gets_no_new_partitions_and_no_checkpoints
     for partition in range(2):
         log = manager.create_log(TopicPartition("orders", partition), ID_A, CONFIG)
         assert log.directory.parent == tmp_path / "b"
-    assert set(manager.write_checkpoints()) == {tmp_path / "a"}
+    assert set(manager.checkpoints.write()) == {tmp_path / "a"}
     assert "checkpoints were not written" not in caplog.text
 
 
@@ -631,7 +631,7 @@ def test_checkpoints_that_fail_are_a_line_for_each_directory_and_reason_with_a_c
 
     monkeypatch.setattr(checkpoints, "write_offsets", refuse)
     for _ in range(3):
-        failed = manager.write_high_watermarks({})
+        failed = manager.checkpoints.write_high_watermarks({})
         assert [failed[each.path].errno for each in manager.directories] == [errno.ENOSPC, errno.EDQUOT]
     name = "replication-offset-checkpoint was not written"
     assert lines() == [
@@ -639,11 +639,11 @@ def test_checkpoints_that_fail_are_a_line_for_each_directory_and_reason_with_a_c
         f"/b: {name}: [Errno 122] Disk quota exceeded",
     ]
     numbers["b"] = errno.EIO
-    manager.write_high_watermarks({})
+    manager.checkpoints.write_high_watermarks({})
     assert lines() == [f"/b: {name}: [Errno 5] Input/output error"], "another reason is not held back"
-    assert list(manager.take_failures()) == [manager.directories[1].path], "no space is no broken disk"
+    assert list(manager.checkpoints.take_failures()) == [manager.directories[1].path], "no space is no broken disk"
     clock.advance(LOG_INTERVAL_SECONDS)
-    manager.write_high_watermarks({})
+    manager.checkpoints.write_high_watermarks({})
     assert lines() == [
         f"/a: {name}: [Errno 28] No space left on device (3 more like it since the last line)",
         f"/b: {name}: [Errno 5] Input/output error",

@@ -190,9 +190,9 @@ def test_a_log_start_that_was_durable_stays_when_its_segments_go(seed: int):
         log.roll(NOW_MS)
     log.sync()
     log.advance_log_start(3)
-    assert not broker.manager.write_checkpoints()
+    assert not broker.manager.checkpoints.write()
     log.delete_expired_segments(NOW_MS, 4)
-    assert not broker.manager.write_checkpoints()
+    assert not broker.manager.checkpoints.write()
     assert broker.cut_power().log_start_offset == 3
 
 
@@ -203,7 +203,7 @@ def test_a_recovery_point_behind_the_end_of_a_log_that_was_cut_is_written_anew_a
     for _ in range(4):
         log.append(make_batch(), leader_epoch=0, now_ms=NOW_MS)
     log.sync()
-    assert not broker.manager.write_checkpoints()
+    assert not broker.manager.checkpoints.write()
     log.truncate_to(1, NOW_MS)
     log = broker.cut_power()
     assert log.log_end_offset == 1
@@ -262,7 +262,7 @@ def test_a_new_partition_does_not_take_the_start_of_a_deleted_one_whose_checkpoi
     log.append(make_batch(), leader_epoch=0, now_ms=NOW_MS)
     log.sync()
     log.advance_log_start(1)
-    assert not broker.manager.write_checkpoints()
+    assert not broker.manager.checkpoints.write()
     broker.disk.faults.failing_syncs = 1.0
     broker.manager.delete_logs([PARTITION])
     broker.disk.faults.failing_syncs = 0.0

@@ -17,8 +17,8 @@ from trio_broker.runtime.simulated_disk import SimulatedDisk
 from trio_broker.storage import batch_checks, checkpoints, interrupted_swaps
 from trio_broker.storage.leader_epochs import LeaderEpochs
 from trio_broker.storage.log import Log
+from trio_broker.storage.log_checkpoints import LogCheckpoints
 from trio_broker.storage.log_directory import LogDirectory
-from trio_broker.storage.log_manager import LogManager
 from trio_broker.storage.open_transactions import OpenTransactions
 from trio_broker.storage.producer_state import ProducerEntry, ProducerStates
 from trio_broker.storage.segment import Segment
@@ -112,7 +112,7 @@ def forget_nothing(epochs: LeaderEpochs, end_offset: int) -> bool:
         (Segment, "rewrite", nothing),
         (Log, "sync_after_crash", sync_only),
         (Log, "_reload_producers", nothing),
-        (LogManager, "write_checkpoints", nothing),
+        (LogCheckpoints, "write", nothing),
         (LogDirectory, "forget", nothing),
         (LeaderEpochs, "write_file", nothing),
         (LeaderEpochs, "truncate_from_end", forget_nothing),

@@ -38,8 +38,9 @@ from trio_broker.partition.flusher import FlusherStatistics
 from trio_broker.partition.log_cleaner import LogCleanerStatistics
 from trio_broker.partition.log_scrubber import LogScrubberStatistics
 from trio_broker.partition.partition import Partition
+from trio_broker.storage.log_checkpoints import parent_text
 from trio_broker.storage.log_directory import LogDirectory
-from trio_broker.storage.log_manager import LoadReport, parent_text
+from trio_broker.storage.log_manager import LoadReport
 from trio_broker.storage.recovery_progress import RecoveryProgress
 from trio_broker.storage.retention import expired_segments
 from trio_broker.topic_names import is_internal_topic

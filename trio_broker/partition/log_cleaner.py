@@ -299,7 +299,7 @@ class LogCleaner:
         Raises:
             OSError: it could not be written.
         """
-        if partition.log.directory.parent in await self._change_directories(self.log_manager.write_checkpoints):
+        if partition.log.directory.parent in await self._change_directories(self.log_manager.checkpoints.write):
             raise OSError(f"{partition.topic_partition}: the recovery point was not written, so nothing is compacted")
 
     async def _in_slices(self, partition: Partition, work: Iterator[int]) -> None:
@@ -336,7 +336,7 @@ class LogCleaner:
     async def _finish(self, partition: Partition, cleaning: Cleaning) -> None:
         """Write down how far the partition has been compacted. If that fails, the same is done again one day."""
         partition.log.first_dirty_offset = min(cleaning.end_offset, partition.log.log_end_offset)
-        await self._change_directories(self.log_manager.write_cleaner_checkpoints)
+        await self._change_directories(self.log_manager.checkpoints.write_cleaner_offsets)
 
     def _report(self, partition: Partition, cleaning: Cleaning, seconds: float) -> None:
         self._finished_rounds += 1

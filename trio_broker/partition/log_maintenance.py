@@ -190,11 +190,11 @@ class LogMaintenance:
 
         What is kept back on a full disk is for deletions, and not for these.
         """
-        return await self.change_directories(partial(self.log_manager.write_checkpoints, with_reserve=False))
+        return await self.change_directories(partial(self.log_manager.checkpoints.write, with_reserve=False))
 
     async def write_deletions(self) -> dict[PurePath, OSError]:
         """As ``write_checkpoints``, after records were deleted."""
-        return await self.change_directories(self.log_manager.write_checkpoints)
+        return await self.change_directories(self.log_manager.checkpoints.write)
 
     async def write_high_watermarks(self) -> None:
         """Write the high watermarks down, from where Kafka's own tools would read them.
@@ -204,7 +204,7 @@ class LogMaintenance:
         """
         partitions = InTurns(list(self.replicas.partitions()))
         high_watermarks = {each.topic_partition: each.high_watermark async for each in partitions}
-        await self.change_directories(partial(self.log_manager.write_high_watermarks, high_watermarks))
+        await self.change_directories(partial(self.log_manager.checkpoints.write_high_watermarks, high_watermarks))
         await self._check_places()
 
     async def _check_places(self) -> None:
@@ -243,7 +243,7 @@ class LogMaintenance:
         try:
             return await self.run_in_thread(work)
         finally:
-            for path, error in self.log_manager.take_failures().items():
+            for path, error in self.log_manager.checkpoints.take_failures().items():
                 self.replicas.take_directory_offline("checkpoints", path, error)
 
     async def delete_logs(self, partitions: Sequence[TopicPartition]) -> None:

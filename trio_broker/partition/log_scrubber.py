@@ -195,7 +195,9 @@ class LogScrubber:
 
     async def _write_positions(self) -> None:
         self._written_at = trio.current_time()
-        await self._change_directories(partial(self.log_manager.write_scrubber_positions, dict(self._positions)))
+        await self._change_directories(
+            partial(self.log_manager.checkpoints.write_scrubber_positions, dict(self._positions))
+        )
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await self._workers.run(work, limiter=self.limiter)

@@ -9,8 +9,8 @@ A partition whose log cannot be opened stays where it is and is refused until so
 place would hide what it holds. A directory whose disk failed is given up alone: the others keep their checkpoints and
 their markers.
 
-What waits for the disk is called in a worker thread, one at a time: checkpoints have one temporary file each, and the
-later one must not write the older state. Which logs there are, changes in the thread that owns the manager alone.
+What waits for the disk is called in a worker thread, one at a time, as ``LogCheckpoints`` wants it. Which logs there
+are changes in the thread that owns the manager alone.
 
 Deleting takes two steps, as in Kafka: a rename at once, the removal ``file.delete.delay.ms`` later, by
 ``remove_expired_files``, which the floor above calls now and then.
@@ -21,9 +21,7 @@ Source: Kafka's LogManager; docs/formats/segment.md.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import PurePath
 from typing import TypeVar
 
@@ -33,20 +31,19 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import uuid_text
 from trio_broker.config.config_key import LONG_MAX
 from trio_broker.config.log_config import LogConfig
-from trio_broker.log_throttle import LogThrottle
 from trio_broker.runtime.chance import Random, random_uuid
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.disk import Disk
-from trio_broker.storage import checkpoints, file_names, partition_metadata
+from trio_broker.storage import file_names, partition_metadata
 from trio_broker.storage.errors import (
     CorruptCheckpoint,
     DataDirectoryError,
     LogUnusable,
     StorageFailed,
-    is_disk_failure,
     is_shortage,
 )
 from trio_broker.storage.log import DeletedFile, Log
+from trio_broker.storage.log_checkpoints import LogCheckpoints, parent_text
 from trio_broker.storage.log_directory import LogDirectory, MetaProperties
 from trio_broker.storage.log_loading import (
     ConfigFor,
@@ -135,9 +132,7 @@ class LogManager:
         self._sync_recovered = sync_recovered
         # Refused by ``create_log`` until the topic is deleted or the broker starts again.
         self._unopened: dict[TopicPartition, UnopenedLog] = {}
-        self._throttled_log = LogThrottle(logger, clock)
-        # What ``take_failures`` returns: found in worker threads, which may not take a directory offline.
-        self._failures: dict[PurePath, OSError] = {}
+        self.checkpoints = LogCheckpoints(disk, clock, self.directories, self.logs, self._unopened)
         # Deleted partitions, and when their directories may be removed.
         self._marked_directories: list[DeletedFile] = []
 
@@ -301,7 +296,7 @@ class LogManager:
                 self._unopened[load.partition] = load.unopened
                 report.failures[load.partition] = load.unopened.reason
         if any(self._has_recovery_points_too_high(each) or self._names_what_is_gone(each) for each in self.directories):
-            self.write_checkpoints()
+            self.checkpoints.write()
         report.progress = loading.end()
         self.load_report = report
         return report
@@ -391,7 +386,7 @@ class LogManager:
         directory = holder = self._holder_of(partition)
         if directory is None:
             directory = self._emptiest_directory(beside)
-        self._require_in_place(directory)
+        self.checkpoints.require_in_place(directory)
         if holder is None:
             self._forget(directory, partition)
         return self._open(directory, partition, topic_id, config).log
@@ -423,7 +418,7 @@ class LogManager:
         Raises:
             OSError: they could not be written.
         """
-        if directory.forget(partition) and (error := self.write_checkpoints().get(directory.path)):
+        if directory.forget(partition) and (error := self.checkpoints.write().get(directory.path)):
             text = f"what the checkpoints say of {partition} cannot be changed: {error.strerror}"
             raise OSError(error.errno, text, str(directory.path))
 
@@ -438,7 +433,7 @@ class LogManager:
         """
         log = self.logs[partition]
         log.lower_recovery_point(offset)
-        if error := self.write_checkpoints().get(log.directory.parent):
+        if error := self.checkpoints.write().get(log.directory.parent):
             text = f"the recovery point of {partition} cannot be lowered: {error.strerror}"
             raise OSError(error.errno, text, str(log.directory))
         return log.truncate_to(offset, now_ms)
@@ -498,7 +493,7 @@ class LogManager:
         if len(failures) == len(taken):
             return MarkedLogs(files, failures)
         # Only where the file no longer names them are they forgotten; elsewhere ``find_or_open`` tries again.
-        failed = self.write_checkpoints()
+        failed = self.checkpoints.write()
         for directory in self.directories:
             for each in taken:
                 if directory.path not in failed:
@@ -520,7 +515,10 @@ class LogManager:
 
     def log_bytes(self) -> dict[PurePath, int]:
         """How large the logs in each data directory are, together. For any thread."""
-        return {each.path: sum(log.size_bytes for log in self._logs_in(each).values()) for each in self.directories}
+        return {
+            each.path: sum(log.size_bytes for log in self.checkpoints.logs_in(each).values())
+            for each in self.directories
+        }
 
     def full_directories(self) -> frozenset[PurePath]:
         """The data directories whose disk works and is full. Waits for the disk."""
@@ -531,7 +529,7 @@ class LogManager:
 
         In the data directories that are ``full`` it has come for all.
         """
-        # By text, as in ``_logs_in``.
+        # By text, as in ``LogCheckpoints.logs_in``.
         inside = {parent_text(path / "log") for path in full}
         expired: list[PurePath] = []
         for log in self.logs.values():
@@ -571,7 +569,7 @@ class LogManager:
 
     def restore_reserves(self) -> None:
         """Keep space back in every directory whose disk works. Waits for the disk."""
-        self._in_each_directory(LogDirectory.restore_reserve, "no space is kept back")
+        self.checkpoints.in_each_directory(LogDirectory.restore_reserve, "no space is kept back")
 
     def is_online(self, path: PurePath) -> bool:
         """Whether the disk of a data directory is not known to have failed."""
@@ -587,131 +585,6 @@ class LogManager:
             if self.logs[partition].failure is None:
                 self.logs[partition].fail(error)
         return affected
-
-    # --- Checkpoints ---
-
-    def write_checkpoints(self, *, with_reserve: bool = True) -> dict[PurePath, OSError]:
-        """Write recovery points and log start offsets of all directories, and take what is no longer there out of the
-        other checkpoints; return where that failed, and why.
-
-        On a full disk ``with_reserve`` takes of what is kept back. A directory whose disk failed counts as failed and
-        is not tried. Waits for the disk.
-        """
-
-        def write(directory: LogDirectory) -> None:
-            logs = self._logs_in(directory)
-            points = {partition: log.recovery_point for partition, log in logs.items()}
-            # As in Kafka, only where the base of the first segment does not say it already, also after a power cut.
-            starts = {
-                partition: log.confirmed_start_offset
-                for partition, log in logs.items()
-                if log.confirmed_start_offset > log.segments[0].base_offset or log.has_unsynced_names
-            }
-            starts |= self._of_unopened(directory, directory.log_start_offsets)
-            points |= self._of_unopened(directory, directory.recovery_points)
-            # In this order: where there are recovery points, log starts have been there as well.
-            checkpoints.write_offsets(self.disk, directory.path / file_names.LOG_START_OFFSET_CHECKPOINT, starts)
-            checkpoints.write_offsets(self.disk, directory.path / file_names.RECOVERY_POINT_CHECKPOINT, points)
-            directory.write_cleaner_offsets(self._cleaner_offsets(directory, logs))
-            directory.keep_high_watermarks({*logs, *self._of_unopened(directory, directory.high_watermarks)})
-
-        return self._in_each_directory(write, "its checkpoints were not written", with_reserve=with_reserve)
-
-    def _of_unopened(
-        self, directory: LogDirectory, offsets: Mapping[TopicPartition, int] | None
-    ) -> dict[TopicPartition, int]:
-        """What a checkpoint says of the partitions whose logs could not be opened: all of it is true still."""
-        unopened = list(self._unopened.items())
-        here = [partition for partition, log in unopened if log.path.parent == directory.path]
-        return {partition: offsets[partition] for partition in here if offsets and partition in offsets}
-
-    def _cleaner_offsets(
-        self, directory: LogDirectory, logs: Mapping[TopicPartition, Log]
-    ) -> dict[TopicPartition, int]:
-        """Where the part of each log begins that compaction has not gone over, of those it has gone over at all."""
-        offsets = {partition: log.first_dirty_offset for partition, log in logs.items()}
-        known = {partition: offset for partition, offset in offsets.items() if offset is not None}
-        return known | self._of_unopened(directory, directory.cleaner_offsets)
-
-    def write_cleaner_checkpoints(self) -> dict[PurePath, OSError]:
-        """Write how far each log has been compacted; otherwise as ``write_checkpoints``, without reserve."""
-
-        def write(directory: LogDirectory) -> None:
-            directory.write_cleaner_offsets(self._cleaner_offsets(directory, self._logs_in(directory)))
-
-        return self._in_each_directory(write, "its cleaner checkpoint was not written")
-
-    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> dict[PurePath, OSError]:
-        """Write the high watermarks, each into the directory of its log; otherwise as ``write_checkpoints``, without
-        reserve.
-        """
-
-        def write(directory: LogDirectory) -> None:
-            known = self._offsets_in(directory, high_watermarks)
-            directory.write_high_watermarks(known | self._of_unopened(directory, directory.high_watermarks))
-
-        return self._in_each_directory(write, f"{file_names.HIGH_WATERMARK_CHECKPOINT} was not written")
-
-    def write_scrubber_positions(self, positions: Mapping[TopicPartition, int]) -> dict[PurePath, OSError]:
-        """Write up to where the scrubber has read each log; otherwise as ``write_high_watermarks``."""
-
-        def write(directory: LogDirectory) -> None:
-            path = directory.path / file_names.SCRUBBER_CHECKPOINT
-            checkpoints.write_offsets(self.disk, path, self._offsets_in(directory, positions))
-
-        return self._in_each_directory(write, f"{file_names.SCRUBBER_CHECKPOINT} was not written")
-
-    def _offsets_in(self, directory: LogDirectory, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Those of ``offsets`` whose logs are in the directory."""
-        return {partition: offsets[partition] for partition in self._logs_in(directory) if partition in offsets}
-
-    def _in_each_directory(
-        self, write: Callable[[LogDirectory], None], otherwise: str, *, with_reserve: bool = False
-    ) -> dict[PurePath, OSError]:
-        """Write into every directory that is in place and whose disk works; return where that failed, now or earlier,
-        and why.
-        """
-        failed: dict[PurePath, OSError] = {}
-        for directory in self.directories:
-            if directory.failure is not None:
-                failed[directory.path] = directory.failure
-                continue
-            try:
-                self._require_in_place(directory)
-                if with_reserve:
-                    directory.with_reserve(partial(write, directory))
-                else:
-                    write(directory)
-            except OSError as error:
-                self._note_failure(directory, error)
-                text = f"{directory.path}: {otherwise}: {error}"
-                self._throttled_log.error(f"{directory.path}: {otherwise}: {error.errno}", text)
-                failed[directory.path] = error
-        return failed
-
-    def _require_in_place(self, directory: LogDirectory) -> None:
-        """See ``LogDirectory.require_in_place``."""
-        try:
-            directory.require_in_place()
-        except OSError as error:
-            self._note_failure(directory, error)
-            raise
-
-    def _note_failure(self, directory: LogDirectory, error: OSError) -> None:
-        if is_disk_failure(error):
-            self._failures.setdefault(directory.path, error)
-
-    def take_failures(self) -> dict[PurePath, OSError]:
-        """Return the directories of which it was found, since the last call, that they have failed, for
-        ``take_offline``."""
-        failures, self._failures = self._failures, {}
-        return failures
-
-    def _logs_in(self, directory: LogDirectory) -> dict[TopicPartition, Log]:
-        # A copy: worker threads come here while other logs are created or deleted. By text, since paths of ten thousand
-        # logs take a tenth of a second of the interpreter to make and compare.
-        inside = parent_text(directory.path / "log")
-        return {partition: log for partition, log in list(self.logs.items()) if parent_text(log.directory) == inside}
 
     # --- Stop ---
 
@@ -752,22 +625,16 @@ class LogManager:
             except StorageFailed as error:
                 logger.error("%s was not closed properly: %s", log.topic_partition, error)
                 failed.add(log.directory.parent)
-        failed |= {*self.write_checkpoints(), *self.write_high_watermarks(high_watermarks)}
+        failed |= {*self.checkpoints.write(), *self.checkpoints.write_high_watermarks(high_watermarks)}
 
         # Last of all: the marker says that everything before it reached the disk.
         def mark(directory: LogDirectory) -> None:
             if directory.path not in failed:
                 directory.write_clean_shutdown_marker(broker_epoch)
 
-        failed |= {*self._in_each_directory(mark, "it has no marker of a clean stop")}
+        failed |= {*self.checkpoints.in_each_directory(mark, "it has no marker of a clean stop")}
         return not failed
 
     def _unlock(self) -> None:
         for directory in self.directories:
             directory.unlock()
-
-
-def parent_text(path: PurePath) -> str:
-    """The directory of ``path`` as text, with the separator behind it; empty where it has none."""
-    text = str(path)
-    return text[: text.rfind(os.sep) + 1]
