@@ -16,6 +16,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import read_batches
 from tests.handlers.wire_client import ADVERTISED, broker_config
+from tests.leader_append import append_to_leader
 from tests.partition.real_logs import batch
 from trio_broker.bootstrap import open_services, run_shielded
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
@@ -58,7 +59,7 @@ async def set_config(services, resource, name, value):
 
 async def append(services, value=b"value", topic="orders"):
     replicas = services.replicas
-    return await replicas.append(replicas.topic(topic).partition(0), batch(value), produce_version=9)
+    return await append_to_leader(replicas, replicas.topic(topic).partition(0), batch(value))
 
 
 def epochs(services):
@@ -555,7 +556,7 @@ async def test_a_data_directory_that_was_away_at_the_snapshot_proves_nothing(tmp
         await create(services, partitions=2)
         for index in range(2):
             replicas = services.replicas
-            await replicas.append(replicas.topic("orders").partition(index), batch(b"v"), produce_version=9)
+            await append_to_leader(replicas, replicas.topic("orders").partition(index), batch(b"v"))
     async with opened(paths[0], log_dirs=str(paths[0])) as services:
         await services.controller.delete_topics([TopicTarget("orders")])
     async with opened(paths[0], log_dirs=str(paths[0])):

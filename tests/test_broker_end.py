@@ -141,7 +141,7 @@ async def test_a_dead_metadata_disk_refuses_changes_and_serves_what_lies_elsewhe
         by_directory = {each.log.directory.parent: each for each in broker.services.replicas.partitions()}
         assert set(by_directory) == set(directories)
         index = by_directory[directories[1]].topic_partition.partition
-        broker.services.replicas.storage_failed(by_directory[directories[0]], OSError(errno.EIO, "gone"))
+        broker.services.replicas.failures.storage_failed(by_directory[directories[0]], OSError(errno.EIO, "gone"))
         readiness = view_of(broker).node.readiness()
         assert readiness.reason.startswith("the metadata log failed: ")
         async with httpx.AsyncClient(base_url=str(broker.admin_url)) as admin:

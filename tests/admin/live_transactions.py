@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.admin.live_admin import LiveAdmin
 from tests.handlers.transaction_client import TransactionClient
+from tests.leader_append import append_to_leader
 from tests.partition.real_logs import batch
 
 
@@ -33,4 +34,4 @@ async def begin_hanging(live: LiveAdmin, topic: str) -> None:
         transactional=True,
     )
     replicas = live.broker.services.replicas
-    await replicas.append(replicas.topic(topic).partition(0), records, produce_version=9)
+    await append_to_leader(replicas, replicas.topic(topic).partition(0), records)

@@ -25,6 +25,7 @@ from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.metadata import ConfigRecord
 from tests.admin.live_admin import LiveAdmin, open_live_admin
+from tests.leader_append import append_to_leader
 
 RECORDS = "/api/v1/topics/orders/records"
 
@@ -164,7 +165,7 @@ async def test_compressed_batches_are_read_in_both_directions(live: LiveAdmin, c
     for start in (0, 50):
         records = [NewRecord(number, b"k", b'{"n": %d}' % number) for number in range(start, start + 50)]
         batch = build_batch(records, codec=codec)
-        await live.broker.services.replicas.append(partition, memoryview(batch), produce_version=13)
+        await append_to_leader(live.broker.services.replicas, partition, memoryview(batch), produce_version=13)
     assert numbers(await live.get(RECORDS, limit=60)) == list(reversed(range(40, 100)))
     answer = await live.get(RECORDS, offset=30, limit=40, **{"from": "offset"})
     assert numbers(answer) == list(range(30, 70))

@@ -13,6 +13,7 @@ from broker_admin.app import create_app
 from broker_admin.views.events import BrokerEvent
 from broker_admin.views.groups import GroupsRebalanced
 from tests.coordinator.coordinator_harness import CoordinatorHarness, running_coordinator
+from tests.leader_append import append_to_leader
 from tests.partition.real_logs import batch
 from tests.running_broker import running, view_of
 from trio_broker.broker_view.groups import MAX_GROUP_IDS, REPORT_SECONDS, LiveGroupsView
@@ -36,8 +37,8 @@ def view(broker) -> LiveGroupsView:
 
 async def append(broker, *records: bytes) -> None:
     partition = broker.services.replicas.topic("t").partitions[0]
-    await broker.services.replicas.append(
-        partition, batch(*records, timestamp=broker.clock.now_ms()), produce_version=9
+    await append_to_leader(
+        broker.services.replicas, partition, batch(*records, timestamp=broker.clock.now_ms()), produce_version=9
     )
 
 

@@ -14,6 +14,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.stored.transactions import TransactionStatus
 from tests.handlers.loop_rounds import counted_rounds
 from tests.handlers.transaction_client import TransactionClient, running_transactions
+from tests.leader_append import append_to_leader
 from tests.partition.real_logs import batch
 from trio_broker import yield_budget
 from trio_broker.broker_view.groups import LiveGroupsView
@@ -59,12 +60,12 @@ async def begin_hanging(client: TransactionClient, index: int) -> None:
         base_sequence=0,
         transactional=True,
     )
-    await client.wire.services.replicas.append(client.partition(index), records, produce_version=9)
+    await append_to_leader(client.wire.services.replicas, client.partition(index), records)
 
 
 async def write_plain(client: TransactionClient, index: int) -> None:
     records = batch(b"plain", timestamp=client.wire.clock.now_ms())
-    await client.wire.services.replicas.append(client.partition(index), records, produce_version=9)
+    await append_to_leader(client.wire.services.replicas, client.partition(index), records)
 
 
 # --- what is open ---

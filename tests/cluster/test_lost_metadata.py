@@ -13,6 +13,7 @@ import pytest
 
 from kafka_wire.stored.metadata import TopicRecord
 from tests.handlers.wire_client import ADVERTISED, broker_config
+from tests.leader_append import append_to_leader
 from tests.partition.real_logs import batch
 from trio_broker.bootstrap import open_services
 from trio_broker.cluster import metadata_log
@@ -90,7 +91,7 @@ async def a_topic_whose_deletion_was_cut_short(runtime: Runtime) -> None:
     async with open_services(CONFIG, runtime, ADVERTISED) as services:
         await services.controller.create_topics([NewTopic(name="orders", num_partitions=1)])
         partition = services.replicas.topic("orders").partition(0)
-        await services.replicas.append(partition, batch(b"value"), produce_version=9)
+        await append_to_leader(services.replicas, partition, batch(b"value"))
         with mock.patch.object(LogManager, "mark_deleted", return_value=MarkedLogs((), {})):
             await services.controller.delete_topics([TopicTarget("orders")])
 

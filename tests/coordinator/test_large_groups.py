@@ -104,13 +104,13 @@ async def test_groups_that_are_deleted_together_wait_for_the_disk_together(tmp_p
         for name in names:
             await broker.commit(name, 1)
         waits = []
-        wait = broker.services.replicas.wait_until_replicated
+        wait = broker.services.replicas.appends.wait_until_replicated
 
         async def counted(awaited, **options):
             waits.append(awaited)
             return await wait(awaited, **options)
 
-        monkeypatch.setattr(broker.services.replicas, "wait_until_replicated", counted)
+        monkeypatch.setattr(broker.services.replicas.appends, "wait_until_replicated", counted)
         results = await broker.groups.delete_groups(names, no_park)
         assert {result.error_code for result in results} == {0}
         assert len(waits) <= 3, "there are three partitions"
@@ -204,7 +204,7 @@ async def test_others_come_while_a_group_with_many_offsets_is_deleted_but_none_o
 async def test_a_group_that_the_log_refuses_to_delete_half_way_can_be_deleted_once_more(broker, monkeypatch):
     monkeypatch.setattr(group_coordinator, "MAX_DELETED_AT_ONCE", 10)
     await commit(broker, "g", range(25))
-    append, appends = broker.services.replicas.append_internal, 0
+    append, appends = broker.services.replicas.appends.append_internal, 0
 
     def refuse_the_second(partition, batch):
         nonlocal appends
@@ -213,7 +213,7 @@ async def test_a_group_that_the_log_refuses_to_delete_half_way_can_be_deleted_on
             raise KafkaError("no", code=ErrorCode.KAFKA_STORAGE_ERROR)
         append(partition, batch)
 
-    monkeypatch.setattr(broker.services.replicas, "append_internal", refuse_the_second)
+    monkeypatch.setattr(broker.services.replicas.appends, "append_internal", refuse_the_second)
     [result] = await broker.groups.delete_groups(["g"], no_park)
     assert result.error_code == ErrorCode.NOT_COORDINATOR
     assert len((await broker.committed("g"))["t"]) == 15

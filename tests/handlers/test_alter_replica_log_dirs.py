@@ -99,7 +99,7 @@ async def test_of_two_directories_for_one_partition_the_last_counts(wire):
 @pytest.mark.parametrize("index", [0, 1])
 async def test_a_failed_disk_answers_storage_error_for_its_directory_and_its_replicas(wire, index):
     failed = home(wire, 0)
-    wire.services.replicas.storage_failed(partition_of(wire, 0), OSError(errno.EIO, "gone"))
+    wire.services.replicas.failures.storage_failed(partition_of(wire, 0), OSError(errno.EIO, "gone"))
     from_or_to_it = moving((failed, "orders", index), (home(wire, 1), "orders", 0))
     response = await wire.ask(from_or_to_it, 2)
     assert set(codes(response).values()) == {ErrorCode.KAFKA_STORAGE_ERROR}

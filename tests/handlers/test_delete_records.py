@@ -10,6 +10,7 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from tests.leader_append import append_to_leader
 from tests.partition.real_logs import add_topic, batch
 from trio_broker.handlers.delete_records import delete_records, error_response
 from trio_broker.storage.log import Log
@@ -29,7 +30,7 @@ async def ask(client, offset, version=2, **fields):
 @pytest.fixture
 async def partition(replicas):
     [made] = await add_topic(replicas)
-    await replicas.append(made, batch(b"a", b"b", b"c"), produce_version=9)
+    await append_to_leader(replicas, made, batch(b"a", b"b", b"c"))
     return made
 
 
@@ -59,7 +60,7 @@ async def test_an_offset_that_is_not_there_answers_1(client, partition, offset):
 async def test_what_is_not_durable_is_not_deleted(durable_client, durable_replicas, monkeypatch):
     [partition] = await add_topic(durable_replicas)
     monkeypatch.setattr(durable_replicas.flusher, "request", lambda partition: None)
-    await durable_replicas.append(partition, batch(b"a"), produce_version=9)
+    await append_to_leader(durable_replicas, partition, batch(b"a"))
     assert (await ask(durable_client, 1)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert (await ask(durable_client, -1)).low_watermark == 0
 
@@ -103,7 +104,7 @@ async def test_what_may_be_deleted_is_said_before_anything_moves(replicas, parti
 async def test_the_checkpoints_are_written_once_for_all_partitions(client, replicas, monkeypatch):
     partitions = await add_topic(replicas, partitions=5)
     for each in partitions:
-        await replicas.append(each, batch(b"a", b"b"), produce_version=9)
+        await append_to_leader(replicas, each, batch(b"a", b"b"))
     written = []
     write = replicas.log_manager.checkpoints.write
 

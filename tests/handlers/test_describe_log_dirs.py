@@ -17,6 +17,7 @@ from kafka_wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
 )
 from tests.handlers.loop_rounds import counted_rounds
+from tests.leader_append import append_to_leader
 from tests.partition.real_logs import add_topic, batch
 from trio_broker import yield_budget
 from trio_broker.handlers.describe_log_dirs import describe_log_dirs, error_response
@@ -51,7 +52,7 @@ async def partitions(replicas):
     """``orders`` with two partitions, of which the first has two batches, and ``payments`` with one."""
     made = [*await add_topic(replicas, partitions=2), *await add_topic(replicas, "payments", topic_id=PAYMENTS_ID)]
     for _ in range(2):
-        await replicas.append(made[0], batch(b"a", b"b"), produce_version=9)
+        await append_to_leader(replicas, made[0], batch(b"a", b"b"))
     return made
 
 
@@ -64,7 +65,7 @@ async def test_null_asks_for_every_partition(client, partitions, version):
 
 async def test_a_size_is_that_of_the_segment_files(client, partitions, replicas):
     partitions[0].log.roll(replicas.clock.now_ms())
-    await replicas.append(partitions[0], batch(b"in the second segment"), produce_version=9)
+    await append_to_leader(replicas, partitions[0], batch(b"in the second segment"))
     [result] = await ask(client)
     files = list(partitions[0].log.directory.glob("*.log"))
     assert len(files) == 2
@@ -122,7 +123,7 @@ async def test_each_directory_has_its_own_partitions(open_wire_client, tmp_path)
 
 
 async def test_a_directory_whose_disk_failed_answers_storage_error_without_topics(client, partitions, replicas):
-    replicas.storage_failed(partitions[0], OSError(errno.EIO, "gone"))
+    replicas.failures.storage_failed(partitions[0], OSError(errno.EIO, "gone"))
     [result] = await ask(client)
     assert (result.error_code, result.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
     assert (result.total_bytes, result.usable_bytes) == (UNKNOWN_BYTES, UNKNOWN_BYTES)

@@ -11,6 +11,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from tests.handlers.loop_rounds import counted_rounds
+from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NOW_MS, add_topic, batch
 from trio_broker import yield_budget
 from trio_broker.handlers.describe_producers import describe_producers, error_response
@@ -35,7 +36,7 @@ async def ask(client, request):
 
 async def produce(replicas, partition, *values, sequence=0, producer_id=7, **options):
     records = batch(*values, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, **options)
-    await replicas.append(partition, records, produce_version=9)
+    await append_to_leader(replicas, partition, records)
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ async def test_an_open_transaction_is_known_by_its_first_offset_until_its_marker
 
 
 async def test_producers_without_an_id_leave_no_trace(client, partition, replicas):
-    await replicas.append(partition, batch(b"a"), produce_version=9)
+    await append_to_leader(replicas, partition, batch(b"a"))
     assert (await ask(client, naming("orders")))["orders", 0].active_producers == []
 
 
@@ -109,7 +110,7 @@ async def test_each_partition_that_is_not_here_has_its_own_error_and_a_reason(cl
 
 
 async def test_a_partition_whose_disk_failed_answers_storage_error(client, partition, replicas):
-    replicas.storage_failed(partition, OSError(errno.EIO, "gone"))
+    replicas.failures.storage_failed(partition, OSError(errno.EIO, "gone"))
     assert (await ask(client, naming("orders")))["orders", 0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 

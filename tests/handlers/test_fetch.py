@@ -16,6 +16,7 @@ from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import read_batches
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from tests.handlers.handler_client import Client
+from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
 from trio_broker.handlers.fetch import error_response, fetch
 from trio_broker.request_phase import RequestPhase
@@ -58,7 +59,7 @@ def values(partition) -> list[bytes | None]:
 
 
 async def produce(replicas, partition, *records):
-    return await replicas.append(partition, batch(*records), produce_version=9)
+    return await append_to_leader(replicas, partition, batch(*records))
 
 
 @pytest.mark.parametrize("version", range(4, 13))

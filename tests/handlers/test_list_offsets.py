@@ -9,6 +9,7 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NOW_MS, add_topic, batch
 from trio_broker.handlers.list_offsets import error_response, list_offsets
 from trio_broker.storage.log_reader import ReadableLog
@@ -36,7 +37,7 @@ async def ask(client, timestamp, version=TOP, topic="orders", isolation_level=0,
 
 async def fill(replicas, partition, *timestamps):
     for timestamp in timestamps:
-        await replicas.append(partition, batch(b"v", timestamp=timestamp), produce_version=9)
+        await append_to_leader(replicas, partition, batch(b"v", timestamp=timestamp))
 
 
 async def offset(client, timestamp, version=TOP, **fields):

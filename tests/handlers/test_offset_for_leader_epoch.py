@@ -11,6 +11,7 @@ from kafka_wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from tests.leader_append import append_to_leader
 from tests.partition.real_logs import add_topic, batch
 from trio_broker.handlers.offset_for_leader_epoch import error_response, offset_for_leader_epoch
 
@@ -34,7 +35,7 @@ async def three_epochs(replicas):
     for epoch, records in ((1, 2), (3, 1), (6, 1)):
         [partition] = await add_topic(replicas, leader_epoch=epoch)
         for _ in range(records):
-            await replicas.append(partition, batch(b"v"), produce_version=9)
+            await append_to_leader(replicas, partition, batch(b"v"))
     return partition
 
 

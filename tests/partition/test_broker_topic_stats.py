@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.handlers.loop_rounds import counted_rounds
+from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NOW_MS, add_topic, batch, make_replicas
 from trio_broker import yield_budget
 from trio_broker.partition import broker_topic_stats
@@ -34,7 +35,7 @@ def stats(replicas) -> BrokerTopicStats:
 
 async def append(replicas, partition, *values: bytes) -> int:
     """Append one batch; returns its size."""
-    info = await replicas.append(partition, batch(*values), produce_version=9)
+    info = await append_to_leader(replicas, partition, batch(*values))
     size: int = info.appended_bytes
     return size
 
@@ -69,7 +70,7 @@ async def test_a_repeated_batch_is_not_counted(replicas):
     [partition] = await add_topic(replicas)
     records = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
     for _ in range(2):
-        await replicas.append(partition, batch(b"a", **records), produce_version=9)
+        await append_to_leader(replicas, partition, batch(b"a", **records))
     assert partition.appended_records == 1
 
 

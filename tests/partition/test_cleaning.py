@@ -13,6 +13,7 @@ import trio.testing
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.record import NewRecord
+from tests.leader_append import append_to_leader
 from tests.partition.real_logs import add_topic, make_replicas
 from trio_broker.config.entries import ConfigScope
 from trio_broker.config.log_manager_config import LogManagerConfig
@@ -43,7 +44,7 @@ async def fill(replicas: ReplicaManager, partition, batches=12, keys_count=3):
     """Some sealed segments, all of it synced."""
     for number in range(batches):
         data = keyed_batch(b"k%d" % (number % keys_count), b"%03d" % number + b"v" * 500)
-        await replicas.append(partition, data, produce_version=9)
+        await append_to_leader(replicas, partition, data)
     partition.log.sync()
 
 
@@ -180,7 +181,7 @@ async def test_producers_and_consumers_go_on_between_the_slices(replicas, cleane
 
     async def produce():
         while True:
-            await replicas.append(partition, keyed_batch(b"new", b"v"), produce_version=9)
+            await append_to_leader(replicas, partition, keyed_batch(b"new", b"v"))
             ends.append(len(left(partition)))
             await trio.lowlevel.checkpoint()
 
@@ -203,7 +204,7 @@ async def test_right_after_the_clock_was_set_forward_nothing_is_old_enough_to_be
 
 async def test_right_after_the_clock_was_set_forward_tombstones_are_kept(replicas, cleaner):
     [partition] = await add_topic(replicas, configs=COMPACT)
-    await replicas.append(partition, keyed_batch(b"k", None), produce_version=9)
+    await append_to_leader(replicas, partition, keyed_batch(b"k", None))
     await fill(replicas, partition, batches=8)
     await clean_once(cleaner)  # from now on the tombstone has a day
     assert left(partition)[0] == 0

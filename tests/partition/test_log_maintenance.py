@@ -12,6 +12,7 @@ import trio.testing
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from tests.leader_append import append_to_leader
 from tests.partition.real_logs import add_topic, batch, make_replicas, sync
 from trio_broker import yield_budget
 from trio_broker.partition import log_maintenance
@@ -33,7 +34,7 @@ def replicas(tmp_path):
 
 async def fill(replicas, partition, batches=10):
     for _ in range(batches):
-        await replicas.append(partition, batch(b"v" * 500), produce_version=9)
+        await append_to_leader(replicas, partition, batch(b"v" * 500))
 
 
 async def test_retention_removes_what_is_old_and_wakes_who_waits_there(replicas):
@@ -119,7 +120,7 @@ async def test_checkpoints_hold_recovery_points_and_high_watermarks(replicas):
 async def test_silent_producers_are_forgotten(replicas):
     [partition] = await add_topic(replicas)
     records = batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0)
-    await replicas.append(partition, records, produce_version=9)
+    await append_to_leader(replicas, partition, records)
     assert 5 in partition.log.producers.producers
     replicas.clock.advance(86_400 + 1)
     await replicas.log_maintenance.expire_producers()
@@ -129,7 +130,7 @@ async def test_silent_producers_are_forgotten(replicas):
 async def test_right_after_the_clock_was_set_forward_no_producer_is_forgotten(replicas):
     [partition] = await add_topic(replicas)
     records = batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0)
-    await replicas.append(partition, records, produce_version=9)
+    await append_to_leader(replicas, partition, records)
     replicas.clock.time_ms += 8 * 86_400_000
     await replicas.log_maintenance.expire_producers()
     assert 5 in partition.log.producers.producers
@@ -221,7 +222,7 @@ async def test_what_finds_out_that_files_are_gone_does_not_wait_for_the_initial_
 async def test_a_checkpoint_that_meets_a_broken_disk_takes_its_directory_offline(replicas, monkeypatch):
     [partition] = await add_topic(replicas)
     failed = []
-    replicas.on_directory_failure = lambda directory, error: failed.append((directory, error.errno))
+    replicas.failures.on_directory_failure = lambda directory, error: failed.append((directory, error.errno))
 
     def write(disk, path, offsets):
         raise OSError(errno.EIO, "Input/output error")
@@ -246,7 +247,7 @@ async def test_only_partitions_that_were_appended_to_since_the_last_time_are_loo
     await replicas.log_maintenance.write_high_watermarks()
     for appended in ((), (1,), (), (0, 2), ()):
         for index in appended:
-            await replicas.append(partitions[index], batch(b"v"), produce_version=9)
+            await append_to_leader(replicas, partitions[index], batch(b"v"))
         looked_at.clear()
         await replicas.log_maintenance.write_high_watermarks()
         assert looked_at == list(appended)
@@ -256,7 +257,7 @@ async def test_files_that_change_their_names_by_a_command_are_not_taken_for_gone
     """Truncation and deletion rename files while a worker thread looks at them."""
     [partition, deleted] = await add_topic(replicas, partitions=2)
     for each in (partition, deleted):
-        await replicas.append(each, batch(b"v"), produce_version=9)
+        await append_to_leader(replicas, each, batch(b"v"))
     out_of_place = log_maintenance._out_of_place
     seen = []
 
@@ -275,7 +276,7 @@ async def test_files_that_change_their_names_by_a_command_are_not_taken_for_gone
     assert seen == [partition, deleted]
     assert partition.failure is None
     assert deleted.log.failure is None
-    await replicas.append(partition, batch(b"v"), produce_version=9)
+    await append_to_leader(replicas, partition, batch(b"v"))
 
 
 async def test_checkpoints_without_room_are_one_line_for_all_and_cost_nothing(replicas, monkeypatch, caplog):

@@ -10,7 +10,6 @@ from pathlib import PurePath
 import attrs
 import pytest
 
-from kafka_wire.errors import KafkaError
 from tests.partition.real_logs import make_partition
 from tests.storage.data_directories import CONFIG, ORDERS, write_data_directory
 from trio_broker.config.broker_config import BrokerConfig
@@ -34,9 +33,6 @@ class Hosted:
 
     def partitions(self) -> Iterator[Partition]:
         return iter(self.hosted)
-
-    def storage_failed(self, partition: Partition, error: OSError) -> KafkaError:
-        raise error
 
 
 @attrs.define

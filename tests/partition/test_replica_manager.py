@@ -20,13 +20,14 @@ from kafka_wire.headers import RequestHeader
 from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
+from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
 from tests.running_broker import until
 from trio_broker.config.resource_config import topic_config
 from trio_broker.handlers.produce import ProduceOperation
 from trio_broker.network.client_activity import ProducerActivity
 from trio_broker.partition.hosted_topics import TopicAssignment
-from trio_broker.partition.replica_manager import RequiredOffset
+from trio_broker.partition.leader_appends import RequiredOffset
 from trio_broker.request_phase import RequestPhase, ignore_release
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.disk_trace import OperationKind
@@ -73,7 +74,7 @@ async def synced(tmp_path, nursery):
 
 
 async def produce(replicas, partition, *values):
-    return await replicas.append(partition, batch(*values), produce_version=9)
+    return await append_to_leader(replicas, partition, batch(*values))
 
 
 def refusal_of(raised) -> ErrorCode:
@@ -154,10 +155,10 @@ def keyed(count, **options):
 async def test_many_records_are_looked_at_in_a_thread_and_a_few_at_once(cached, monkeypatch):
     [partition] = await add_topic(cached, configs=COMPACTED)
     look = SlowLook(monkeypatch)
-    await cached.append(partition, keyed(16), produce_version=9)
+    await append_to_leader(cached, partition, keyed(16))
     assert look.threads == [threading.main_thread()]
     look.may_go_on.set()
-    await cached.append(partition, keyed(17), produce_version=9)
+    await append_to_leader(cached, partition, keyed(17))
     assert look.threads[1:] != [threading.main_thread()]
     assert partition.log_end_offset == 33
 
@@ -166,13 +167,13 @@ async def test_batches_keep_their_order_though_the_first_takes_long(cached, monk
     """An idempotent producer's would be refused out of order."""
     [slow, other] = await add_topic(cached, partitions=2, configs=COMPACTED)
     for partition in (slow, other):
-        await cached.append(partition, keyed(1), produce_version=9)
+        await append_to_leader(cached, partition, keyed(1))
     look = SlowLook(monkeypatch)
     ids = {"producer_id": 7, "producer_epoch": 0}
     appended = []
 
     async def append(name, partition, records):
-        await cached.append(partition, records, produce_version=9)
+        await append_to_leader(cached, partition, records)
         appended.append(name)
 
     async with trio.open_nursery() as nursery:
@@ -196,7 +197,7 @@ async def test_a_topic_deleted_while_its_batch_is_looked_at_takes_no_batch(cache
 
     async def append():
         with pytest.raises(KafkaError) as error:
-            await cached.append(partition, keyed(100), produce_version=9)
+            await append_to_leader(cached, partition, keyed(100))
         refused.append(refusal_of(error))
 
     async with trio.open_nursery() as nursery:
@@ -239,7 +240,7 @@ async def test_a_refusal_in_the_thread_is_the_producers_and_lets_the_next_one_th
     with pytest.raises(KafkaError) as refused:
         await produce(cached, partition, *[b"v"] * 100)
     assert refusal_of(refused) == ErrorCode.INVALID_RECORD
-    assert (await cached.append(partition, keyed(100), produce_version=9)).first_offset == 0
+    assert (await append_to_leader(cached, partition, keyed(100))).first_offset == 0
 
 
 @pytest.mark.parametrize(
@@ -263,7 +264,7 @@ async def test_acks_all_waits_for_the_disk_in_fsync_mode(synced, release_handler
     [partition] = await add_topic(synced)
     info = await produce(synced, partition, b"a")
     assert partition.high_watermark == 0
-    codes = await synced.wait_until_replicated(
+    codes = await synced.appends.wait_until_replicated(
         [RequiredOffset(partition, 1)], timeout_seconds=30, release_handler=release_handler
     )
     assert codes == [ErrorCode.NONE]
@@ -273,7 +274,7 @@ async def test_acks_all_waits_for_the_disk_in_fsync_mode(synced, release_handler
 async def test_acks_all_does_not_wait_for_what_is_already_there(cached, release_handler):
     [partition] = await add_topic(cached)
     await produce(cached, partition, b"a")
-    assert await cached.wait_until_replicated(
+    assert await cached.appends.wait_until_replicated(
         [RequiredOffset(partition, 1)], timeout_seconds=30, release_handler=release_handler
     ) == [ErrorCode.NONE]
     assert release_handler.calls == 0
@@ -285,7 +286,7 @@ async def test_acks_all_over_several_partitions_waits_for_the_last(synced, relea
     for partition in partitions:
         info = await produce(synced, partition, b"a")
         awaited.append(RequiredOffset(partition, info.last_offset + 1))
-    codes = await synced.wait_until_replicated(awaited, timeout_seconds=30, release_handler=release_handler)
+    codes = await synced.appends.wait_until_replicated(awaited, timeout_seconds=30, release_handler=release_handler)
     assert codes == [ErrorCode.NONE] * 3
     assert [partition.high_watermark for partition in partitions] == [1, 1, 1]
 
@@ -294,7 +295,7 @@ async def test_acks_all_that_is_not_safe_in_time_is_told_so_and_forgotten(tmp_pa
     replicas = make_replicas(tmp_path / "data")  # its flusher does not run
     [partition] = await add_topic(replicas)
     await produce(replicas, partition, b"a")
-    codes = await replicas.wait_until_replicated(
+    codes = await replicas.appends.wait_until_replicated(
         [RequiredOffset(partition, 1)], timeout_seconds=1.5, release_handler=release_handler
     )
     assert codes == [ErrorCode.REQUEST_TIMED_OUT]
@@ -314,10 +315,12 @@ async def test_a_failed_sync_takes_the_whole_directory_offline_and_answers_stora
 ):
     first, second = await add_topic(synced, partitions=2)
     await produce(synced, first, b"a")
-    await synced.wait_until_replicated([RequiredOffset(first, 1)], timeout_seconds=30, release_handler=release_handler)
+    await synced.appends.wait_until_replicated(
+        [RequiredOffset(first, 1)], timeout_seconds=30, release_handler=release_handler
+    )
     monkeypatch.setattr(Log, "sync_files", fail_with(StorageFailed(errno.EIO, "the disk is gone")))
     await produce(synced, first, b"b")
-    codes = await synced.wait_until_replicated(
+    codes = await synced.appends.wait_until_replicated(
         [RequiredOffset(first, 2)], timeout_seconds=30, release_handler=release_handler
     )
     assert codes == [ErrorCode.KAFKA_STORAGE_ERROR]
@@ -347,12 +350,12 @@ async def test_a_failed_sync_that_says_nothing_of_the_disk_costs_one_partition(
     with monkeypatch.context() as broken:
         broken.setattr(Log, "sync_files", fail_with(error))
         await produce(synced, first, b"a")
-        codes = await synced.wait_until_replicated(
+        codes = await synced.appends.wait_until_replicated(
             [RequiredOffset(first, 1)], timeout_seconds=30, release_handler=release_handler
         )
         assert codes == [ErrorCode.KAFKA_STORAGE_ERROR]
     await produce(synced, second, b"b")
-    codes = await synced.wait_until_replicated(
+    codes = await synced.appends.wait_until_replicated(
         [RequiredOffset(second, 1)], timeout_seconds=30, release_handler=release_handler
     )
     assert codes == [ErrorCode.NONE]
@@ -369,7 +372,7 @@ async def test_a_sync_without_a_descriptor_is_tried_again_and_no_dead_disk(synce
         await synced.flusher.retry_postponed()
         await until(lambda: synced.statistics().flusher.failures == 2)
     await synced.flusher.retry_postponed()
-    codes = await synced.wait_until_replicated(
+    codes = await synced.appends.wait_until_replicated(
         [RequiredOffset(partition, 1)], timeout_seconds=30, release_handler=release_handler
     )
     assert codes == [ErrorCode.NONE]
@@ -425,7 +428,7 @@ async def test_a_full_disk_is_logged_now_and_then_whatever_comes(cached, monkeyp
 async def test_an_error_on_a_deleted_topic_harms_no_other(cached):
     deleted, other = (await add_topic(cached))[0], (await add_topic(cached, "other", topic_id=OTHER_ID))[0]
     await cached.delete_topics(["orders"])
-    told = cached.storage_failed(deleted, OSError(errno.EIO, "its files are gone"))
+    told = cached.failures.storage_failed(deleted, OSError(errno.EIO, "its files are gone"))
     assert told.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert other.failure is None
 
@@ -520,7 +523,7 @@ async def test_deleting_a_topic_tells_who_waits_and_removes_the_files_later(sync
     directory = partition.log.directory
     await produce(synced, partition, b"a")
     await synced.delete_topics(["orders"])
-    assert await synced.wait_until_replicated(
+    assert await synced.appends.wait_until_replicated(
         [RequiredOffset(partition, 9)], timeout_seconds=9, release_handler=release_handler
     ) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert not Path(directory).exists()

@@ -15,6 +15,7 @@ import pytest
 import trio
 
 from kafka_wire.error_codes import ErrorCode
+from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NOW_MS, add_topic, batch, make_replicas
 from trio_broker.partition.fetch_operation import FetchLimits, FetchTarget
 from trio_broker.partition.partition import Partition
@@ -82,7 +83,7 @@ async def partitions_in(slow_disk: SlowDisk, directory: PurePath, count: int) ->
     partitions = await add_topic(slow_disk.replicas, name, partitions=2 * count, topic_id=name.encode().ljust(16))
     chosen = [partition for partition in partitions if partition.log.directory.parent == directory]
     for partition in chosen:
-        await slow_disk.replicas.append(partition, batch(b"value"), produce_version=9)
+        await append_to_leader(slow_disk.replicas, partition, batch(b"value"))
     await trio.sleep(SLOW_SECONDS)  # for their syncs
     return chosen[:count]
 
@@ -165,7 +166,7 @@ async def test_eight_partitions_on_a_disk_that_hangs_leave_produce_and_fetch_in_
     await trio.testing.wait_all_tasks_blocked()
     with trio.fail_after(SLOW_SECONDS / 2):
         await slots.acquire()
-        info = await slow_disk.replicas.append(good, batch(b"value"), produce_version=9)
+        info = await append_to_leader(slow_disk.replicas, good, batch(b"value"))
         slots.release()
         assert info.first_offset == 1
         await fetch(good)

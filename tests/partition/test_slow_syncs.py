@@ -13,9 +13,11 @@ import attrs
 import pytest
 import trio
 
+from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NOW_MS, add_topic, batch, make_replicas
+from trio_broker.partition.leader_appends import RequiredOffset
 from trio_broker.partition.partition import Partition
-from trio_broker.partition.replica_manager import ReplicaManager, RequiredOffset
+from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.slow_work import SLOW_SECONDS as LOOK_SECONDS
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
@@ -49,9 +51,11 @@ class SlowDisk:
     async def acknowledgement_seconds(self, partition: Partition) -> float:
         """How long a producer with acks=all waits."""
         began = trio.current_time()
-        info = await self.replicas.append(partition, batch(b"value"), produce_version=9)
+        info = await append_to_leader(self.replicas, partition, batch(b"value"))
         required = RequiredOffset(partition, info.last_offset + 1)
-        await self.replicas.wait_until_replicated([required], timeout_seconds=1000, release_handler=lambda phase: None)
+        await self.replicas.appends.wait_until_replicated(
+            [required], timeout_seconds=1000, release_handler=lambda phase: None
+        )
         return trio.current_time() - began
 
     async def keep_producing(self, partition: Partition) -> None:

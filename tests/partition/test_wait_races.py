@@ -18,9 +18,10 @@ from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.delayed_operations import DelayedProduce, ExpirationReaper
 from trio_broker.partition.fetch_operation import FetchLimits, FetchTarget
 from trio_broker.partition.flusher import Flusher
+from trio_broker.partition.leader_appends import RequiredOffset
 from trio_broker.partition.log_cleaner import _Round
 from trio_broker.partition.partition import Partition
-from trio_broker.partition.replica_manager import ReplicaManager, RequiredOffset
+from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.request_phase import ignore_release
 from trio_broker.runtime.real_workers import RealWorkers
 
@@ -115,7 +116,7 @@ async def test_a_produce_ends_with(tmp_path, autojump_clock, end):
         partition = next(partitions)
         partition.writer.append(batch(b"value"), now_ms=NOW_MS)
         required = [RequiredOffset(partition, partition.log_end_offset)]
-        wait = begun(replicas.replication_steps(required, timeout_seconds=60, release_handler=ignore_release))
+        wait = begun(replicas.appends.replication_steps(required, timeout_seconds=60, release_handler=ignore_release))
         return Race(wait, partial(end, partition))
 
     [codes] = {tuple(codes) for codes in await outcomes(new_race)}

@@ -11,8 +11,9 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from tests.partition.real_logs import NOW_MS, add_topic, batch, make_replicas, sync, write_epoch_entry
+from trio_broker.partition.leader_appends import RequiredOffset
 from trio_broker.partition.partition import Partition
-from trio_broker.partition.replica_manager import ReplicaManager, RequiredOffset
+from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.request_phase import ignore_release
 from trio_broker.steps import Steps, finish
 
@@ -34,7 +35,7 @@ async def written(replicas: ReplicaManager) -> Partition:
 
 def until_durable(replicas: ReplicaManager, partition: Partition) -> Steps[list[ErrorCode]]:
     required = RequiredOffset(partition, partition.log_end_offset)
-    return replicas.replication_steps([required], timeout_seconds=60, release_handler=ignore_release)
+    return replicas.appends.replication_steps([required], timeout_seconds=60, release_handler=ignore_release)
 
 
 async def test_the_report_of_a_sync_before_a_produce_waits_ends_its_wait(durable_replicas, autojump_clock):
@@ -57,8 +58,8 @@ async def test_a_failure_before_a_produce_waits_ends_its_wait(durable_replicas, 
 
 async def test_an_append_that_waits_for_a_writer_is_made_when_that_has_ended_before_the_wait(replicas, autojump_clock):
     [partition] = await add_topic(replicas)
-    steps = replicas.append_steps(partition, batch(b"a"), produce_version=9)
+    steps = replicas.appends.append_steps(partition, batch(b"a"), produce_version=9)
     wait = next(steps)
-    await replicas.ready_to_append(partition)
+    await replicas.appends.ready_to_append(partition)
     assert not partition.writer.is_busy
     assert (await finish(steps, wait)).first_offset == 0

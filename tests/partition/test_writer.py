@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NOW_MS, add_topic, batch
 from trio_broker.partition.delayed_operations import DelayedFetch
 from trio_broker.storage.leader_epochs import LeaderEpochs
@@ -36,7 +37,7 @@ class HeldWrites:
 async def partition(replicas):
     [made] = await add_topic(replicas, configs={"internal.segment.bytes": "2000"})
     for _ in range(10):
-        await replicas.append(made, batch(b"v" * 500), produce_version=9)
+        await append_to_leader(replicas, made, batch(b"v" * 500))
     return made
 
 
@@ -61,7 +62,7 @@ async def test_appends_that_come_during_a_deletion_of_records_follow_it_in_their
     offsets = []
 
     async def append(value: bytes) -> None:
-        offsets.append((await replicas.append(partition, batch(value), produce_version=9)).first_offset)
+        offsets.append((await append_to_leader(replicas, partition, batch(value))).first_offset)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(replicas.delete_records, {partition: 4})
@@ -96,7 +97,7 @@ async def test_the_broker_s_own_records_need_not_wait_for_the_file_of_leader_epo
     async with trio.open_nursery() as nursery:
         nursery.start_soon(replicas.delete_records, {partition: 4})
         await held.begun.wait()
-        replicas.append_internal(partition, batch(b"offsets"))
+        replicas.appends.append_internal(partition, batch(b"offsets"))
         assert partition.log_end_offset == 11
         held.released.set()
     assert len(held.threads) == 1

@@ -36,7 +36,7 @@ from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.murmur2 import partition_of
 from trio_broker.partition.fetch_operation import FetchedPartition, FetchLimits, FetchTarget
 from trio_broker.partition.hosted_topics import HostedTopic
-from trio_broker.partition.replica_manager import RequiredOffset
+from trio_broker.partition.leader_appends import RequiredOffset
 from trio_broker.request_phase import RequestPhase
 from trio_broker.runtime.disk import FileRegion
 from trio_broker.steps import finish
@@ -158,7 +158,7 @@ class LiveMessagesView:
         """Wait until what was appended is safe, and put the error into the results of what is not."""
         if not waiting:
             return
-        codes = await self.services.replicas.wait_until_replicated(
+        codes = await self.services.replicas.appends.wait_until_replicated(
             [awaited for awaited, _ in waiting], timeout_seconds=APPEND_TIMEOUT_SECONDS, release_handler=no_handler
         )
         for (_, numbers), code in zip(waiting, codes, strict=True):

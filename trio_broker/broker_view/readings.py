@@ -67,7 +67,7 @@ class LiveReadingsView:
             flusher=replicas.flusher.statistics(),
             cleaner=replicas.log_maintenance.log_cleaner.statistics(),
             cpu=self.services.runtime.cpu_clock.times(),
-            appended_records=replicas.appended_records,
+            appended_records=replicas.appends.appended_records,
             intervals={api_key: metrics.last_interval() for api_key, metrics in by_api.items()},
         )
 

@@ -26,11 +26,11 @@ class LogDirFailureHandler:
         self._metadata_log = metadata_log
         self._replicas = replicas
         metadata_log.on_failure = self._metadata_log_failed
-        replicas.on_directory_failure = self._directory_failed
+        replicas.failures.on_directory_failure = self._directory_failed
 
     def _metadata_log_failed(self, error: OSError) -> None:
         log = self._metadata_log.log
-        self._replicas.take_directory_offline(log.topic_partition, log.directory.parent, error)
+        self._replicas.failures.take_directory_offline(log.topic_partition, log.directory.parent, error)
 
     def _directory_failed(self, directory: PurePath, error: OSError) -> None:
         log = self._metadata_log.log

@@ -40,8 +40,9 @@ from trio_broker.handlers.support.transactional_produce import NotInTransaction,
 from trio_broker.network.client_activity import NOT_IDEMPOTENT, ProducerActivity
 from trio_broker.network.errors import CloseConnection
 from trio_broker.partition.hosted_topics import HostedTopic
+from trio_broker.partition.leader_appends import AppendGuard, RequiredOffset
 from trio_broker.partition.partition import Partition
-from trio_broker.partition.replica_manager import AppendGuard, ReplicaManager, RequiredOffset
+from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.request_phase import ReleaseHandler, ignore_release
 from trio_broker.steps import Steps
 from trio_broker.storage.append import AppendInfo
@@ -182,7 +183,7 @@ class ProduceOperation:
             return failed(data.index, error)
         if partition.writer.needs_epoch_entry and not self.has_begun_epochs:
             self.has_begun_epochs = True
-            yield from self.replicas.ready_steps(self._partitions(), release_handler)
+            yield from self.replicas.appends.ready_steps(self._partitions(), release_handler)
         try:
             is_acks_all = self.request.acks == ACKS_ALL
             guard = None
@@ -242,7 +243,7 @@ class ProduceOperation:
 
     def wait(self, release_handler: ReleaseHandler) -> Steps[None]:
         """Wait until the high watermark has passed every batch; those that time out get REQUEST_TIMED_OUT."""
-        codes = yield from self.replicas.replication_steps(
+        codes = yield from self.replicas.appends.replication_steps(
             [waiting.awaited for waiting in self.waiting],
             timeout_seconds=self.request.timeout_ms / 1000,
             release_handler=release_handler,
@@ -282,7 +283,7 @@ def append_batch(
     # Before the append: records that are refused but in the log would be there twice after the producer's retry.
     if acks_all:
         partition.require_in_sync_replicas()
-    return replicas.append_steps(
+    return replicas.appends.append_steps(
         partition, records, produce_version=produce_version, release_handler=release_handler, guard=guard
     )
 

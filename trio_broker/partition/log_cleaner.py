@@ -30,6 +30,7 @@ from trio_broker.barrier import start_once
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.network.busy_time import BusyTime
 from trio_broker.partition.compaction_pace import BytesPerSecond, run_slice
+from trio_broker.partition.log_dir_failures import LogDirFailures
 from trio_broker.partition.partition import Partition
 from trio_broker.runtime.measurement import perf_counter_ns
 from trio_broker.runtime.runtime import Runtime
@@ -58,8 +59,6 @@ class PartitionOwner(Protocol):
     """What the cleaner needs of the ReplicaManager."""
 
     def partitions(self) -> Iterator[Partition]: ...
-
-    def storage_failed(self, partition: Partition, error: OSError) -> KafkaError: ...
 
 
 @attrs.frozen
@@ -118,8 +117,10 @@ class LogCleaner:
         runtime: Runtime,
         *,
         change_directories: Callable[[Callable[[], dict[PurePath, OSError]]], Awaitable[dict[PurePath, OSError]]],
+        failures: LogDirFailures,
     ) -> None:
         self.replicas = replicas
+        self._failures = failures
         self.log_manager = log_manager
         self.config = config
         self.clock = runtime.clock
@@ -243,7 +244,7 @@ class LogCleaner:
         if partition.failure is not None or partition.log.is_closed:
             return  # deleted, or its disk is known to have failed: everybody has been told
         if isinstance(error, OSError):
-            self.replicas.storage_failed(partition, error)
+            self._failures.storage_failed(partition, error)
             return
         log.error(
             "%s cannot be compacted and is left as it is from now on: %s",

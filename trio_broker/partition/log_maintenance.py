@@ -12,16 +12,16 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import PurePath
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import trio
 
-from kafka_wire.errors import KafkaError
 from trio_broker.barrier import start_background
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.disk_usage import DISK_USAGE_INTERVAL_MS, DiskUsageHistory
 from trio_broker.partition.log_cleaner import LogCleaner, PartitionOwner
+from trio_broker.partition.log_dir_failures import LogDirFailures
 from trio_broker.partition.log_scrubber import LogScrubber
 from trio_broker.partition.partition import Partition
 from trio_broker.runtime.runtime import Runtime
@@ -50,19 +50,20 @@ PRODUCER_EXPIRY_INTERVAL_MS = 600_000
 """Kafka's ``producer.id.expiration.check.interval.ms``."""
 
 
-class DirectoryOwner(PartitionOwner, Protocol):
-    """What maintenance needs of the ReplicaManager."""
-
-    def take_directory_offline(self, cause: object, directory: PurePath, error: OSError) -> KafkaError: ...
-
-
 class LogMaintenance:
     """Does the tasks of all partitions. Its worker threads are its own: no produce or fetch waits for one of them."""
 
     def __init__(
-        self, replicas: DirectoryOwner, log_manager: LogManager, config: BrokerConfig, runtime: Runtime
+        self,
+        replicas: PartitionOwner,
+        log_manager: LogManager,
+        config: BrokerConfig,
+        runtime: Runtime,
+        *,
+        failures: LogDirFailures,
     ) -> None:
         self.replicas = replicas
+        self._failures = failures
         self.log_manager = log_manager
         self.config = config
         self.clock = runtime.clock
@@ -80,6 +81,7 @@ class LogMaintenance:
             config,
             runtime,
             change_directories=self.change_directories,
+            failures=failures,
         )
         self.log_scrubber = LogScrubber(
             replicas,
@@ -133,7 +135,7 @@ class LogMaintenance:
                 try:
                     await partition.writer.delete_expired_segments(self.expiry_clock.now_ms())
                 except OSError as error:
-                    self.replicas.storage_failed(partition, error)
+                    self._failures.storage_failed(partition, error)
         # A full disk has room again now, and not at the next look for such files.
         await self.remove_expired_files()
 
@@ -177,7 +179,7 @@ class LogMaintenance:
             try:
                 await partition.writer.remove_segments(retire, now_ms)
             except OSError as error:
-                self.replicas.storage_failed(partition, error)
+                self._failures.storage_failed(partition, error)
         await self._remove_files(full)
 
     async def flush_due(self) -> None:
@@ -224,7 +226,7 @@ class LogMaintenance:
             try:
                 await partition.writer.require_in_place()
             except OSError as error:
-                self.replicas.storage_failed(partition, error)
+                self._failures.storage_failed(partition, error)
 
     async def expire_producers(self) -> None:
         """Forget producers that have been silent for ``producer.id.expiration.ms``."""
@@ -244,7 +246,7 @@ class LogMaintenance:
             return await self.run_in_thread(work)
         finally:
             for path, error in self.log_manager.checkpoints.take_failures().items():
-                self.replicas.take_directory_offline("checkpoints", path, error)
+                self._failures.take_directory_offline("checkpoints", path, error)
 
     async def delete_logs(self, partitions: Sequence[TopicPartition]) -> None:
         """Have logs deleted: their directories are renamed now and removed later.

@@ -4,9 +4,7 @@ Handlers find partitions here, append to them, fetch from them and wait for them
 what the controller decided (``apply_topic``, ``delete_topics``). The flusher makes appends durable, and
 ``LogMaintenance`` runs the tasks that are due by the clock.
 
-A log directory whose disk failed is given up as a whole and for good: every partition in it answers
-KAFKA_STORAGE_ERROR from then on, and other directories go on. A sync that fails for another reason, such as a file that
-was removed by hand, costs its partition alone. A disk that is merely full refuses until it is not.
+It appends by ``appends``, and asks ``failures`` what an error of a disk costs.
 
 Source: Kafka's ReplicaManager and LogManager.
 """
@@ -14,11 +12,10 @@ Source: Kafka's ReplicaManager and LogManager.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import PurePath
-from typing import TypeAlias, TypeVar, cast
+from typing import TypeVar
 
 import attrs
 import trio
@@ -26,8 +23,7 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import uuid_text
-from kafka_wire.records.batch import RecordBatch
-from trio_broker.barrier import start_background, start_once
+from trio_broker.barrier import start_background
 from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.config.broker_config import BrokerConfig
@@ -36,36 +32,26 @@ from trio_broker.config.log_config import LogConfig
 from trio_broker.log_throttle import LogThrottle
 from trio_broker.partition.broker_topic_stats import SNAPSHOT_SECONDS, BrokerTopicStats
 from trio_broker.partition.command_queue import CommandQueue
-from trio_broker.partition.delayed_operations import DelayedFetch, DelayedProduce, ExpirationReaper
+from trio_broker.partition.delayed_operations import DelayedFetch, ExpirationReaper
 from trio_broker.partition.directory_threads import DirectoryThreads
 from trio_broker.partition.fetch_operation import FetchedPartition, FetchLimits, FetchOperation, FetchTarget
 from trio_broker.partition.fetch_sessions import FetchSessionCache
-from trio_broker.partition.flusher import Flusher, FlusherStatistics, is_postponed
+from trio_broker.partition.flusher import Flusher, FlusherStatistics
 from trio_broker.partition.hosted_topics import HostedTopic, TopicAssignment
+from trio_broker.partition.leader_appends import LeaderAppends
+from trio_broker.partition.log_dir_failures import LogDirFailures
 from trio_broker.partition.log_maintenance import LogMaintenance
 from trio_broker.partition.partition import Durability, Partition
-from trio_broker.partition.sync_queue import Syncable
-from trio_broker.partition.transaction_end import TransactionEnd
-from trio_broker.partition.writer import PartitionWriter
-from trio_broker.request_phase import ReleaseHandler, RequestPhase, ignore_release
+from trio_broker.request_phase import ReleaseHandler
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.scheduled_task import ScheduledTask, start_scheduled
 from trio_broker.steps import Steps, finish
-from trio_broker.storage import validation
-from trio_broker.storage.append import AppendInfo, AppendOrigin
-from trio_broker.storage.errors import (
-    CorruptCheckpoint,
-    StorageFailed,
-    StorageShortage,
-    is_disk_failure,
-    is_log_failure,
-    is_shortage,
-)
+from trio_broker.storage.errors import CorruptCheckpoint, StorageShortage, is_shortage
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.storage.log_reader import LogReader
 from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import InTurns, YieldBudget, divided
+from trio_broker.yield_budget import InTurns, YieldBudget
 
 log = logging.getLogger(__name__)
 
@@ -75,39 +61,8 @@ HIGH_WATERMARK = -1
 """The offset in DeleteRecords that stands for everything a consumer can see."""
 
 
-INFLATION_THREADS = 2
-"""Batches inflated or walked at a time. Each may hold 128 MiB meanwhile (twice ``kafka_wire``'s limit for one batch),
-which a sender pays for with a kilobyte; and walking records is Python, which more threads would only take from the
-loop."""
-
-
 SHORTAGE_INTERVAL_MS = 1_000
 """Between two tries of what lacked descriptors or space: short against a producer's timeout, long against spinning."""
-
-
-EPOCH_WRITES_AT_ONCE = 64
-"""Partitions of one request whose leader epochs are written down at a time: more than a directory has threads for, by
-default, so that none of these waits for the event loop."""
-
-
-AppendGuard: TypeAlias = Callable[[], None]
-"""Raises ``KafkaError`` if a batch may not be appended at this moment."""
-
-
-@attrs.frozen
-class RequiredOffset:
-    """A partition and the high watermark that makes an append to it safe."""
-
-    partition: Partition
-    required_offset: int
-
-    def code(self) -> ErrorCode:
-        """The result of the append at the end of the wait."""
-        if self.partition.state.high_watermark >= self.required_offset:
-            return ErrorCode.NONE
-        if self.partition.failure is not None:
-            return self.partition.failure.code
-        return ErrorCode.REQUEST_TIMED_OUT
 
 
 @attrs.frozen
@@ -149,14 +104,14 @@ class ReplicaManager:
         self.clock = clock
         self.workers = runtime.workers
         self.io_limiter = io_limiter
-        self.inflation_limiter = trio.CapacityLimiter(INFLATION_THREADS)
-        self.log_maintenance = LogMaintenance(self, log_manager, config, runtime)
+        self.failures = LogDirFailures(log_manager, clock, self.partitions)
+        self.log_maintenance = LogMaintenance(self, log_manager, config, runtime, failures=self.failures)
         self.durability = Durability(config.node.log_durability)
         self._threads = {
             directory.path: DirectoryThreads(self.workers, int(io_limiter.total_tokens))
             for directory in log_manager.directories
         }
-        self.flusher = Flusher(self.workers, int(io_limiter.total_tokens), self._sync_failed)
+        self.flusher = Flusher(self.workers, int(io_limiter.total_tokens), self.failures.sync_failed)
         self.topic_stats = BrokerTopicStats(clock)
         self.fetch_sessions = FetchSessionCache(
             clock, runtime.random, config.request.max_incremental_fetch_session_cache_slots
@@ -170,15 +125,11 @@ class ReplicaManager:
         self._assignments = CommandQueue()
         self._delayed_fetches: dict[DelayedFetch, None] = {}
         self._reaper = ExpirationReaper()
+        self.appends = LeaderAppends(runtime, self.failures, self._reaper)
         self._stops_waiting = False
         self._throttled_log = LogThrottle(log, clock)
         # Called with each topic of which partitions were opened that could not be before; no checkpoint lies between.
         self.on_opened: Callable[[str], None] = _nothing_follows
-        # Called with each log directory that fails, once.
-        self.on_directory_failure: Callable[[PurePath, OSError], None] = lambda directory, error: None
-        self._appended_batches = 0
-        self.appended_records = 0
-        self._appended_bytes = 0
         self._fetched_bytes = 0
 
     # ---- finding --------------------------------------------------------------------------------------------------
@@ -336,197 +287,6 @@ class ReplicaManager:
         beside.append(opened)
         return opened
 
-    # ---- appending ------------------------------------------------------------------------------------------------
-
-    async def append(self, partition: Partition, records: memoryview, *, produce_version: int) -> AppendInfo:
-        """``append_steps`` in the calling task."""
-        return await finish(self.append_steps(partition, records, produce_version=produce_version))
-
-    def append_steps(
-        self,
-        partition: Partition,
-        records: memoryview,
-        *,
-        produce_version: int,
-        release_handler: ReleaseHandler = ignore_release,
-        guard: AppendGuard | None = None,
-    ) -> Steps[AppendInfo]:
-        """Append one batch to a partition: at once, unless it or one before it must wait.
-
-        ``guard`` is called immediately before the append, and raises what forbids it.
-
-        What makes a batch wait is a look at many records, or new compression, in a worker thread, or the first entry of
-        a leader epoch. Before it waits for the disk, ``release_handler`` gives the handler slot back.
-
-        Raises:
-            KafkaError: the batch was refused, the partition is out of use, or its disk failed.
-        """
-        config, now_ms, writer = partition.log.config, self.clock.now_ms(), partition.writer
-        batch = validation.check_client_batch(records, config, produce_version)
-        takes_long = validation.takes_long(batch, config, now_ms)
-        # No checkpoint lies between this question and the append, so none can overtake another.
-        if takes_long or writer.needs_epoch_entry or writer.is_busy:
-            if writer.needs_epoch_entry or writer.is_busy:
-                release_handler(RequestPhase.DISK)
-            append = partial(self._append_in_turn, partition, batch, takes_long, guard)
-            info: AppendInfo = yield partial(writer.execute, append)
-            return info
-        batch = validation.prepare(batch, config, now_ms, partition.topic_partition)
-        if guard is not None:
-            guard()
-        return self._append_now(partition, batch, now_ms)
-
-    async def _append_in_turn(
-        self, partition: Partition, batch: RecordBatch, takes_long: bool, guard: AppendGuard | None
-    ) -> AppendInfo:
-        """A command: append a batch, however long it takes, behind those that came before it."""
-        config, now_ms = partition.log.config, self.clock.now_ms()
-        prepare = partial(validation.prepare, batch, config, now_ms, partition.topic_partition)
-        if takes_long:
-            work = partial(refusing_lightly, prepare)
-            batch = await self.workers.run(work, limiter=self.inflation_limiter)
-        else:
-            batch = prepare()
-        if partition.writer.needs_epoch_entry:
-            await self._changing(partition, partition.writer.write_epochs())
-        # Again, since the topic may have been deleted or its disk may have failed during the wait.
-        partition.require_leader()
-        if guard is not None:
-            guard()
-        return self._append_now(partition, batch, self.clock.now_ms())
-
-    def _append_now(self, partition: Partition, batch: RecordBatch, now_ms: int) -> AppendInfo:
-        try:
-            info = partition.writer.append_prepared(batch, now_ms=now_ms)
-        except OSError as error:
-            raise self.storage_failed(partition, error) from error
-        self._count(info)
-        return info
-
-    def _count(self, info: AppendInfo) -> None:
-        self._appended_batches += 1
-        self.appended_records += info.last_offset - info.first_offset + 1
-        self._appended_bytes += info.appended_bytes
-
-    def append_internal(self, partition: Partition, batch: memoryview) -> None:
-        """Append a batch of the broker's own, such as a coordinator's, at once and without a checkpoint.
-
-        ``ready_to_append`` must have been awaited in this leader epoch.
-
-        Raises:
-            KafkaError: nothing was appended: the log refused, the partition is out of use, or its disk failed.
-        """
-        partition.require_leader()
-        partition.require_in_sync_replicas()
-        if partition.writer.needs_epoch_entry:
-            text = f"{partition.topic_partition}: leader epoch {partition.leader_epoch} has only begun"
-            raise KafkaError(text, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        try:
-            info = partition.writer.append(batch, now_ms=self.clock.now_ms(), origin=AppendOrigin.COORDINATOR)
-        except OSError as error:
-            raise self.storage_failed(partition, error) from error
-        self._count(info)
-
-    def append_marker_steps(self, partition: Partition, end: TransactionEnd) -> Steps[int]:
-        """Append the end of a transaction, behind all that came before it. Returns the offset after it.
-
-        Raises:
-            KafkaError: nothing was appended.
-        """
-        writer = partition.writer
-        if writer.is_busy or writer.needs_epoch_entry:
-            yield partial(writer.execute, partial(self._append_marker, partition, end))
-        else:
-            self.append_end(partition, end)
-        return partition.log_end_offset
-
-    async def _append_marker(self, partition: Partition, end: TransactionEnd) -> None:
-        if partition.writer.needs_epoch_entry:
-            await self._changing(partition, partition.writer.write_epochs())
-        self.append_end(partition, end)
-
-    def append_end(self, partition: Partition, end: TransactionEnd) -> None:
-        """As ``append_internal``, for the end of a transaction."""
-        producers = partition.log.producers
-        if end.has_raised_epoch:
-            producers.check_end(end.producer_id, end.producer_epoch)
-        end = end.where_known(producers.coordinator_epoch(end.producer_id))
-        self.append_internal(partition, end.batch(self.clock.now_ms()))
-
-    async def ready_to_append(self, partition: Partition) -> None:
-        """Write down where the partition's leader epoch begins, if that has not been done.
-
-        Raises:
-            KafkaError: the disk failed.
-        """
-        await self._changing(partition, partition.writer.ready_to_append())
-
-    def ready_steps(self, partitions: Iterable[Partition], release_handler: ReleaseHandler) -> Steps[None]:
-        """As ``ready_to_append`` for many, side by side: one after another they would take 10 ms each in a new topic.
-        What fails is met again by the append.
-        """
-        new, _ = yield from divided(partitions, lambda each: each.writer.needs_epoch_entry and each.failure is None)
-        if len(new) > 1:
-            release_handler(RequestPhase.DISK)
-            yield partial(self._write_epochs, new)
-
-    async def _write_epochs(self, partitions: Collection[Partition]) -> None:
-        remaining = iter(partitions)
-
-        async def write() -> None:
-            for partition in remaining:
-                with suppress(KafkaError):
-                    await self.ready_to_append(partition)
-
-        async with trio.open_nursery() as nursery:
-            for _ in range(min(len(partitions), EPOCH_WRITES_AT_ONCE)):
-                start_once(nursery, "beginning of leader epochs", write)
-
-    async def _changing(self, partition: Partition, change: Awaitable[T]) -> T:
-        """Wait for what changes the files of ``partition``.
-
-        Raises:
-            KafkaError: ``KAFKA_STORAGE_ERROR``: the disk refused or failed.
-        """
-        try:
-            return await change
-        except OSError as error:
-            raise self.storage_failed(partition, error) from error
-
-    async def wait_until_replicated(
-        self,
-        awaited: Sequence[RequiredOffset],
-        *,
-        timeout_seconds: float,
-        release_handler: ReleaseHandler,
-    ) -> list[ErrorCode]:
-        """``replication_steps`` in the calling task."""
-        steps = self.replication_steps(awaited, timeout_seconds=timeout_seconds, release_handler=release_handler)
-        return await finish(steps)
-
-    def replication_steps(
-        self, awaited: Sequence[RequiredOffset], *, timeout_seconds: float, release_handler: ReleaseHandler
-    ) -> Steps[list[ErrorCode]]:
-        """Wait until every append is as safe as it gets, at most ``timeout_seconds``; how each stands, in their order.
-
-        A batch that is not safe in time stays in the log all the same: its producer gets REQUEST_TIMED_OUT.
-        """
-        parked = DelayedProduce(timeout_seconds, self._reaper)
-        partitions = [each.partition for each in awaited]
-        for each in awaited:
-            if each.code() is ErrorCode.REQUEST_TIMED_OUT:
-                each.partition.delayed.add_produce(each.required_offset, parked)
-        if parked.partitions_pending:
-            # On one broker the high watermark waits for nothing but a sync.
-            release_handler(RequestPhase.DISK)
-            try:
-                yield parked
-            finally:
-                if parked.partitions_pending:
-                    for partition in partitions:
-                        partition.delayed.remove_produce(parked)
-        return [each.code() for each in awaited]
-
     # ---- fetching -------------------------------------------------------------------------------------------------
 
     async def fetch(
@@ -550,7 +310,7 @@ class ReplicaManager:
         operation = FetchOperation(
             targets,
             limits,
-            storage_failed=self.storage_failed,
+            storage_failed=self.failures.storage_failed,
             run_in_thread=self.run_in_thread,
             may_wait=lambda: not self._stops_waiting,
             delayed_fetches=self._delayed_fetches,
@@ -616,7 +376,7 @@ class ReplicaManager:
     async def _delete_before(self, partition: Partition, end_offset: int) -> bool:
         """Move one log start; return whether it has moved."""
         start_offset = partition.log_start_offset
-        if not await self._changing(partition, partition.writer.delete_before(end_offset)):
+        if not await self.appends.changing(partition, partition.writer.delete_before(end_offset)):
             return False
         self._record_deletion(partition, start_offset)
         return True
@@ -669,7 +429,7 @@ class ReplicaManager:
         """The high watermark of every partition."""
         return {partition.topic_partition: partition.high_watermark for partition in self.partitions()}
 
-    # ---- disks that fail ------------------------------------------------------------------------------------------
+    # ---- worker threads -------------------------------------------------------------------------------------------
 
     async def run_in_io_thread(self, work: Callable[[], T]) -> T:
         """Do ``work``, which looks into any number of log directories, in one of ``num.io.threads`` worker threads."""
@@ -704,79 +464,9 @@ class ReplicaManager:
             threads = self.threads_of(partition.log.directory.parent)
             look = await threads.do(partial(partition.log.look, work), partition.writer)
         except OSError as error:
-            raise self.storage_failed(partition, error) from error
+            raise self.failures.storage_failed(partition, error) from error
         partition.log.learn(look.reader)
         return look.result
-
-    def storage_failed(self, partition: Partition, error: OSError) -> KafkaError:
-        """Decide what ``error`` on the files of ``partition`` means; return the error for the request that met it.
-
-        A broken disk costs the whole log directory; another error that storage calls final, the partition. Anything
-        else is refused and no more: nothing was written, reading goes on, and other partitions have nothing to do with
-        it.
-        """
-        if partition.failure is not None:
-            return KafkaError(str(partition.failure), code=partition.failure.code)
-        if is_log_failure(error):
-            return self._log_failed(partition.writer, error)
-        # The log file may lie on the disk that is full, so this must not be said for every request.
-        what = "write refused, disk full" if is_shortage(error) else "request refused"
-        text = f"{partition.topic_partition}: {what}: {type(error).__name__}: {error}"
-        self._throttled_log.error("refused", text)
-        return KafkaError(f"{partition.topic_partition}: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)
-
-    def _log_failed(self, writer: PartitionWriter, error: OSError) -> KafkaError:
-        """Give up a log after an error that is final, with its directory if the disk is broken; return what its
-        requests get."""
-        topic_partition = writer.log.topic_partition
-        if is_disk_failure(error):
-            failure = self.take_directory_offline(topic_partition, writer.log.directory.parent, error)
-        else:
-            failure = KafkaError(f"{topic_partition} is offline: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)
-            # Otherwise closing it would sync again, with success, and call durable what may be gone.
-            if writer.log.failure is None:
-                writer.log.fail(error)
-        writer.fail(failure)
-        return failure
-
-    def take_directory_offline(self, cause: object, directory: PurePath, error: OSError) -> KafkaError:
-        """Give a log directory up for good, with every partition in it; return the error for those that meet this.
-
-        ``cause`` is the partition or the task that met ``error``, for the log.
-        """
-        failure = KafkaError(f"log directory {directory} failed: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)
-        if self.log_manager.is_online(directory):
-            self.log_manager.take_offline(directory, error)
-            self._fail_partitions(cause, directory, error, failure)
-            self.on_directory_failure(directory, error)
-        return failure
-
-    def _fail_partitions(self, cause: object, directory: PurePath, error: OSError, failure: KafkaError) -> None:
-        affected = [
-            each for each in self.partitions() if each.log.directory.parent == directory and each.failure is None
-        ]
-        log.error(
-            "%s: log directory %s goes offline with %d partitions: %s: %s",
-            cause,
-            directory,
-            len(affected),
-            type(error).__name__,
-            error,
-        )
-        for each in affected:
-            each.fail(failure)
-
-    def _sync_failed(self, syncable: Syncable, error: Exception) -> None:
-        """Give the log up: after a failed sync nobody knows what of it is on the disk."""
-        writer = cast(PartitionWriter, syncable)
-        if is_postponed(error):
-            # Of opening, before anything was synced: the flusher tries again.
-            self._throttled_log.error("unsynced", f"{writer.log.topic_partition}: not synced yet: {error}")
-            return
-        if not isinstance(error, OSError):
-            log.error("%r: a sync failed on our own account", writer, exc_info=error)
-            error = StorageFailed(f"a sync failed: {error!r}")
-        self._log_failed(writer, error)
 
     # ---- figures --------------------------------------------------------------------------------------------------
 
@@ -788,9 +478,9 @@ class ReplicaManager:
             offline_partitions=sum(partition.failure is not None for partition in partitions),
             delayed_produces=sum(len(partition.delayed.produces) for partition in partitions),
             delayed_fetches=len(self._delayed_fetches),
-            appended_batches=self._appended_batches,
-            appended_records=self.appended_records,
-            appended_bytes=self._appended_bytes,
+            appended_batches=self.appends.appended_batches,
+            appended_records=self.appends.appended_records,
+            appended_bytes=self.appends.appended_bytes,
             fetched_bytes=self._fetched_bytes,
             flusher=self.flusher.statistics(),
         )
@@ -798,19 +488,3 @@ class ReplicaManager:
 
 def _nothing_follows(topic: str) -> None:
     """Follow partitions that were opened, where nothing else depends on them."""
-
-
-def refusing_lightly(prepare: Callable[[], T]) -> T:
-    """Do ``prepare``; a refusal comes without the frames it passed through.
-
-    On its way from a worker thread an exception becomes part of a reference cycle, and its traceback keeps every local
-    of those frames until a garbage collection: for a decompression bomb, all that was inflated.
-
-    Raises:
-        KafkaError: what ``prepare`` raises.
-    """
-    try:
-        return prepare()
-    except KafkaError as refusal:
-        refusal.__context__ = None
-        raise refusal.with_traceback(None) from None

@@ -7,6 +7,7 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.offset_commits import encode_commit_key, encode_commit_value
+from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NOW_MS, add_topic, batch, make_replicas
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets
 from trio_broker.coordinator.reporting.lag import consumer_lags
@@ -57,7 +58,7 @@ def described(**assignments: dict[str, tuple[int, ...]] | None) -> GroupSnapshot
 
 async def append(replicas, partition, *values: bytes, at_ms: int) -> None:
     replicas.clock.time_ms = at_ms
-    await replicas.append(partition, batch(*values, timestamp=at_ms - 500), produce_version=9)
+    await append_to_leader(replicas, partition, batch(*values, timestamp=at_ms - 500))
 
 
 async def lags(
@@ -102,7 +103,7 @@ async def test_after_a_restart_the_batch_tells_its_own_time(replicas):
 
 async def test_records_without_timestamps_lag_by_an_unknown_time(replicas):
     [partition] = await add_topic(replicas)
-    await replicas.append(partition, batch(b"a", timestamp=-1), produce_version=9)
+    await append_to_leader(replicas, partition, batch(b"a", timestamp=-1))
     partition.writer.append_times = AppendTimes()
     assert await one_lag(replicas, 0) == (1, None)
 

@@ -11,6 +11,7 @@ import trio
 from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.compat.group_requests import assignment
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
+from tests.leader_append import append_to_leader
 from tests.partition.real_logs import batch
 from trio_broker.coordinator.reporting import lag, lag_collector
 from trio_broker.coordinator.runtime.result import RequestContext
@@ -29,7 +30,7 @@ async def append(broker, *values: bytes, timestamp: int | None = None) -> None:
     """Append a batch to the topic, now."""
     partition = broker.services.replicas.topic("t").partitions[0]
     records = batch(*values, timestamp=broker.clock.now_ms() if timestamp is None else timestamp)
-    await broker.services.replicas.append(partition, records, produce_version=9)
+    await append_to_leader(broker.services.replicas, partition, records)
 
 
 async def loaded(broker) -> None:

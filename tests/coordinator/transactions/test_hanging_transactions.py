@@ -18,6 +18,7 @@ from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.transactions import transaction_coordinator
 from trio_broker.partition.hosted_topics import HostedTopic, TopicAssignment
+from trio_broker.partition.leader_appends import LeaderAppends
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.errors import StorageShortage
 from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -235,7 +236,7 @@ async def test_topics_are_created_while_a_disk_refuses_to_end_what_hangs_there(m
         refused.append(arguments)
         raise KafkaError("the disk is full", code=ErrorCode.KAFKA_STORAGE_ERROR)
 
-    monkeypatch.setattr(ReplicaManager, "append_end", refuse)
+    monkeypatch.setattr(LeaderAppends, "append_end", refuse)
     async with running_transactions(memory_path) as client:
         await until(lambda: len(refused) > 1)
         await client.wire.create_topic("another")

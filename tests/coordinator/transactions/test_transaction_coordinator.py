@@ -37,8 +37,8 @@ from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.transactions import marker_writer, transaction_coordinator
 from trio_broker.coordinator.transactions.marker_writer import MarkerWriter
 from trio_broker.coordinator.transactions.transaction_metadata import MAX_EPOCH
+from trio_broker.partition.leader_appends import LeaderAppends
 from trio_broker.partition.partition import Partition
-from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.transaction_end import TransactionEnd
 from trio_broker.request_phase import ReleaseHandler, ignore_release
 from trio_broker.runtime.simulated_workers import SimulatedWorkers
@@ -541,7 +541,7 @@ async def test_the_leader_epochs_of_partitions_begin_side_by_side_when_they_are_
 async def test_the_leader_epochs_of_partitions_whose_first_batch_is_a_marker_begin_side_by_side(client, monkeypatch):
     producer = await client.begin()
     with monkeypatch.context() as without:
-        without.setattr(ReplicaManager, "ready_steps", lambda *arguments: iter(()))
+        without.setattr(LeaderAppends, "ready_steps", lambda *arguments: iter(()))
         await client.add(producer, 0, 1, 2)
     require_side_by_side(monkeypatch, 3)
     assert (await client.end(producer)).error_code == 0

@@ -40,8 +40,9 @@ from trio_broker.coordinator.runtime.result import Now, RequestContext
 from trio_broker.coordinator.runtime.shard import Shard
 from trio_broker.coordinator.runtime.timer import CoordinatorTimer
 from trio_broker.log_throttle import LogThrottle
+from trio_broker.partition.leader_appends import RequiredOffset
 from trio_broker.partition.partition import Partition
-from trio_broker.partition.replica_manager import ReplicaManager, RequiredOffset
+from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.request_phase import ReleaseHandler
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.expiry_clock import ExpiryClock
@@ -297,7 +298,7 @@ class CoordinatorRuntime(Generic[MachineT]):
         partition = shard.log.partition
         if partition.high_watermark >= required_offset:
             return
-        [code] = await self.replicas.wait_until_replicated(
+        [code] = await self.replicas.appends.wait_until_replicated(
             [RequiredOffset(partition, required_offset)],
             timeout_seconds=self.commit_timeout_seconds,
             release_handler=release_handler,

@@ -90,11 +90,11 @@ class CoordinatorLog:
         if size > max_bytes:
             text = f"{self.partition.topic_partition}: {size} bytes, max.message.bytes is {max_bytes}"
             raise KafkaError(text, code=ErrorCode.RECORD_LIST_TOO_LARGE)
-        self.replicas.append_internal(self.partition, memoryview(batch))
+        self.replicas.appends.append_internal(self.partition, memoryview(batch))
 
     def end_transaction(self, end: TransactionEnd) -> None:
         """Append the marker; errors as ``append``."""
-        self.replicas.append_end(self.partition, end)
+        self.replicas.appends.append_end(self.partition, end)
 
     async def ready_to_append(self) -> None:
         """Begin this leader epoch, if it has not begun; ``append`` needs it.
@@ -102,7 +102,7 @@ class CoordinatorLog:
         Raises:
             KafkaError: the disk failed.
         """
-        await self.replicas.ready_to_append(self.partition)
+        await self.replicas.appends.ready_to_append(self.partition)
 
     async def slices(self) -> AsyncGenerator[LogSlice, None]:
         """All records, from the start of the log to its end at the time of the call.

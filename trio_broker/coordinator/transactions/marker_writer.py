@@ -16,8 +16,9 @@ import attrs
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
+from trio_broker.partition.leader_appends import RequiredOffset
 from trio_broker.partition.partition import Partition
-from trio_broker.partition.replica_manager import ReplicaManager, RequiredOffset
+from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.transaction_end import TransactionEnd
 from trio_broker.request_phase import ReleaseHandler
 from trio_broker.steps import Steps, finish
@@ -63,7 +64,7 @@ class MarkerWriter:
                 (busy if partition.writer.is_busy else idle).append(partition)
         # The busy ones last, so that no other waits for them.
         found = idle + busy
-        yield from self.replicas.ready_steps(found, release_handler)
+        yield from self.replicas.appends.ready_steps(found, release_handler)
         awaited: dict[TopicPartition, RequiredOffset] = {}
         for partition in found:
             topic_partition = partition.topic_partition
@@ -74,7 +75,7 @@ class MarkerWriter:
                 awaited[topic_partition] = RequiredOffset(partition, (yield from self._append(partition, end)))
             except KafkaError as error:
                 codes[topic_partition] = error.code
-        durable = yield from self.replicas.replication_steps(
+        durable = yield from self.replicas.appends.replication_steps(
             list(awaited.values()), timeout_seconds=MARKER_TIMEOUT_SECONDS, release_handler=release_handler
         )
         return codes | dict(zip(awaited, durable, strict=True))
@@ -94,4 +95,4 @@ class MarkerWriter:
             raise KafkaError(f"{topic} has no transactions", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
         if topic == CONSUMER_OFFSETS_TOPIC:
             return self.groups.end_transaction(partition.topic_partition.partition, end)
-        return (yield from self.replicas.append_marker_steps(partition, end))
+        return (yield from self.replicas.appends.append_marker_steps(partition, end))

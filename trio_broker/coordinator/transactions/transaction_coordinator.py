@@ -256,7 +256,7 @@ class TransactionCoordinator:
         yield from self.runtime.call(shard, transactional_id, request, context, release_handler)
         # Now, and all together: librdkafka writes to one partition after another.
         here = (found for each in partitions if (found := self._partition(each)) is not None)
-        yield from self._replicas.ready_steps(here, release_handler)
+        yield from self._replicas.appends.ready_steps(here, release_handler)
 
     def verify_steps(
         self,

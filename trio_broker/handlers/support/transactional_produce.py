@@ -28,8 +28,8 @@ from kafka_wire.messages.produce import ProduceRequest, TopicProduceData
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.handlers.support.context import Context
 from trio_broker.partition.hosted_topics import HostedTopic
+from trio_broker.partition.leader_appends import AppendGuard
 from trio_broker.partition.partition import Partition
-from trio_broker.partition.replica_manager import AppendGuard
 from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
 from trio_broker.steps import Steps
 from trio_broker.topic_partition import TopicPartition

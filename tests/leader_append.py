@@ -1,0 +1,15 @@
+"""An append as Produce makes it, awaited in the calling task."""
+
+from __future__ import annotations
+
+from trio_broker.partition.partition import Partition
+from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.steps import finish
+from trio_broker.storage.append import AppendInfo
+
+
+async def append_to_leader(
+    replicas: ReplicaManager, partition: Partition, records: memoryview, *, produce_version: int = 9
+) -> AppendInfo:
+    """Append one batch; see ``LeaderAppends.append_steps``."""
+    return await finish(replicas.appends.append_steps(partition, records, produce_version=produce_version))

@@ -1,0 +1,278 @@
+"""Appends to the partitions that this broker leads, in order, and waits until they are safe.
+
+A batch is appended at once, in the caller's turn, unless it or one before it has to wait: for a look at many records or
+new compression, which a worker thread does, or for the first entry of a leader epoch.
+
+Source: Kafka's ReplicaManager.appendRecords and Partition.appendRecordsToLeader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+import attrs
+import trio
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.records.batch import RecordBatch
+from trio_broker.barrier import start_once
+from trio_broker.partition.delayed_operations import DelayedProduce, ExpirationReaper
+from trio_broker.partition.log_dir_failures import LogDirFailures
+from trio_broker.partition.partition import Partition
+from trio_broker.partition.transaction_end import TransactionEnd
+from trio_broker.request_phase import ReleaseHandler, RequestPhase, ignore_release
+from trio_broker.runtime.runtime import Runtime
+from trio_broker.steps import Steps, finish
+from trio_broker.storage import validation
+from trio_broker.storage.append import AppendInfo, AppendOrigin
+from trio_broker.yield_budget import divided
+
+T = TypeVar("T")
+
+INFLATION_THREADS = 2
+"""Batches inflated or walked at a time. Each may hold 128 MiB meanwhile (twice ``kafka_wire``'s limit for one batch),
+which a sender pays for with a kilobyte; and walking records is Python, which more threads would only take from the
+loop."""
+
+EPOCH_WRITES_AT_ONCE = 64
+"""Partitions of one request whose leader epochs are written down at a time: more than a directory has threads for, by
+default, so that none of these waits for the event loop."""
+
+
+AppendGuard: TypeAlias = Callable[[], None]
+"""Raises ``KafkaError`` if a batch may not be appended at this moment."""
+
+
+@attrs.frozen
+class RequiredOffset:
+    """A partition and the high watermark that makes an append to it safe."""
+
+    partition: Partition
+    required_offset: int
+
+    def code(self) -> ErrorCode:
+        """The result of the append at the end of the wait."""
+        if self.partition.state.high_watermark >= self.required_offset:
+            return ErrorCode.NONE
+        if self.partition.failure is not None:
+            return self.partition.failure.code
+        return ErrorCode.REQUEST_TIMED_OUT
+
+
+class LeaderAppends:
+    """See the head of the file. ``appended_batches``, ``appended_records`` and ``appended_bytes`` only grow."""
+
+    def __init__(self, runtime: Runtime, failures: LogDirFailures, reaper: ExpirationReaper) -> None:
+        self.clock = runtime.clock
+        self.workers = runtime.workers
+        self.failures = failures
+        self.inflation_limiter = trio.CapacityLimiter(INFLATION_THREADS)
+        self._reaper = reaper
+        self.appended_batches = 0
+        self.appended_records = 0
+        self.appended_bytes = 0
+
+    def append_steps(
+        self,
+        partition: Partition,
+        records: memoryview,
+        *,
+        produce_version: int,
+        release_handler: ReleaseHandler = ignore_release,
+        guard: AppendGuard | None = None,
+    ) -> Steps[AppendInfo]:
+        """Append one batch to a partition: at once, unless it or one before it must wait.
+
+        ``guard`` is called immediately before the append, and raises what forbids it.
+
+        What makes a batch wait is a look at many records, or new compression, in a worker thread, or the first entry of
+        a leader epoch. Before it waits for the disk, ``release_handler`` gives the handler slot back.
+
+        Raises:
+            KafkaError: the batch was refused, the partition is out of use, or its disk failed.
+        """
+        config, now_ms, writer = partition.log.config, self.clock.now_ms(), partition.writer
+        batch = validation.check_client_batch(records, config, produce_version)
+        takes_long = validation.takes_long(batch, config, now_ms)
+        # No checkpoint lies between this question and the append, so none can overtake another.
+        if takes_long or writer.needs_epoch_entry or writer.is_busy:
+            if writer.needs_epoch_entry or writer.is_busy:
+                release_handler(RequestPhase.DISK)
+            append = partial(self._append_in_turn, partition, batch, takes_long, guard)
+            info: AppendInfo = yield partial(writer.execute, append)
+            return info
+        batch = validation.prepare(batch, config, now_ms, partition.topic_partition)
+        if guard is not None:
+            guard()
+        return self._append_now(partition, batch, now_ms)
+
+    async def _append_in_turn(
+        self, partition: Partition, batch: RecordBatch, takes_long: bool, guard: AppendGuard | None
+    ) -> AppendInfo:
+        """A command: append a batch, however long it takes, behind those that came before it."""
+        config, now_ms = partition.log.config, self.clock.now_ms()
+        prepare = partial(validation.prepare, batch, config, now_ms, partition.topic_partition)
+        if takes_long:
+            work = partial(refusing_lightly, prepare)
+            batch = await self.workers.run(work, limiter=self.inflation_limiter)
+        else:
+            batch = prepare()
+        if partition.writer.needs_epoch_entry:
+            await self.changing(partition, partition.writer.write_epochs())
+        # Again, since the topic may have been deleted or its disk may have failed during the wait.
+        partition.require_leader()
+        if guard is not None:
+            guard()
+        return self._append_now(partition, batch, self.clock.now_ms())
+
+    def _append_now(self, partition: Partition, batch: RecordBatch, now_ms: int) -> AppendInfo:
+        try:
+            info = partition.writer.append_prepared(batch, now_ms=now_ms)
+        except OSError as error:
+            raise self.failures.storage_failed(partition, error) from error
+        self._count(info)
+        return info
+
+    def _count(self, info: AppendInfo) -> None:
+        self.appended_batches += 1
+        self.appended_records += info.last_offset - info.first_offset + 1
+        self.appended_bytes += info.appended_bytes
+
+    def append_internal(self, partition: Partition, batch: memoryview) -> None:
+        """Append a batch of the broker's own, such as a coordinator's, at once and without a checkpoint.
+
+        ``ready_to_append`` must have been awaited in this leader epoch.
+
+        Raises:
+            KafkaError: nothing was appended: the log refused, the partition is out of use, or its disk failed.
+        """
+        partition.require_leader()
+        partition.require_in_sync_replicas()
+        if partition.writer.needs_epoch_entry:
+            text = f"{partition.topic_partition}: leader epoch {partition.leader_epoch} has only begun"
+            raise KafkaError(text, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        try:
+            info = partition.writer.append(batch, now_ms=self.clock.now_ms(), origin=AppendOrigin.COORDINATOR)
+        except OSError as error:
+            raise self.failures.storage_failed(partition, error) from error
+        self._count(info)
+
+    def append_marker_steps(self, partition: Partition, end: TransactionEnd) -> Steps[int]:
+        """Append the end of a transaction, behind all that came before it. Returns the offset after it.
+
+        Raises:
+            KafkaError: nothing was appended.
+        """
+        writer = partition.writer
+        if writer.is_busy or writer.needs_epoch_entry:
+            yield partial(writer.execute, partial(self._append_marker, partition, end))
+        else:
+            self.append_end(partition, end)
+        return partition.log_end_offset
+
+    async def _append_marker(self, partition: Partition, end: TransactionEnd) -> None:
+        if partition.writer.needs_epoch_entry:
+            await self.changing(partition, partition.writer.write_epochs())
+        self.append_end(partition, end)
+
+    def append_end(self, partition: Partition, end: TransactionEnd) -> None:
+        """As ``append_internal``, for the end of a transaction."""
+        producers = partition.log.producers
+        if end.has_raised_epoch:
+            producers.check_end(end.producer_id, end.producer_epoch)
+        end = end.where_known(producers.coordinator_epoch(end.producer_id))
+        self.append_internal(partition, end.batch(self.clock.now_ms()))
+
+    async def ready_to_append(self, partition: Partition) -> None:
+        """Write down where the partition's leader epoch begins, if that has not been done.
+
+        Raises:
+            KafkaError: the disk failed.
+        """
+        await self.changing(partition, partition.writer.ready_to_append())
+
+    def ready_steps(self, partitions: Iterable[Partition], release_handler: ReleaseHandler) -> Steps[None]:
+        """As ``ready_to_append`` for many, side by side: one after another they would take 10 ms each in a new topic.
+        What fails is met again by the append.
+        """
+        new, _ = yield from divided(partitions, lambda each: each.writer.needs_epoch_entry and each.failure is None)
+        if len(new) > 1:
+            release_handler(RequestPhase.DISK)
+            yield partial(self._write_epochs, new)
+
+    async def _write_epochs(self, partitions: Collection[Partition]) -> None:
+        remaining = iter(partitions)
+
+        async def write() -> None:
+            for partition in remaining:
+                with suppress(KafkaError):
+                    await self.ready_to_append(partition)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(min(len(partitions), EPOCH_WRITES_AT_ONCE)):
+                start_once(nursery, "beginning of leader epochs", write)
+
+    async def changing(self, partition: Partition, change: Awaitable[T]) -> T:
+        """Wait for what changes the files of ``partition``.
+
+        Raises:
+            KafkaError: ``KAFKA_STORAGE_ERROR``: the disk refused or failed.
+        """
+        try:
+            return await change
+        except OSError as error:
+            raise self.failures.storage_failed(partition, error) from error
+
+    async def wait_until_replicated(
+        self,
+        awaited: Sequence[RequiredOffset],
+        *,
+        timeout_seconds: float,
+        release_handler: ReleaseHandler,
+    ) -> list[ErrorCode]:
+        """``replication_steps`` in the calling task."""
+        steps = self.replication_steps(awaited, timeout_seconds=timeout_seconds, release_handler=release_handler)
+        return await finish(steps)
+
+    def replication_steps(
+        self, awaited: Sequence[RequiredOffset], *, timeout_seconds: float, release_handler: ReleaseHandler
+    ) -> Steps[list[ErrorCode]]:
+        """Wait until every append is as safe as it gets, at most ``timeout_seconds``; how each stands, in their order.
+
+        A batch that is not safe in time stays in the log all the same: its producer gets REQUEST_TIMED_OUT.
+        """
+        parked = DelayedProduce(timeout_seconds, self._reaper)
+        partitions = [each.partition for each in awaited]
+        for each in awaited:
+            if each.code() is ErrorCode.REQUEST_TIMED_OUT:
+                each.partition.delayed.add_produce(each.required_offset, parked)
+        if parked.partitions_pending:
+            # On one broker the high watermark waits for nothing but a sync.
+            release_handler(RequestPhase.DISK)
+            try:
+                yield parked
+            finally:
+                if parked.partitions_pending:
+                    for partition in partitions:
+                        partition.delayed.remove_produce(parked)
+        return [each.code() for each in awaited]
+
+
+def refusing_lightly(prepare: Callable[[], T]) -> T:
+    """Do ``prepare``; a refusal comes without the frames it passed through.
+
+    On its way from a worker thread an exception becomes part of a reference cycle, and its traceback keeps every local
+    of those frames until a garbage collection: for a decompression bomb, all that was inflated.
+
+    Raises:
+        KafkaError: what ``prepare`` raises.
+    """
+    try:
+        return prepare()
+    except KafkaError as refusal:
+        refusal.__context__ = None
+        raise refusal.with_traceback(None) from None
