@@ -1,0 +1,272 @@
+"""How long tests wait for what is real: processes, clients, browsers, Spark.
+
+A test names seconds that are far more than its wait takes on a quiet machine, and waits through one of the functions
+here. A wait that is over looks at what the machine did meanwhile. Where it was short of CPU the wait goes on, in
+proportion, up to ``MOST_TIMES`` as long; then it fails as it would have failed before. A wait for what never comes thus
+ends everywhere, and on a quiet machine after the seconds that the test names.
+
+Short of CPU means two things. Linux says in ``/proc/pressure/cpu`` for how long some process had to wait for a
+processor: this covers the wait from its beginning, and doubles it at most. A loop that is timed when the wait is over
+says how many times slower a thread is now than one that has a processor to itself, on any system.
+
+``scripts/lanes.py`` says at the end of a run how many waits were extended. It names a file for that in the environment
+variable ``EXTENDED_WAITS``, which processes that a test starts inherit; each extended wait is a line there.
+
+Tests whose clock is virtual wait for nothing real, and use ``trio.fail_after``.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, AnyStr, TypeVar
+
+import attrs
+import trio
+
+T = TypeVar("T")
+
+MOST_TIMES = 10
+"""A wait takes at most so many times its seconds: with a load of 20 to 40 on two processors, each process gets between
+a tenth and a twentieth of one, and the seconds of a test are several times what it needs."""
+
+LOOP_SECONDS = 0.02
+"""Of CPU, for the timed loop: several times the slice that Linux gives a process at a stretch."""
+
+LOOPS_AT_MOST_EVERY_SECONDS = 5.0
+"""For ``scaled``, which is called often: the loop then takes less than a hundredth of the CPU."""
+
+SLOWER_BY_CHANCE = 1.25
+"""Below that, the loop was interrupted and the machine is not slow."""
+
+SHORT = 0.25
+"""Of the time, during which some process waited for a processor: with less, nothing that a test waits for was late."""
+
+TOOK_ALL = 0.9
+"""Of the seconds that a call was given: what ends before has an end of its own."""
+
+PRESSURE = Path("/proc/pressure/cpu")
+EXTENDED_WAITS = "EXTENDED_WAITS"
+CAME, IN_VAIN = "came", "in vain"
+"""What became of a wait that was extended: the lines of the file."""
+
+
+def stalled_seconds() -> float | None:
+    """For how long, since the machine started, some process waited for a processor; None where nobody counts it."""
+    try:
+        some = PRESSURE.read_text().split("\n")[0]
+    except OSError:
+        return None
+    return int(some.rpartition("total=")[2]) / 1e6
+
+
+def slowdown() -> float:
+    """How many times slower this thread is now than with a processor to itself, by a loop that is timed."""
+    began, cpu_began = time.perf_counter(), time.thread_time()
+    while (cpu := time.thread_time() - cpu_began) < LOOP_SECONDS:
+        pass
+    times = (time.perf_counter() - began) / cpu
+    return times if times > SLOWER_BY_CHANCE else 1.0
+
+
+@attrs.define
+class Patience:
+    """The time for one wait. Ask ``is_over`` when there is nothing else to do, since it may time a loop."""
+
+    seconds: float
+    clock: Callable[[], float] = time.monotonic
+    stalled: Callable[[], float | None] = stalled_seconds
+    slowdown: Callable[[], float] = slowdown
+    began: float = attrs.field(init=False)
+    granted: float = attrs.field(init=False)
+    """Seconds from the beginning, extensions included."""
+    _stalled_before: float | None = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.began, self.granted, self._stalled_before = self.clock(), self.seconds, self.stalled()
+
+    @property
+    def left_seconds(self) -> float:
+        """Until this wait is over or is extended; 0 or less once it is over for good."""
+        left = self.began + self.granted - self.clock()
+        if left <= 0:
+            self.granted = max(self.granted, self.seconds * min(MOST_TIMES, self._times()))
+            left = self.began + self.granted - self.clock()
+        return left
+
+    @property
+    def is_over(self) -> bool:
+        return self.left_seconds <= 0
+
+    @property
+    def is_extended(self) -> bool:
+        return self.granted > self.seconds
+
+    def ended(self, *, in_vain: bool) -> None:
+        """Note that the wait has ended, so that the run can say whether it was extended."""
+        if self.is_extended and (path := os.environ.get(EXTENDED_WAITS)):
+            with open(path, "a") as waits:
+                waits.write(f"{IN_VAIN if in_vain else CAME}\n")
+
+    def __str__(self) -> str:
+        took = self.clock() - self.began
+        return (
+            f"{took:.0f} s" + f" instead of {self.seconds:g} s, since the machine was short of CPU" * self.is_extended
+        )
+
+    def _times(self) -> float:
+        """How many times its seconds this wait may take, by what the machine did until now."""
+        stalled, took = self.stalled(), self.clock() - self.began
+        if stalled is None or self._stalled_before is None:
+            return self.slowdown()
+        share = min(1.0, (stalled - self._stalled_before) / took) if took else 0.0
+        return max(1 + share, self.slowdown()) if share > SHORT else 1.0
+
+
+@contextmanager
+def patience(seconds: float, clock: Callable[[], float] = time.monotonic) -> Iterator[Patience]:
+    """The time for a wait that takes the block, which raises an exception where it was in vain."""
+    time_left = Patience(seconds, clock)
+    in_vain = True
+    try:
+        yield time_left
+        in_vain = False
+    finally:
+        time_left.ended(in_vain=in_vain)
+
+
+def wait_until(
+    condition: Callable[[], object], seconds: float, what: object = "it", *, pause_seconds: float = 0.05
+) -> None:
+    """Return when ``condition`` holds, which is looked at again and again; ``what`` names it where it never does.
+
+    ``what`` may be a function, for what is known only then.
+    """
+    with patience(seconds) as time_left:
+        while not condition():
+            if time_left.is_over:
+                raise AssertionError(f"waited in vain for {what() if callable(what) else what}: {time_left}")
+            time.sleep(pause_seconds)
+
+
+def patiently(wait: Callable[[float], T], seconds: float) -> T:
+    """What ``wait`` returns: it takes seconds, and returns nothing, or raises, when they are over.
+
+    It is called again where they were over too early: ``patiently(done.wait, 30)``. Nothing may be lost by that.
+    """
+    with patience(seconds) as time_left:
+        while True:
+            given, began = max(0.0, time_left.left_seconds), time_left.clock()
+            try:
+                found = wait(given)
+            except Exception:
+                if time_left.clock() - began < given * TOOK_ALL or time_left.is_over:
+                    raise
+            else:
+                if found or time_left.clock() - began < given * TOOK_ALL or time_left.is_over:
+                    return found
+
+
+def flushed(producer: Any, seconds: float) -> bool:
+    """Whether a producer of confluent-kafka has got an answer to all that it had to send."""
+    return patiently(lambda given: bool(producer.flush(given) == 0), seconds)
+
+
+def communicate(
+    process: subprocess.Popen[AnyStr], seconds: float, given: AnyStr | None = None
+) -> tuple[AnyStr, AnyStr]:
+    """``process.communicate(given)``.
+
+    Raises:
+        subprocess.TimeoutExpired: it has not ended.
+    """
+    sent = [given]
+    # What was given once must not be given again.
+    return patiently(lambda left: process.communicate(sent.pop() if sent else None, timeout=left), seconds)
+
+
+def run_program(command: Sequence[str | Path], seconds: float, **options: Any) -> subprocess.CompletedProcess[Any]:
+    """``subprocess.run(command, timeout=seconds, **options)``."""
+    given, check = options.pop("input", None), options.pop("check", False)
+    if options.pop("capture_output", False):
+        options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    if given is not None:
+        options["stdin"] = subprocess.PIPE
+    with subprocess.Popen(command, **options) as process:
+        try:
+            out, errors = communicate(process, seconds, given)
+        except BaseException:
+            process.kill()
+            raise
+    completed = subprocess.CompletedProcess(command, process.returncode, out, errors)
+    if check:
+        completed.check_returncode()
+    return completed
+
+
+@contextmanager
+def killed_after(process: subprocess.Popen[Any], seconds: float) -> Iterator[None]:
+    """Kill ``process`` if the block takes longer, so that who reads from it comes to an end."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        if not patiently(ended.wait, seconds):
+            process.kill()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+
+
+@contextmanager
+def fail_after(seconds: float) -> Iterator[None]:
+    """``trio.fail_after``, for a block that waits for what is real.
+
+    Raises:
+        trio.TooSlowError: the block took longer.
+    """
+    watched, watching = trio.CancelScope(), trio.CancelScope()
+
+    async def watch(time_left: Patience) -> None:
+        with watching:
+            while (left := time_left.left_seconds) > 0:  # noqa: ASYNC110  # the time is what it waits for
+                await trio.sleep(left)
+            watched.cancel()
+
+    with patience(seconds, trio.current_time) as time_left:
+        trio.lowlevel.spawn_system_task(watch, time_left)
+        try:
+            with watched:
+                yield
+        finally:
+            watching.cancel()
+        if watched.cancelled_caught:
+            raise trio.TooSlowError(f"waited in vain: {time_left}")
+
+
+def scaled(seconds: float) -> float:
+    """Seconds for those who keep the time themselves, such as a socket: as many as the machine's speed now asks for."""
+    now = time.monotonic()
+    if now - _latest.at > LOOPS_AT_MOST_EVERY_SECONDS:
+        _latest.at, _latest.slowdown = now, slowdown()
+    return seconds * min(MOST_TIMES, _latest.slowdown)
+
+
+@attrs.define
+class _Latest:
+    """What the loop said when ``scaled`` last asked it to."""
+
+    at: float = float("-inf")
+    slowdown: float = 1.0
+
+
+_latest = _Latest()
