@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.java_programs import Java, compiled_java
 from tests.oracles import required_oracles
+from tests.patience import scaled
+from trio_broker.testing import process
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,6 +47,17 @@ def pytest_configure() -> None:
         required_oracles()
     except ValueError as error:
         raise pytest.UsageError(str(error)) from error
+
+
+START_SECONDS, STOP_SECONDS = process.START_SECONDS, process.STOP_SECONDS
+"""Of a process with a broker, on a quiet machine."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _patience_with_started_brokers() -> None:
+    """Let brokers that tests start and stop take as long as the machine's speed now asks for."""
+    process.START_SECONDS = scaled(START_SECONDS)
+    process.STOP_SECONDS = scaled(STOP_SECONDS)
 
 
 MEMORY = Path("/dev/shm")

@@ -13,13 +13,13 @@ import fcntl
 import hashlib
 import json
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from tests.oracles import absent
+from tests.patience import run_program
 
 SOURCES = Path(__file__).parent / "compat" / "java"
 JARS = SOURCES / "target" / "jars"
@@ -54,13 +54,12 @@ class Java:
 
     def run(self, program: str, *arguments: str, given: Any = None) -> list[dict[str, Any]]:
         """Run ``program`` and return the objects it printed, one a line."""
-        completed = subprocess.run(
+        completed = run_program(
             ["java", *QUICK_START, "-cp", self.class_path, program, *arguments],
+            SECONDS,
             input=json.dumps(given),
             capture_output=True,
             text=True,
-            timeout=SECONDS,
-            check=False,
         )
         assert completed.returncode == 0, completed.stderr
         return [json.loads(line) for line in completed.stdout.split("\n") if line]
@@ -106,5 +105,5 @@ def compile_java(sources: Iterable[Path], jars: Path, classes: Path) -> None:
     """Compile ``sources`` into the folder ``classes``, which appears with all of them."""
     with tempfile.TemporaryDirectory(dir=jars.parent) as directory:
         command = ["javac", *(f"-J{option}" for option in QUICK_START), "-proc:none", "-cp", f"{jars}/*"]
-        subprocess.run([*command, "-d", f"{directory}/classes", *map(str, sources)], check=True, timeout=SECONDS)
+        run_program([*command, "-d", f"{directory}/classes", *map(str, sources)], SECONDS, check=True)
         Path(directory, "classes").rename(classes)

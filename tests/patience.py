@@ -17,6 +17,7 @@ Tests whose clock is virtual wait for nothing real, and use ``trio.fail_after``.
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import threading
@@ -24,7 +25,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, AnyStr, TypeVar
+from typing import Any, AnyStr, Literal, TypeVar, overload
 
 import attrs
 import trio
@@ -38,8 +39,8 @@ a tenth and a twentieth of one, and the seconds of a test are several times what
 LOOP_SECONDS = 0.02
 """Of CPU, for the timed loop: several times the slice that Linux gives a process at a stretch."""
 
-LOOPS_AT_MOST_EVERY_SECONDS = 5.0
-"""For ``scaled``, which is called often: the loop then takes less than a hundredth of the CPU."""
+LOOPS_AT_MOST_EVERY_SECONDS = 10.0
+"""For ``scaled``, which is called often: the loop then takes a five-hundredth of the CPU."""
 
 SLOWER_BY_CHANCE = 1.25
 """Below that, the loop was interrupted and the machine is not slow."""
@@ -52,8 +53,8 @@ TOOK_ALL = 0.9
 
 PRESSURE = Path("/proc/pressure/cpu")
 EXTENDED_WAITS = "EXTENDED_WAITS"
-CAME, IN_VAIN = "came", "in vain"
-"""What became of a wait that was extended: the lines of the file."""
+EXTENDED, IN_VAIN = "extended", "in vain"
+"""The lines of the file: a wait was extended, and what it waited for did not come all the same."""
 
 
 def stalled_seconds() -> float | None:
@@ -86,6 +87,7 @@ class Patience:
     granted: float = attrs.field(init=False)
     """Seconds from the beginning, extensions included."""
     _stalled_before: float | None = attrs.field(init=False)
+    _noted: set[str] = attrs.field(factory=set, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.began, self.granted, self._stalled_before = self.clock(), self.seconds, self.stalled()
@@ -94,9 +96,12 @@ class Patience:
     def left_seconds(self) -> float:
         """Until this wait is over or is extended; 0 or less once it is over for good."""
         left = self.began + self.granted - self.clock()
-        if left <= 0:
-            self.granted = max(self.granted, self.seconds * min(MOST_TIMES, self._times()))
-            left = self.began + self.granted - self.clock()
+        if left > 0:
+            return left
+        self._extend()
+        left = self.began + self.granted - self.clock()
+        if left <= 0 and self.is_extended:
+            self._note(IN_VAIN)
         return left
 
     @property
@@ -107,17 +112,23 @@ class Patience:
     def is_extended(self) -> bool:
         return self.granted > self.seconds
 
-    def ended(self, *, in_vain: bool) -> None:
-        """Note that the wait has ended, so that the run can say whether it was extended."""
-        if self.is_extended and (path := os.environ.get(EXTENDED_WAITS)):
-            with open(path, "a") as waits:
-                waits.write(f"{IN_VAIN if in_vain else CAME}\n")
-
     def __str__(self) -> str:
         took = self.clock() - self.began
         return (
             f"{took:.0f} s" + f" instead of {self.seconds:g} s, since the machine was short of CPU" * self.is_extended
         )
+
+    def _extend(self) -> None:
+        before, self.granted = self.granted, max(self.granted, self.seconds * min(MOST_TIMES, self._times()))
+        if before == self.seconds < self.granted:
+            self._note(EXTENDED)
+
+    def _note(self, what: str) -> None:
+        """Say in the file of the run what becomes of this wait."""
+        if (path := os.environ.get(EXTENDED_WAITS)) and what not in self._noted:
+            self._noted.add(what)
+            with open(path, "a") as waits:
+                waits.write(f"{what}\n")
 
     def _times(self) -> float:
         """How many times its seconds this wait may take, by what the machine did until now."""
@@ -128,53 +139,32 @@ class Patience:
         return max(1 + share, self.slowdown()) if share > SHORT else 1.0
 
 
-@contextmanager
-def patience(seconds: float, clock: Callable[[], float] = time.monotonic) -> Iterator[Patience]:
-    """The time for a wait that takes the block, which raises an exception where it was in vain."""
-    time_left = Patience(seconds, clock)
-    in_vain = True
-    try:
-        yield time_left
-        in_vain = False
-    finally:
-        time_left.ended(in_vain=in_vain)
-
-
-def wait_until(
-    condition: Callable[[], object], seconds: float, what: object = "it", *, pause_seconds: float = 0.05
-) -> None:
-    """Return when ``condition`` holds, which is looked at again and again; ``what`` names it where it never does.
-
-    ``what`` may be a function, for what is known only then.
-    """
-    with patience(seconds) as time_left:
-        while not condition():
-            if time_left.is_over:
-                raise AssertionError(f"waited in vain for {what() if callable(what) else what}: {time_left}")
-            time.sleep(pause_seconds)
-
-
 def patiently(wait: Callable[[float], T], seconds: float) -> T:
     """What ``wait`` returns: it takes seconds, and returns nothing, or raises, when they are over.
 
     It is called again where they were over too early: ``patiently(done.wait, 30)``. Nothing may be lost by that.
     """
-    with patience(seconds) as time_left:
-        while True:
-            given, began = max(0.0, time_left.left_seconds), time_left.clock()
-            try:
-                found = wait(given)
-            except Exception:
-                if time_left.clock() - began < given * TOOK_ALL or time_left.is_over:
-                    raise
-            else:
-                if found or time_left.clock() - began < given * TOOK_ALL or time_left.is_over:
-                    return found
+    time_left = Patience(seconds)
+    while True:
+        given, began = max(0.0, time_left.left_seconds), time_left.clock()
+        try:
+            found = wait(given)
+        except Exception:
+            if time_left.clock() - began < given * TOOK_ALL or time_left.is_over:
+                raise
+        else:
+            if found or time_left.clock() - began < given * TOOK_ALL or time_left.is_over:
+                return found
 
 
 def flushed(producer: Any, seconds: float) -> bool:
     """Whether a producer of confluent-kafka has got an answer to all that it had to send."""
     return patiently(lambda given: bool(producer.flush(given) == 0), seconds)
+
+
+def terminated(query: Any, seconds: float) -> bool:
+    """Whether a streaming query of Spark has ended, which takes whole seconds."""
+    return patiently(lambda given: bool(query.awaitTermination(math.ceil(given) or 1)), seconds)
 
 
 def communicate(
@@ -190,6 +180,14 @@ def communicate(
     return patiently(lambda left: process.communicate(sent.pop() if sent else None, timeout=left), seconds)
 
 
+@overload
+def run_program(
+    command: Sequence[str | Path], seconds: float, *, text: Literal[True], **options: Any
+) -> subprocess.CompletedProcess[str]: ...
+@overload
+def run_program(
+    command: Sequence[str | Path], seconds: float, **options: Any
+) -> subprocess.CompletedProcess[bytes]: ...
 def run_program(command: Sequence[str | Path], seconds: float, **options: Any) -> subprocess.CompletedProcess[Any]:
     """``subprocess.run(command, timeout=seconds, **options)``."""
     given, check = options.pop("input", None), options.pop("check", False)
@@ -235,22 +233,22 @@ def fail_after(seconds: float) -> Iterator[None]:
         trio.TooSlowError: the block took longer.
     """
     watched, watching = trio.CancelScope(), trio.CancelScope()
+    time_left = Patience(seconds, trio.current_time)
 
-    async def watch(time_left: Patience) -> None:
+    async def watch() -> None:
         with watching:
             while (left := time_left.left_seconds) > 0:  # noqa: ASYNC110  # the time is what it waits for
                 await trio.sleep(left)
             watched.cancel()
 
-    with patience(seconds, trio.current_time) as time_left:
-        trio.lowlevel.spawn_system_task(watch, time_left)
-        try:
-            with watched:
-                yield
-        finally:
-            watching.cancel()
-        if watched.cancelled_caught:
-            raise trio.TooSlowError(f"waited in vain: {time_left}")
+    trio.lowlevel.spawn_system_task(watch)
+    try:
+        with watched:
+            yield
+    finally:
+        watching.cancel()
+    if watched.cancelled_caught:
+        raise trio.TooSlowError(f"waited in vain: {time_left}")
 
 
 def scaled(seconds: float) -> float:

@@ -25,6 +25,7 @@ from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, To
 from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.record import NewRecord
 from tests.handlers.handler_client import joined
+from tests.patience import fail_after
 from trio_broker.broker import Broker
 from trio_broker.broker_view.live import LiveBrokerView
 from trio_broker.config.broker_config import BrokerConfig
@@ -184,6 +185,6 @@ def replace_handler(broker: Broker, api_key: ApiKey, handler: Callable[..., Any]
 
 async def until(condition: Callable[[], object]) -> None:
     """Let the loop go round until ``condition`` holds, for what nobody tells."""
-    with trio.fail_after(PATIENCE_SECONDS):
+    with fail_after(PATIENCE_SECONDS):
         while not condition():
             await trio.lowlevel.checkpoint()

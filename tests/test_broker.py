@@ -15,6 +15,7 @@ import trio.testing
 from kafka_wire.apis import ApiKey
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.metadata import MetadataRequest
+from tests.patience import fail_after, scaled
 from tests.running_broker import (
     PATIENCE_SECONDS,
     connected,
@@ -51,7 +52,7 @@ async def start_expecting_failure(broker) -> StartupError:
 
 
 async def admin_status(broker, path, **headers) -> int:
-    async with httpx.AsyncClient(base_url=broker.admin_url) as client:
+    async with httpx.AsyncClient(base_url=broker.admin_url, timeout=scaled(PATIENCE_SECONDS)) as client:
         return (await client.get(path, headers=headers)).status_code
 
 
@@ -117,7 +118,10 @@ async def test_the_admin_server_is_there_only_if_it_is_wanted(tmp_path):
 
 
 async def test_a_browser_that_dials_a_kafka_port_is_sent_to_the_admin_page(tmp_path):
-    async with running(tmp_path, admin_listener="127.0.0.1:0") as broker, httpx.AsyncClient() as client:
+    async with (
+        running(tmp_path, admin_listener="127.0.0.1:0") as broker,
+        httpx.AsyncClient(timeout=scaled(PATIENCE_SECONDS)) as client,
+    ):
         answer = await client.get(f"http://127.0.0.1:{broker.bound_endpoints[0].port}/")
         assert answer.status_code == 400
         assert str(broker.admin_url) in answer.text
@@ -169,7 +173,7 @@ async def test_garbage_ends_its_connection_and_nothing_else(tmp_path, garbage):
     async with running(tmp_path) as broker:
         async with connected(broker) as vandal:
             await vandal.stream.send_all(garbage)
-            with trio.fail_after(PATIENCE_SECONDS), pytest.raises(EOFError):
+            with fail_after(PATIENCE_SECONDS), pytest.raises(EOFError):
                 await vandal._exactly(1)
         async with connected(broker) as client:
             assert await client.ask(brokers_alone(), 12)
@@ -179,7 +183,7 @@ async def test_an_api_that_is_not_served_ends_its_connection(tmp_path, caplog):
     async with running(tmp_path) as broker, connected(broker) as client:
         frame = b"\x7f\x00\x00\x00" + b"\x00\x00\x00\x01" + b"\x00\x01x"
         await client.stream.send_all(len(frame).to_bytes(4, "big") + frame)
-        with trio.fail_after(PATIENCE_SECONDS), pytest.raises(EOFError):
+        with fail_after(PATIENCE_SECONDS), pytest.raises(EOFError):
             await client._exactly(1)
 
 
@@ -297,7 +301,7 @@ async def test_stopping_twice_is_stopping_once(tmp_path):
 async def test_a_broker_told_to_stop_before_it_runs_stops_cleanly(tmp_path):
     broker = make_broker(tmp_path)
     broker.stop()
-    with trio.fail_after(PATIENCE_SECONDS):
+    with fail_after(PATIENCE_SECONDS):
         await broker.run()
     assert (tmp_path / CLEAN_MARKER).exists()
 
@@ -308,7 +312,7 @@ async def test_a_stop_answers_a_waiting_fetch_at_once(tmp_path):
         poll = fetch_request("orders", max_wait_ms=600_000, min_bytes=1)
         await client.send(poll, 12)
         await until(lambda: broker.server.statistics().handlers.parked)
-        with trio.fail_after(PATIENCE_SECONDS):
+        with fail_after(PATIENCE_SECONDS):
             broker.stop()
             response = await client.receive(poll, 12)
             await broker.stopped.wait()
@@ -333,7 +337,7 @@ async def test_a_stop_lets_a_request_in_flight_finish(tmp_path):
         await trio.testing.wait_all_tasks_blocked()
         assert not broker.stopped.is_set()
         finish.set()
-        with trio.fail_after(PATIENCE_SECONDS):
+        with fail_after(PATIENCE_SECONDS):
             assert len((await client.receive(brokers_alone(), 12)).brokers) == 1
             await broker.stopped.wait()
     assert (tmp_path / CLEAN_MARKER).exists()
@@ -351,14 +355,14 @@ async def test_until_the_last_request_is_answered_the_admin_server_says_that_the
         replace_handler(broker, ApiKey.METADATA, slow)
         await client.send(brokers_alone(), 12)
         await until(lambda: broker.server.handlers.statistics().in_flight)
-        async with httpx.AsyncClient(base_url=str(broker.admin_url), timeout=PATIENCE_SECONDS) as admin:
+        async with httpx.AsyncClient(base_url=str(broker.admin_url), timeout=scaled(PATIENCE_SECONDS)) as admin:
             assert (await admin.get("/readyz")).status_code == 200
             async with admin.stream("GET", "/api/v1/events") as events:
                 broker.stop()
                 answer = await admin.get("/readyz")
                 assert (answer.status_code, answer.text) == (503, "not ready: the broker is stopping\n")
                 finish.set()
-                with trio.fail_after(PATIENCE_SECONDS):
+                with fail_after(PATIENCE_SECONDS):
                     assert [line async for line in events.aiter_lines() if line.startswith("retry")]
                     await broker.stopped.wait()
         with pytest.raises(httpx.TransportError):
@@ -377,7 +381,7 @@ async def test_a_stop_waits_no_longer_than_the_grace(tmp_path):
         replace_handler(broker, ApiKey.METADATA, stuck)
         await client.send(brokers_alone(), 12)
         await working.wait()
-        with trio.fail_after(PATIENCE_SECONDS):
+        with fail_after(PATIENCE_SECONDS):
             broker.stop()
             with pytest.raises(EOFError):
                 await client.receive(brokers_alone(), 12)
@@ -484,7 +488,7 @@ async def test_the_first_signal_stops_cleanly(tmp_path, caplog):
         if line.startswith("admin"):
             signal.raise_signal(signal.SIGTERM)
 
-    with trio.fail_after(PATIENCE_SECONDS):
+    with fail_after(PATIENCE_SECONDS):
         await serve_until_signalled(broker, announce)
     assert [line.split()[0] for line in lines] == [
         "trio-broker",
@@ -520,7 +524,7 @@ async def test_the_second_signal_does_not_wait_for_the_grace(tmp_path, nursery):
         signal.raise_signal(signal.SIGINT)
         await until(lambda: broker.is_stopping)
         signal.raise_signal(signal.SIGINT)
-        with trio.fail_after(PATIENCE_SECONDS):
+        with fail_after(PATIENCE_SECONDS):
             await ended.wait()
     assert not (tmp_path / CLEAN_MARKER).exists()
 

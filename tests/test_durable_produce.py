@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from kafka_wire.error_codes import ErrorCode
+from tests.patience import patiently
 from tests.running_broker import connected, produce_request, running, until
 from trio_broker.storage.log import Log
 
@@ -27,7 +28,7 @@ class HeldSyncs:
     def __call__(self, log):
         if log.topic_partition.topic != "t":
             return self.sync(log)
-        assert self.released.wait(20)
+        assert patiently(self.released.wait, 20)
         if self.error is not None:
             raise self.error
         return self.sync(log)

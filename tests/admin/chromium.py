@@ -25,6 +25,8 @@ import pytest
 import trio
 from outcome import Error, Outcome, Value
 
+from tests.patience import Patience, fail_after
+
 EXECUTABLE = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 PATIENCE_SECONDS = 60.0
@@ -121,7 +123,7 @@ class Browser:
             message["sessionId"] = session
         sender, receiver = trio.open_memory_channel[Outcome[Any]](1)
         self._waiting[number] = sender
-        with trio.fail_after(PATIENCE_SECONDS):
+        with fail_after(PATIENCE_SECONDS):
             await self.commands.send_all(json.dumps(message).encode() + b"\0")
             return (await receiver.receive()).unwrap()
 
@@ -216,11 +218,10 @@ class Page:
 
     async def until(self, expression: str) -> None:
         """Wait until a JavaScript expression is true."""
-        with trio.move_on_after(PATIENCE_SECONDS):
-            while not await self.holds(expression):  # noqa: ASYNC110  # nothing in the page could set a Trio event
-                await trio.sleep(POLL_SECONDS)
-            return
-        raise AssertionError(f"it never came about in the page: {expression}")
+        time_left = Patience(PATIENCE_SECONDS)
+        while not await self.holds(expression):
+            assert not time_left.is_over, f"it never came about in the page in {time_left}: {expression}"
+            await trio.sleep(POLL_SECONDS)
 
     async def holds(self, expression: str) -> bool:
         """Whether a JavaScript expression is true; it is not while the page is left for another one."""

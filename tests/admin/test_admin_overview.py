@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from kafka_wire.messages.offset_commit import (
 from tests.admin.chromium import Browser, needs_chromium
 from tests.admin.fake_groups import fake_rebalance
 from tests.admin.live_admin import LiveAdmin, open_live_admin
+from tests.patience import fail_after, run_program
 from tests.running_broker import PATIENCE_SECONDS, fetch_request
 from trio_broker.coordinator.reporting.snapshot import GroupLagReading, GroupRates, LagTrend
 from trio_broker.network.client_activity import ClientSoftware
@@ -44,7 +44,7 @@ async def page_of(live: LiveAdmin, **headers: str) -> str:
 
 async def overview_once(live: LiveAdmin, name: str, value: Any) -> dict[str, Any]:
     """The overview in whose part ``name`` there is ``value``: sizes are kept for some seconds, samples take one."""
-    with trio.fail_after(PATIENCE_SECONDS):
+    with fail_after(PATIENCE_SECONDS):
         while True:
             overview: dict[str, Any] = await live.get("/api/v1/overview")
             if overview[name] == value:
@@ -124,10 +124,10 @@ async def test_a_listener_without_a_host_is_reached_by_the_one_that_the_caller_d
 def test_the_snippets_do_what_they_say(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
         python, _, commands = snippets(broker.bootstrap_servers)
-        subprocess.run([sys.executable, "-c", python.text], check=True, timeout=60)
+        run_program([sys.executable, "-c", python.text], 60, check=True)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        shell = subprocess.run(
-            ["sh", "-c", commands.text], check=True, timeout=60, capture_output=True, text=True, env={"PATH": path}
+        shell = run_program(
+            ["sh", "-c", commands.text], 60, check=True, capture_output=True, text=True, env={"PATH": path}
         )
         assert shell.stdout.splitlines() == ["hello", "hello"]
 
@@ -233,7 +233,7 @@ async def test_the_newest_changes_and_errors_are_listed(live: LiveAdmin) -> None
 async def test_load_and_latency_are_those_of_the_samples(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
     await live.kafka.produce("orders", b"one", b"two")
-    with trio.fail_after(PATIENCE_SECONDS):
+    with fail_after(PATIENCE_SECONDS):
         while (load := (await live.get("/api/v1/overview"))["load"]) is None or load["produce_p99_ms"] is None:
             await trio.lowlevel.checkpoint()
     assert load["produce_p99_ms"] > 0

@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.admin.chromium import Browser, needs_chromium
+from tests.patience import flushed, patiently
 from trio_broker.testing import BrokerProcess
 
 pytestmark = [pytest.mark.compat, needs_chromium]
@@ -69,7 +70,7 @@ def produce(bootstrap_servers: str, ended: threading.Event) -> None:
             for number in range(10 + abs(burst % 2000 - 1000) // 50):
                 producer.produce(topic, RECORD, partition=number % partitions)
         producer.poll(0)
-    producer.flush(10)
+    flushed(producer, 10)
 
 
 def consume(broker: BrokerProcess, group: str, topic: str, pause: float, ended: threading.Event) -> None:
@@ -90,7 +91,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
         admin = AdminClient({"bootstrap.servers": process.bootstrap_servers})
         created = admin.create_topics([NewTopic(topic, partitions, 1) for topic, partitions in TOPICS.items()])
         for future in created.values():
-            future.result(30)
+            patiently(future.result, 30)
         yield process
 
 

@@ -6,13 +6,13 @@ The types are JSDoc's, checked by TypeScript, a package of npm: ``npm install`` 
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from broker_admin.pages import UI_DIRECTORY
 from tests.oracles import node_package
+from tests.patience import run_program
 
 SCRIPTS = sorted((UI_DIRECTORY / "static").glob("*.js"))
 
@@ -30,7 +30,7 @@ OPTIONS = (
 
 def test_the_types_of_all_scripts_hold() -> None:
     command = ["node", str(node_package("typescript") / "bin" / "tsc"), *OPTIONS, *map(str, SCRIPTS)]
-    checked = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    checked = run_program(command, 120, capture_output=True, text=True)
     assert (checked.returncode, checked.stdout) == (0, "")
 
 

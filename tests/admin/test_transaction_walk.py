@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.admin.chromium import Browser, Page, needs_chromium
+from tests.patience import flushed, patiently
 from trio_broker.testing import BrokerProcess
 
 pytestmark = [pytest.mark.compat, needs_chromium]
@@ -42,16 +43,16 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 def leave_a_transaction_open(servers: str) -> Producer:
     """Write one record in a transaction, and one behind it."""
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(SECONDS)
+    patiently(admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result, SECONDS)
     settings = {"transactional.id": TRANSACTIONAL_ID, "client.id": "till-7", "transaction.timeout.ms": 600_000}
     producer = Producer({"bootstrap.servers": servers, **settings})
     producer.init_transactions(SECONDS)
     producer.begin_transaction()
     producer.produce(TOPIC, b"never seen")
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
     plain = Producer({"bootstrap.servers": servers})
     plain.produce(TOPIC, b"behind it")
-    assert plain.flush(SECONDS) == 0
+    assert flushed(plain, SECONDS)
     return producer
 
 
@@ -63,7 +64,7 @@ def consumer_of(servers: str) -> Consumer:
 
 
 def next_value(consumer: Consumer) -> bytes | None:
-    message = consumer.poll(SECONDS)
+    message = patiently(consumer.poll, SECONDS)
     assert message is not None, "nothing came"
     assert message.error() is None, message.error()
     value: bytes | None = message.value()

@@ -26,6 +26,7 @@ from tests.checking.member_forker import MemberForker
 from tests.checking.recorded_members import HEARTBEAT_MS, SESSION_MS, RecordedMember
 from tests.checking.sender import Sender, SenderKind
 from tests.checking.transactional_loops import TransactionalLoop
+from tests.patience import Patience, patiently
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.connection import Identity
 from trio_broker.client.deadline import Deadline
@@ -163,7 +164,7 @@ class ChaosRun:
         self.servers = self.broker.bootstrap_servers
         self.nemesis = Recorder(self.directory, "nemesis")
         self.admin = AdminClient({"bootstrap.servers": self.servers, "reconnect.backoff.max.ms": 200, "log_level": 0})
-        self.admin.create_topics([NewTopic(TOPIC, FIRST_PARTITIONS, 1)])[TOPIC].result(ADMIN_SECONDS)
+        patiently(self.admin.create_topics([NewTopic(TOPIC, FIRST_PARTITIONS, 1)])[TOPIC].result, ADMIN_SECONDS)
         self.nursery = MemberForker(self.directory)
         self.senders = [
             Sender(Recorder(self.directory, name), self.servers, TOPIC, FIRST_PARTITIONS, kind)
@@ -212,7 +213,7 @@ class ChaosRun:
 
     def grow(self, step: Step) -> None:
         count = self.senders[0].partitions + 1
-        self.admin.create_partitions([NewPartitions(TOPIC, count)])[TOPIC].result(ADMIN_SECONDS)
+        patiently(self.admin.create_partitions([NewPartitions(TOPIC, count)])[TOPIC].result, ADMIN_SECONDS)
         for sender in self.senders:
             sender.partitions = count
 
@@ -224,9 +225,9 @@ class ChaosRun:
         for sender in self.senders:
             sender.stop()
             ends |= sender.ends
-        deadline = time.monotonic() + seconds
+        time_left = Patience(seconds)
         behind = self.groups
-        while behind and time.monotonic() < deadline:
+        while behind and not time_left.is_over:
             behind = [group for group in self.groups if self.observer.offsets.get(group) != ends]
             time.sleep(OBSERVE_EVERY_SECONDS)
         for group in behind:

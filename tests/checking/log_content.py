@@ -15,6 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from tests.checking.delivery import ONLY_WHAT_WAS_SENT
 from tests.checking.history import Event, Op, Outcome, Record, Violation
+from tests.patience import scaled
 
 EXACTLY_ONCE = "every acknowledged record is in the log exactly once"
 IN_ORDER = "records are in the order of sending"
@@ -32,10 +33,10 @@ def read_log(servers: str, topic: str) -> Log:
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "log reader", "enable.auto.commit": False})
     log: dict[int, list[Record]] = {partition: [] for partition in consumer.list_topics(topic).topics[topic].partitions}
     places = [TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in log]
-    left = sum(consumer.get_watermark_offsets(place, READ_SECONDS)[1] for place in places)
+    left = sum(consumer.get_watermark_offsets(place, scaled(READ_SECONDS))[1] for place in places)
     consumer.assign(places)
     while left > 0:
-        messages = consumer.consume(min(left, READ_AT_ONCE), timeout=READ_SECONDS)
+        messages = consumer.consume(min(left, READ_AT_ONCE), timeout=scaled(READ_SECONDS))
         assert messages, f"{left} records of {topic} did not come"
         for message in messages:
             assert message.error() is None, message.error()

@@ -34,6 +34,7 @@ from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.record import NewRecord
 from tests.checking.history import Event, Op, Outcome, Record
 from tests.compat.wire_members import connection_to
+from tests.patience import fail_after, patiently
 from tests.running_broker import Connection
 
 MOST_ON_THEIR_WAY = 16
@@ -95,7 +96,7 @@ class Pipeline:
             trio.TooSlowError: it does not come.
         """
         expected = self.expected.popleft()
-        with trio.fail_after(ANSWER_SECONDS):
+        with fail_after(ANSWER_SECONDS):
             response = await self.connection.receive(expected.request, expected.version)
         assert self.connection.answered == expected.correlation_id, (
             f"answer {self.connection.answered} came where {expected.correlation_id} belongs"
@@ -224,7 +225,7 @@ class PipelinedLoad:
     def __enter__(self) -> PipelinedLoad:
         """Return when all pipelines are connected."""
         self._thread.start()
-        assert self._connected.wait(ANSWER_SECONDS), f"not every pipeline is connected: {self.failures}"
+        assert patiently(self._connected.wait, ANSWER_SECONDS), f"not every pipeline is connected: {self.failures}"
         return self
 
     def __exit__(

@@ -35,6 +35,7 @@ from tests.checking.pipelined_requests import PipelinedLoad
 from tests.checking.recorded_members import ConfluentConsumer, ConfluentCooperative, ConfluentRange, RecordedMember
 from tests.checking.sender import SenderKind
 from tests.checking.thread_tuner import SECONDS, ThreadTuner
+from tests.patience import Patience, patiently, scaled
 from trio_broker.testing.process import BrokerProcess
 
 KINDS: tuple[type[RecordedMember], ...] = (ConfluentRange, ConfluentCooperative, ConfluentConsumer)
@@ -103,7 +104,7 @@ def run_resizes(
     try:
         # The pipelines' records have a time long ago, and are not to be retired for it.
         wanted = NewTopic(PIPELINED_TOPIC, PIPELINES, 1, config={"retention.ms": "-1"})
-        run.admin.create_topics([wanted])[PIPELINED_TOPIC].result(ADMIN_SECONDS)
+        patiently(run.admin.create_topics([wanted])[PIPELINED_TOPIC].result, ADMIN_SECONDS)
         for number in range(MEMBERS):
             for kind in KINDS:
                 run.do(Step(0, Op.JOIN, kind.name, f"{kind.name}-{number}"))
@@ -142,10 +143,10 @@ def run_resizes(
 
 def wait_until_all_have_committed(run: ChaosRun) -> None:
     """Return when every group has committed in all partitions: all members are connected to their coordinator."""
-    deadline = time.monotonic() + CATCH_UP_SECONDS
+    time_left = Patience(CATCH_UP_SECONDS)
     partitions = run.senders[0].partitions
     while any(len(offsets) < partitions for offsets in run.observer.offsets.values()):
-        assert time.monotonic() < deadline, f"not every group has committed: {run.observer.offsets}"
+        assert not time_left.is_over, f"not every group has committed: {run.observer.offsets}"
         time.sleep(OBSERVE_EVERY_SECONDS)
 
 
@@ -156,7 +157,9 @@ def open_connections(broker: BrokerProcess) -> Mapping[int, str]:
     with KIP-848 longer than the pause between two, which a slow machine brings about. Nor those of the observer, which
     opens one for each look.
     """
-    with urllib.request.urlopen(f"{broker.admin_url}api/v1/connections?limit=1000", timeout=SECONDS) as response:
+    with urllib.request.urlopen(
+        f"{broker.admin_url}api/v1/connections?limit=1000", timeout=scaled(SECONDS)
+    ) as response:
         connections = json.load(response)["items"]
     return {
         each["connection_id"]: each["client_id"]

@@ -12,6 +12,7 @@ import attrs
 import confluent_kafka
 
 from tests.checking.history import Draft, Op, Outcome, Recorder
+from tests.patience import MOST_TIMES, flushed
 
 SEND_EVERY_SECONDS = 0.05
 FLUSH_SECONDS = 60.0
@@ -80,7 +81,7 @@ class Sender:
                 "enable.idempotence": kind.idempotent,
                 "linger.ms": 5,
                 "reconnect.backoff.max.ms": 200,
-                "message.timeout.ms": int(FLUSH_SECONDS * 1000),
+                "message.timeout.ms": int(FLUSH_SECONDS * MOST_TIMES * 1000),
                 "topic.metadata.refresh.interval.ms": 500,
                 "log_level": 0,
             }
@@ -93,7 +94,7 @@ class Sender:
             for _ in range(self.kind.bursts):
                 self._send()
             self._producer.poll(0)
-        self._producer.flush(FLUSH_SECONDS)
+        flushed(self._producer, FLUSH_SECONDS)
 
     def _send(self) -> None:
         partition = self._turn % self.partitions

@@ -19,6 +19,7 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from tests.patience import patiently, scaled
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
@@ -89,7 +90,7 @@ class ThreadTuner:
 
     def _sizes(self) -> dict[str, int]:
         resource = ConfigResource(ResourceType.BROKER, "1")
-        entries = self._admin.describe_configs([resource])[resource].result(SECONDS)
+        entries = patiently(self._admin.describe_configs([resource])[resource].result, SECONDS)
         return {key: int(entries[key].value) for key in SIZES}
 
     def _change_by_http(self, key: str, size: int) -> None:
@@ -102,10 +103,10 @@ class ThreadTuner:
             headers={"X-Requested-With": "test", "Content-Type": "application/json"},
             method="PATCH",
         )
-        with urllib.request.urlopen(request, timeout=SECONDS) as response:
+        with urllib.request.urlopen(request, timeout=scaled(SECONDS)) as response:
             assert response.status == 200
 
     def _change_by_kafka_client(self, key: str, size: int) -> None:
         entry = ConfigEntry(key, str(size), incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
-        self._admin.incremental_alter_configs([resource])[resource].result(SECONDS)
+        patiently(self._admin.incremental_alter_configs([resource])[resource].result, SECONDS)

@@ -35,6 +35,7 @@ from tests.checking.transactional_loops import (
     record_of,
 )
 from tests.checking.transactions import FinalState, check_transactions
+from tests.patience import patiently
 
 WEIGHTS = {Op.KILL: 60, Op.PAUSE: 15, Op.KILL_BROKER: 25}
 
@@ -144,7 +145,9 @@ def run_transactions(directory: Path, steps: Sequence[Step], settings: Mapping[s
     enough = threading.Event()
     reader: threading.Thread | None = None
     try:
-        run.admin.create_topics([NewTopic(OUTPUT_TOPIC, OUTPUT_PARTITIONS, 1)])[OUTPUT_TOPIC].result(ADMIN_SECONDS)
+        patiently(
+            run.admin.create_topics([NewTopic(OUTPUT_TOPIC, OUTPUT_PARTITIONS, 1)])[OUTPUT_TOPIC].result, ADMIN_SECONDS
+        )
         recorder = Recorder(run.directory, "reader")
 
         def read_over_and_over() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
+
+from tests.patience import run_program
 
 HEAVY = {"trio", "hypercorn", "starlette", "jinja2", "prometheus_client", "cattrs", "asyncio", "broker_admin"}
 
@@ -22,12 +23,12 @@ print("imported:", *sorted(sys.modules))
 
 def imported_by(*arguments: str, exit_code: int = 0) -> set[str]:
     """The modules that a command imports, which ends with this code."""
-    completed = subprocess.run(
+    completed = run_program(
         [sys.executable, "-c", PROGRAM.format(arguments=list(arguments), exit_code=exit_code)],
+        60,
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
     )
     return set(completed.stdout.rpartition("imported:")[2].split())
 
@@ -69,8 +70,8 @@ def test_a_mistake_in_the_configuration_is_told_before_the_broker_is_loaded():
 
 
 def test_every_command_is_told_by_the_help():
-    completed = subprocess.run(
-        [sys.executable, "-m", "trio_broker", "--help"], capture_output=True, text=True, check=True, timeout=60
+    completed = run_program(
+        [sys.executable, "-m", "trio_broker", "--help"], 60, capture_output=True, text=True, check=True
     )
     for name in (
         "start",

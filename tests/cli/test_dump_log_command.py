@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.transactions import TransactionLogKey, encode_transaction_record
+from tests.patience import run_program
 from trio_broker.cli import main
 
 
@@ -30,7 +31,7 @@ def test_a_reader_that_has_enough_ends_the_command_without_a_word(segment: Path)
     os.close(reading)
     with os.fdopen(writing, "wb") as pipe:
         command = [sys.executable, "-m", "trio_broker", "dump-log", str(segment), "--records"]
-        completed = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+        completed = run_program(command, 60, stdout=pipe, stderr=subprocess.PIPE, text=True)
     assert completed.stderr == ""
 
 
@@ -45,7 +46,7 @@ def test_what_cannot_be_dumped_is_reported_in_one_line(tmp_path: Path) -> None:
 def test_a_character_outside_the_terminals_encoding_is_printed_as_an_escape(segment: Path) -> None:
     command = [sys.executable, "-m", "trio_broker", "dump-log", str(segment), "--records"]
     environment = {**os.environ, "PYTHONIOENCODING": "iso8859-7:strict"}
-    completed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
+    completed = run_program(command, 60, capture_output=True, text=True, env=environment)
     assert (completed.returncode, completed.stderr) == (0, "")
     assert r"\xfcnits" in completed.stdout
 

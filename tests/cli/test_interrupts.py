@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.patience import communicate
 from trio_broker.cli.interrupts import ending_after_ctrl_c
 
 SECONDS = 60
@@ -42,7 +43,7 @@ def test_a_command_that_catches_ctrl_c_and_goes_on_is_ended() -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "waiting\n"
         process.send_signal(signal.SIGINT)
-        printed, errors = process.communicate(timeout=SECONDS)
+        printed, errors = communicate(process, SECONDS)
     assert (process.returncode, printed, errors) == (130, "caught\nwaiting\n", "ended by force\n")
 
 

@@ -24,6 +24,7 @@ from tests.fakes.scripted_kafka import (
     api_versions,
     served_up_to,
 )
+from tests.patience import scaled
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.connection import MAX_RESPONSE_BYTES, BrokerConnection
 from trio_broker.client.deadline import Deadline
@@ -135,13 +136,13 @@ def test_nobody_listening_is_told_with_the_address():
         port = taken.getsockname()[1]
     [address] = parse_addresses(f"127.0.0.1:{port}")
     with pytest.raises(ConnectFailed, match=f"cannot connect to 127.0.0.1:{port}: Connection refused"):
-        BrokerConnection.open(address, IDENTITY, Deadline(PATIENCE_SECONDS))
+        BrokerConnection.open(address, IDENTITY, Deadline(scaled(PATIENCE_SECONDS)))
 
 
 def test_a_host_name_that_cannot_be_one_is_told():
     [address] = parse_addresses("a..b:1")
     with pytest.raises(ConnectFailed, match=r"cannot connect to a\.\.b:1"):
-        BrokerConnection.open(address, IDENTITY, Deadline(PATIENCE_SECONDS))
+        BrokerConnection.open(address, IDENTITY, Deadline(scaled(PATIENCE_SECONDS)))
 
 
 def test_no_connection_is_tried_when_the_time_is_over():
@@ -209,15 +210,15 @@ def test_silence_ends_with_the_deadline():
 
 def test_a_request_may_be_sent_long_before_its_answer_is_wanted():
     with connected(ScriptedKafka({ListGroupsRequest: GROUPS})) as connection:
-        pending = connection.begin(ListGroupsRequest(), Deadline(PATIENCE_SECONDS))
+        pending = connection.begin(ListGroupsRequest(), Deadline(scaled(PATIENCE_SECONDS)))
         assert pending.version == ListGroupsRequest.VERSIONS.high
-        assert connection.finish(pending, Deadline(PATIENCE_SECONDS)).groups[0].group_id == "g"
+        assert connection.finish(pending, Deadline(scaled(PATIENCE_SECONDS))).groups[0].group_id == "g"
         assert ask(connection).groups[0].group_id == "g"
 
 
 def test_no_second_request_is_sent_before_the_first_is_answered():
     with connected(ScriptedKafka({ListGroupsRequest: GROUPS})) as connection:
-        connection.begin(ListGroupsRequest(), Deadline(PATIENCE_SECONDS))
+        connection.begin(ListGroupsRequest(), Deadline(scaled(PATIENCE_SECONDS)))
         with pytest.raises(AssertionError, match="was not finished"):
             ask(connection)
 
@@ -226,26 +227,28 @@ def test_answers_share_a_buffer():
     with connected(ScriptedKafka({ListGroupsRequest: GROUPS})) as connection:
         buffer = ReceiveBuffer()
         for _ in range(2):
-            pending = connection.begin(ListGroupsRequest(), Deadline(PATIENCE_SECONDS))
-            assert connection.finish(pending, Deadline(PATIENCE_SECONDS), buffer=buffer) == GROUPS
+            pending = connection.begin(ListGroupsRequest(), Deadline(scaled(PATIENCE_SECONDS)))
+            assert connection.finish(pending, Deadline(scaled(PATIENCE_SECONDS)), buffer=buffer) == GROUPS
 
 
 @pytest.mark.parametrize("enough", [True, False])
 def test_an_answer_may_be_as_large_as_the_one_who_asks_says(enough: bool):
     size = len(response_header(ApiKey.LIST_GROUPS, 5, 2) + encode_bytes(GROUPS, 5))
     with connected(ScriptedKafka({ListGroupsRequest: GROUPS})) as connection:
-        pending = connection.begin(ListGroupsRequest(), Deadline(PATIENCE_SECONDS))
+        pending = connection.begin(ListGroupsRequest(), Deadline(scaled(PATIENCE_SECONDS)))
         if enough:
-            assert connection.finish(pending, Deadline(PATIENCE_SECONDS), max_bytes=size) == GROUPS
+            assert connection.finish(pending, Deadline(scaled(PATIENCE_SECONDS)), max_bytes=size) == GROUPS
         else:
             with pytest.raises(NotKafka, match=f"a frame of {size} bytes; allowed are 4 to {size - 1}"):
-                connection.finish(pending, Deadline(PATIENCE_SECONDS), max_bytes=size - 1)
+                connection.finish(pending, Deadline(scaled(PATIENCE_SECONDS)), max_bytes=size - 1)
 
 
 def test_the_sockets_buffer_is_set_where_a_size_is_told():
     with ScriptedKafka() as server:
         [address] = parse_addresses(server.address)
-        connection = BrokerConnection.open(address, IDENTITY, Deadline(PATIENCE_SECONDS), receive_buffer_bytes=20_000)
+        connection = BrokerConnection.open(
+            address, IDENTITY, Deadline(scaled(PATIENCE_SECONDS)), receive_buffer_bytes=20_000
+        )
         size = connection._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         connection.close()
     assert size in (20_000, 40_000), "Linux doubles it for its own needs"

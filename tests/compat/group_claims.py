@@ -16,6 +16,7 @@ from kafka import KafkaAdminClient
 
 from tests.compat.group_members import SESSION_MS, Commit, Member, Place
 from tests.compat.member_host import HostedCrowd, HostedMember, MemberHost
+from tests.patience import flushed, patiently
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 30
@@ -85,7 +86,7 @@ def has_values(member: Member | HostedMember, *values: bytes) -> Callable[[], bo
 
 
 def create(admin: AdminClient, topic: str, partitions: int) -> list[Place]:
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(SECONDS)
+    patiently(admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result, SECONDS)
     return places(topic, partitions)
 
 
@@ -96,7 +97,7 @@ def produce(servers: str, places: list[Place], count: int, *, first: int = 0) ->
     for number, value in enumerate(values):
         place = places[number % len(places)]
         producer.produce(place.topic, value, partition=place.partition)
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
     return values
 
 
@@ -114,7 +115,7 @@ def commits(servers: str, group_id: str) -> dict[Place, Commit]:
 
 
 def grown(group: Group, partitions: int) -> list[Place]:
-    group.admin.create_partitions([NewPartitions(group.topic, partitions)])[group.topic].result(SECONDS)
+    patiently(group.admin.create_partitions([NewPartitions(group.topic, partitions)])[group.topic].result, SECONDS)
     return places(group.topic, partitions)
 
 
@@ -206,7 +207,7 @@ def a_commit_in_the_background_is_kept_and_lag_is_the_end_less_that(group: Group
     done = threading.Event()
     wanted = {place: group.commit_of(4 + place.partition, "soon") for place in three}
     member.ask(lambda: member.commit_soon(wanted, done.set))
-    assert done.wait(SECONDS)
+    assert patiently(done.wait, SECONDS)
     assert group.commits() == wanted
 
     def lags() -> list[int]:

@@ -12,6 +12,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import aiokafka
@@ -20,6 +21,8 @@ import kafka
 import kafka.structs
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AiokafkaRange
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+
+from tests.patience import patiently, scaled
 
 T = TypeVar("T")
 
@@ -100,12 +103,12 @@ class Member(ABC):
         """Run ``question`` in the member's thread and return its answer."""
         answer: Future[T] = Future()
         self._questions.put((question, answer))
-        return answer.result(PATIENCE_SECONDS)
+        return patiently(answer.result, PATIENCE_SECONDS)
 
     def leave(self) -> None:
         """Leave the group and close the client."""
         self._ends.set()
-        self._thread.join(PATIENCE_SECONDS)
+        patiently(self._thread.join, PATIENCE_SECONDS)
         assert not self._thread.is_alive(), f"{self} does not end"
         if self.failure is not None:
             raise self.failure
@@ -244,7 +247,7 @@ class ConfluentMember(Member):
             self._done.pop()()
 
     def committed(self, place: Place) -> int | None:
-        [found] = self.consumer.committed([confluent_kafka.TopicPartition(*place)], PATIENCE_SECONDS)
+        [found] = self.consumer.committed([confluent_kafka.TopicPartition(*place)], scaled(PATIENCE_SECONDS))
         return None if found.offset < 0 else found.offset
 
     def seek(self, place: Place, offset: int) -> None:
@@ -257,7 +260,8 @@ class ConfluentMember(Member):
         self.consumer.resume([confluent_kafka.TopicPartition(*place)])
 
     def end_offset(self, place: Place) -> int:
-        high: int = self.consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*place), PATIENCE_SECONDS)[1]
+        topic_partition = confluent_kafka.TopicPartition(*place)
+        high: int = self.consumer.get_watermark_offsets(topic_partition, scaled(PATIENCE_SECONDS))[1]
         return high
 
 
@@ -404,7 +408,7 @@ class AiokafkaMember(Member):
         self.consumer = self._do(start())
 
     def _do(self, coroutine: Any) -> Any:
-        return self.loop.run_until_complete(asyncio.wait_for(coroutine, PATIENCE_SECONDS))
+        return self.loop.run_until_complete(asyncio.wait_for(coroutine, scaled(PATIENCE_SECONDS)))
 
     def _call(self, function: Callable[..., None], *arguments: Any) -> None:
         """Call what is no coroutine and yet wants to run where they do."""
@@ -496,7 +500,10 @@ class Crowd:
     def wait(self, condition: Callable[[], object]) -> None:
         """Return when ``condition`` holds; it is looked at whenever somebody moves."""
         with moved:
-            came = moved.wait_for(lambda: condition() or any(each.failure for each in self.members), PATIENCE_SECONDS)
+            came = patiently(
+                partial(moved.wait_for, lambda: condition() or any(each.failure for each in self.members)),
+                PATIENCE_SECONDS,
+            )
         for member in self.members:
             if member.failure is not None:
                 raise member.failure

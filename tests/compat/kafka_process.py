@@ -18,6 +18,7 @@ from types import TracebackType
 import attrs
 
 from tests.java_programs import QUICK_START, compiled_java
+from tests.patience import patiently
 
 HEAP = "-Xmx256m"
 """An idle Kafka with a few topics needs about 100 MB."""
@@ -112,7 +113,7 @@ class KafkaProcess:
         )
         self._reader = threading.Thread(target=self._read_output, name="kafka output", daemon=True)
         self._reader.start()
-        if not self._said_something_final.wait(START_SECONDS) or STARTED not in self.output:
+        if not patiently(self._said_something_final.wait, START_SECONDS) or STARTED not in self.output:
             self.stop()
             raise KafkaDidNotStart("\n".join(self.output))
         self.bootstrap_servers = f"{HOST}:{port}"
@@ -140,7 +141,7 @@ class KafkaProcess:
             process.stdin.write("\n")
         process.stdin.close()
         try:
-            code = process.wait(STOP_SECONDS)
+            code = patiently(process.wait, STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             code = process.wait()

@@ -5,7 +5,6 @@ what they have committed.
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import attrs
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from tests.java_programs import QUICK_START
+from tests.patience import Patience, patiently
 
 PATIENCE_SECONDS = 180.0
 """How long an application may take until a record comes out of it. A start takes some five to ten seconds; one that
@@ -68,7 +68,7 @@ class KillableApplication:
     def stop(self) -> None:
         """End it cleanly: it commits what it has done."""
         self.process.terminate()
-        self.process.wait(PATIENCE_SECONDS)
+        patiently(self.process.wait, PATIENCE_SECONDS)
 
 
 @attrs.frozen
@@ -89,10 +89,10 @@ class CommittedReader:
 
     def wait_for(self, records: int, while_true: Callable[[], None]) -> None:
         """Read ``records`` more."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        time_left = Patience(PATIENCE_SECONDS)
         while records > 0:
             while_true()
-            assert time.monotonic() < deadline, f"{records} records never came"
+            assert not time_left.is_over, f"{records} records never came"
             message = self.consumer.poll(POLL_SECONDS)
             records -= message is not None and message.error() is None
 
@@ -101,7 +101,7 @@ class CommittedReader:
         found: list[tuple[bytes, bytes]] = []
         ended: set[int | None] = set()
         while len(ended) < self.partitions:
-            message = self.consumer.poll(PATIENCE_SECONDS)
+            message = patiently(self.consumer.poll, PATIENCE_SECONDS)
             assert message is not None
             key, value, error = message.key(), message.value(), message.error()
             if error is None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tests.compat.group_members import EVERY_KIND, PATIENCE_SECONDS, Member, Place, moved
+from tests.patience import patiently
 
 
 class KillableMember:
@@ -37,8 +38,8 @@ class KillableMember:
     def kill(self) -> None:
         """End it without a word to the broker."""
         self._process.kill()
-        self._process.wait(PATIENCE_SECONDS)
-        self._reader.join(PATIENCE_SECONDS)
+        patiently(self._process.wait, PATIENCE_SECONDS)
+        patiently(self._reader.join, PATIENCE_SECONDS)
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             stream.close()

@@ -28,6 +28,7 @@ from tests.compat.group_members import (
     Place,
     Received,
 )
+from tests.patience import patiently
 
 
 class HostFailed(Exception):
@@ -68,7 +69,7 @@ class MemberHost:
         return answer
 
     def ask(self, member: int, call: str, **arguments: Any) -> Any:
-        return self.request(member, call, **arguments).result(PATIENCE_SECONDS)
+        return patiently(self.request(member, call, **arguments).result, PATIENCE_SECONDS)
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -103,8 +104,8 @@ class MemberHost:
         self._finish()
 
     def _finish(self) -> None:
-        self._process.wait(PATIENCE_SECONDS)
-        self._reader.join(PATIENCE_SECONDS)
+        patiently(self._process.wait, PATIENCE_SECONDS)
+        patiently(self._reader.join, PATIENCE_SECONDS)
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             stream.close()

@@ -32,6 +32,7 @@ from kafka_wire.records.batch import RecordBatch, read_batches
 from kafka_wire.records.control import EndTransactionMarker, read_control_record
 from kafka_wire.records.errors import CorruptRecordBatch
 from kafka_wire.schema import Field, fields_of
+from tests.patience import Patience, scaled
 
 CLIENT_ID = "talk"
 
@@ -83,7 +84,7 @@ class Connection:
     _socket: socket.socket = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", self.port), timeout=ANSWER_SECONDS)
+        self._socket = socket.create_connection(("127.0.0.1", self.port), timeout=scaled(ANSWER_SECONDS))
 
     def send(self, request: Any, version: int) -> None:
         assert self.waiting_for is None, f"{self.waiting_for[0]} was not answered yet"
@@ -163,9 +164,9 @@ class ScenarioClient:
     ) -> Any:
         """Repeat ``request`` until its response satisfies ``reached``; write that one down, and return it."""
         self._asked(request, version, f"until {what}")
-        deadline = time.monotonic() + ANSWER_SECONDS
+        time_left = Patience(ANSWER_SECONDS)
         while not reached(response := self._exchange(request, version, connection)):
-            assert time.monotonic() < deadline, f"never {what}: {response}"
+            assert not time_left.is_over, f"never {what}: {response}"
             time.sleep(PAUSE_SECONDS)
         return self._told(response, version)
 
@@ -192,9 +193,9 @@ class ScenarioClient:
 
     def quietly_in_turn(self, request: Any, version: int, connection: str = "a") -> Any:
         """As ``ask_in_turn``, and write nothing down."""
-        deadline = time.monotonic() + ANSWER_SECONDS
+        time_left = Patience(ANSWER_SECONDS)
         while ErrorCode.CONCURRENT_TRANSACTIONS in error_codes(answer := self._exchange(request, version, connection)):
-            assert time.monotonic() < deadline, f"{request} has to wait for ever"
+            assert not time_left.is_over, f"{request} has to wait for ever"
             time.sleep(PAUSE_SECONDS)
         return answer
 
@@ -222,10 +223,10 @@ class ScenarioClient:
         metadata = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
         wanted = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)]
         offsets = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=wanted)])
-        deadline = time.monotonic() + ANSWER_SECONDS
+        time_left = Patience(ANSWER_SECONDS)
         for request in (metadata, offsets):
             while any(error_codes(answer := self.quietly(request, 9))):
-                assert time.monotonic() < deadline, answer
+                assert not time_left.is_over, answer
                 time.sleep(PAUSE_SECONDS)
 
     def close(self) -> None:

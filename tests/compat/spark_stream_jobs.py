@@ -12,6 +12,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from tests.compat.spark_oracle import COMMON, PLACE, Row, sorted_rows
+from tests.patience import terminated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,7 +45,7 @@ class StreamJob:
     def run(self, kind: str, **options: str) -> None:
         """Read all that is there when it begins, as format ``kind``, and end."""
         query = self._writer(kind, options).trigger(availableNow=True).start()
-        assert query.awaitTermination(SECONDS), f"{kind} did not end"
+        assert terminated(query, SECONDS), f"{kind} did not end"
 
     def run_and_stop(self, kind: str, **options: str) -> None:
         """Read all that is there, as a query that never ends, and stop it."""
@@ -64,7 +65,7 @@ class StreamJob:
 
         query = self._writer(kind, options, fail).trigger(availableNow=True).start()
         with pytest.raises(StreamingQueryException, match=SinkFailed.__name__):
-            query.awaitTermination(SECONDS)
+            terminated(query, SECONDS)
 
     def _writer(
         self, kind: str, options: Mapping[str, str], sink: Callable[[DataFrame, int], None] | None = None

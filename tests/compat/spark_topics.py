@@ -11,6 +11,7 @@ import attrs
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from tests.patience import Patience, flushed, patiently
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS: Final = 60.0
@@ -72,16 +73,16 @@ class Cluster:
         settings = {key.replace("_", "."): value for key, value in configs.items()}
         # Records as old as these would not stay long.
         settings.setdefault("retention.ms", "-1")
-        self.admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(SECONDS)
+        patiently(self.admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result, SECONDS)
 
     def add_partitions(self, topic: str, total: int) -> None:
-        self.admin.create_partitions([NewPartitions(topic, total)])[topic].result(SECONDS)
+        patiently(self.admin.create_partitions([NewPartitions(topic, total)])[topic].result, SECONDS)
         # A producer does not look again for minutes.
         self.close()
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
         wanted = TopicPartition(topic, partition, before)
-        self.admin.delete_records([wanted])[wanted].result(SECONDS)
+        patiently(self.admin.delete_records([wanted])[wanted].result, SECONDS)
 
     def send(self, topic: str, partition: int, records: Iterable[Record], codec: str = "none") -> None:
         """Send ``records`` in one batch, or a few, and wait until they are there."""
@@ -112,7 +113,7 @@ def produce(producer: Producer, topic: str, partition: int, records: Iterable[Re
             timestamp=record.timestamp_ms,
             on_delivery=lambda error, _: failures.append(error) if error else None,
         )
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
     assert not failures
 
 
@@ -157,7 +158,7 @@ def compact(cluster: Cluster, broker: BrokerProcess) -> None:
     )
     for number in range(12):
         cluster.send(COMPACTED, 0, [Record(b"%d" % number, b"key-%d" % (key % (number + 2))) for key in range(9)])
-    deadline = time.monotonic() + SECONDS
+    time_left = Patience(SECONDS)
     checkpoint = broker.data_directory / "cleaner-offset-checkpoint"
     logs = broker.data_directory / f"{COMPACTED}-0"
     while True:
@@ -165,7 +166,7 @@ def compact(cluster: Cluster, broker: BrokerProcess) -> None:
         done = re.search(rf"^{COMPACTED} 0 (\d+)$", written, re.MULTILINE)
         if done and int(done[1]) == max(int(path.stem) for path in logs.glob("*.log")):
             return
-        assert time.monotonic() < deadline, "nothing was compacted"
+        assert not time_left.is_over, "nothing was compacted"
         time.sleep(0.05)
 
 

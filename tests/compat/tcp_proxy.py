@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from functools import partial
 from types import TracebackType
 
 from tests.compat.group_members import PATIENCE_SECONDS
+from tests.patience import patiently
 
 PIECE_BYTES = 65536
 
@@ -41,7 +43,7 @@ class TcpProxy:
     def wait_until_accepted(self, connections: int) -> None:
         """Return when so many connections have come since the proxy began."""
         with self._lock:
-            came = self._lock.wait_for(lambda: self.accepted >= connections, PATIENCE_SECONDS)
+            came = patiently(partial(self._lock.wait_for, lambda: self.accepted >= connections), PATIENCE_SECONDS)
         assert came, f"{self.accepted} connections, {connections} were to come"
 
     def __enter__(self) -> TcpProxy:

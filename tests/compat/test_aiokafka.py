@@ -11,6 +11,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
+from tests.patience import scaled
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 30
@@ -18,7 +19,7 @@ SECONDS = 30
 
 def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
     """Run ``coroutine`` on asyncio, in a test that is synchronous so that pytest-trio leaves it alone."""
-    return asyncio.run(asyncio.wait_for(coroutine, SECONDS * 2))
+    return asyncio.run(asyncio.wait_for(coroutine, scaled(SECONDS * 2)))
 
 
 async def read(
@@ -29,7 +30,7 @@ async def read(
     try:
         consumer.assign([TopicPartition(topic, 0)])
         consumer.seek(TopicPartition(topic, 0), offset)
-        return [await asyncio.wait_for(consumer.getone(), SECONDS) for _ in range(count)]
+        return [await asyncio.wait_for(consumer.getone(), scaled(SECONDS)) for _ in range(count)]
     finally:
         await consumer.stop()
 

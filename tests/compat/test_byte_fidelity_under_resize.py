@@ -12,7 +12,6 @@ import itertools
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from kafka import TopicPartition as PythonTopicPartition
 
 from tests.checking.thread_tuner import SIZES, ThreadTuner
 from tests.oracles import absent
+from tests.patience import flushed, run_program, scaled
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
@@ -58,7 +58,7 @@ def through_confluent_kafka(servers: str, topic: str, lines: list[bytes]) -> lis
                 break
             except BufferError:
                 producer.poll(0.1)
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
     return read_back(servers, topic, len(lines))
 
 
@@ -67,7 +67,7 @@ def read_back(servers: str, topic: str, count: int) -> list[bytes]:
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     found: list[bytes] = []
     while len(found) < count:
-        messages = consumer.consume(10_000, timeout=SECONDS)
+        messages = consumer.consume(10_000, timeout=scaled(SECONDS))
         assert messages, f"{len(found)} of {count} lines came"
         for message in messages:
             assert message.error() is None, message.error()
@@ -82,7 +82,7 @@ def through_kafka_python(servers: str, topic: str, lines: list[bytes]) -> list[b
         producer.send(topic, line, partition=0)
     producer.flush()
     producer.close()
-    consumer = KafkaConsumer(bootstrap_servers=servers, consumer_timeout_ms=SECONDS * 1000)
+    consumer = KafkaConsumer(bootstrap_servers=servers, consumer_timeout_ms=int(scaled(SECONDS) * 1000))
     consumer.assign([PythonTopicPartition(topic, 0)])
     consumer.seek_to_beginning()
     found = [record.value for record in itertools.islice(consumer, len(lines))]
@@ -118,9 +118,9 @@ def through_kcat(servers: str, topic: str, lines: list[bytes]) -> list[bytes]:
         absent("kcat", "kcat is not installed")
     text = b"".join(line + b"\n" for line in lines)
     produce = [kcat, "-b", servers, "-P", "-t", topic, "-p", "0", "-z", "snappy"]
-    subprocess.run(produce, input=text, timeout=SECONDS, check=True, capture_output=True)
+    run_program(produce, SECONDS, input=text, check=True, capture_output=True)
     consume = [kcat, "-b", servers, "-C", "-t", topic, "-p", "0", "-o", "beginning", "-e", "-q"]
-    return subprocess.run(consume, timeout=SECONDS, check=True, capture_output=True).stdout.split(b"\n")[:-1]
+    return run_program(consume, SECONDS, check=True, capture_output=True).stdout.split(b"\n")[:-1]
 
 
 def through_kafkajs(servers: str, topic: str, lines: list[bytes]) -> list[bytes]:
@@ -130,10 +130,10 @@ def through_kafkajs(servers: str, topic: str, lines: list[bytes]) -> list[bytes]
         absent("node", "kafkajs is not installed")
     produce = [node, str(scripts / "kafkajs_lines.js"), servers, topic]
     text = b"".join(line + b"\n" for line in lines)
-    told = subprocess.run(produce, input=text, timeout=SECONDS * 5, check=True, capture_output=True).stdout
+    told = run_program(produce, SECONDS * 5, input=text, check=True, capture_output=True).stdout
     assert json.loads(told.splitlines()[-1]) == {"count": len(lines)}
     consume = [node, str(scripts / "kafkajs_read_lines.mjs"), servers, topic, str(len(lines))]
-    return subprocess.run(consume, timeout=SECONDS * 5, check=True, capture_output=True).stdout.split(b"\n")[:-1]
+    return run_program(consume, SECONDS * 5, check=True, capture_output=True).stdout.split(b"\n")[:-1]
 
 
 def digest(lines: Iterable[bytes]) -> str:

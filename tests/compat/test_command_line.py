@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from tests.patience import flushed, patiently, run_program
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
@@ -24,12 +25,8 @@ ANYWHERE = ("--port", "0", *WITHOUT_ADMIN)
 
 
 def trio_broker(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "trio_broker", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
+    return run_program(
+        [sys.executable, "-m", "trio_broker", *map(str, arguments)], SECONDS, capture_output=True, text=True
     )
 
 
@@ -55,7 +52,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> BrokerProcess:
     with BrokerProcess(tmp_path_factory.mktemp("stopped"), has_admin=False) as process:
         producer = Producer({"bootstrap.servers": process.bootstrap_servers})
         producer.produce("dumped", b"hello dump", b"the key", partition=0)
-        assert producer.flush(SECONDS) == 0
+        assert flushed(producer, SECONDS)
         process.stop()
     return process
 
@@ -79,7 +76,7 @@ def test_sigint_stops_it_cleanly_and_it_may_have_no_admin_page(start_broker: Cal
     assert broker.admin_url == "off"
     broker.process.send_signal(signal.SIGINT)
 
-    assert broker.process.wait(SECONDS) == 0
+    assert patiently(broker.process.wait, SECONDS) == 0
     assert (broker.data_directory / ".kafka_cleanshutdown").exists()
 
 

@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, Producer
 
 from tests.compat.kafka_process import KafkaProcess
 from tests.java_programs import Java
+from tests.patience import flushed, patiently
 from trio_broker.cli import main
 from trio_broker.testing.process import BrokerProcess
 
@@ -98,7 +99,7 @@ def filled(command: CommandLine, topic: str) -> str:
         for number in range(RECORDS):
             timestamp_ms = FIRST_TIMESTAMP_MS + 1000 * number
             producer.produce(topic, b"%d" % number, partition=partition, timestamp=timestamp_ms)
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
     return topic
 
 
@@ -118,7 +119,7 @@ def member(command: CommandLine, group: str, topic: str, **settings: str) -> Ite
     consumer.subscribe([topic])
     try:
         for _ in range(2 * RECORDS):
-            message = consumer.poll(SECONDS)
+            message = patiently(consumer.poll, SECONDS)
             assert message is not None, f"nothing came in {SECONDS} s"
             assert message.error() is None, message.error()
         consumer.commit(asynchronous=False)
@@ -256,7 +257,7 @@ def test_a_consumer_goes_on_where_it_was_put(command: CommandLine, filled: str, 
         {"bootstrap.servers": command.bootstrap_servers, "group.id": group, "enable.auto.commit": False, **settings}
     )
     consumer.subscribe([filled])
-    messages = [consumer.poll(SECONDS) for _ in range(7)]
+    messages = [patiently(consumer.poll, SECONDS) for _ in range(7)]
     consumer.close()
     assert [(each.partition(), each.offset()) for each in messages if each is not None] == [
         (1, offset) for offset in range(3, 10)

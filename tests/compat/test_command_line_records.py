@@ -18,6 +18,7 @@ from confluent_kafka import Producer
 
 from tests.compat.kafka_process import KafkaProcess
 from tests.oracles import absent
+from tests.patience import communicate, flushed, patiently, run_program
 from trio_broker.cli import main
 from trio_broker.testing.process import BrokerProcess
 
@@ -51,12 +52,12 @@ def cluster(request: pytest.FixtureRequest) -> AnyBroker:
 
 def kcat(broker: AnyBroker, *arguments: str, given: bytes = b"") -> bytes:
     assert KCAT is not None
-    completed = subprocess.run(
+    completed = run_program(
         # Or it waits half a second at the end of each partition.
         [KCAT, "-b", broker.bootstrap_servers, "-q", "-X", "fetch.wait.max.ms=10", *arguments],
+        SECONDS,
         input=given,
         capture_output=True,
-        timeout=SECONDS,
         check=True,
     )
     return completed.stdout
@@ -79,13 +80,8 @@ def ours(broker: AnyBroker, *arguments: str, given: bytes = b"") -> bytes:
 
 def piped(broker: AnyBroker, *arguments: str, given: bytes = b"") -> bytes:
     """The same as a process of its own."""
-    completed = subprocess.run(
-        command_line(*arguments),
-        input=given,
-        capture_output=True,
-        timeout=SECONDS,
-        env=environment(broker),
-        check=False,
+    completed = run_program(
+        command_line(*arguments), SECONDS, input=given, capture_output=True, env=environment(broker)
     )
     assert completed.returncode == 0, completed
     return completed.stdout
@@ -111,7 +107,7 @@ def running(broker: AnyBroker, *arguments: str) -> Iterator[subprocess.Popen[byt
 def interrupted(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
     """Type Ctrl-C; returns the exit code and what was printed meanwhile."""
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=SECONDS)
+    out, err = communicate(process, SECONDS)
     return process.returncode, out, err
 
 
@@ -188,7 +184,7 @@ def test_a_topic_copied_as_lines_of_json_is_the_same_to_the_byte(cluster: AnyBro
         headers: list[tuple[str, str | bytes | None]] = [("h", header), ("null", None), ("größe", b"")]
         producer.produce(names[0], value, key, partition=number % 3, headers=headers)
     producer.produce(names[0], None, None, partition=0)
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
     lines = ours(cluster, "consume", names[0], "--json")
     ours(cluster, "produce", names[1], "--json", given=lines)
 
@@ -207,13 +203,8 @@ def test_a_record_larger_than_a_batch_arrives(cluster: AnyBroker, topic: str) ->
 
 
 def test_a_record_that_is_too_large_is_told_in_one_line(cluster: AnyBroker, topic: str) -> None:
-    completed = subprocess.run(
-        command_line("produce", topic),
-        input=bytes(2_000_000),
-        capture_output=True,
-        timeout=SECONDS,
-        env=environment(cluster),
-        check=False,
+    completed = run_program(
+        command_line("produce", topic), SECONDS, input=bytes(2_000_000), capture_output=True, env=environment(cluster)
     )
     assert completed.returncode == 1
     last = completed.stderr.decode().splitlines()[-1]
@@ -251,7 +242,7 @@ def test_a_reader_that_has_enough_ends_the_command_quietly(cluster: AnyBroker, t
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(SECONDS) == 1
+        assert patiently(process.wait, SECONDS) == 1
 
 
 def test_a_broker_that_restarts_is_waited_for(start_broker: Callable[..., BrokerProcess]) -> None:
@@ -287,7 +278,7 @@ def test_aborted_transactions_are_left_out_unless_they_are_asked_for(kafka: Kafk
         producer.begin_transaction()
         for letter in b"ab":
             producer.produce(topic, b"%d%c" % (number, letter))
-        assert producer.flush(SECONDS) == 0  # An abort drops what was not sent yet.
+        assert flushed(producer, SECONDS)  # An abort drops what was not sent yet.
         if number % 2:
             producer.abort_transaction(SECONDS)
         else:

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.compat.kafka_process import KafkaProcess
 from tests.compat.test_command_line_groups import CommandLine
+from tests.patience import flushed, patiently
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 30
@@ -47,12 +48,12 @@ def hanging_producer_id(cluster: BrokerProcess | KafkaProcess) -> int:
     servers, command = cluster.bootstrap_servers, CommandLine(cluster.bootstrap_servers)
     writer = Producer({"bootstrap.servers": servers})
     writer.produce("hung", b"before", partition=1)
-    assert writer.flush(SECONDS) == 0
+    assert flushed(writer, SECONDS)
     lost = Producer({"bootstrap.servers": servers, "transactional.id": "lost"})
     lost.init_transactions(SECONDS)
     lost.begin_transaction()
     lost.produce("hung", b"hanging", partition=1, timestamp=time.time_ns() // 1_000_000 - AGE_MS)
-    assert lost.flush(SECONDS) == 0
+    assert flushed(lost, SECONDS)
     [row] = command.json("transactions", "list")
     command("topics", "delete", "__transaction_state", "--execute")
     producer_id: int = row["producer_id"]
@@ -71,7 +72,7 @@ def producer(cluster: BrokerProcess | KafkaProcess) -> Producer:
     made.init_transactions(SECONDS)
     made.begin_transaction()
     made.produce("t", b"open", partition=0)
-    made.flush(SECONDS)
+    flushed(made, SECONDS)
     return made
 
 
@@ -86,7 +87,7 @@ def committed_values(servers: str, topic: str, partition: int) -> list[bytes | N
     consumer = Consumer(settings)
     consumer.assign([TopicPartition(topic, partition, 0)])
     values = []
-    while (message := consumer.poll(SECONDS)) is not None and message.error() is None:
+    while (message := patiently(consumer.poll, SECONDS)) is not None and message.error() is None:
         values.append(message.value())
     consumer.close()
     return values

@@ -18,6 +18,7 @@ from kafka.errors import KafkaError as KafkaPythonError
 
 from tests.checking.thread_tuner import ThreadTuner
 from tests.java_programs import Java
+from tests.patience import Patience, flushed, patiently, scaled
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
@@ -47,7 +48,7 @@ def create(broker: BrokerProcess, **config: str) -> None:
         **{key.replace("_", "."): value for key, value in config.items()},
     }
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.create_topics([NewTopic(TOPIC, len(CODECS), 1, config=settings)])[TOPIC].result(SECONDS)
+    patiently(admin.create_topics([NewTopic(TOPIC, len(CODECS), 1, config=settings)])[TOPIC].result, SECONDS)
 
 
 def write(broker: BrokerProcess, seed: int, newest: Newest) -> None:
@@ -76,7 +77,7 @@ def write(broker: BrokerProcess, seed: int, newest: Newest) -> None:
         producers.append(producer)
     # After all of them, since each waits half a second for its producer id.
     for producer in producers:
-        assert producer.flush(SECONDS) == 0
+        assert flushed(producer, SECONDS)
 
 
 def read(broker: BrokerProcess) -> list[Message]:
@@ -95,7 +96,7 @@ def read(broker: BrokerProcess) -> list[Message]:
     consumer.assign([TopicPartition(TOPIC, partition, OFFSET_BEGINNING) for partition in range(len(CODECS))])
     messages, ended = [], 0
     while ended < len(CODECS):
-        message = consumer.poll(SECONDS)
+        message = patiently(consumer.poll, SECONDS)
         assert message is not None, f"nothing came in {SECONDS} s"
         if (error := message.error()) is None:
             messages.append(message)
@@ -125,8 +126,8 @@ def newest_of(messages: list[Message]) -> Newest:
 
 def wait_until_compacted(broker: BrokerProcess) -> None:
     """Until only the active segment of each partition is dirty, by what the broker wrote down."""
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
+    time_left = Patience(SECONDS)
+    while not time_left.is_over:
         checkpoint = broker.data_directory / "cleaner-offset-checkpoint"
         done = {}
         if checkpoint.exists():
@@ -192,8 +193,8 @@ def test_a_record_without_a_key_is_refused(broker: BrokerProcess) -> None:
     create(broker)
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, retries=0)
     with pytest.raises(KafkaPythonError):
-        producer.send(TOPIC, b"no key", partition=0).get(SECONDS)
-    producer.send(TOPIC, b"value", b"key", partition=0).get(SECONDS)
+        patiently(producer.send(TOPIC, b"no key", partition=0).get, SECONDS)
+    patiently(producer.send(TOPIC, b"value", b"key", partition=0).get, SECONDS)
     producer.close()
 
 
@@ -214,14 +215,14 @@ def test_committed_offsets_outlive_the_compaction_of_their_topic_and_a_kill(
         for number, consumer in enumerate(consumers):
             consumer.commit(offsets=[TopicPartition(TOPIC, 0, 100 * number + offset)], asynchronous=False)
     directory = broker.data_directory / "__consumer_offsets-0"
-    deadline = time.monotonic() + SECONDS
+    time_left = Patience(SECONDS)
     while not any(path.stat().st_size == 0 for path in sorted(directory.glob("*.log"))[:-1]):
-        assert time.monotonic() < deadline, f"not compacted in {SECONDS} s"
+        assert not time_left.is_over, f"not compacted in {SECONDS} s"
         time.sleep(0.05)
     broker.kill()
     broker.start()
     for number, consumer in enumerate(consumers):
-        [committed] = consumer.committed([TopicPartition(TOPIC, 0)], SECONDS)
+        [committed] = consumer.committed([TopicPartition(TOPIC, 0)], scaled(SECONDS))
         assert committed.offset == 100 * number + 59
         consumer.close()
 

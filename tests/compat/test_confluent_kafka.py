@@ -28,6 +28,7 @@ from confluent_kafka.admin import (
 )
 
 from kafka_wire.records.batch import read_batches
+from tests.patience import flushed, patiently, scaled
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 30
@@ -43,7 +44,7 @@ def create(admin: AdminClient, topic: str) -> Callable[..., str]:
     def create(partitions: int = 1, **config: str) -> str:
         settings = {key.replace("_", "."): value for key, value in config.items()}
         futures = admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])
-        futures[topic].result(SECONDS)
+        patiently(futures[topic].result, SECONDS)
         return topic
 
     return create
@@ -66,7 +67,7 @@ def produce(broker: BrokerProcess, topic: str, values: list[bytes | None], **set
     delivered = Delivered()
     for value in values:
         producer.produce(topic, value, partition=partition, on_delivery=delivered)
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
     return delivered.messages
 
 
@@ -85,7 +86,7 @@ def consume(broker: BrokerProcess) -> Iterator[Callable[..., list[Message]]]:
         consumer.assign([TopicPartition(topic, partition, offset)])
         messages: list[Message] = []
         while len(messages) < count:
-            batch = consumer.consume(count - len(messages), timeout=SECONDS)
+            batch = consumer.consume(count - len(messages), timeout=scaled(SECONDS))
             assert batch, f"{len(messages)} of {count} records came in {SECONDS} s"
             for message in batch:
                 assert message.error() is None, message.error()
@@ -150,7 +151,7 @@ def test_a_record_above_the_limit_is_refused(broker: BrokerProcess, create: Call
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     errors: list[KafkaError | None] = []
     producer.produce(topic, bytes(5000), on_delivery=lambda error, message: errors.append(error))
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
 
     assert [error and error.code() for error in errors] == [KafkaError.MSG_SIZE_TOO_LARGE]
 
@@ -166,7 +167,7 @@ def test_the_records_without_a_key_are_blamed_and_no_other(broker: BrokerProcess
             key,
             on_delivery=lambda error, message: codes.update({message.value(): error and error.code()}),
         )
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
     bad, other = KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD
     assert codes == {b"0": other, b"1": bad, b"2": other, b"3": bad, b"4": other}
 
@@ -181,7 +182,7 @@ def test_keys_values_headers_and_timestamps_come_back(
         topic, b"value", None, headers=[("h", b"1"), ("h", b"2"), ("null", None)], timestamp=1_700_000_000_123
     )
     producer.produce(topic, b"", b"")
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
 
     messages = consume(topic, 3)
     assert [(message.key(), message.value()) for message in messages] == [
@@ -201,7 +202,7 @@ def test_equal_keys_meet_in_one_partition(
     delivered = Delivered()
     for number in range(400):
         producer.produce(topic, b"%d" % number, b"key-%d" % (number % 40), on_delivery=delivered)
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
 
     homes: dict[bytes | None, set[int | None]] = {}
     for message in delivered.messages:
@@ -218,15 +219,15 @@ def test_consuming_from_an_offset_from_the_end_and_from_a_time(
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in range(10):
         producer.produce(topic, b"%d" % number, timestamp=1_700_000_000_000 + number * 1000)
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
     asking = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "asking"})
     try:
-        by_time = asking.offsets_for_times([TopicPartition(topic, 0, 1_700_000_004_500)], SECONDS)
-        assert asking.get_watermark_offsets(TopicPartition(topic, 0), SECONDS) == (0, 10)
+        by_time = asking.offsets_for_times([TopicPartition(topic, 0, 1_700_000_004_500)], scaled(SECONDS))
+        assert asking.get_watermark_offsets(TopicPartition(topic, 0), scaled(SECONDS)) == (0, 10)
         asking.assign([TopicPartition(topic, 0, OFFSET_END)])
         assert asking.poll(0.2) is None
         produce(broker, topic, [b"after"])
-        newest = asking.poll(SECONDS)
+        newest = patiently(asking.poll, SECONDS)
     finally:
         asking.close()
 
@@ -248,7 +249,7 @@ def test_an_offset_out_of_range_is_said(broker: BrokerProcess, create: Callable[
     )
     try:
         consumer.assign([TopicPartition(topic, 0, 1000)])
-        message = consumer.poll(SECONDS)
+        message = patiently(consumer.poll, SECONDS)
         assert message is not None
         error = message.error()
     except KafkaException as raised:
@@ -265,13 +266,13 @@ def test_topics_are_listed_described_grown_and_deleted(
 ) -> None:
     topic = create(3)
 
-    assert len(admin.list_topics(timeout=SECONDS).topics[topic].partitions) == 3
+    assert len(admin.list_topics(timeout=scaled(SECONDS)).topics[topic].partitions) == 3
 
-    admin.create_partitions([NewPartitions(topic, 5)])[topic].result(SECONDS)
-    assert len(admin.list_topics(topic, timeout=SECONDS).topics[topic].partitions) == 5
+    patiently(admin.create_partitions([NewPartitions(topic, 5)])[topic].result, SECONDS)
+    assert len(admin.list_topics(topic, timeout=scaled(SECONDS)).topics[topic].partitions) == 5
 
-    admin.delete_topics([topic])[topic].result(SECONDS)
-    assert topic not in admin.list_topics(timeout=SECONDS).topics
+    patiently(admin.delete_topics([topic])[topic].result, SECONDS)
+    assert topic not in admin.list_topics(timeout=scaled(SECONDS)).topics
 
 
 def test_creating_what_exists_or_makes_no_sense_is_refused(admin: AdminClient, create: Callable[..., str]) -> None:
@@ -279,7 +280,7 @@ def test_creating_what_exists_or_makes_no_sense_is_refused(admin: AdminClient, c
 
     def refusal(new: NewTopic) -> int:
         with pytest.raises(KafkaException) as caught:
-            admin.create_topics([new])[new.topic].result(SECONDS)
+            patiently(admin.create_topics([new])[new.topic].result, SECONDS)
         code: int = caught.value.args[0].code()
         return code
 
@@ -293,7 +294,7 @@ def test_topic_configs_are_described_and_changed(admin: AdminClient, create: Cal
     topic = create(retention_ms="600000")
     resource = ConfigResource(ResourceType.TOPIC, topic)
 
-    described = admin.describe_configs([resource])[resource].result(SECONDS)
+    described = patiently(admin.describe_configs([resource])[resource].result, SECONDS)
     assert described["retention.ms"].value == "600000"
     assert described["segment.bytes"].value == "1073741824"
 
@@ -302,8 +303,8 @@ def test_topic_configs_are_described_and_changed(admin: AdminClient, create: Cal
         topic,
         incremental_configs=[ConfigEntry("retention.ms", "700000", incremental_operation=AlterConfigOpType.SET)],
     )
-    admin.incremental_alter_configs([change])[change].result(SECONDS)
-    described = admin.describe_configs([resource])[resource].result(SECONDS)
+    patiently(admin.incremental_alter_configs([change])[change].result, SECONDS)
+    described = patiently(admin.describe_configs([resource])[resource].result, SECONDS)
     assert described["retention.ms"].value == "700000"
 
 
@@ -314,16 +315,16 @@ def test_a_key_of_kafka_without_effect_is_kept_beside_one_with_effect(admin: Adm
         return ConfigResource(ResourceType.BROKER, "1", incremental_configs=configs)
 
     setting = change(AlterConfigOpType.SET)
-    admin.incremental_alter_configs([setting])[setting].result(SECONDS)
-    described = admin.describe_configs([setting])[setting].result(SECONDS)
+    patiently(admin.incremental_alter_configs([setting])[setting].result, SECONDS)
+    described = patiently(admin.describe_configs([setting])[setting].result, SECONDS)
     assert (described["background.threads"].value, described["message.max.bytes"].value) == ("12", "1048000")
     deletion = change(AlterConfigOpType.DELETE)
-    admin.incremental_alter_configs([deletion])[deletion].result(SECONDS)
-    assert "background.threads" not in admin.describe_configs([deletion])[deletion].result(SECONDS)
+    patiently(admin.incremental_alter_configs([deletion])[deletion].result, SECONDS)
+    assert "background.threads" not in patiently(admin.describe_configs([deletion])[deletion].result, SECONDS)
 
 
 def test_the_cluster_is_described(broker: BrokerProcess, admin: AdminClient) -> None:
-    described = admin.describe_cluster().result(SECONDS)
+    described = patiently(admin.describe_cluster().result, SECONDS)
 
     assert len(described.cluster_id) == 22
     assert [f"{node.host}:{node.port}" for node in described.nodes] == [broker.bootstrap_servers]
@@ -336,6 +337,6 @@ def test_records_below_an_offset_are_deleted(
     produce(broker, topic, [b"%d" % number for number in range(10)])
 
     below = TopicPartition(topic, 0, 6)
-    outcome = admin.delete_records([below])[below].result(SECONDS)
+    outcome = patiently(admin.delete_records([below])[below].result, SECONDS)
     assert outcome.low_watermark == 6
     assert [message.value() for message in consume(topic, 4)] == [b"6", b"7", b"8", b"9"]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
+from tests.patience import MOST_TIMES, flushed, patiently
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
@@ -33,7 +35,7 @@ class Sender:
                 "linger.ms": 2,
                 "batch.num.messages": 50,
                 "reconnect.backoff.max.ms": 200,
-                "message.timeout.ms": SECONDS * 1000,
+                "message.timeout.ms": SECONDS * MOST_TIMES * 1000,
             }
         )
         self.thread = threading.Thread(target=self.run, name=f"sender {prefix}")
@@ -45,7 +47,7 @@ class Sender:
                 self.producer.produce(TOPIC, value, partition=0, on_delivery=self.delivered)
                 self.sent += 1
             self.producer.poll(0.001)
-        assert self.producer.flush(SECONDS) == 0
+        assert flushed(self.producer, SECONDS)
 
     def delivered(self, error: KafkaError | None, message: Message) -> None:
         assert error is None, error
@@ -60,7 +62,7 @@ class Sender:
         """Return when ``count`` more records were acknowledged."""
         with self.progress:
             goal = len(self.acknowledged) + count
-            assert self.progress.wait_for(lambda: len(self.acknowledged) >= goal, SECONDS)
+            assert patiently(partial(self.progress.wait_for, lambda: len(self.acknowledged) >= goal), SECONDS)
 
 
 def read_all(servers: str) -> dict[int, bytes]:
@@ -69,7 +71,7 @@ def read_all(servers: str) -> dict[int, bytes]:
     found: dict[int, bytes] = {}
     try:
         while True:
-            message = consumer.poll(SECONDS)
+            message = patiently(consumer.poll, SECONDS)
             assert message is not None, f"nothing came in {SECONDS} s after {len(found)} records"
             if (error := message.error()) is not None:
                 assert error.code() == KafkaError._PARTITION_EOF, error

@@ -21,6 +21,7 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer
 
+from tests.patience import patiently, run_program
 from trio_broker.cli import main
 from trio_broker.testing.process import BrokerProcess
 
@@ -90,14 +91,14 @@ class Shell:
                 return subprocess.CompletedProcess(words, result.exit_code, out)
             self.started.add(name)
             words = [sys.executable, "-m", "trio_broker", *words[1:], *server]
-        return subprocess.run(words, input=piped, stdout=subprocess.PIPE, stderr=stderr, timeout=SECONDS, check=False)
+        return run_program(words, SECONDS, input=piped, stdout=subprocess.PIPE, stderr=stderr)
 
     def consume(self, group: str, topic: str) -> list[str]:
         settings = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
         self.consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, **settings})
         self.consumer.subscribe([topic])
         for _ in range(14):
-            assert self.consumer.poll(SECONDS) is not None, f"nothing came in {SECONDS} s"
+            assert patiently(self.consumer.poll, SECONDS) is not None, f"nothing came in {SECONDS} s"
         self.consumer.commit(asynchronous=False)
         return []
 

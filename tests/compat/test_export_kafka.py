@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection,
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from tests.compat.kafka_process import KafkaProcess
+from tests.patience import flushed, patiently, run_program, scaled
 from trio_broker.testing.process import BrokerProcess
 
 TOPIC = "orders"
@@ -46,7 +47,7 @@ def fill(servers: str) -> None:
     topic = NewTopic(
         TOPIC, PARTITIONS, 1, config={"retention.ms": "123456789000", "internal.segment.bytes": str(SEGMENT_BYTES)}
     )
-    admin.create_topics([topic])[TOPIC].result(SECONDS)
+    patiently(admin.create_topics([topic])[TOPIC].result, SECONDS)
     for codec in CODECS:
         producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "compression.type": codec})
         for number in range(RECORDS):
@@ -56,7 +57,7 @@ def fill(servers: str) -> None:
                 value=Random(number).randbytes(VALUE_BYTES),
                 partition=number % PARTITIONS,
             )
-        assert not producer.flush(SECONDS)
+        assert flushed(producer, SECONDS)
     consumer = Consumer({"bootstrap.servers": servers, "group.id": GROUP})
     consumer.commit(offsets=[TopicPartition(TOPIC, 1, COMMITTED)], asynchronous=False)
     consumer.close()
@@ -64,17 +65,17 @@ def fill(servers: str) -> None:
 
 def held_by(servers: str) -> Held:
     admin = AdminClient({"bootstrap.servers": servers})
-    metadata = admin.list_topics(timeout=SECONDS)
-    described = admin.describe_topics(TopicCollection([TOPIC]))[TOPIC].result(SECONDS)
+    metadata = admin.list_topics(timeout=scaled(SECONDS))
+    described = patiently(admin.describe_topics(TopicCollection([TOPIC]))[TOPIC].result, SECONDS)
     resource = ConfigResource(ResourceType.TOPIC, TOPIC)
-    configs = admin.describe_configs([resource])[resource].result(SECONDS)
+    configs = patiently(admin.describe_configs([resource])[resource].result, SECONDS)
     consumer = Consumer({"bootstrap.servers": servers, "group.id": GROUP, "enable.auto.commit": False})
     try:
         committed = committed_offset(consumer)
         consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
         records: set[Any] = set()
         while len(records) < RECORDS * len(CODECS):
-            message = consumer.poll(SECONDS)
+            message = patiently(consumer.poll, SECONDS)
             assert message is not None, f"only {len(records)} records"
             if message.error():
                 continue
@@ -89,7 +90,7 @@ def committed_offset(consumer: Consumer) -> int:
     """The committed offset; a Kafka that has just started needs a moment until its coordinator has loaded the group."""
     while True:
         try:
-            return int(consumer.committed([TopicPartition(TOPIC, 1)], timeout=SECONDS)[0].offset)
+            return int(consumer.committed([TopicPartition(TOPIC, 1)], timeout=scaled(SECONDS))[0].offset)
         except KafkaException as error:
             if "coordinator" not in error.args[0].str().lower():
                 raise
@@ -97,7 +98,7 @@ def committed_offset(consumer: Consumer) -> int:
 
 def export(source: Path, target: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "trio_broker", "export-kafka", str(source), str(target)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return run_program(command, 60, capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +132,7 @@ def test_kafka_serves_all_that_was_exported(source: tuple[Path, Held], tmp_path:
         offsets: list[int | None] = []
         producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
         producer.produce(TOPIC, b"one more", partition=0, on_delivery=lambda _, sent: offsets.append(sent.offset()))
-        assert not producer.flush(SECONDS)
+        assert flushed(producer, SECONDS)
         assert offsets == [RECORDS * len(CODECS) // PARTITIONS]
 
 

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.kafka_process import KafkaProcess
+from tests.patience import Patience, flushed, patiently, scaled
 from trio_broker.cli import main
 
 pytestmark = pytest.mark.compat
@@ -43,11 +44,11 @@ def left_by_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         compacted = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
         topics = [NewTopic("plain", 2, 1), NewTopic("keyed", 1, 1, config=compacted)]
         for created in admin.create_topics(topics).values():
-            created.result(SECONDS)
+            patiently(created.result, SECONDS)
         _write(servers)
         consumer = Consumer({**servers, "group.id": "readers", "auto.offset.reset": "earliest"})
         consumer.subscribe(["plain"])
-        assert consumer.consume(100, SECONDS)
+        assert consumer.consume(100, scaled(SECONDS))
         consumer.commit(asynchronous=False)
         consumer.close()
         directory = kafka.directory
@@ -61,8 +62,8 @@ def left_by_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 def await_compaction(directory: Path) -> None:
     """Wait until the cleaner has written down that it went over some of the compacted topic."""
-    end = time.monotonic() + SECONDS
-    while time.monotonic() < end:
+    time_left = Patience(SECONDS)
+    while not time_left.is_over:
         for path in directory.rglob(CLEANER_CHECKPOINT):
             offsets = [int(line.split()[2]) for line in path.read_text().splitlines() if line.startswith("keyed 0 ")]
             if offsets and offsets[0] > 0:
@@ -79,7 +80,7 @@ def _write(servers: dict[str, Any]) -> None:
         for i in range(200):
             producer.produce("plain", b"%d" % i * 50, b"k%d" % (i % 7))
             producer.produce("keyed", b"%d" % i * 50, b"k%d" % (i % 7))
-        producer.flush(SECONDS)
+        flushed(producer, SECONDS)
         if number % 3:
             producer.commit_transaction(SECONDS)
         else:

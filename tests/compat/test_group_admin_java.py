@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.java_programs import Java, Steps
+from tests.patience import flushed
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 30
@@ -161,7 +162,7 @@ def test_kafka_consumer_groups_and_the_console_consumer_work_with_groups(java: J
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in range(5):
         producer.produce("lagging", b"line %d" % number, partition=0)
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
     server = ("--bootstrap-server", broker.bootstrap_servers)
 
     def tool(name: str, *arguments: str) -> dict[str, Any]:

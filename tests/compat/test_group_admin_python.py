@@ -34,6 +34,7 @@ from tests.compat.group_members import (
     Member,
     Place,
 )
+from tests.patience import patiently, scaled
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 30
@@ -70,7 +71,7 @@ def other_admin(broker: BrokerProcess) -> Iterator[KafkaAdminClient]:
 
 @pytest.fixture
 def places(admin: AdminClient, topic: str) -> list[Place]:
-    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(SECONDS)
+    patiently(admin.create_topics([NewTopic(topic, 2, 1)])[topic].result, SECONDS)
     return [Place(topic, index) for index in range(2)]
 
 
@@ -103,7 +104,7 @@ def test_a_group_is_listed_described_and_deleted_when_it_is_empty(
     member = joined(crowd, kind, group_id, places)
 
     for _ in range(MANY_POLLS):
-        everything = admin.list_consumer_groups().result(SECONDS)
+        everything = patiently(admin.list_consumer_groups().result, SECONDS)
         # The topic of groups may have been made for this one: its other partitions are loaded, too.
         if [error.code() for error in everything.errors] != [KafkaError.COORDINATOR_LOAD_IN_PROGRESS]:
             break
@@ -111,12 +112,12 @@ def test_a_group_is_listed_described_and_deleted_when_it_is_empty(
     assert everything.errors == []
     [listed] = [group for group in everything.valid if group.group_id == group_id]
     assert (listed.state, listed.type, listed.is_simple_consumer_group) == (ConsumerGroupState.STABLE, type_, False)
-    of_type = admin.list_consumer_groups(types={type_}, states={ConsumerGroupState.STABLE}).result(SECONDS)
+    of_type = patiently(admin.list_consumer_groups(types={type_}, states={ConsumerGroupState.STABLE}).result, SECONDS)
     assert group_id in {group.group_id for group in of_type.valid}
-    empty = admin.list_consumer_groups(states={ConsumerGroupState.EMPTY}).result(SECONDS)
+    empty = patiently(admin.list_consumer_groups(states={ConsumerGroupState.EMPTY}).result, SECONDS)
     assert group_id not in {group.group_id for group in empty.valid}
 
-    described = admin.describe_consumer_groups([group_id])[group_id].result(SECONDS)
+    described = patiently(admin.describe_consumer_groups([group_id])[group_id].result, SECONDS)
     assert (described.state, described.type, described.partition_assignor) == (
         ConsumerGroupState.STABLE,
         type_,
@@ -128,15 +129,15 @@ def test_a_group_is_listed_described_and_deleted_when_it_is_empty(
     assert {Place(each.topic, each.partition) for each in only.assignment.topic_partitions} == set(places)
 
     with pytest.raises(KafkaException) as caught:
-        admin.delete_consumer_groups([group_id])[group_id].result(SECONDS)
+        patiently(admin.delete_consumer_groups([group_id])[group_id].result, SECONDS)
     assert refusal(caught) == KafkaError.NON_EMPTY_GROUP
     crowd.leave(member)
-    described = admin.describe_consumer_groups([group_id])[group_id].result(SECONDS)
+    described = patiently(admin.describe_consumer_groups([group_id])[group_id].result, SECONDS)
     assert (described.state, described.members) == (ConsumerGroupState.EMPTY, [])
-    admin.delete_consumer_groups([group_id])[group_id].result(SECONDS)
-    assert group_id not in {group.group_id for group in admin.list_consumer_groups().result(SECONDS).valid}
+    patiently(admin.delete_consumer_groups([group_id])[group_id].result, SECONDS)
+    assert group_id not in {group.group_id for group in patiently(admin.list_consumer_groups().result, SECONDS).valid}
     with pytest.raises(KafkaException) as caught:
-        admin.delete_consumer_groups([group_id])[group_id].result(SECONDS)
+        patiently(admin.delete_consumer_groups([group_id])[group_id].result, SECONDS)
     assert refusal(caught) == KafkaError.GROUP_ID_NOT_FOUND
 
 
@@ -149,7 +150,7 @@ def test_offsets_are_listed_and_altered_with_confluent_kafka(
 
     def alter() -> set[int | None]:
         """Alter; return the error codes of the partitions."""
-        altered = admin.alter_consumer_group_offsets([wanted])[group_id].result(SECONDS).topic_partitions
+        altered = patiently(admin.alter_consumer_group_offsets([wanted])[group_id].result, SECONDS).topic_partitions
         return {None if each.error is None else each.error.code() for each in altered}
 
     assert alter() == {KafkaError.UNKNOWN_MEMBER_ID}
@@ -157,7 +158,7 @@ def test_offsets_are_listed_and_altered_with_confluent_kafka(
     assert alter() == {None}
 
     some = ConsumerGroupTopicPartitions(group_id, [TopicPartition(*places[1]), TopicPartition(places[1].topic, 7)])
-    found = admin.list_consumer_group_offsets([some])[group_id].result(SECONDS)
+    found = patiently(admin.list_consumer_group_offsets([some])[group_id].result, SECONDS)
     seen = [(each.partition, each.offset, each.error) for each in found.topic_partitions]
     assert seen == [(1, 2, None), (7, OFFSET_INVALID, None)]
 
@@ -230,4 +231,4 @@ def test_a_group_is_looked_at_with_aiokafka(broker: BrokerProcess, crowd: Crowd,
         finally:
             await client.close()
 
-    asyncio.run(asyncio.wait_for(look(), SECONDS))
+    asyncio.run(asyncio.wait_for(look(), scaled(SECONDS)))

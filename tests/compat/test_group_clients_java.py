@@ -13,6 +13,7 @@ from tests.compat.group_claims import CRASH_SESSION_MS, SECONDS, SHORT_TIMES, Gr
 from tests.compat.group_members import ConfluentConsumer, KafkaPythonMember, Member
 from tests.compat.member_host import HostedCrowd, HostedMember, MemberHost
 from tests.java_programs import QUICK_START, Java
+from tests.patience import patiently
 from trio_broker.testing.process import BrokerProcess
 
 
@@ -169,7 +170,7 @@ def test_a_java_member_chooses_the_assignor_of_the_broker(group: Group) -> None:
     one, two = group.join(), group.join()
     group.crowd.wait_until_shared(four, one, two)
     assert {one.owned, two.owned} == {frozenset(four[:2]), frozenset(four[2:])}
-    described = group.admin.describe_consumer_groups([group.group_id])[group.group_id].result(SECONDS)
+    described = patiently(group.admin.describe_consumer_groups([group.group_id])[group.group_id].result, SECONDS)
     assert described.partition_assignor == "range"
 
 
@@ -206,7 +207,7 @@ def test_a_group_of_java_and_python_members_shares_as_well(
 
 
 def type_of(group: Group) -> ConsumerGroupType:
-    listed = group.admin.list_consumer_groups().result(SECONDS).valid
+    listed = patiently(group.admin.list_consumer_groups().result, SECONDS).valid
     found: ConsumerGroupType
     [found] = [each.type for each in listed if each.group_id == group.group_id]
     return found

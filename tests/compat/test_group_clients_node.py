@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,6 +21,7 @@ from tests.compat.group_claims import CRASH_SESSION_MS, SECONDS, SHORT_TIMES, Gr
 from tests.compat.group_members import AiokafkaMember, ConfluentConsumer, KafkaPythonMember, Member, Place
 from tests.compat.member_host import HostedCrowd, HostedMember, MemberHost
 from tests.oracles import absent
+from tests.patience import flushed, run_program
 from trio_broker.testing.process import BrokerProcess
 
 NODE = shutil.which("node")
@@ -278,7 +278,7 @@ def _written_by_librdkafka(group: Group, place: Place, codec: str) -> list[bytes
     values = [b"librdkafka %d" % number for number in range(RECORDS_OF_A_CODEC)]
     for value in values:
         producer.produce(place.topic, value, partition=place.partition)
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
     return values
 
 
@@ -299,7 +299,7 @@ def _written_by_kafka_python(group: Group, place: Place, codec: str) -> list[byt
 
 def administered(broker: BrokerProcess, library: str, topic: str) -> Any:
     command = [*script_command(library, "group_admin"), broker.bootstrap_servers, f"group-{topic}", topic]
-    completed = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    completed = run_program(command, SECONDS, capture_output=True, text=True)
     assert completed.returncode == 0, completed.stderr
     return json.loads(completed.stdout)
 

@@ -39,6 +39,7 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
 
 from tests.compat.kafka_process import KafkaProcess
+from tests.patience import flushed, patiently, run_program, scaled
 from trio_broker.cli import main
 from trio_broker.testing.process import BrokerProcess
 
@@ -101,7 +102,7 @@ class Taken:
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "trio_broker", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return run_program(command, 60, capture_output=True, text=True)
 
 
 def require_undamaged(directories: tuple[Path, Path]) -> None:
@@ -119,7 +120,7 @@ def require_success(done: subprocess.CompletedProcess[str]) -> None:
 def fill(servers: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
     for future in admin.create_topics([*TOPICS.values(), NewTopic("deleted", 1, 1)]).values():
-        future.result(SECONDS)
+        patiently(future.result, SECONDS)
     for codec in CODECS:
         producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "compression.type": codec})
         for number in range(200):
@@ -127,15 +128,15 @@ def fill(servers: str) -> None:
             producer.produce(ORDERS, key=f"{codec}-{number}", value=value, partition=number % 3)
         for number in range(20):
             producer.produce(ACCOUNTS, key=f"account-{number % 3}", value=f"{codec} {number}", partition=0)
-        assert not producer.flush(SECONDS)
+        assert flushed(producer, SECONDS)
     defaults = configs_of(admin, ORDERS)
     settings = {name: entry.value for name, entry in defaults.items() if entry.value is not None}
-    admin.create_topics([NewTopic(EVERY_SETTING, 1, 1, config=settings)])[EVERY_SETTING].result(SECONDS)
+    patiently(admin.create_topics([NewTopic(EVERY_SETTING, 1, 1, config=settings)])[EVERY_SETTING].result, SECONDS)
     admin.delete_records([TopicPartition(ORDERS, 0, DELETED_BEFORE)])
-    admin.create_partitions([NewPartitions(TRANSFERS, 3)])[TRANSFERS].result(SECONDS)
+    patiently(admin.create_partitions([NewPartitions(TRANSFERS, 3)])[TRANSFERS].result, SECONDS)
     change = ConfigEntry("retention.bytes", "1000000000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, ORDERS, incremental_configs=[change])
-    admin.incremental_alter_configs([resource])[resource].result(SECONDS)
+    patiently(admin.incremental_alter_configs([resource])[resource].result, SECONDS)
 
 
 def write_transactions(servers: str) -> None:
@@ -151,7 +152,7 @@ def write_transactions(servers: str) -> None:
         position = TopicPartition(ORDERS, 0, 20 if committed else 99)
         producer.send_offsets_to_transaction([position], metadata, SECONDS)
         # Or librdkafka would not have sent what is aborted.
-        assert not producer.flush(SECONDS)
+        assert flushed(producer, SECONDS)
         (producer.commit_transaction if committed else producer.abort_transaction)(SECONDS)
     mover.close()
 
@@ -166,7 +167,7 @@ def commit_offsets(servers: str) -> None:
         if group != "movers":
             consumer = new_consumer(servers, group, protocol)
             consumer.subscribe([ORDERS])
-            message = consumer.poll(SECONDS)
+            message = patiently(consumer.poll, SECONDS)
             assert message is not None
             assert message.error() is None
             consumer.commit(asynchronous=False)
@@ -183,7 +184,7 @@ def send(producer: Producer, value: bytes) -> set[Any]:
 
     for index in range(3):
         producer.produce(ORDERS, value, partition=index, on_delivery=keep)
-    assert not producer.flush(SECONDS)
+    assert flushed(producer, SECONDS)
     return sent
 
 
@@ -192,7 +193,7 @@ def next_values(consumer: Consumer, value: bytes) -> set[Any]:
     found: set[Any] = set()
     missing = 3
     while missing:
-        message = consumer.poll(SECONDS)
+        message = patiently(consumer.poll, SECONDS)
         assert message is not None
         assert message.error() is None
         found.add((message.partition(), message.offset()))
@@ -210,7 +211,7 @@ def held_by(servers: str) -> Held:
         TopicPartition(name, each.id) for name, future in described.items() for each in future.result().partitions
     ]
     return Held(
-        cluster_id=admin.list_topics(timeout=SECONDS).cluster_id,
+        cluster_id=admin.list_topics(timeout=scaled(SECONDS)).cluster_id,
         topic_ids={name: str(future.result().topic_id) for name, future in described.items()},
         configs={name: own_configs(admin, name) for name in (*TOPICS, EVERY_SETTING)},
         uncommitted=read_by_librdkafka(servers, partitions, "read_uncommitted"),
@@ -229,7 +230,7 @@ def own_configs(admin: AdminClient, topic: str) -> dict[str, str | None]:
 
 def configs_of(admin: AdminClient, topic: str) -> dict[str, ConfigEntry]:
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    entries: dict[str, ConfigEntry] = admin.describe_configs([resource])[resource].result(SECONDS)
+    entries: dict[str, ConfigEntry] = patiently(admin.describe_configs([resource])[resource].result, SECONDS)
     return entries
 
 
@@ -240,7 +241,7 @@ def read_by_librdkafka(servers: str, partitions: list[TopicPartition], isolation
     records: set[Any] = set()
     ended = 0
     while ended < len(partitions):
-        message = consumer.poll(SECONDS)
+        message = patiently(consumer.poll, SECONDS)
         assert message is not None, f"{isolation}: only {len(records)} records"
         if (error := message.error()) is not None:
             assert error.code() == KafkaError._PARTITION_EOF, error
@@ -258,7 +259,7 @@ def read_by_kafka_python(servers: str, wanted: frozenset[Any]) -> frozenset[Any]
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         isolation_level="read_committed",
-        consumer_timeout_ms=SECONDS * 1000,
+        consumer_timeout_ms=int(scaled(SECONDS) * 1000),
     )
     consumer.assign([PythonPartition(topic, index) for topic, index in {record[:2] for record in wanted}])
     records = set()
@@ -277,7 +278,7 @@ def committed_offsets(servers: str, group: str) -> dict[tuple[str, int], int]:
     try:
         while True:
             try:
-                found = consumer.committed(asked, timeout=SECONDS)
+                found = consumer.committed(asked, timeout=scaled(SECONDS))
             except KafkaException as error:
                 if "coordinator" not in error.args[0].str().lower():
                     raise
@@ -291,7 +292,7 @@ def write_in_transaction(producer: Producer, value: str) -> None:
     """Write one record into each of two partitions."""
     for partition in (1, 2):
         producer.produce(TRANSFERS, value, partition=partition)
-    assert not producer.flush(SECONDS)
+    assert flushed(producer, SECONDS)
 
 
 def epochs_in(directories: tuple[Path, Path]) -> dict[str, str]:
@@ -313,7 +314,7 @@ def taken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Taken]:
         open_one.init_transactions(SECONDS)
         open_one.begin_transaction()
         open_one.produce(TRANSFERS, "left open", partition=0)
-        assert not open_one.flush(SECONDS)
+        assert flushed(open_one, SECONDS)
         while_running = run("import-kafka", *directories)
         kafka.stop(clean=True)
     del open_one
@@ -323,7 +324,7 @@ def taken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Taken]:
         Producer({"bootstrap.servers": servers, "transactional.id": "left open"}).init_transactions(SECONDS)
         commit_offsets(servers)
         admin = AdminClient({"bootstrap.servers": servers})
-        admin.delete_topics(["deleted"])["deleted"].result(SECONDS)
+        patiently(admin.delete_topics(["deleted"])["deleted"].result, SECONDS)
         producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
         consumers = tuple(new_consumer(servers, f"stays {protocol}", protocol) for protocol in ("classic", "consumer"))
         sent = send(producer, LAST_BY_KAFKA)

@@ -26,6 +26,7 @@ from confluent_kafka.admin import (
 
 from tests.compat.kafka_process import KafkaProcess
 from tests.java_programs import compiled_java
+from tests.patience import patiently, run_program
 
 SECONDS = 30.0
 TOPIC, USER, GROUP, QUOTA = "orders", "bob", "sharers", "producer_byte_rate"
@@ -74,16 +75,16 @@ def change_quota(servers: str, *change: str) -> None:
 
 def change_password(admin: AdminClient, alteration: UserScramCredentialAlteration) -> None:
     for future in admin.alter_user_scram_credentials([alteration]).values():
-        future.result(SECONDS)
+        patiently(future.result, SECONDS)
 
 
 def give_all_that_is_refused(servers: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(SECONDS)
+    patiently(admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result, SECONDS)
     password = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
     change_password(admin, UserScramCredentialUpsertion(USER, password, b"password", b"salt"))
     entry = AclBinding(*ENTRY)
-    admin.create_acls([entry])[entry].result(SECONDS)
+    patiently(admin.create_acls([entry])[entry].result, SECONDS)
     change_quota(servers, "--add-config", f"{QUOTA}=1000")
     run_tool(SHARE_CONSUMER, servers, "--topic", TOPIC, "--group", GROUP, "--timeout-ms", "2000")
 
@@ -92,13 +93,13 @@ def take_metadata_away(servers: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
     change_password(admin, UserScramCredentialDeletion(USER, ScramMechanism.SCRAM_SHA_256))
     entry = AclBindingFilter(*ENTRY)
-    admin.delete_acls([entry])[entry].result(SECONDS)
+    patiently(admin.delete_acls([entry])[entry].result, SECONDS)
     change_quota(servers, "--delete-config", QUOTA)
 
 
 def import_kafka(directory: Path) -> subprocess.CompletedProcess[str]:
     command: Sequence[str] = [sys.executable, "-m", "trio_broker", "import-kafka", str(directory)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return run_program(command, 60, capture_output=True, text=True)
 
 
 @pytest.mark.soak

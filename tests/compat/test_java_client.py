@@ -11,6 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Pro
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.java_programs import Java, Steps
+from tests.patience import flushed, patiently
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
@@ -33,7 +34,7 @@ def read_all(broker: BrokerProcess, topic: str) -> dict[int, list[Message]]:
     ended: set[int | None] = set()
     try:
         while len(ended) < len(CODECS):
-            message = consumer.poll(SECONDS)
+            message = patiently(consumer.poll, SECONDS)
             assert message is not None, f"nothing came in {SECONDS} s"
             partition = message.partition()
             assert partition is not None
@@ -58,12 +59,12 @@ def has_admin() -> bool:
 @pytest.fixture(scope="module")
 def client_steps(java: Java, broker: BrokerProcess) -> Steps:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.create_topics([NewTopic("foreign", len(CODECS), 1)])["foreign"].result(SECONDS)
+    patiently(admin.create_topics([NewTopic("foreign", len(CODECS), 1)])["foreign"].result, SECONDS)
     for partition, codec in enumerate(CODECS):
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "compression.type": codec, "linger.ms": 50})
         for number in range(RECORDS_OF_A_CODEC):
             producer.produce("foreign", f"{codec} {number}", partition=partition)
-        assert producer.flush(SECONDS) == 0
+        assert flushed(producer, SECONDS)
     return Steps(java.run("ClientSteps", broker.bootstrap_servers, "foreign"))
 
 
@@ -122,7 +123,7 @@ def test_java_and_librdkafka_put_equal_keys_into_equal_partitions(client_steps: 
             b"key-%d" % number,
             on_delivery=lambda error, message: found.update({message.key(): message.partition()}),
         )
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
 
     assert found == {b"key-%d" % number: partition for number, partition in enumerate(homes)}
     assert len(set(homes)) == 8

@@ -32,6 +32,7 @@ from tests.compat.killable_application import (
 )
 from tests.compat.transaction_log import protocols_of_commits
 from tests.java_programs import Java
+from tests.patience import Patience, patiently, scaled
 from trio_broker.testing.process import BrokerProcess
 
 pytestmark = pytest.mark.soak
@@ -85,7 +86,7 @@ def live_through(java: Java, directory: Path, victims: Sequence[str]) -> Numbers
         servers = broker.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers})
         for created in admin.create_topics([NewTopic("numbers", PARTITIONS, 1)]).values():
-            created.result(PATIENCE_SECONDS)
+            patiently(created.result, PATIENCE_SECONDS)
         [port] = free_ports(1)
         url = f"http://127.0.0.1:{port}"
         worker = worker_in(java, directory, {**WORKER, "bootstrap.servers": servers, "listeners": url})
@@ -137,14 +138,14 @@ def configure(worker: KillableApplication, url: str) -> None:
     request = urllib.request.Request(
         url, data=json.dumps(CONNECTOR).encode(), headers={"Content-Type": "application/json"}, method="PUT"
     )
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    time_left = Patience(PATIENCE_SECONDS)
     while True:
         worker.check_alive()
         try:
-            with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS):
+            with urllib.request.urlopen(request, timeout=scaled(PATIENCE_SECONDS)):
                 return
         except OSError:
-            assert time.monotonic() < deadline, worker.output.read_text()[-4000:]
+            assert not time_left.is_over, worker.output.read_text()[-4000:]
             time.sleep(PAUSE_SECONDS)
 
 

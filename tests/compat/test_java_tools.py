@@ -20,6 +20,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, To
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.java_programs import Java
+from tests.patience import flushed, patiently
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.dump import dump
 from trio_broker.testing.process import BrokerProcess
@@ -108,7 +109,7 @@ class DataDirectories:
 
 def create_topic(broker: BrokerProcess) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.create_topics([NewTopic("written", len(CODECS), 1)])["written"].result(SECONDS)
+    patiently(admin.create_topics([NewTopic("written", len(CODECS), 1)])["written"].result, SECONDS)
 
 
 def write(broker: BrokerProcess, seed: int, count: int) -> None:
@@ -137,7 +138,7 @@ def write(broker: BrokerProcess, seed: int, count: int) -> None:
         producers.append(producer)
     # After all of them, since each waits half a second for its producer id.
     for producer in producers:
-        assert producer.flush(SECONDS) == 0
+        assert flushed(producer, SECONDS)
 
 
 def read_offsets(broker: BrokerProcess) -> dict[int, list[int]]:
@@ -153,7 +154,7 @@ def read_offsets(broker: BrokerProcess) -> dict[int, list[int]]:
     offsets: dict[int, list[int]] = {partition: [] for partition in range(len(CODECS))}
     ended = 0
     while ended < len(CODECS):
-        message = consumer.poll(SECONDS)
+        message = patiently(consumer.poll, SECONDS)
         assert message is not None, f"nothing came in {SECONDS} s"
         partition, offset = message.partition(), message.offset()
         assert partition is not None
@@ -331,7 +332,7 @@ def group_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
             consumer.commit(offsets=[TopicPartition("written", 0, 0, metadata="é")], asynchronous=False)
             consumer.close()
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        admin.delete_consumer_groups(["deleted"])["deleted"].result(SECONDS)
+        patiently(admin.delete_consumer_groups(["deleted"])["deleted"].result, SECONDS)
         assert broker.stop() == 0
     [log] = (directory / "__consumer_offsets-0").glob("*.log")
     return log

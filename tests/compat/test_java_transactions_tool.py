@@ -21,6 +21,7 @@ from tests.compat.scenario_client import ScenarioClient
 from tests.compat.test_transactions_python import SECONDS, confluent_read
 from tests.compat.transaction_requests import describe_producers
 from tests.java_programs import Java
+from tests.patience import flushed, patiently
 from trio_broker.testing.process import BrokerProcess
 from trio_broker.topic_names import TRANSACTION_STATE_TOPIC
 
@@ -90,14 +91,14 @@ def seen(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Seen:
         servers = broker.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers})
         for created in admin.create_topics([NewTopic("hanging", 2, 1), NewTopic("alive", 1, 1)]).values():
-            created.result(SECONDS)
+            patiently(created.result, SECONDS)
         producer = Producer({"bootstrap.servers": servers})
         for partition in (0, 1):
             producer.produce("hanging", COMMITTED, partition=partition)
-        assert producer.flush(SECONDS) == 0
+        assert flushed(producer, SECONDS)
         lost = [begin(servers, f"lost-{partition}", "hanging", partition) for partition in (0, 1)]
         for deleted in admin.delete_topics([TRANSACTION_STATE_TOPIC]).values():
-            deleted.result(SECONDS)
+            patiently(deleted.result, SECONDS)
         lost.clear()
         alive = begin(servers, "alive", "alive", 0)
         begin(servers, "ended", "alive", 0).commit_transaction(SECONDS)
@@ -121,7 +122,7 @@ def begin(servers: str, transactional_id: str, topic: str, partition: int) -> Pr
     producer.init_transactions(SECONDS)
     producer.begin_transaction()
     producer.produce(topic, OPEN, partition=partition)
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
     return producer
 
 

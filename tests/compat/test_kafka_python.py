@@ -12,6 +12,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import OffsetOutOfRangeError, TopicAlreadyExistsError
 
+from tests.patience import patiently, scaled
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 30
@@ -36,7 +37,7 @@ def consumer(broker: BrokerProcess) -> Iterator[KafkaConsumer]:
     client = KafkaConsumer(
         bootstrap_servers=broker.bootstrap_servers,
         auto_offset_reset="none",
-        consumer_timeout_ms=SECONDS * 1000,
+        consumer_timeout_ms=int(scaled(SECONDS) * 1000),
     )
     yield client
     client.close()
@@ -57,7 +58,7 @@ def test_every_codec_comes_back_as_it_went(
     producer.flush()
     producer.close()
 
-    assert [future.get(SECONDS).offset for future in futures] == list(range(300))
+    assert [patiently(future.get, SECONDS).offset for future in futures] == list(range(300))
     assert [record.value for record in read(consumer, topic, 300)] == [b"value %d " % n * 10 for n in range(300)]
 
 
@@ -79,7 +80,7 @@ def test_records_of_one_byte_to_a_megabyte(
     producer: KafkaProducer, consumer: KafkaConsumer, topic: str, size: int
 ) -> None:
     value = os.urandom(size)
-    producer.send(topic, value, partition=0).get(SECONDS)
+    patiently(producer.send(topic, value, partition=0).get, SECONDS)
 
     assert [record.value for record in read(consumer, topic, 1)] == [value]
 
@@ -88,7 +89,10 @@ def test_null_keys_null_values_headers_and_timestamps(
     producer: KafkaProducer, consumer: KafkaConsumer, topic: str
 ) -> None:
     producer.send(topic, None, b"tombstone", partition=0)
-    producer.send(topic, b"v", None, headers=[("h", b"x")], partition=0, timestamp_ms=1_700_000_000_123).get(SECONDS)
+    patiently(
+        producer.send(topic, b"v", None, headers=[("h", b"x")], partition=0, timestamp_ms=1_700_000_000_123).get,
+        SECONDS,
+    )
 
     first, second = read(consumer, topic, 2)
     assert (first.key, first.value) == (b"tombstone", None)
@@ -111,7 +115,7 @@ def test_offsets_by_beginning_end_and_time(producer: KafkaProducer, consumer: Ka
 
 
 def test_an_offset_out_of_range_is_said(producer: KafkaProducer, consumer: KafkaConsumer, topic: str) -> None:
-    producer.send(topic, b"only", partition=0).get(SECONDS)
+    patiently(producer.send(topic, b"only", partition=0).get, SECONDS)
     with pytest.raises(OffsetOutOfRangeError):
         read(consumer, topic, 1, offset=1000)
 

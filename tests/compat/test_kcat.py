@@ -8,11 +8,13 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.oracles import absent
+from tests.patience import patiently, run_program
 from trio_broker.testing.process import BrokerProcess
 
 KCAT = shutil.which("kcat")
@@ -28,13 +30,13 @@ def _kcat_is_installed() -> None:
 
 def kcat(broker: BrokerProcess, *arguments: str, text: str = "") -> str:
     assert KCAT is not None
-    completed = subprocess.run(
+    completed = run_program(
         # Or it waits half a second at the end of each partition.
         [KCAT, "-b", broker.bootstrap_servers, "-X", "fetch.wait.max.ms=10", *arguments],
+        SECONDS,
         input=text,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
         check=True,
     )
     return completed.stdout
@@ -107,7 +109,9 @@ class GroupReader:
 
     def wait(self, *, owned: int = 0, lines: int = 0) -> None:
         with self._moved:
-            came = self._moved.wait_for(lambda: len(self.owned) >= owned and len(self.lines) >= lines, SECONDS)
+            came = patiently(
+                partial(self._moved.wait_for, lambda: len(self.owned) >= owned and len(self.lines) >= lines), SECONDS
+            )
         assert came, f"{self.owned}, {len(self.lines)} lines"
 
     def leave(self) -> None:
@@ -134,7 +138,7 @@ def quick_broker(start_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
 @pytest.fixture
 def two_partitions(quick_broker: BrokerProcess, topic: str) -> str:
     admin = AdminClient({"bootstrap.servers": quick_broker.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(SECONDS)
+    patiently(admin.create_topics([NewTopic(topic, 2, 1)])[topic].result, SECONDS)
     return topic
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 
 from tests.java_programs import JARS, QUICK_START, Java
 from tests.oracles import absent
+from tests.patience import flushed, killed_after, patiently, scaled
 from trio_broker.testing.process import BrokerProcess
 
 pytestmark = pytest.mark.soak
@@ -76,15 +76,11 @@ class MirrorMaker:
     def read_until(self, is_done: Callable[[Sequence[str]], bool]) -> None:
         """Read the log until it satisfies ``is_done``; fail when MirrorMaker ends before or takes too long."""
         assert self.process.stderr is not None
-        deadline = threading.Timer(SECONDS, self.process.kill)
-        deadline.start()
-        try:
+        with killed_after(self.process, SECONDS):
             while not is_done(self.lines):
                 line = self.process.stderr.readline()
                 assert line, "MirrorMaker ended, or was killed after its time:\n" + "".join(self.lines[-50:])
                 self.lines.append(line)
-        finally:
-            deadline.cancel()
 
 
 @pytest.fixture
@@ -94,11 +90,11 @@ def clusters(start_broker: Callable[..., BrokerProcess]) -> tuple[BrokerProcess,
     address: dict[str, Any] = {"bootstrap.servers": source.bootstrap_servers}
     topic = NewTopic("t", 1, 1, config={"retention.ms": RETENTION_MS})
     admin = AdminClient(address)
-    admin.create_topics([topic])["t"].result(SECONDS)
+    patiently(admin.create_topics([topic])["t"].result, SECONDS)
     producer = Producer(address)
     for number in range(RECORDS):
         producer.produce("t", b"%d" % number, b"key")
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
     consumer = Consumer({**address, "group.id": "readers"})
     consumer.commit(offsets=[TopicPartition("t", 0, COMMITTED)], asynchronous=False)
     consumer.close()
@@ -149,7 +145,7 @@ def test_mirror_maker_copies_topics_and_offsets_and_logs_no_trouble(
     consumer.assign([TopicPartition("A.t", 0, 0)])
     values: list[bytes | None] = []
     while len(values) < RECORDS:
-        message = consumer.poll(SECONDS)
+        message = patiently(consumer.poll, SECONDS)
         assert message is not None, f"only {len(values)} records came"
         assert message.error() is None, message.error()
         values.append(message.value())
@@ -163,7 +159,7 @@ def test_mirror_maker_copies_topics_and_offsets_and_logs_no_trouble(
     assert 0 < offset <= COMMITTED
     resource = ConfigResource(ResourceType.TOPIC, "A.t")
     admin = AdminClient(address)
-    configs = admin.describe_configs([resource])[resource].result(SECONDS)
+    configs = patiently(admin.describe_configs([resource])[resource].result, SECONDS)
     assert configs["retention.ms"].value == RETENTION_MS
     assert any(NO_AUTHORIZER in line for line in mirror_maker.lines)
     trouble = [line for line in mirror_maker.lines if TROUBLE.search(line) and EXPECTED_WARNING not in line]
@@ -173,6 +169,6 @@ def test_mirror_maker_copies_topics_and_offsets_and_logs_no_trouble(
 def committed(address: dict[str, str]) -> int | None:
     """The offset that ``readers`` has on the target; None while MirrorMaker has not translated it."""
     consumer = Consumer({**address, "group.id": "readers"})
-    [found] = consumer.committed([TopicPartition("A.t", 0)], SECONDS)
+    [found] = consumer.committed([TopicPartition("A.t", 0)], scaled(SECONDS))
     consumer.close()
     return found.offset if found.offset >= 0 else None

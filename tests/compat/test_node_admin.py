@@ -18,6 +18,7 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition, TopicPartitio
 from kafka.admin import NewTopic
 
 from tests.java_programs import Java
+from tests.patience import flushed
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
@@ -44,7 +45,7 @@ def broker(log_dirs: list[Path]) -> Iterator[BrokerProcess]:
         producer = KafkaProducer(bootstrap_servers=process.bootstrap_servers)
         for number in range(RECORDS):
             producer.send(TOPIC, b"value %d" % number, partition=0)
-        producer.flush(SECONDS)
+        flushed(producer, SECONDS)
         producer.close()
         yield process
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 
 from tests.oracles import absent
+from tests.patience import run_program, scaled
 from trio_broker.testing.process import BrokerProcess
 
 NODE = shutil.which("node")
@@ -27,15 +27,15 @@ def run_script(name: str, package: str, *arguments: str) -> Any:
     """Run one of the scripts beside the packages and return what it printed."""
     if NODE is None or not (SCRIPTS / "node_modules" / package).exists():
         absent("node", f"{package} is not installed")
-    completed = subprocess.run(
-        [NODE, str(SCRIPTS / name), *arguments], capture_output=True, text=True, timeout=SECONDS, check=False
-    )
+    completed = run_program([NODE, str(SCRIPTS / name), *arguments], SECONDS, capture_output=True, text=True)
     assert completed.returncode == 0, completed.stderr
     return json.loads(completed.stdout.splitlines()[-1])
 
 
 def values(broker: BrokerProcess, topic: str, count: int) -> list[bytes]:
-    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, consumer_timeout_ms=SECONDS * 1000)
+    consumer = KafkaConsumer(
+        bootstrap_servers=broker.bootstrap_servers, consumer_timeout_ms=int(scaled(SECONDS) * 1000)
+    )
     consumer.assign([TopicPartition(topic, 0)])
     consumer.seek_to_beginning()
     found = [record.value for record in itertools.islice(consumer, count)]

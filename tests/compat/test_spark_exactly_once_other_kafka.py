@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.compat.kafka_process import KafkaProcess
+from tests.patience import Patience, flushed, patiently, terminated
 from tests.spark.exactly_once.job import Job
 from tests.spark.producer.consumed_records import read_back, values_of
 from trio_broker.client.errors import ClientError
@@ -43,7 +44,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
 
 def create(kafka: KafkaProcess, topic: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(SECONDS)
+    patiently(admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result, SECONDS)
 
 
 def job_of(kafka: KafkaProcess, topic: str) -> Job:
@@ -80,9 +81,9 @@ def test_a_driver_that_was_taken_over_can_decide_nothing(kafka: KafkaProcess) ->
 def test_what_timed_out_after_the_decision_is_named_and_taken_from_the_repetition(kafka: KafkaProcess) -> None:
     job = attrs.evolve(job_of(kafka, "timed-out"), timeout_ms=1000)
     job.decide(0, job.write(0, b"a"))
-    deadline = time.monotonic() + SECONDS
+    time_left = Patience(SECONDS)
     while job.open_ids():
-        assert time.monotonic() < deadline
+        assert not time_left.is_over
         time.sleep(0.05)
     patient = attrs.evolve(job, timeout_ms=60_000)
     repeated = [patient.write(0, b"a")]
@@ -125,7 +126,7 @@ def test_a_stream_has_each_row_once_though_a_task_died_halfway(
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for number in range(2000):
         producer.produce("given", b"%d" % number if number != 1200 else b"1200".ljust(50_000), partition=number % 2)
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
     options = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
 
     def run() -> None:
@@ -135,7 +136,7 @@ def test_a_stream_has_each_row_once_though_a_task_died_halfway(
             .option("deliveryGuarantee", "exactly-once").option("kafka.batch.size", "2000")
             .option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
         )  # fmt: skip
-        assert query.awaitTermination(SECONDS)
+        assert terminated(query, SECONDS)
 
     set_max_message_bytes(kafka, "written", 10_000)
     with pytest.raises(Exception, match=r"a record of \d+ bytes with its batch is too large"):
@@ -144,7 +145,7 @@ def test_a_stream_has_each_row_once_though_a_task_died_halfway(
     set_max_message_bytes(kafka, "written", 100_000)
     run()
     producer.produce("given", b"2000", partition=0)
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
     run()
 
     assert numbers(kafka, "written") == list(range(2001))
@@ -154,4 +155,4 @@ def set_max_message_bytes(kafka: KafkaProcess, topic: str, size: int) -> None:
     entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.incremental_alter_configs([resource])[resource].result(SECONDS)
+    patiently(admin.incremental_alter_configs([resource])[resource].result, SECONDS)

@@ -19,6 +19,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.kafka_process import KafkaProcess
+from tests.patience import Patience, flushed, patiently
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.chunk import Decoding
 from trio_broker.spark.errors import OptionError
@@ -79,7 +80,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
 def create_topic(bootstrap_servers: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     topic = NewTopic(TOPIC, 1, 1, config={"segment.bytes": str(SEGMENT_BYTES)})
-    admin.create_topics([topic])[TOPIC].result(30)
+    patiently(admin.create_topics([topic])[TOPIC].result, 30)
 
 
 def write_transactions(bootstrap_servers: str) -> Producer:
@@ -95,7 +96,7 @@ def write_transactions(bootstrap_servers: str) -> Producer:
 
     def write(writer: Producer, key: str) -> None:
         writer.produce(TOPIC, key=key.encode(), value=key.encode().ljust(VALUE_BYTES, b"."), partition=0)
-        assert writer.flush(30) == 0
+        assert flushed(writer, 30)
 
     for number in range(ROUNDS):
         if number % 10 == 0:
@@ -128,7 +129,7 @@ def consumed(bootstrap_servers: str, isolation_level: str) -> list[Row]:
     with closing(consumer):
         consumer.assign([ConfluentPartition(TOPIC, 0, 0)])
         while True:
-            message = consumer.poll(30)
+            message = patiently(consumer.poll, 30)
             assert message is not None, "nothing came"
             if error := message.error():
                 assert error.code() == KafkaError._PARTITION_EOF, error
@@ -139,9 +140,9 @@ def consumed(bootstrap_servers: str, isolation_level: str) -> list[Row]:
 
 
 def wait_for_checkpoint(directory: Path, offset: int) -> None:
-    give_up_at = time.monotonic() + CHECKPOINT_SECONDS
+    time_left = Patience(CHECKPOINT_SECONDS)
     while checkpoints.read_offsets(RealDisk(), directory / file_names.HIGH_WATERMARK_CHECKPOINT).get(LEDGER) != offset:
-        assert time.monotonic() < give_up_at, f"no checkpoint of high watermark {offset}"
+        assert not time_left.is_over, f"no checkpoint of high watermark {offset}"
         time.sleep(0.05)
 
 

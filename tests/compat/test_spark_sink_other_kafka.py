@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafka_wire.records.compression import Codec
 from tests.compat.kafka_process import KafkaProcess
+from tests.patience import flushed, patiently
 from tests.spark.producer.arrow_rows import Row, arrow_batch
 from tests.spark.producer.consumed_records import by_kafka_python, read_back, values_of
 from trio_broker.client.address import parse_addresses
@@ -47,7 +48,7 @@ def create(kafka: KafkaProcess, topic: str, **configs: str) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     # Records as old as these would not stay long.
     settings = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in configs.items()}
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=settings)])[topic].result(SECONDS)
+    patiently(admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=settings)])[topic].result, SECONDS)
 
 
 def settings(kafka: KafkaProcess) -> ProducerSettings:
@@ -96,7 +97,7 @@ def test_a_key_goes_where_librdkafka_and_kafka_put_it(kafka: KafkaProcess):
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "partitioner": "murmur2"})
     for key in keys:
         producer.produce("by-hand", b"v", key)
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
     with RecordWriter(settings(kafka), topic="by-sink") as writer:
         writer.write(arrow_batch([Row(key) for key in keys]))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -24,6 +23,7 @@ from kafka_wire.error_codes import ErrorCode
 from tests.compat.test_transactions_python import SECONDS, confluent_read
 from tests.compat.transaction_log import protocols_of_commits
 from tests.oracles import absent
+from tests.patience import flushed, killed_after, patiently, run_program
 from trio_broker.testing.process import BrokerProcess
 
 PROGRAMS = Path(__file__).parent / "go"
@@ -50,13 +50,12 @@ def programs() -> Path:
     if shutil.which("go") is None:
         absent("go", "Go is not installed")
     target = PROGRAMS / "target"
-    built = subprocess.run(
+    built = run_program(
         ["go", "build", "-C", str(PROGRAMS), "-o", f"{target}/", "./..."],
+        BUILD_SECONDS,
         env={**os.environ, "GOPROXY": "off", "GOTOOLCHAIN": "local"},
         capture_output=True,
         text=True,
-        timeout=BUILD_SECONDS,
-        check=False,
     )
     if "GOPROXY=off" in built.stderr:
         absent("go", "the modules of tests/compat/go were not fetched")
@@ -97,9 +96,7 @@ def start_loop(programs: Path, broker: BrokerProcess, topic: str, protocol: str)
             command += [f"{topic}-group", transactional_id, protocol]
             process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
             stack.callback(process.kill)
-            deadline = threading.Timer(PATIENCE_SECONDS, process.kill)
-            stack.callback(deadline.cancel)
-            deadline.start()
+            stack.enter_context(killed_after(process, PATIENCE_SECONDS))
             return process
 
         yield start
@@ -108,19 +105,19 @@ def start_loop(programs: Path, broker: BrokerProcess, topic: str, protocol: str)
 def create_topics(broker: BrokerProcess, topic: str) -> AdminClient:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     for created in admin.create_topics([NewTopic(f"{topic}-in", 2, 1), NewTopic(topic, 2, 1)]).values():
-        created.result(SECONDS)
+        patiently(created.result, SECONDS)
     return admin
 
 
 def committed(admin: AdminClient, group: str) -> int:
     """The sum of the group's offsets."""
     asked = [ConsumerGroupTopicPartitions(group)]
-    found = admin.list_consumer_group_offsets(asked)[group].result(SECONDS).topic_partitions
+    found = patiently(admin.list_consumer_group_offsets(asked)[group].result, SECONDS).topic_partitions
     return sum(each.offset for each in found)
 
 
 def run(program: Path, *arguments: str) -> str:
-    completed = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=SECONDS, check=False)
+    completed = run_program([program, *arguments], SECONDS, capture_output=True, text=True)
     assert completed.returncode == 0, completed.stderr
     return completed.stdout.strip()
 
@@ -155,7 +152,7 @@ def test_what_a_killed_loop_of_franz_go_left_another_goes_on_with_and_nothing_is
     producer = Producer(address)
     for number in range(RECORDS):
         producer.produce(f"{topic}-in", b"%d" % number, partition=number % 2)
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
 
     killed = start_loop(f"{topic}-1")
     assert killed.stdout is not None

@@ -19,6 +19,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import OffsetAndMetadata as PythonOffset
 from kafka.structs import TopicPartition as PythonTopicPartition
 
+from tests.patience import patiently, scaled
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 30
@@ -111,7 +112,7 @@ def confluent_read(servers: str, topic: str) -> list[bytes]:
     values: list[bytes] = []
     ended = 0
     while ended < 2:
-        message = consumer.poll(SECONDS)
+        message = patiently(consumer.poll, SECONDS)
         assert message is not None, f"nothing came in {SECONDS} s"
         if message.error() is None:
             values.append(message.value() or b"")
@@ -141,7 +142,7 @@ def aiokafka_read(servers: str, topic: str) -> list[bytes]:
             await consumer.seek_to_beginning(*partitions)
             values: list[bytes] = []
             while len(values) < RECORDS:
-                found = await asyncio.wait_for(consumer.getmany(timeout_ms=1000), SECONDS)
+                found = await asyncio.wait_for(consumer.getmany(timeout_ms=1000), scaled(SECONDS))
                 values += [record.value for records in found.values() for record in records]
             # What came beyond would be there by now.
             found = await consumer.getmany(timeout_ms=200)
@@ -166,10 +167,10 @@ def test_each_record_is_processed_once_and_its_offset_is_committed_with_the_resu
     servers, source, target, group = broker.bootstrap_servers, f"{client}-in", f"{client}-out", f"{client}-loop"
     admin = AdminClient({"bootstrap.servers": servers})
     for created in admin.create_topics([NewTopic(source, 1, 1), NewTopic(target, 2, 1)]).values():
-        created.result(SECONDS)
+        patiently(created.result, SECONDS)
     LOOPS[client](servers, source, target, group)
     for read in READERS:
         assert sorted(read(servers, target)) == sorted(INPUT), read.__name__
     asked = [ConsumerGroupTopicPartitions(group)]
-    [offset] = admin.list_consumer_group_offsets(asked)[group].result(SECONDS).topic_partitions
+    [offset] = patiently(admin.list_consumer_group_offsets(asked)[group].result, SECONDS).topic_partitions
     assert (offset.topic, offset.offset) == (source, RECORDS)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -19,6 +18,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.test_transactions_python import SECONDS, confluent_read
+from tests.patience import flushed, killed_after, patiently
 from trio_broker.testing.process import BrokerProcess
 
 pytestmark = pytest.mark.soak
@@ -42,9 +42,7 @@ def start_loop(broker: BrokerProcess) -> Iterator[StartLoop]:
             command += ["zombie-in", "zombie-out", "zombie-group", transactional_id]
             process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
             stack.callback(process.kill)
-            deadline = threading.Timer(PATIENCE_SECONDS, process.kill)
-            stack.callback(deadline.cancel)
-            deadline.start()
+            stack.enter_context(killed_after(process, PATIENCE_SECONDS))
             return process
 
         yield start
@@ -62,11 +60,11 @@ def test_a_loop_that_was_paused_beyond_its_session_is_fenced_and_nothing_is_doub
     admin = AdminClient(address)
     topics = [NewTopic("zombie-in", 1, 1), NewTopic("zombie-out", 2, 1)]
     for created in admin.create_topics(topics).values():
-        created.result(SECONDS)
+        patiently(created.result, SECONDS)
     producer = Producer(address)
     for number in range(RECORDS):
         producer.produce("zombie-in", b"%d" % number)
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
 
     paused = start_loop("zombie-1")
     assert next_line(paused).startswith("committed")
@@ -78,7 +76,7 @@ def test_a_loop_that_was_paused_beyond_its_session_is_fenced_and_nothing_is_doub
 
     def committed() -> int:
         asked = [ConsumerGroupTopicPartitions("zombie-group")]
-        [offset] = admin.list_consumer_group_offsets(asked)["zombie-group"].result(SECONDS).topic_partitions
+        [offset] = patiently(admin.list_consumer_group_offsets(asked)["zombie-group"].result, SECONDS).topic_partitions
         return int(offset.offset)
 
     # The successor says that it has committed before the markers are written: the offsets may follow its last line.

@@ -20,6 +20,7 @@ from kafka_wire.messages.offset_delete import (
 )
 from kafka_wire.records.record import NewRecord
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
+from tests.patience import fail_after
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.coordinator.classic.group import ClassicGroup
 from trio_broker.coordinator.group_machine import MAX_MEMBER_ID_PREFIX_CHARACTERS
@@ -132,7 +133,7 @@ async def test_offsets_and_members_come_back_after_a_restart(tmp_path):
 
 async def loaded(broker):
     """Wait until every partition has been loaded."""
-    with trio.fail_after(10):
+    with fail_after(10):
         while broker.groups.statistics().loading:
             await trio.lowlevel.checkpoint()
 

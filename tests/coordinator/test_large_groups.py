@@ -21,6 +21,7 @@ from kafka_wire.messages.offset_commit import (
 from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from tests.coordinator.appended import appended
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
+from tests.patience import fail_after
 from trio_broker import yield_budget
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import TopicTarget
@@ -389,7 +390,7 @@ async def test_more_consumers_that_fall_silent_together_than_one_batch_can_forge
             )
             response = await broker.groups.call(request.group_id, request, RequestContext("c", "/h", 1), no_park)
             assert response.error_code == 0, response
-        with trio.fail_after(20):
+        with fail_after(20):
             while at_once(broker.groups.machine(group_id).describe_consumer_group(group_id)).members:  # noqa: ASYNC110 - nobody tells
                 await trio.sleep(0.01)
 

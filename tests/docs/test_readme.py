@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import run_program
 from tests.spark.session_fixture import JAVA_OPTIONS
 from trio_broker.testing import BrokerProcess
 
@@ -59,13 +59,8 @@ def at(broker: BrokerProcess, text: str) -> str:
 
 def paste_into_python(text: str, seconds: float = SECONDS) -> str:
     """What an interactive interpreter prints for ``text``."""
-    completed = subprocess.run(
-        [sys.executable, "-W", "ignore", "-i", "-q"],
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
+    completed = run_program(
+        [sys.executable, "-W", "ignore", "-i", "-q"], seconds, input=text, capture_output=True, text=True
     )
     assert "Error" not in completed.stderr, completed.stderr
     assert completed.returncode == 0
@@ -77,15 +72,14 @@ def run_trio_broker(broker: BrokerProcess, line: str, directory: Path) -> str:
     echo, _, command = line.rpartition("|")
     words = shlex.split(command)
     assert words[0] == "trio-broker", line
-    completed = subprocess.run(
+    completed = run_program(
         [sys.executable, "-m", "trio_broker", *words[1:], "--bootstrap-server", broker.bootstrap_servers],
+        SECONDS,
         cwd=directory,
         env={**os.environ, "JDK_JAVA_OPTIONS": JAVA_OPTIONS},
         input=echo.removeprefix("echo ").strip(" '") + "\n" if echo else "",
         capture_output=True,
         text=True,
-        timeout=SECONDS,
-        check=False,
     )
     assert completed.returncode == 0, completed.stdout + completed.stderr
     return completed.stdout
@@ -116,13 +110,12 @@ def test_the_quick_start_prints_what_was_sent_and_leaves_a_committed_offset(
 def test_the_test_with_a_broker_passes(tmp_path: Path) -> None:
     (example,) = blocks("In a test", "python")
     (tmp_path / "test_orders.py").write_text(example, encoding="utf-8")
-    completed = subprocess.run(
+    completed = run_program(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "test_orders.py"],
+        SECONDS,
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
-        check=False,
     )
     assert "1 passed" in completed.stdout, completed.stdout + completed.stderr
 
@@ -130,11 +123,11 @@ def test_the_test_with_a_broker_passes(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
 def test_the_change_with_curl_is_made(broker: BrokerProcess) -> None:
     (line,) = commands(*blocks("Seen and tuned while it runs", "sh"))
-    completed = subprocess.run(
+    completed = run_program(
         ["curl", "-sS", "--fail", *shlex.split(at(broker, line))[1:]],
+        SECONDS,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
         check=True,
     )
     assert '"value":"12"' in completed.stdout

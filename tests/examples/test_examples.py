@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from tests.patience import flushed, run_program
 from tests.spark.session_fixture import JAVA_OPTIONS
 from trio_broker.testing import BrokerProcess
 
@@ -29,14 +29,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 def run(*command: str) -> str:
     """What a program prints; it ends well."""
-    completed = subprocess.run(
+    completed = run_program(
         [sys.executable, *command],
+        SECONDS,
         cwd=ROOT,
         env={**os.environ, "PYTHONWARNINGS": "ignore", "JDK_JAVA_OPTIONS": JAVA_OPTIONS},
         capture_output=True,
         text=True,
-        timeout=SECONDS,
-        check=False,
     )
     assert completed.returncode == 0, completed.stdout + completed.stderr
     return completed.stdout
@@ -78,7 +77,7 @@ def produce_lines(broker: BrokerProcess, *lines: str) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for line in lines:
         producer.produce("lines", line.encode())
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
 
 
 def test_the_index_names_every_example() -> None:

@@ -18,6 +18,7 @@ from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from tests.handlers.handler_client import Client
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
+from tests.patience import fail_after
 from trio_broker.handlers.fetch import error_response, fetch
 from trio_broker.request_phase import RequestPhase
 from trio_broker.storage.append import AppendOrigin
@@ -187,7 +188,7 @@ async def poll_while(act, client, *partitions, **fields):
     async def poll():
         answers.append(await ask(client, *partitions, max_wait_ms=60_000, **fields))
 
-    with trio.fail_after(20):
+    with fail_after(20):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(poll)
             while not client.parked:

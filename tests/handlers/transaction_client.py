@@ -25,6 +25,7 @@ from kafka_wire.records.batch import RecordBatch, build_batch, read_batches
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.transactions import TransactionStatus
 from tests.handlers.wire_client import ADVERTISED, WireClient, broker_config, new_dispatcher
+from tests.patience import fail_after
 from trio_broker.bootstrap import open_services
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
@@ -269,7 +270,7 @@ class TransactionClient:
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait until others have made ``condition`` true."""
-    with trio.fail_after(PATIENCE_SECONDS):
+    with fail_after(PATIENCE_SECONDS):
         while not condition():
             await trio.lowlevel.checkpoint()
 

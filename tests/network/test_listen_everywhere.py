@@ -6,6 +6,7 @@ import socket
 
 import pytest
 
+from tests.patience import scaled
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.acceptor import Listener, listen
 from trio_broker.runtime import network
@@ -19,10 +20,10 @@ def test_a_listener_without_a_host_takes_both_families():
     with listen(EVERYWHERE, SocketServerConfig(), RealNetwork()) as listening:
         port = listening.getsockname()[1]
         for host in ("127.0.0.1", "::1"):
-            socket.create_connection((host, port), timeout=5).close()
+            socket.create_connection((host, port), timeout=scaled(5)).close()
 
 
 def test_a_machine_without_ipv6_listens_to_the_other(monkeypatch):
     monkeypatch.setattr(network, "serves_both_families", lambda: False)
     with listen(EVERYWHERE, SocketServerConfig(), RealNetwork()) as listening:
-        socket.create_connection(("127.0.0.1", listening.getsockname()[1]), timeout=5).close()
+        socket.create_connection(("127.0.0.1", listening.getsockname()[1]), timeout=scaled(5)).close()

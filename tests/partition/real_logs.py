@@ -11,6 +11,7 @@ import trio
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.record import NewRecord
+from tests.patience import scaled
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.resource_config import topic_config
@@ -80,7 +81,7 @@ def write_epoch_entry(partition: Partition) -> None:
 
 def require_side_by_side(monkeypatch, partitions: int) -> None:
     """Let no leader epoch be written down unless those of so many partitions are being written."""
-    meeting, write = threading.Barrier(partitions, timeout=5), LeaderEpochs.write_file
+    meeting, write = threading.Barrier(partitions, timeout=scaled(5)), LeaderEpochs.write_file
 
     def write_together(epochs: LeaderEpochs, entries: list[EpochEntry]) -> None:
         meeting.wait()

@@ -16,6 +16,7 @@ import pytest
 import trio
 import trio.testing
 
+from tests.patience import patiently
 from trio_broker.partition.flusher import Flusher
 from trio_broker.runtime.real_workers import RealWorkers
 
@@ -44,7 +45,7 @@ class SlowPartition:
         reached = self.log_end
         self.syncs += 1
         self.begun.release()
-        assert self.gate.acquire(timeout=20)
+        assert patiently(lambda seconds: self.gate.acquire(timeout=seconds), 20)
         if self.error is not None:
             raise self.error
         return partial(self.durable_up_to, reached)
@@ -63,7 +64,9 @@ def syncs_of(partitions: list[SlowPartition]) -> int:
 
 async def sync_begun(partition: SlowPartition) -> None:
     """Wait until a sync of the partition is under way."""
-    assert await trio.to_thread.run_sync(lambda: partition.begun.acquire(timeout=20))
+    assert await trio.to_thread.run_sync(
+        lambda: patiently(lambda seconds: partition.begun.acquire(timeout=seconds), 20)
+    )
 
 
 @pytest.fixture

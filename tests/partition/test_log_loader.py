@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 from tests.partition.real_logs import NOW_MS, batch
+from tests.patience import scaled
 from trio_broker.config.log_config import LogConfig
 from trio_broker.partition.log_loader import LoadStopped, LogLoader
 from trio_broker.runtime.clock import ManualClock
@@ -135,7 +136,7 @@ async def test_each_directory_has_its_own_threads(tmp_path: Path):
     """Four logs wait for each other: they are opened at the same time, or never."""
     clock, paths = ManualClock(), (tmp_path / "a", tmp_path / "b")
     write_logs(managed(RealDisk(), *paths, clock=clock))
-    together = threading.Barrier(4, timeout=PATIENCE_SECONDS)
+    together = threading.Barrier(4, timeout=scaled(PATIENCE_SECONDS))
 
     def wait_for_all(partition: TopicPartition, topic_id: bytes) -> LogConfig:
         together.wait()

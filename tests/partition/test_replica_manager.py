@@ -22,6 +22,7 @@ from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
+from tests.patience import patiently
 from tests.running_broker import until
 from trio_broker.config.resource_config import topic_config
 from trio_broker.handlers.produce import ProduceOperation
@@ -140,7 +141,7 @@ class SlowLook:
         self.threads.append(threading.current_thread())
         if threading.current_thread() is not threading.main_thread():
             self._token.run_sync_soon(self.entered.set)
-            assert self.may_go_on.wait(30)
+            assert patiently(self.may_go_on.wait, 30)
         return self._prepare(batch, config, now_ms, topic_partition)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyspark.errors import PySparkException
 
+from tests.patience import terminated
 from trio_broker.spark.errors import DataLoss
 from trio_broker.spark.pipelines.export import export
 from trio_broker.spark.pipelines.task_runner import Result, SparkTaskRunner, TaskFailed
@@ -43,7 +44,7 @@ def main(server: str, servers: str, topic: str, directory: str) -> None:
     spark.sql(f"CREATE TEMPORARY VIEW records USING trio_broker OPTIONS ({view})")
     stream = spark.readStream.format("trio_broker").options(**options, startingOffsets="earliest").load()
     query = stream.writeStream.format("memory").queryName("copy").trigger(availableNow=True).start()
-    query.awaitTermination(120)
+    terminated(query, 120)
     try:
         spark.read.format("trio_broker").options(**options, startingOffsets="latest").load().count()
         error = ""

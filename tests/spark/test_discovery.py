@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pkgutil import iter_modules
+
+from tests.patience import run_program
 
 HEAVY = ("trio", "asyncio", "numpy", "numba", "pyarrow", "cramjam", "pandas")
 
@@ -25,9 +26,7 @@ def test_our_modules_are_found_at_the_top_level() -> None:
 
 def test_the_look_up_costs_no_heavy_import() -> None:
     names = sorted(module.name for module in iter_modules() if module.name.startswith("pyspark_trio_broker"))
-    answer = subprocess.run(
-        [sys.executable, "-c", LOOK_UP, *names], capture_output=True, text=True, timeout=60, check=True
-    )
+    answer = run_program([sys.executable, "-c", LOOK_UP, *names], 60, capture_output=True, text=True, check=True)
     told = json.loads(answer.stdout)
     assert told["formats"]["pyspark_trio_broker"] == "trio_broker"
     assert {module.partition(".")[0] for module in told["modules"]}.isdisjoint(HEAVY)

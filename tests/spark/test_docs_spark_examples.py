@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.patience import terminated
 from tests.spark.topic_records import fill
 from trio_broker.testing import BrokerThread
 
@@ -60,7 +61,7 @@ def test_the_backlog_is_what_is_left(names: dict[str, Any], kafka_broker_session
     reader = names["spark"].readStream.format("trio_broker").options(**names["where"], startingOffsets="earliest")
     writer = reader.option("maxOffsetsPerTrigger", "5").load().writeStream.format("noop").trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(tmp_path)).start()
-    assert query.awaitTermination(SECONDS)
+    assert terminated(query, SECONDS)
     backlogs = []
     for progress in query.recentProgress:
         found: dict[str, Any] = {"query": SimpleNamespace(lastProgress=progress)}

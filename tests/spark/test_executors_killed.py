@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.patience import run_program
 from tests.spark.executors_job import GUARANTEES, JOBS, JSON_SOURCE, SINK, SOURCE
 from tests.spark.pipelines.table_rows import read_table
 from tests.spark.producer.consumed_records import new_values, read_back, values_of
@@ -40,14 +40,13 @@ def test_each_row_is_there_once_though_an_executor_was_killed_in_each_job(
     fill(kafka_broker_session, JSON_SOURCE, [b"%d" % n if n % 3 == 0 else b'{"id": %d}' % n for n in range(COUNT)])
     servers = kafka_broker_session.bootstrap_servers
 
-    ended = subprocess.run(
+    ended = run_program(
         [sys.executable, "-m", "tests.spark.executors_job", servers, str(tmp_path)],
+        SECONDS,
         cwd=ROOT,
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
-        timeout=SECONDS,
-        check=False,
     )
 
     assert ended.returncode == 0, ended.stderr

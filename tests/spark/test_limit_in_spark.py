@@ -7,11 +7,11 @@ print the same one, in which no code of ours has a part.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
 import pytest
 
+from tests.patience import run_program
 from tests.spark.session_fixture import JAVA_OPTIONS
 from tests.spark.topic_records import fill, numbers
 from trio_broker.spark.column_hint import MIN_OFFSETS
@@ -42,13 +42,12 @@ def test_a_few_rows_are_right_and_reading_all_columns_leaves_one_line(
     # Fewer than librdkafka queues.
     for start in range(0, MIN_OFFSETS, 50_000):
         fill(kafka_broker_session, "large", numbers(start, start + 50_000))
-    ended = subprocess.run(
+    ended = run_program(
         [sys.executable, "-c", JOB, kafka_broker_session.bootstrap_servers],
+        SECONDS,
         env={**os.environ, "JDK_JAVA_OPTIONS": JAVA_OPTIONS},
         capture_output=True,
         text=True,
-        timeout=SECONDS,
-        check=False,
     )
 
     assert ended.returncode == 0, ended.stderr

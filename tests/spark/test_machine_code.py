@@ -17,6 +17,7 @@ import pytest
 from numba import njit
 from numba.core import config
 
+from tests.patience import communicate
 from trio_broker.spark.code_cache import CodeCache
 from trio_broker.spark.machine_code import compiled, digest_of
 
@@ -53,7 +54,7 @@ def started(directory: Path, cache: Path, *, factor: int = 3) -> subprocess.Pope
 
 
 def answer(process: subprocess.Popen[str]) -> Any:
-    output, _ = process.communicate(timeout=120)
+    output, _ = communicate(process, 120)
     assert process.returncode == 0
     return json.loads(output)
 

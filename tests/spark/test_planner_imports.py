@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests.patience import run_program
 from tests.spark.topic_records import fill, numbers
 from trio_broker.testing import BrokerThread
 
@@ -100,5 +101,5 @@ def imported_by(steps: str, broker: BrokerThread) -> set[str]:
     """Run ``steps`` in a new process; return the names of the modules that were imported for them."""
     program = PROGRAM.format(steps=steps)
     command = [sys.executable, "-c", program, broker.bootstrap_servers]
-    completed = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120, check=True)
+    completed = run_program(command, 120, stdout=subprocess.PIPE, text=True, check=True)
     return set(completed.stdout.rpartition("imported:")[2].split())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Self
@@ -12,6 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tests.patience import run_program
 from trio_broker.spark import session
 from trio_broker.spark.errors import SparkJobError
 
@@ -33,13 +33,7 @@ def test_what_spark_connect_lacks_is_named_with_the_extra_that_brings_it(tmp_pat
     # A process, because no other kind of session may be in it; a file, because PySpark ends a program of "-c" silently.
     program = tmp_path / "without_grpc.py"
     program.write_text(WITHOUT_GRPC)
-    ended = subprocess.run(
-        [sys.executable, "-W", "ignore", str(program)],
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    ended = run_program([sys.executable, "-W", "ignore", str(program)], SECONDS, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     [told] = ended.stdout.splitlines()
     assert "grpcio" in told
@@ -73,13 +67,12 @@ except Exception as error:
 )
 def test_a_master_that_is_asked_for_stands_above_the_environment(master: str, told: str) -> None:
     """In a process, since it is of both kinds."""
-    ended = subprocess.run(
+    ended = run_program(
         [sys.executable, "-c", FOLLOWED, master],
+        SECONDS,
         env={**os.environ, "MASTER": "local[3]", "SPARK_REMOTE": "sc://other:15002"},
         capture_output=True,
         text=True,
-        timeout=SECONDS,
-        check=False,
     )
     assert ended.stdout.splitlines() == [told], ended.stderr
 

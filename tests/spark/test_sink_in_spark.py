@@ -15,6 +15,7 @@ from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from pyspark.errors import PySparkException
 
+from tests.patience import patiently, terminated
 from tests.spark.producer.consumed_records import headers_of, read_back
 from tests.spark.topic_records import fill
 from trio_broker.spark.producer.row_ids import Deduplicator, RowId, find_row_id
@@ -107,7 +108,7 @@ def test_a_thread_that_is_not_the_main_one_writes_once_the_session_is_active_the
         lines = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
         stream = lines.selectExpr("'stream' AS value").writeStream.format("trio_broker").options(**place.options)
         query = stream.option("checkpointLocation", str(tmp_path)).trigger(once=True).start()
-        assert query.awaitTermination(ENDS_WITHIN_SECONDS)
+        assert terminated(query, ENDS_WITHIN_SECONDS)
 
     with ThreadPoolExecutor(1) as pool:
         pool.submit(write).result()
@@ -226,7 +227,7 @@ class Stream:
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(ENDS_WITHIN_SECONDS)
+        assert terminated(query, ENDS_WITHIN_SECONDS)
 
 
 @pytest.fixture
@@ -241,7 +242,7 @@ def allow_records_of(place: Place, max_bytes: int) -> None:
     entry = ConfigEntry("max.message.bytes", str(max_bytes), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, place.topic, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": place.broker.bootstrap_servers})
-    admin.incremental_alter_configs([resource])[resource].result(ENDS_WITHIN_SECONDS)
+    patiently(admin.incremental_alter_configs([resource])[resource].result, ENDS_WITHIN_SECONDS)
 
 
 def test_a_task_that_dies_and_a_restart_leave_each_row_once_for_those_who_deduplicate(
@@ -343,7 +344,7 @@ def test_complete_mode_appends_the_whole_result_each_time(stream: Stream, place:
             .writeStream.format("trio_broker").outputMode("complete").options(**place.options)
             .option("checkpointLocation", str(stream.checkpoint)).trigger(availableNow=True).start()
         )  # fmt: skip
-        assert query.awaitTermination(ENDS_WITHIN_SECONDS)
+        assert terminated(query, ENDS_WITHIN_SECONDS)
         fill(place.broker, stream.source, [b"c"])
 
     assert sorted(value or b"" for value in values(place.read())) == [b"2", b"3"]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.patience import communicate, run_program
 from tests.spark.connect_service import connect_service
 from tests.spark.pipelines.command_processes import pipeline_process, rows_in, wait_until
 from tests.spark.pipelines.table_rows import read_table
@@ -50,9 +51,7 @@ def test_batches_views_streams_exports_and_errors_work_through_connect(
     kafka_broker_session.create_topic("connect")
     fill(kafka_broker_session, "connect", numbers(0, 5))
     words = [connect_server, kafka_broker_session.bootstrap_servers, "connect", str(tmp_path)]
-    ended = subprocess.run(
-        [sys.executable, "-m", JOB, *words], cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False
-    )
+    ended = run_program([sys.executable, "-m", JOB, *words], SECONDS, cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     told = json.loads(ended.stdout.splitlines()[-1])
     assert told["session"].startswith("pyspark.sql.connect")
@@ -104,7 +103,7 @@ def server_process(directory: Path) -> Iterator[tuple[str, subprocess.Popen[str]
 def interrupt(process: subprocess.Popen[str]) -> str:
     """Send Ctrl-C to a command, which ends by it; return the last line of its output."""
     process.send_signal(signal.SIGINT)
-    output = process.communicate(timeout=SECONDS)[0]
+    output = communicate(process, SECONDS)[0]
     assert process.returncode == 130, output
     assert "Traceback" not in output
     return [line for line in output.splitlines() if line][-1]
@@ -121,7 +120,7 @@ def test_an_export_through_connect_that_ctrl_c_ends_keeps_its_work_and_goes_on(
         assert interrupt(process) == "interrupted; finished work is kept"
     assert 0 < rows_in(table) < COUNT
     with pipeline_process(*words, master=connect_server) as process:
-        output = process.communicate(timeout=SECONDS)[0]
+        output = communicate(process, SECONDS)[0]
     assert process.returncode == 0, output
     values = read_table(Target(Format.PARQUET, str(table)))["value"].to_pylist()
     assert sorted(values) == sorted(numbers(0, COUNT))

@@ -26,6 +26,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
+from tests.patience import MOST_TIMES, Patience, flushed, patiently, scaled, terminated
 from tests.spark.streaming_job import writer
 from trio_broker.testing import BrokerProcess
 
@@ -50,9 +51,9 @@ PAUSE_SECONDS = 0.05
 
 def wait_for(claim: Callable[[], bool], what: str) -> None:
     """Wait until ``claim`` holds."""
-    give_up_at = time.monotonic() + PATIENCE_SECONDS
+    time_left = Patience(PATIENCE_SECONDS)
     while not claim():
-        assert time.monotonic() < give_up_at, f"waited in vain for {what}"
+        assert not time_left.is_over, f"waited in vain for {what}"
         time.sleep(0.05)
 
 
@@ -68,7 +69,7 @@ class Sender:
             {
                 "bootstrap.servers": servers,
                 "enable.idempotence": True,
-                "message.timeout.ms": 300_000,
+                "message.timeout.ms": MOST_TIMES * 300_000,
                 "linger.ms": 5,
                 "batch.size": SEGMENT_BYTES // 2,
             }
@@ -100,15 +101,15 @@ class Sender:
         self._may_send.clear()
         # What the thread is in the middle of it may finish.
         time.sleep(5 * PAUSE_SECONDS)
-        assert self._producer.flush(PATIENCE_SECONDS) == 0
+        assert flushed(self._producer, PATIENCE_SECONDS)
         yield
         self._may_send.set()
 
     def end(self) -> None:
         self._is_over = True
         self._may_send.set()
-        self._thread.join(PATIENCE_SECONDS)
-        assert self._producer.flush(PATIENCE_SECONDS) == 0
+        patiently(self._thread.join, PATIENCE_SECONDS)
+        assert flushed(self._producer, PATIENCE_SECONDS)
 
 
 @attrs.define
@@ -124,7 +125,7 @@ class Trial:
         admin = AdminClient({"bootstrap.servers": self.broker.bootstrap_servers})
         topic = NewTopic(TOPIC, PARTITIONS, 1, config={"internal.segment.bytes": str(SEGMENT_BYTES)})
         for done in admin.create_topics([topic]).values():
-            done.result(PATIENCE_SECONDS)
+            patiently(done.result, PATIENCE_SECONDS)
 
     # --- The query ---
 
@@ -183,7 +184,9 @@ class Trial:
         consumer = Consumer({"bootstrap.servers": self.broker.bootstrap_servers, "group.id": "watch"})
         try:
             return {
-                str(number): consumer.get_watermark_offsets(TopicPartition(TOPIC, number), timeout=PATIENCE_SECONDS)
+                str(number): consumer.get_watermark_offsets(
+                    TopicPartition(TOPIC, number), timeout=scaled(PATIENCE_SECONDS)
+                )
                 for number in range(PARTITIONS)
             }
         finally:
@@ -194,7 +197,7 @@ class Trial:
         resource = ConfigResource(ConfigResource.Type.TOPIC, TOPIC, incremental_configs=[entry])
         admin = AdminClient({"bootstrap.servers": self.broker.bootstrap_servers})
         for done in admin.incremental_alter_configs([resource]).values():
-            done.result(PATIENCE_SECONDS)
+            patiently(done.result, PATIENCE_SECONDS)
 
     def has_rolled(self) -> bool:
         """Whether some partition has a segment that is not the active one, and so can be deleted."""
@@ -233,7 +236,7 @@ class Trial:
         last = (
             writer(self.spark, self.broker.bootstrap_servers, TOPIC, self.directory).trigger(availableNow=True).start()
         )
-        assert last.awaitTermination(round(PATIENCE_SECONDS))
+        assert terminated(last, PATIENCE_SECONDS)
         frame = self.spark.read.parquet(str(self.directory / "rows")).select("value")
         values = [row.value for row in frame.collect()]
         twice = [value for value, count in Counter(values).items() if count > 1]

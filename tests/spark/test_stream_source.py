@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
+from tests.patience import patiently, terminated
 from tests.spark.topic_records import fill, numbers
 from trio_broker.testing import BrokerThread
 
@@ -54,7 +55,7 @@ class Job:
             .trigger(availableNow=True)
             .start(str(self.directory / "rows"))
         )
-        assert query.awaitTermination(ENDS_WITHIN_SECONDS)
+        assert terminated(query, ENDS_WITHIN_SECONDS)
         return query
 
     def rows(self) -> list[bytes]:
@@ -130,9 +131,9 @@ def test_a_micro_batch_that_failed_is_read_again_as_it_was(job: Job) -> None:
     from pyspark.errors import StreamingQueryException
 
     with pytest.raises(StreamingQueryException, match="the sink is full"):
-        start().awaitTermination(ENDS_WITHIN_SECONDS)
+        terminated(start(), ENDS_WITHIN_SECONDS)
     fill(job.broker, job.topic, numbers(5, 9))
-    assert start().awaitTermination(ENDS_WITHIN_SECONDS)
+    assert terminated(start(), ENDS_WITHIN_SECONDS)
     assert seen == [(0, numbers(0, 5)), (0, numbers(0, 5)), (1, numbers(5, 9))]
 
 
@@ -145,7 +146,7 @@ def failing(job: Job, **options: str | None) -> None:
 
     writer = job.frame(**options).writeStream.foreachBatch(fail).option("checkpointLocation", str(job.checkpoint))
     with pytest.raises(StreamingQueryException, match="the sink is full"):
-        writer.trigger(availableNow=True).start().awaitTermination(ENDS_WITHIN_SECONDS)
+        terminated(writer.trigger(availableNow=True).start(), ENDS_WITHIN_SECONDS)
 
 
 def test_a_first_micro_batch_that_failed_is_read_again_though_the_restart_would_begin_elsewhere(job: Job) -> None:
@@ -165,7 +166,7 @@ def test_records_of_a_first_micro_batch_that_were_deleted_before_the_restart_are
     fill(job.broker, job.topic, numbers(0, 5))
     failing(job)
     admin, below = AdminClient({"bootstrap.servers": job.broker.bootstrap_servers}), TopicPartition(job.topic, 0, 3)
-    admin.delete_records([below])[below].result(ENDS_WITHIN_SECONDS)
+    patiently(admin.delete_records([below])[below].result, ENDS_WITHIN_SECONDS)
     with pytest.raises(StreamingQueryException, match=f"DataLoss: {job.topic}-0 at offset 0: the records are gone"):
         job.run()
     assert sizes(job.run(failOnDataLoss="false")) == [2]

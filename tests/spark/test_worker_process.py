@@ -18,6 +18,7 @@ from typing import Any
 import attrs
 import pytest
 
+from tests.patience import Patience, scaled
 from trio_broker.spark.decoder import Engine, available_engine
 
 WAIT_SECONDS = 300
@@ -104,7 +105,7 @@ def worker(directory: Path, **variables: str) -> Iterator[Worker]:
         assert daemon.stdout is not None
         try:
             [port] = struct.unpack("!i", daemon.stdout.read(4))
-            with socket.create_connection(("127.0.0.1", port), WAIT_SECONDS) as connection:
+            with socket.create_connection(("127.0.0.1", port), scaled(WAIT_SECONDS)) as connection:
                 stream = connection.makefile("rwb")
                 assert struct.unpack("!i", stream.read(4))[0] > 0
                 stream.write(struct.pack("!i", 6) + b"secret")
@@ -127,8 +128,8 @@ def begin_and_go_on(directory: Path, **variables: str) -> None:
             assert task["engine"] == "plain"
             assert task["is_loading"] == is_loading
         (directory / "may-load").touch()
-        give_up_at = time.monotonic() + WAIT_SECONDS
-        while task["engine"] != "numba" and time.monotonic() < give_up_at:
+        time_left = Patience(WAIT_SECONDS)
+        while task["engine"] != "numba" and not time_left.is_over:
             assert task["rows"] == 2000
             assert task["frozen"] <= second["frozen"] or not task["is_loading"]
             # Tasks without a pause, and the collections between them, would leave the compiler hardly any time.

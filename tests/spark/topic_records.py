@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from confluent_kafka import Producer
 
+from tests.patience import flushed
 from trio_broker.testing import BrokerThread
 
 Header = tuple[str, bytes | None]
@@ -34,7 +35,7 @@ def fill(
             timestamp=timestamp_ms,
             on_delivery=lambda error, _: failures.append(error) if error else None,
         )
-    assert producer.flush(30) == 0
+    assert flushed(producer, 30)
     assert not failures
 
 

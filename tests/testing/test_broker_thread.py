@@ -15,6 +15,7 @@ from confluent_kafka import Consumer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 from kafka_wire.errors import KafkaError
+from tests.patience import patiently, scaled
 from trio_broker.broker import StartupError
 from trio_broker.config.errors import ConfigError
 from trio_broker.testing import BrokerThread, broker_in_thread
@@ -184,7 +185,7 @@ def test_an_advanced_clock_dates_what_the_broker_dates():
         before_ms = broker.clock.now_ms()
         broker.advance_clock(WEEK_SECONDS)
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
-        metadata = producer.send("orders", b"later").get(10)
+        metadata = patiently(producer.send("orders", b"later").get, 10)
         producer.close()
         assert metadata.timestamp >= before_ms + WEEK_SECONDS * 1000
 
@@ -192,10 +193,10 @@ def test_an_advanced_clock_dates_what_the_broker_dates():
 def test_clients_stay_connected_while_the_clock_is_advanced():
     with broker_in_thread() as broker:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
-        producer.send("orders", b"before").get(10)
+        patiently(producer.send("orders", b"before").get, 10)
         accepted = broker.broker.server.statistics().connections_accepted
         broker.advance_clock(WEEK_SECONDS)
-        producer.send("orders", b"after").get(10)
+        patiently(producer.send("orders", b"after").get, 10)
         producer.close()
         assert broker.broker.server.statistics().connections_accepted == accepted
 
@@ -272,7 +273,7 @@ def test_a_normal_life_logs_nothing_to_look_at(caplog: pytest.LogCaptureFixture,
         broker.restart()
         # kafka-python would drop a socket that it was still connecting when the broker went, without closing it.
         consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "readers", "log_level": 0})
-        assert "orders" in consumer.list_topics(timeout=10).topics
+        assert "orders" in consumer.list_topics(timeout=scaled(10)).topics
         broker.advance_clock(WEEK_SECONDS + HOUR_SECONDS)
     consumer.close()
     ours = [record for record in caplog.records if record.name.startswith("trio_broker")]

@@ -27,6 +27,7 @@ from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetc
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.stored.offset_commits import encode_commit_key, encode_commit_value
 from tests.coordinator.coordinator_harness import CoordinatorHarness, no_park, running_coordinator
+from tests.patience import fail_after
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets
 from trio_broker.coordinator.offsets.requests import TransactionalCommit
@@ -271,7 +272,7 @@ async def open_offsets(directory, **settings):
             if topic not in broker.services.metadata_cache.image.topics:
                 await broker.create_topic(topic)
         await broker.groups.find("g")
-        with trio.fail_after(10):
+        with fail_after(10):
             while broker.groups.statistics().loading:
                 await trio.lowlevel.checkpoint()
         yield Offsets(broker)

@@ -13,6 +13,7 @@ from tests.compat.group_requests import assignment
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import batch
+from tests.patience import fail_after
 from trio_broker.coordinator.reporting import lag, lag_collector
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.partition.replica_manager import HIGH_WATERMARK
@@ -35,7 +36,7 @@ async def append(broker, *values: bytes, timestamp: int | None = None) -> None:
 
 async def loaded(broker) -> None:
     """Wait until the groups have been read back."""
-    with trio.fail_after(10):
+    with fail_after(10):
         while broker.groups.statistics().loading:
             await trio.lowlevel.checkpoint()
 

@@ -30,6 +30,7 @@ from tests.handlers.transaction_client import (
     until,
 )
 from tests.partition.real_logs import require_side_by_side
+from tests.patience import fail_after
 from tests.scheduling import RACES, Race, begun, outcomes
 from trio_broker import barrier
 from trio_broker.cluster.replication_control import TopicTarget
@@ -702,7 +703,7 @@ async def test_transactions_of_many_ids_do_not_mix(client, produce_version, end_
 
 async def until_added(client: TransactionClient, producer: ProducerIdAndEpoch, transactional_id: str) -> None:
     """Add partitions 0 and 1, as a client does: again while the transaction before is ending."""
-    with trio.fail_after(10):
+    with fail_after(10):
         while set((await client.add(producer, 0, 1, transactional_id=transactional_id)).values()) != {0}:
             await trio.lowlevel.checkpoint()
 

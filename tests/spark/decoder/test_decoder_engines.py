@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ import pytest
 
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.crc import crc32c
+from tests.patience import patiently, run_program
 from tests.spark.decoder.decoder_logs import PARTITION, chunk, numbered, offsets_of, with_header
 from trio_broker.spark import decoder, worker_memory
 from trio_broker.spark.background_load import BackgroundLoad
@@ -58,7 +58,7 @@ def test_the_plain_engine_does_not_import_numba() -> None:
         "assert not {'numba', 'llvmlite'} & set(sys.modules)"
     )
     path = f"import sys; sys.path[:] = {sys.path}\n"
-    subprocess.run([sys.executable, "-c", path + program], check=True, timeout=120)
+    run_program([sys.executable, "-c", path + program], 120, check=True)
 
 
 @pytest.mark.parametrize("switch_at", range(5))
@@ -82,7 +82,7 @@ def test_a_task_changes_its_engine_between_two_chunks_and_yields_the_same_rows(
 def test_the_engine_that_a_worker_begins_with_does_not_wait_for_numba(monkeypatch: pytest.MonkeyPatch) -> None:
     may_end = threading.Event()
     monkeypatch.setattr(worker_memory, "is_worker", lambda: True)
-    load = BackgroundLoad(lambda: Engine.NUMBA if may_end.wait(60) else None)
+    load = BackgroundLoad(lambda: Engine.NUMBA if patiently(may_end.wait, 60) else None)
     monkeypatch.setattr(decoder, "_loaded_engine", load)
 
     assert offsets_of([chunk(numbered(3))], None) == [0, 1, 2]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from tests.patience import Patience
 from tests.spark.session_fixture import start_session
 
 if TYPE_CHECKING:
@@ -47,9 +48,9 @@ def interfered(directory: str, task: int, attempt: int, batches: Iterator[pa.Rec
     for number, batch in enumerate(batches):
         yield batch
         if task == 1 and attempt == 0 and number == 1:
-            deadline = time.monotonic() + WAIT_SECONDS
+            time_left = Patience(WAIT_SECONDS)
             while not mark.with_name("task-1-attempt-1").exists():
-                assert time.monotonic() < deadline, "no other attempt was started"
+                assert not time_left.is_over, "no other attempt was started"
                 time.sleep(0.05)
     if task == 0 and attempt == 0:
         raise ValueError("the first attempt of task 0 fails behind its last row")

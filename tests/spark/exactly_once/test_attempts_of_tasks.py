@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.patience import run_program
 from tests.spark.exactly_once.attempts_job import ROWS_OF_A_TASK, TASKS
 from tests.spark.producer.consumed_records import read_back, values_of
 from trio_broker.testing import BrokerThread
@@ -29,11 +29,11 @@ def test_tasks_that_fail_and_tasks_that_are_speculated_leave_each_row_once(
     kafka_broker_session.create_topic(topic, PARTITIONS)
     servers = kafka_broker_session.bootstrap_servers
 
-    subprocess.run(
+    run_program(
         [sys.executable, "-m", "tests.spark.exactly_once.attempts_job", servers, kind, topic, str(tmp_path)],
+        SECONDS,
         cwd=ROOT,
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
-        timeout=SECONDS,
         check=True,
     )
 

@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.patience import patiently
 from tests.spark.exactly_once.driver_steps import die, interrupted
 from tests.spark.exactly_once.job import Job
 from tests.spark.pipelines.crash_points import Killed
@@ -35,12 +36,12 @@ def alter_policy(servers: str, topic: str, policy: str) -> None:
     entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.incremental_alter_configs([resource])[resource].result(SECONDS)
+    patiently(admin.incremental_alter_configs([resource])[resource].result, SECONDS)
 
 
 def grow(servers: str, topic: str, count: int) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.create_partitions([NewPartitions(topic, count)])[topic].result(SECONDS)
+    patiently(admin.create_partitions([NewPartitions(topic, count)])[topic].result, SECONDS)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.patience import Patience, flushed, patiently
 from tests.spark.producer.consumed_records import read_back, values_of
 from trio_broker.testing import BrokerProcess
 
@@ -53,9 +54,9 @@ def written(broker: BrokerProcess) -> list[int]:
 
 
 def wait_until(is_so: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + SECONDS
+    time_left = Patience(SECONDS)
     while not is_so():
-        assert time.monotonic() < deadline
+        assert not time_left.is_over
         if process.poll() is not None:
             return
         time.sleep(0.2)
@@ -65,7 +66,7 @@ def send(broker: BrokerProcess, first: int) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
     for number in range(first, first + ROWS_OF_A_LIFE):
         producer.produce(SOURCE, b"%d" % number, b"%d" % (number % 17), number % SOURCES)
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
 
 
 @pytest.mark.parametrize("seed", [1])
@@ -74,7 +75,7 @@ def test_ten_deaths_of_the_driver_and_ten_of_the_broker_leave_exactly_the_input(
     with BrokerProcess(tmp_path / "broker") as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         for topic, partitions in ((SOURCE, SOURCES), (TARGET, TARGETS)):
-            admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(SECONDS)
+            patiently(admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result, SECONDS)
         for life in range(LIVES):
             send(broker, life * ROWS_OF_A_LIFE)
             before = len(written(broker))

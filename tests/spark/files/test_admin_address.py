@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import flushed
 from tests.spark.log_files import read
 from trio_broker.client.address import parse_addresses
 from trio_broker.spark.errors import DataLoss, OptionError, SourceUnavailable
@@ -83,4 +84,4 @@ def produce(broker: BrokerThread, *values: bytes) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0})
     for value in values:
         producer.produce("orders", value, partition=0)
-    assert producer.flush(20) == 0
+    assert flushed(producer, 20)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from tests.patience import Patience
 from tests.spark.session_fixture import JAVA_OPTIONS
 
 SECONDS = 300
@@ -44,10 +45,10 @@ def pipeline_process(*arguments: str, master: str = "local[2]") -> Iterator[subp
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     """Return when ``condition`` holds, which ``process`` brings about; it must not end before."""
-    deadline = time.monotonic() + SECONDS
+    time_left = Patience(SECONDS)
     while not condition():
         assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < deadline, f"nothing in {SECONDS} s"
+        assert not time_left.is_over, f"nothing in {SECONDS} s"
         time.sleep(0.3)
 
 

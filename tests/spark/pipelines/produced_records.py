@@ -13,6 +13,8 @@ import attrs
 import pyarrow as pa
 from confluent_kafka import Producer
 
+from tests.patience import flushed
+
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 BASE_MS = 1_767_225_500_000
 """Some minutes before 2026 begins in UTC, so that records lie on two days."""
@@ -74,7 +76,7 @@ def _send(bootstrap_servers: str, topics: tuple[str, ...], number: int, count: i
                 break
             except BufferError:
                 producer.poll(0.1)
-    assert producer.flush(120) == 0
+    assert flushed(producer, 120)
 
 
 def check(table: pa.Table, topics: tuple[str, ...], producers: int, count: int) -> None:

@@ -23,6 +23,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.patience import communicate, flushed, patiently, scaled
 from tests.spark.pipelines.command_processes import SECONDS, pipeline_process, rows_in, wait_until
 from tests.spark.pipelines.table_rows import read_table
 from tests.spark.producer.consumed_records import new_values, read_back
@@ -77,14 +78,14 @@ def values_of(partition: int) -> list[bytes]:
 
 def create(broker: BrokerProcess, topic: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(SECONDS)
+    patiently(admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result, SECONDS)
 
 
 def fill(broker: BrokerProcess, topic: str, partition: int, values: list[bytes]) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
     for value in values:
         producer.produce(topic, value, partition=partition)
-    assert producer.flush(SECONDS) == 0
+    assert flushed(producer, SECONDS)
 
 
 def export(broker: BrokerProcess, directory: Path) -> Job:
@@ -146,7 +147,7 @@ def writing(broker: BrokerProcess, directory: Path, *words: str) -> Job:
 
     def log_ends() -> int:
         places = [ConfluentPartition(WRITTEN, partition) for partition in range(PARTITIONS)]
-        return sum(consumer.get_watermark_offsets(place, SECONDS)[1] for place in places)
+        return sum(consumer.get_watermark_offsets(place, scaled(SECONDS))[1] for place in places)
 
     def check() -> None:
         consumer.close()
@@ -190,7 +191,7 @@ jobs = pytest.mark.parametrize("make_job", JOBS.values(), ids=JOBS)
 def run_to_the_end(job: Job) -> None:
     """Run a command until it ends by itself, and check what it has left."""
     with pipeline_process(*job.words) as process:
-        output = process.communicate(timeout=SECONDS)[0]
+        output = communicate(process, SECONDS)[0]
     assert process.returncode == 0, output
     job.check()
 
@@ -228,7 +229,7 @@ def test_a_job_whose_broker_is_killed_survives_it_or_goes_on_and_leaves_what_is_
         assert process.poll() is None
         time.sleep(chance.uniform(0, 1.0))
         broker.start()
-        output = process.communicate(timeout=SECONDS)[0]
+        output = communicate(process, SECONDS)[0]
         assert process.returncode in (0, 1), output
         assert "Traceback" not in output
         run_to_the_end(job)

@@ -14,6 +14,7 @@ import attrs
 import pytest
 from confluent_kafka import Producer
 
+from tests.patience import communicate, flushed
 from tests.spark.pipelines.command_processes import SECONDS, pipeline_process, rows_in, wait_until
 from tests.spark.pipelines.table_rows import read_table
 from trio_broker.spark.tables.target import Format, Target
@@ -36,7 +37,7 @@ class Stream:
             for _ in range(20):
                 producer.produce("orders", b"%d" % self.count)
                 self.count += 1
-            assert producer.flush(30) == 0
+            assert flushed(producer, 30)
 
     @contextmanager
     def running(self) -> Iterator[Stream]:
@@ -73,7 +74,7 @@ def run_and_kill(broker: BrokerThread, target: Target, kills: int, chance: rando
         process = lives.enter_context(pipeline_process(*export))
         wait_until(lambda: rows_in(table) >= stream.count, process)
         process.send_signal(signal.SIGINT)
-        output = process.communicate(timeout=SECONDS)[0]
+        output = communicate(process, SECONDS)[0]
     assert process.returncode == 130, output
     assert "Traceback" not in output
     assert output.splitlines()[-1].startswith("interrupted; finished work is kept")

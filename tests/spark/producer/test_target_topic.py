@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.client.producer.scripted_logs import ScriptedLogs, TurnedTime, settings_for
 from tests.fakes.scripted_kafka import Cluster, ScriptedKafka
+from tests.patience import scaled
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.errors import WriteFailed
 from trio_broker.client.producer.batch_producer import BatchProducer
@@ -39,7 +40,7 @@ def settings(broker: BrokerThread, **changes: Any) -> ProducerSettings:
 
 def topics(broker: BrokerThread) -> dict[str, int]:
     """The topics that there are, with the numbers of their partitions."""
-    found = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=SECONDS).topics
+    found = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=scaled(SECONDS)).topics
     return {name: len(topic.partitions) for name, topic in found.items()}
 
 
