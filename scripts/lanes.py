@@ -4,6 +4,10 @@
 last line is ``N passed, N failed, N skipped`` over all lanes, alone on its line, because CI reads it. The exit status
 is 0 only if every lane passed and every lane had something to run.
 
+Before that line the run says whether the machine was short of CPU (``scripts/pressure.py``), names the lanes that
+failed meanwhile, and those that took much more CPU than in the last run. What each whole lane took is kept in
+``.check/times.json``; the longest starts first.
+
 Every test file belongs to exactly one lane: the one that names the longest beginning of its path. A new folder lands in
 the lane ``core`` by itself.
 """
@@ -11,6 +15,7 @@ the lane ``core`` by itself.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -19,16 +24,20 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
 
 from scripts.changed import changed_paths, needed_tests
+from scripts.pressure import EXTENDED_WAITS, CpuOfRun, Notes, read_notes, stalled_seconds
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 REPORTS = ROOT / ".check"
+
+TIMES = "times.json"
+"""The file in ``REPORTS`` that outlives a run."""
 
 LANES: Mapping[str, tuple[str, ...]] = {
     "core": ("",),
@@ -42,7 +51,7 @@ LANES: Mapping[str, tuple[str, ...]] = {
     "spark units": ("spark/", "compat/test_spark_sink_other", "compat/test_spark_wire_other"),
     "protocol": ("protocol/",),
 }
-"""Beginnings of paths below ``tests/``, by lane, in the order in which the lanes start: the longest first.
+"""Beginnings of paths below ``tests/``, by lane, in the order in which the lanes start where their times are not known.
 
 All tests that need a Spark session are in one lane, because each lane would start a JVM of its own and warm it up."""
 
@@ -54,6 +63,9 @@ DEFAULT_JOBS = len(os.sched_getaffinity(0)) + 2
 
 PROGRESS = re.compile(r"^[.FEsxX]+ +\[ *\d+%\]\n?", re.MULTILINE)
 """The lines in which pytest shows how far it is: in the way where only the beginning of a long output is kept."""
+
+MUCH_MORE = 1.5
+"""Times the CPU of the last run: a lane that takes more is named. A busy machine adds less than that to it."""
 
 NO_TESTS = 5
 """The exit status of a pytest that collected nothing."""
@@ -84,6 +96,7 @@ class Lane:
     status: int = 0
     seconds: float = 0
     cpu_seconds: float = 0
+    notes: Notes = field(default_factory=Notes)
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -101,7 +114,8 @@ class Lane:
 
     def start(self, temporary: Path) -> None:
         # Each pytest deletes old directories when it ends, and fails where another one is deleting them.
-        environment = {**os.environ, "PYTEST_DEBUG_TEMPROOT": tempfile.mkdtemp(dir=temporary)}
+        own_root = {"PYTEST_DEBUG_TEMPROOT": tempfile.mkdtemp(dir=temporary)}
+        environment = {**os.environ, **own_root, EXTENDED_WAITS: str(self.output.with_suffix(".waits"))}
         self.seconds = -time.monotonic()
         with self.output.open("wb") as output:
             self._process = subprocess.Popen(
@@ -118,6 +132,7 @@ class Lane:
         self._process.returncode = self.status = os.waitstatus_to_exitcode(status)
         self.seconds += time.monotonic()
         self.cpu_seconds = cpu_seconds
+        self.notes = read_notes(self.output.with_suffix(".waits"))
         if self.report.exists():
             self.counts = read_counts(self.report)
 
@@ -163,19 +178,72 @@ def read_counts(report: Path) -> Counts:
     return Counts(max(0, tests - failed - skipped), failed, skipped)
 
 
-def run(lanes: list[Lane], jobs: int, out: IO[str] = sys.stdout) -> bool:
-    """Run ``lanes``, up to ``jobs`` of them at a time, print what they found, and return whether all went well."""
+@dataclass(frozen=True)
+class Took:
+    """What a lane took when it last ran whole."""
+
+    seconds: float
+    cpu_seconds: float
+
+
+def read_times() -> dict[str, Took]:
+    """What the lanes took, by name; nothing where it was not kept, or by another version of this file."""
+    try:
+        kept = json.loads((REPORTS / TIMES).read_text())
+        return {name: Took(**took) for name, took in kept.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def longest_first(lanes: Iterable[Lane], times: Mapping[str, Took]) -> list[Lane]:
+    """The lanes in the order in which they start; of those whose time is not known, the order is kept."""
+    return sorted(lanes, key=lambda lane: -times[lane.name].seconds if lane.name in times else float("-inf"))
+
+
+def run(lanes: list[Lane], jobs: int, out: IO[str] = sys.stdout, *, are_whole: bool = True) -> bool:
+    """Run ``lanes``, up to ``jobs`` of them at a time, print what they found, and return whether all went well.
+
+    What they took is kept if they ``are_whole``.
+    """
+    times = read_times()
     shutil.rmtree(REPORTS, ignore_errors=True)
     REPORTS.mkdir()
-    began = time.monotonic()
+    write_times(times)
+    began, stalled_before = time.monotonic(), stalled_seconds()
     with tempfile.TemporaryDirectory(prefix="trio-broker-tests-", ignore_cleanup_errors=True) as temporary:
-        for lane in _ended(lanes, jobs, Path(temporary)):
+        for lane in _ended(longest_first(lanes, times), jobs, Path(temporary)):
             print(lane, file=out, flush=True)
             if lane.status != 0:
                 print(PROGRESS.sub("", lane.output.read_text(errors="replace")), file=out, flush=True)
-    print(f"{time.monotonic() - began:.0f} s", file=out)
+    seconds, stalled = time.monotonic() - began, stalled_seconds()
+    cpu = CpuOfRun(
+        seconds,
+        sum(lane.cpu_seconds for lane in lanes),
+        None if stalled is None or stalled_before is None else stalled - stalled_before,
+    )
+    print(f"{seconds:.0f} s", *summary(lanes, cpu, times if are_whole else {}), sep="\n", file=out)
     print(sum((lane.counts for lane in lanes if lane.counts), Counts()), file=out, flush=True)
+    if are_whole:
+        write_times(times | {lane.name: Took(lane.seconds, lane.cpu_seconds) for lane in lanes if lane.status == 0})
     return all(lane.status == 0 for lane in lanes)
+
+
+def write_times(times: Mapping[str, Took]) -> None:
+    (REPORTS / TIMES).write_text(json.dumps({name: asdict(took) for name, took in times.items()}, indent=2) + "\n")
+
+
+def summary(lanes: Sequence[Lane], cpu: CpuOfRun, times: Mapping[str, Took]) -> Iterator[str]:
+    """What is to be known of a run before one of its failures is taken for a defect."""
+    for lane in lanes:
+        before = times.get(lane.name)
+        if before and lane.cpu_seconds > MUCH_MORE * before.cpu_seconds:
+            more = lane.cpu_seconds / before.cpu_seconds
+            yield f"{lane.name} took {more:.1f} times the CPU of the last run ({before.cpu_seconds:.0f} s)"
+    notes = sum((lane.notes for lane in lanes), Notes())
+    yield f"{cpu}: {notes}." if notes.extended else f"{cpu}."
+    for lane in lanes:
+        if cpu.was_short and lane.status != 0 and lane.counts:
+            yield f"{lane.name}: {lane.counts.failed} failed while the machine was short of CPU; {lane.notes}."
 
 
 def _ended(lanes: list[Lane], jobs: int, temporary: Path) -> Iterator[Lane]:
@@ -207,7 +275,8 @@ def main() -> int:
     options = parser.parse_args()
     files = files_with_tests() if options.changed is None else needed_tests(changed_paths(options.changed))
     lanes = [Lane(TYPES, [sys.executable, "-m", "mypy"]), *pytest_lanes(files)]
-    return 0 if run([lane for lane in lanes if lane.name in options.only], options.jobs) else 1
+    chosen = [lane for lane in lanes if lane.name in options.only]
+    return 0 if run(chosen, options.jobs, are_whole=options.changed is None) else 1
 
 
 if __name__ == "__main__":

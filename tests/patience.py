@@ -9,8 +9,7 @@ Short of CPU means two things. Linux says in ``/proc/pressure/cpu`` for how long
 processor: this covers the wait from its beginning, and doubles it at most. A loop that is timed when the wait is over
 says how many times slower a thread is now than one that has a processor to itself, on any system.
 
-``scripts/lanes.py`` says at the end of a run how many waits were extended. It names a file for that in the environment
-variable ``EXTENDED_WAITS``, which processes that a test starts inherit; each extended wait is a line there.
+``scripts/lanes.py`` says at the end of a run how many waits were extended: each leaves a note in a file of the run.
 
 Tests whose clock is virtual wait for nothing real, and use ``trio.fail_after``.
 """
@@ -29,6 +28,8 @@ from typing import Any, AnyStr, Literal, TypeVar, overload
 
 import attrs
 import trio
+
+from scripts.pressure import EXTENDED, EXTENDED_WAITS, IN_VAIN, stalled_seconds
 
 T = TypeVar("T")
 
@@ -50,20 +51,6 @@ SHORT = 0.25
 
 TOOK_ALL = 0.9
 """Of the seconds that a call was given: what ends before has an end of its own."""
-
-PRESSURE = Path("/proc/pressure/cpu")
-EXTENDED_WAITS = "EXTENDED_WAITS"
-EXTENDED, IN_VAIN = "extended", "in vain"
-"""The lines of the file: a wait was extended, and what it waited for did not come all the same."""
-
-
-def stalled_seconds() -> float | None:
-    """For how long, since the machine started, some process waited for a processor; None where nobody counts it."""
-    try:
-        some = PRESSURE.read_text().split("\n")[0]
-    except OSError:
-        return None
-    return int(some.rpartition("total=")[2]) / 1e6
 
 
 def slowdown() -> float:
@@ -113,10 +100,10 @@ class Patience:
         return self.granted > self.seconds
 
     def __str__(self) -> str:
-        took = self.clock() - self.began
-        return (
-            f"{took:.0f} s" + f" instead of {self.seconds:g} s, since the machine was short of CPU" * self.is_extended
-        )
+        took = f"{self.clock() - self.began:.0f} s"
+        if self.is_extended:
+            return f"{took} instead of {self.seconds:g} s, since the machine was short of CPU"
+        return took
 
     def _extend(self) -> None:
         before, self.granted = self.granted, max(self.granted, self.seconds * min(MOST_TIMES, self._times()))

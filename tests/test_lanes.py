@@ -9,7 +9,22 @@ from pathlib import Path
 import pytest
 
 from scripts import lanes
-from scripts.lanes import LANES, Counts, Lane, files_with_tests, lane_of, pytest_lane, pytest_lanes, run
+from scripts.lanes import (
+    LANES,
+    TIMES,
+    Counts,
+    Lane,
+    Took,
+    files_with_tests,
+    lane_of,
+    longest_first,
+    pytest_lane,
+    pytest_lanes,
+    read_times,
+    run,
+    summary,
+)
+from scripts.pressure import CpuOfRun, Notes
 
 
 @pytest.fixture(autouse=True)
@@ -94,3 +109,74 @@ def test_a_lane_without_tests_counts_by_its_status(status: int) -> None:
 def test_a_lane_that_a_signal_ends_fails() -> None:
     passed, _ = run_lanes(Lane("crash", [sys.executable, "-c", "import os; os.abort()"]))
     assert not passed
+
+
+# ---- what is kept, and what is said at the end
+
+QUIET = CpuOfRun(100, 190, 80, processors=2)
+BUSY = CpuOfRun(100, 20, 98, processors=2)
+
+
+def lane_that_took(name: str, cpu_seconds: float, *, status: int = 0, notes: Notes | None = None) -> Lane:
+    counts = Counts(10, int(status != 0), 0)
+    return Lane(name, [], counts, status, seconds=cpu_seconds, cpu_seconds=cpu_seconds, notes=notes or Notes())
+
+
+def test_what_whole_lanes_took_is_kept_until_they_run_again() -> None:
+    def lane(name: str, status: int = 0) -> Lane:
+        return Lane(name, [sys.executable, "-c", f"raise SystemExit({status})"])
+
+    run_lanes(lane("one"), lane("two"), lane("three", status=1))
+    kept = read_times()
+    assert kept.keys() == {"one", "two"}, "a lane that failed may have taken its time for that"
+    run_lanes(lane("one"))
+    assert read_times()["two"] == kept["two"]
+    run([lane("one"), lane("four")], 2, io.StringIO(), are_whole=False)
+    assert read_times().keys() == {"one", "two"}, "some files of a lane say nothing of the whole"
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"core": 7}', '{"core": {"minutes": 9}}'])
+def test_times_that_cannot_be_read_are_not_known(text: str) -> None:
+    lanes.REPORTS.mkdir()
+    (lanes.REPORTS / TIMES).write_text(text)
+    assert read_times() == {}
+
+
+def test_the_longest_lane_starts_first() -> None:
+    given = [Lane(name, []) for name in ("types", "core", "new", "spark session")]
+    times = {"types": Took(60, 60), "core": Took(100, 90), "spark session": Took(200, 80)}
+    assert [lane.name for lane in longest_first(given, times)] == ["new", "spark session", "core", "types"]
+    assert longest_first(given, {}) == given
+
+
+def test_a_lane_that_took_much_more_cpu_than_the_last_time_is_named() -> None:
+    times = {"core": Took(100, 100), "state": Took(100, 100)}
+    said = [*summary([lane_that_took("core", 180), lane_that_took("state", 140)], QUIET, times)]
+    assert said == ["core took 1.8 times the CPU of the last run (100 s)", f"{QUIET}."]
+
+
+def test_the_end_says_whether_the_machine_was_short_of_cpu_and_who_failed_meanwhile() -> None:
+    failed = lane_that_took("core", 10, status=1, notes=Notes(3, 1))
+    said = [*summary([failed, lane_that_took("state", 10, notes=Notes(2, 0))], BUSY, {})]
+    assert said == [
+        f"{BUSY}: 5 waits were extended, 1 of them in vain.",
+        "core: 1 failed while the machine was short of CPU; 3 waits were extended, 1 of them in vain.",
+    ]
+    assert [*summary([failed], QUIET, {})] == [f"{QUIET}: 3 waits were extended, 1 of them in vain."]
+
+
+def test_waits_that_tests_extend_are_counted(tmp_path: Path) -> None:
+    text = """
+from scripts.pressure import EXTENDED_WAITS
+import os, subprocess, sys
+
+def test_extends():
+    note = "import os; open(os.environ['EXTENDED_WAITS'], 'a').write('extended' + chr(10))"
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", note], check=True)
+"""
+    lane = pytest_lane("one", [file_of_tests(tmp_path, text)])
+    passed, printed = run_lanes(lane)
+    assert passed, printed
+    assert lane.notes == Notes(2, 0)
+    assert "2 waits were extended, 0 of them in vain." in printed[-2]

@@ -13,11 +13,9 @@ import attrs
 import pytest
 import trio
 
+from scripts.pressure import EXTENDED, EXTENDED_WAITS, IN_VAIN
 from tests import patience as module
 from tests.patience import (
-    EXTENDED,
-    EXTENDED_WAITS,
-    IN_VAIN,
     MOST_TIMES,
     Patience,
     communicate,
@@ -26,7 +24,6 @@ from tests.patience import (
     patiently,
     run_program,
     scaled,
-    stalled_seconds,
 )
 
 
@@ -131,15 +128,6 @@ def test_where_nobody_counts_the_pressure_the_loop_alone_is_asked(machine):
     time_left = machine.patience(60)
     machine.sleep(60)
     assert time_left.left_seconds == 120
-
-
-def test_the_pressure_is_read_in_seconds(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "PRESSURE", tmp_path / "cpu")
-    assert stalled_seconds() is None
-    (tmp_path / "cpu").write_text(
-        "some avg10=97.14 avg60=85.59 avg300=34.95 total=11855503135\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
-    )
-    assert stalled_seconds() == 11855.503135
 
 
 def test_who_keeps_the_time_itself_gets_it_by_the_speed_of_now(monkeypatch):
