@@ -19,6 +19,9 @@ from trio_broker.storage.producer_state import ProducerStates
 SEEDS = range(6, 36)
 """Far more than it takes; the first that shows the bug is the last that runs."""
 
+CHOSEN = {("a_fetch_registers_when_it_waits", "page-cache"): 13}
+"""Seeds that showed bugs which the first seeds do not show, when this was written. If they do no more, others do."""
+
 
 def is_found(promise: Callable[[str], bool]) -> bool:
     return any(promise(violation.promise) for seed in SEEDS for violation in simulate(seed).violations)
@@ -50,6 +53,6 @@ def test_a_fetch_that_waits_in_vain_is_found(bug: str, durability: str, monkeypa
     getattr(waiting_bugs, bug)(monkeypatch)
     assert any(
         violation.promise == NOBODY_WAITS_IN_VAIN
-        for seed in SEEDS
+        for seed in (CHOSEN.get((bug, durability), SEEDS.start), *SEEDS)
         for violation in run_simulation(seed, draw_plan).violations
     )
