@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import IO
 
 from scripts.changed import changed_paths, needed_tests
-from scripts.pressure import EXTENDED_WAITS, CpuOfRun, Notes, read_notes, stalled_seconds
+from scripts.pressure import EXTENDED_WAITS, CpuOfRun, Notes, processor_count, read_notes, stalled_seconds
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
@@ -58,7 +58,7 @@ All tests that need a Spark session are in one lane, because each lane would sta
 TYPES = "types"
 """The lane of mypy."""
 
-DEFAULT_JOBS = len(os.sched_getaffinity(0)) + 2
+DEFAULT_JOBS = processor_count() + 2
 """Two more than there are processors: half of the time tests wait for sockets, timers and the disk."""
 
 PROGRESS = re.compile(r"^[.FEsxX]+ +\[ *\d+%\]\n?", re.MULTILINE)

@@ -6,7 +6,7 @@ Tests extend their waits by it (``tests/patience.py``), and ``scripts/lanes.py``
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 PRESSURE = Path("/proc/pressure/cpu")
@@ -22,6 +22,11 @@ MUCH_PRESSURE = 0.5
 
 OWN_SHARE = 0.7
 """Of the processors: what used more had them nearly to itself, and pressure was of its own making."""
+
+
+def processor_count() -> int:
+    """Of those that this process may use, where the system says so."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def stalled_seconds() -> float | None:
@@ -61,7 +66,7 @@ class CpuOfRun:
     cpu_seconds: float
     stalled_seconds: float | None
     """While it ran; None where nobody counts it."""
-    processors: int = len(os.sched_getaffinity(0))
+    processors: int = field(default_factory=processor_count)
 
     @property
     def pressure(self) -> float | None:
