@@ -22,7 +22,8 @@ from starlette.routing import Route
 from broker_admin.encoding import converter, mask_changes, sensitive_keys
 from broker_admin.event_stream import EventStream, SendText, require_room
 from broker_admin.operations import operation
-from broker_admin.parts import AdminParts, parts_of
+from broker_admin.parts import parts_of
+from broker_admin.view import BrokerView
 from broker_admin.views.events import BrokerEvent
 from broker_admin.views.groups import GroupsRebalanced
 from trio_broker.metrics.history import HistorySample
@@ -42,10 +43,10 @@ async def get_events(request: Request) -> Response | EventStream:
     """Samples, one a second, config changes as they are made, and which groups rebalanced, as server-sent events."""
     parts = parts_of(request)
     require_room(parts)
-    return EventStream(parts, partial(send_events, parts))
+    return EventStream(parts, partial(send_events, parts.view))
 
 
-async def send_events(parts: AdminParts, send_text: SendText) -> None:
+async def send_events(view: BrokerView, send_text: SendText) -> None:
     """Send what the broker publishes until the client falls behind."""
     sender, receiver = trio.open_memory_channel[BrokerEvent](QUEUED_EVENTS)
 
@@ -59,29 +60,29 @@ async def send_events(parts: AdminParts, send_text: SendText) -> None:
         except trio.ClosedResourceError:
             pass
 
-    unsubscribe = parts.view.events.subscribe(enqueue)
+    unsubscribe = view.events.subscribe(enqueue)
     try:
         await send_text(f"retry: {RECONNECT_MS}\n\n")
-        await forward(parts, receiver, send_text)
+        await forward(view, receiver, send_text)
     finally:
         unsubscribe()
         sender.close()
         receiver.close()
 
 
-async def forward(parts: AdminParts, receiver: trio.MemoryReceiveChannel[BrokerEvent], send_text: SendText) -> None:
+async def forward(view: BrokerView, receiver: trio.MemoryReceiveChannel[BrokerEvent], send_text: SendText) -> None:
     """Send what comes out of ``receiver`` until it is closed, and a heartbeat when nothing does."""
     while True:
         text = ": still here\n\n"
         with trio.move_on_after(HEARTBEAT_SECONDS):
             try:
-                text = event_text(parts, await receiver.receive())
+                text = event_text(view, await receiver.receive())
             except trio.EndOfChannel:
                 return
         await send_text(text)
 
 
-def event_text(parts: AdminParts, event: BrokerEvent) -> str:
+def event_text(view: BrokerView, event: BrokerEvent) -> str:
     """``event`` as it goes over the wire."""
     if isinstance(event, HistorySample):
         name = "sample"
@@ -89,7 +90,7 @@ def event_text(parts: AdminParts, event: BrokerEvent) -> str:
         name = "groups"
     else:
         name = "config"
-        (event,) = mask_changes([event], sensitive_keys(parts.view.config.entries()))
+        (event,) = mask_changes([event], sensitive_keys(view.config.entries()))
     data = json.dumps(converter.unstructure(event), separators=(",", ":"))
     return f"event: {name}\ndata: {data}\n\n"
 

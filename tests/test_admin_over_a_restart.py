@@ -1,0 +1,106 @@
+"""What a page that stays open over a restart of the broker gets: a reason, and no traceback in the log."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+import trio
+from starlette.routing import Route
+
+from broker_admin.app import create_app
+from kafka_wire.apis import ApiKey
+from tests.admin.api_requests import ApiDescription
+from tests.admin.fake_broker import FakeBroker
+from tests.admin.test_api_conformance import DOCUMENT, NAMES
+from tests.running_broker import PATIENCE_SECONDS, connected, replace_handler, running, until
+from tests.test_broker import brokers_alone
+from tests.test_broker_start import HTML, HeldLoads, crash_with_topics, held, starting
+
+__all__ = ["held"]
+
+STREAM = "/api/v1/events"
+TAIL = "/api/v1/topics/orders/tail"
+
+
+def addresses() -> Iterator[str]:
+    """Every address that a GET may ask for, with names of what is there."""
+    for route in create_app(FakeBroker().view).routes:
+        if isinstance(route, Route) and "GET" in (route.methods or ()):
+            path = re.sub(r":\w+}", "}", route.path)
+            yield path.format_map({**NAMES, "name": "page.css", "offset": "0", "number": "1", "node_id": "0"})
+
+
+@pytest.fixture
+def errors() -> Iterator[list[str]]:
+    """What the admin server logs at ERROR, or with a traceback."""
+    found: list[str] = []
+
+    class Finder(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.levelno >= logging.ERROR or record.exc_info:
+                found.append(record.getMessage())
+
+    finder = Finder()
+    log = logging.getLogger("broker_admin")
+    log.addHandler(finder)
+    yield found
+    log.removeHandler(finder)
+
+
+async def test_no_address_breaks_while_the_broker_starts(tmp_path, held: HeldLoads, errors):
+    await crash_with_topics(tmp_path, held)
+    async with starting(tmp_path, held) as (admin, _):
+        answer = await admin.get(STREAM)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert answer.json()["detail"].startswith("recovering 0 of 3 logs")
+        assert (await admin.head(STREAM)).status_code == 503
+        for address in addresses():
+            answer = await admin.get(address, headers=HTML)
+            assert answer.status_code != 500, f"{address}: {answer.status_code} {answer.text[:200]}"
+    assert errors == []
+
+
+async def test_no_address_breaks_while_the_broker_stops_and_its_streams_end(tmp_path, errors):
+    settings = {"admin_listener": "127.0.0.1:0", "shutdown_grace_ms": "600000"}
+    api = ApiDescription(DOCUMENT)
+    async with running(tmp_path, **settings) as broker, connected(broker) as client:
+        await client.create_topic("orders", 2)
+        await client.produce("orders", b"one", b"two")
+        finish = trio.Event()
+
+        async def slow(request, context):
+            await finish.wait()
+            raise LookupError("it is over")
+
+        replace_handler(broker, ApiKey.METADATA, slow)
+        await client.send(brokers_alone(), 12)
+        await until(lambda: broker.server.handlers.statistics().in_flight)
+        async with (
+            httpx.AsyncClient(base_url=str(broker.admin_url), timeout=PATIENCE_SECONDS) as admin,
+            admin.stream("GET", STREAM) as events,
+            admin.stream("GET", TAIL) as tail,
+        ):
+            broker.stop()
+            for address in addresses():
+                if not address.startswith("/api/"):
+                    answer = await admin.get(address, headers=HTML)
+                    assert answer.status_code != 500, f"{address}: {answer.text[:200]}"
+            for path, methods in DOCUMENT["paths"].items():
+                if path in (STREAM, TAIL.replace("orders", "{topic}")):
+                    continue
+                for method in methods:
+                    for request in api.requests(path, method, NAMES, 2):
+                        answer = await admin.request(
+                            request.method, request.address, headers=request.headers, json=request.json
+                        )
+                        assert answer.status_code != 500, f"{request} → {answer.text[:300]}"
+            finish.set()
+            with trio.fail_after(PATIENCE_SECONDS):
+                assert [line async for line in events.aiter_lines() if line.startswith("retry")]
+                assert [line async for line in tail.aiter_lines()]
+                await broker.stopped.wait()
+    assert errors == []
