@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from tests.cli.test_topic_commands import topic_server
 from trio_broker import __version__
 from trio_broker.cli import ALIASES, COMMANDS, main
-from trio_broker.cli.hints import HINTS
+from trio_broker.cli.hints import HINTS, hint
 
 
 def usage_error(*arguments: str) -> str:
@@ -28,7 +28,28 @@ def usage_error(*arguments: str) -> str:
         ("topics --create --topic x", "No such option --create; here: trio-broker topics create TOPIC"),
         (
             "topics create --topic x",
+            "No such option --topic; here: a topic is named without an option: trio-broker topics create TOPIC",
+        ),
+        (
+            "topics --topic x",
             "No such option --topic; here: a topic is named without an option: trio-broker topics describe TOPIC",
+        ),
+        (
+            "groups delete --group g",
+            "No such option --group; here: a group is named without an option: trio-broker groups delete GROUP",
+        ),
+        (
+            "transactions abort --transactional-id x",
+            "No such option --transactional-id; here: an id is named without an option: trio-broker transactions abort"
+            " TRANSACTIONAL_ID",
+        ),
+        (
+            "groups -b kafka:9092 list",
+            "No such option -b; here: it stands behind the whole command: trio-broker groups list -b HOST:PORT",
+        ),
+        (
+            "cluster -b kafka:9092 info",
+            "No such option -b; here: it stands behind the whole command: trio-broker cluster info -b HOST:PORT",
         ),
         (
             "topics -b kafka:9092 list",
@@ -89,7 +110,12 @@ def command_at(*names: str) -> click.Command:
     return command
 
 
-@pytest.mark.parametrize("text", sorted({text for table in HINTS.values() for text in table.values()}))
+def hints() -> set[str]:
+    """All hints, as they are where no command of a group was called."""
+    return {hint([first] if first else [], word) for first, table in HINTS.items() for word in table}
+
+
+@pytest.mark.parametrize("text", sorted(hints()))
 def test_what_a_hint_names_exists(text: str):
     for example in re.findall(r"trio-broker ((?:[\w-]+ ?)*[\w-]+)", text):
         names = [word for word in example.split() if word.islower()]

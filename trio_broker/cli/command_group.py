@@ -36,7 +36,7 @@ class CommandGroup(click.Group):
         name = self._aliases.get(name, name)
         # Not for options, which ``explained`` covers, and not while a shell completes a word that is not finished yet.
         if self.get_command(ctx, name) is None and not name.startswith("-") and not ctx.resilient_parsing:
-            instead = hint(first_word(ctx), name) or did_you_mean(name, self.list_commands(ctx))
+            instead = hint(called(ctx), name) or did_you_mean(name, self.list_commands(ctx))
             raise click.UsageError(f"No such command {name!r}{instead}", ctx)
         return super().resolve_command(ctx, [name, *rest])
 
@@ -56,19 +56,19 @@ def explained() -> Iterator[None]:
     try:
         yield
     except click.NoSuchOption as error:
-        instead = hint(first_word(error.ctx), error.option_name)
+        instead = hint(called(error.ctx), error.option_name)
         if not instead and error.possibilities:
             instead = f"; did you mean {error.possibilities[0]}?"
         raise click.UsageError(f"No such option {error.option_name}{instead}", error.ctx) from None
 
 
-def first_word(ctx: click.Context | None) -> str:
-    """Return the word after ``trio-broker`` on the command line, or nothing for the command ``trio-broker`` itself."""
-    name = ""
+def called(ctx: click.Context | None) -> list[str]:
+    """Return the words after ``trio-broker`` on the command line that name the command."""
+    words: list[str] = []
     while ctx is not None and ctx.parent is not None:
-        name = ctx.command.name or ""
+        words.insert(0, ctx.command.name or "")
         ctx = ctx.parent
-    return name
+    return words
 
 
 class LazyGroup(CommandGroup):

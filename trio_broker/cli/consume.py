@@ -86,11 +86,15 @@ def consume_command(
     as_json: bool,
     isolation_level: str,
 ) -> None:
-    r"""Print the records of TOPIC, and with --follow also new ones as they are written.
+    """Print the records of TOPIC, and with --follow also new ones as they are written.
 
     \b
-    FORMAT has the tokens %t topic, %p partition, %o offset, %T timestamp (ms), %k key, %s value, %K and %S their
-    lengths (-1 for null), %h headers, %% percent, and the escapes \n, \r, \t, \0, \xNN.
+    FORMAT has these tokens:
+      %t  topic               %k  key, %K its length, -1 for null
+      %p  partition           %s  value, %S its length, -1 for null
+      %o  offset              %h  headers
+      %T  timestamp (ms)      %%  percent
+    and the escapes \\n, \\r, \\t, \\0, \\xNN.
 
     The records of one partition are in their order. The command joins no group and commits no offset. Ctrl-C ends it.
     """

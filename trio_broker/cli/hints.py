@@ -1,7 +1,8 @@
 """Hints for users of other Kafka tools: their commands and options, with the equivalent of this command line.
 
 Kafka's scripts have actions and names as options (``--list``, ``--topic x``), and rpk has other verbs. The error about
-such a word has the equivalent in the same line.
+such a word has the equivalent in the same line. In a hint, ``{command}`` is the command that was called, ``describe``
+where only its group was; ``{list}`` is a command of the group that needs no argument.
 
 Source: the options of Kafka's TopicCommand, ConsumerGroupCommand, TransactionsCommand, ConfigCommand, ConsoleProducer
 and ConsoleConsumer; rpk's reference; ``kcat -h``.
@@ -9,12 +10,12 @@ and ConsoleConsumer; rpk's reference; ``kcat -h``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 FOR_ALL: Final[dict[str, str]] = {
-    "--bootstrap-server": "it stands behind the whole command: trio-broker topics list --bootstrap-server HOST:PORT",
-    "-b": "it stands behind the whole command: trio-broker topics list -b HOST:PORT",
+    "--bootstrap-server": "it stands behind the whole command: trio-broker {list} --bootstrap-server HOST:PORT",
+    "-b": "it stands behind the whole command: trio-broker {list} -b HOST:PORT",
     "--broker-list": "the addresses go to --bootstrap-server HOST:PORT,HOST:PORT",
     "--zookeeper": "a broker is asked: --bootstrap-server HOST:PORT",
     "--command-config": "only PLAINTEXT listeners can be asked, and they need no settings",
@@ -27,7 +28,7 @@ TOPICS: Final[dict[str, str]] = {
     "--describe": "trio-broker topics describe [TOPIC]",
     "--alter": "trio-broker topics alter TOPIC --partitions N",
     "--delete": "trio-broker topics delete TOPIC",
-    "--topic": "a topic is named without an option: trio-broker topics describe TOPIC",
+    "--topic": "a topic is named without an option: trio-broker {command} TOPIC",
     "--delete-config": "trio-broker configs alter --topic TOPIC --delete KEY",
     "--offset": "trio-broker topics purge TOPIC --to PLACE",
     "--offset-json-file": "trio-broker topics purge TOPIC:0,1 --to PLACE",
@@ -45,7 +46,7 @@ GROUPS: Final[dict[str, str]] = {
     "--delete": "trio-broker groups delete GROUP",
     "--delete-offsets": "trio-broker groups delete-offsets GROUP --topic TOPIC",
     "--reset-offsets": "trio-broker groups reset-offsets GROUP --topic TOPIC --to-earliest",
-    "--group": "a group is named without an option: trio-broker groups describe GROUP",
+    "--group": "a group is named without an option: trio-broker {command} GROUP",
     "--all-groups": "trio-broker groups lag",
     "--members": "trio-broker groups describe GROUP shows the members",
     "--offsets": "trio-broker groups describe GROUP shows the offsets",
@@ -56,7 +57,7 @@ GROUPS: Final[dict[str, str]] = {
 }
 
 TRANSACTIONS: Final[dict[str, str]] = {
-    "--transactional-id": "an id is named without an option: trio-broker transactions describe TRANSACTIONAL_ID",
+    "--transactional-id": "an id is named without an option: trio-broker {command} TRANSACTIONAL_ID",
     "--topic": "partitions are named without an option, TOPIC:0,1; for abort, --partition TOPIC:0",
     "--partition": "partitions stand behind their topic: TOPIC:0,1",
     "--broker-id": "--broker ID",
@@ -151,7 +152,14 @@ HINTS: Final[Mapping[str, Mapping[str, str]]] = {
 """Hints by the first word of the command, and the word that does not exist."""
 
 
-def hint(command: str, word: str) -> str:
-    """Return ``; here: …`` for a word of another tool, or nothing; ``command`` is the word after ``trio-broker``."""
-    found = HINTS.get(command, {}).get(word)
-    return f"; here: {found}" if found else ""
+LISTS: Final[Mapping[str, str]] = {"": "topics list", "cluster": "cluster info"}
+"""Commands that need no argument, of those groups that have no ``list``."""
+
+
+def hint(called: Sequence[str], word: str) -> str:
+    """Return ``; here: …`` for a word of another tool, or nothing; ``called`` are the words after ``trio-broker``."""
+    first = called[0] if called else ""
+    if (found := HINTS.get(first, {}).get(word)) is None:
+        return ""
+    command = " ".join(called) if len(called) > 1 else f"{first} describe"
+    return f"; here: {found.format(command=command, list=LISTS.get(first, f'{first} list'))}"
