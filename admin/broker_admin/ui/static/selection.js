@@ -22,15 +22,15 @@ const selected = () => boxes().filter((box) => box.checked).map((box) => box.dat
 const topics = (count) => `${count} topic${count === 1 ? "" : "s"}`;
 
 function show() {
-  if (!bar) return;
+  const every = /** @type {HTMLInputElement | null} */ (document.querySelector("[data-select-all]"));
+  if (!bar || !every) return;
   const all = boxes();
   const count = selected().length;
-  const every = /** @type {HTMLInputElement} */ (bar.querySelector("[data-select-all]"));
   every.checked = count > 0 && count === all.length;
   every.indeterminate = count > 0 && count < all.length;
   const note = bar.querySelector("[data-selected-count]");
-  if (note) note.textContent = count ? `${topics(count)} selected` : "";
-  for (const button of bar.querySelectorAll("button")) button.disabled = !count;
+  if (note) note.textContent = `${topics(count)} selected`;
+  bar.hidden = !count;
 }
 
 /** @param {Outcome} outcome @param {string} verb @param {boolean} isTrial */
