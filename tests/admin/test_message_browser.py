@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from broker_admin.views.messages import MessagesView, NewMessage
 from tests.admin.chromium import Browser, Page, needs_chromium
 from tests.running_broker import connected, running, view_of
+from trio_broker.cli.record_json import parse_record
 
 pytestmark = needs_chromium
 
@@ -66,7 +68,13 @@ async def test_a_record_is_produced_with_the_form_and_again_from_its_own_page(tm
         await page.type("#produce [name=key]", "c1")
         await page.type("#produce [name=value]", '{"amount": ')
         await page.type("#produce [name=value_format]", "json")
-        await page.type("#produce [name=headers]", '[{"key": "trace", "value": "7"}]')
+        await page.type("#produce [name=headers]", "=7")
+        await page.click("Try without changing anything", within="#produce")
+        assert "headers are lines of key=value" in await page.text("#produce .reason")
+        await page.type("#produce [name=headers]", "trace=7")
+        twin = shlex.split(await page.evaluate("document.querySelector('#produce [data-twin]').textContent"))
+        assert parse_record(twin[2].encode()).headers == (("trace", b"7"),)
+        assert twin[4:8] == ["trio-broker", "produce", "orders", "--json"]
         await page.click("Produce")
         await page.until("document.querySelector('#produce .reason')?.textContent === 'value is not JSON'")
         await page.type("#produce [name=value]", '{"amount": 101}')
@@ -83,6 +91,8 @@ async def test_a_record_is_produced_with_the_form_and_again_from_its_own_page(tm
         assert await page.evaluate("document.querySelector('#produce [name=value]').value") == '{"amount": 101}'
         await page.type("#produce [name=value]", "")
         await page.evaluate("document.querySelector('#produce [name=tombstone]').click()")
+        twin = shlex.split(await page.evaluate("document.querySelector('#produce [data-twin]').textContent"))
+        assert parse_record(twin[2].encode()).value is None
         await page.click("Produce")
         await page.until("!document.querySelector('#produce').open")
         [fetched] = await messages.fetch_batches("orders", {0: 1}, max_bytes=1 << 20)

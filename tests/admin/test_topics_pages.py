@@ -285,12 +285,17 @@ async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live
     assert topic.summary.partition_count == 6
 
     await click(page, "[data-opens=purge-topic]")
+    await click(page, "#purge-topic [data-chooses=to_timestamp_ms]")
+    assert await text_of(page, "#purge-topic [data-outcome]") == ""
     await type_into(page, "#purge-topic [data-milliseconds]", "2023-01-01T00:00:00")
     assert "--to 2023-01-01T00:00:00Z" in await text_of(page, "#purge-topic [data-twin*='--to']")
     assert "1672531200000" in await text_of(page, "#purge-topic [data-call]")
-    await type_into(page, "#purge-topic [data-milliseconds]", "")
+    await click(page, "#purge-topic [data-chooses=to_offset]")
     await type_into(page, "#purge-topic [name=to_offset]", "2")
-    await type_into(page, "#purge-topic [name=partitions]", "[0]")
+    await type_into(page, "#purge-topic [name=partitions]", "0;1")
+    await page.until("document.querySelector('#purge-topic .reason')?.textContent.includes('such as 0,2-5')")
+    await type_into(page, "#purge-topic [name=partitions]", "0-0")
+    assert "purge orders:0 --to 2" in await text_of(page, "#purge-topic [data-twin*='--to']")
     await page.until("document.querySelector('#purge-topic [data-outcome]').textContent.includes('2 records')")
     assert await page.evaluate("document.querySelector('#purge-topic [data-does]').disabled")
     await type_into(page, "#purge-topic [data-typed]", "orders")
@@ -328,11 +333,11 @@ async def test_a_selection_is_purged_and_deleted_by_one_dialog_each(live: LiveAd
         await click(page, f"[data-select='{name}']")
 
     await click(page, "[data-opens=purge-selected]")
-    await click(page, "#purge-selected [name=to_end]")
+    await click(page, "#purge-selected [data-chooses=to_end]")
     await page.until("document.querySelector('#purge-selected [data-outcome]').textContent.includes('would be purged')")
     assert "a.b would be purged: 2 records" in await text_of(page, "#purge-selected [data-topic='a.b']")
     assert "topics purge a.b c" in await text_of(page, "#purge-selected [data-twin]")
-    assert await page.evaluate("document.activeElement.name") == "to_end"
+    assert await page.evaluate("document.activeElement.dataset.chooses") == "to_end"
     await type_into(page, "#purge-selected [data-typed]", "purge 2 topics")
     await click(page, "#purge-selected [data-does]")
     await page.until("document.querySelector('#purge-selected [data-outcome]').textContent === '2 topics purged.'")

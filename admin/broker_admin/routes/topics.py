@@ -315,7 +315,7 @@ def purge_target(body: PurgeBody) -> PurgeTarget:
         if is_given
     ]
     if len(given) != 1:
-        reason = "a purge goes to one of to_end, to_offset and to_timestamp_ms"
+        reason = "a purge takes one of to_end (all records), to_offset and to_timestamp_ms (those before it)"
         raise Problem(422, reason, [FieldError(body_pointer(name), reason) for name in given or ["to_end"]])
     return PurgeTarget(to_end=body.to_end, to_offset=body.to_offset, to_timestamp_ms=body.to_timestamp_ms)
 

@@ -6,7 +6,7 @@
  * that calls `preventDefault` shows the answer itself. `called` is fired with the body whenever the call is shown anew.
  */
 
-import { bodyOf, curlOf, queryOf, twinOf } from "./action_call.js";
+import { bodyOf, curlOf, formErrors, queryOf, twinOf } from "./action_call.js";
 import { leaveFor, quietly } from "./live.js";
 import { refreshRegions } from "./morph.js";
 import { toast } from "./toast.js";
@@ -26,7 +26,11 @@ class Action {
     this.does = /** @type {HTMLButtonElement} */ (dialog.querySelector("[data-does]"));
     this.tries = /** @type {HTMLButtonElement | null} */ (dialog.querySelector("[data-tries]"));
     this.typed = /** @type {HTMLInputElement | null} */ (dialog.querySelector("[data-typed]"));
+    this.isLent = false; // whether its address is that of the button that opened it
+    this.form.addEventListener("input", () => this.choose(), { capture: true });
     this.form.addEventListener("input", () => this.showCall());
+    document.addEventListener("refreshed", () => this.closeIfOver());
+    this.choose();
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       if (!this.does.disabled) this.call(false);
@@ -36,8 +40,25 @@ class Action {
     this.showCall();
   }
 
+  /** Show and send the fields of the choice that was made: a radio button that `data-chooses` those of `data-chosen`. */
+  choose() {
+    const choices = /** @type {NodeListOf<HTMLInputElement>} */ (this.form.querySelectorAll("[data-chooses]"));
+    const chosen = new Set([...choices].filter((each) => each.checked).map((each) => each.dataset.chooses));
+    for (const place of /** @type {NodeListOf<HTMLElement>} */ (this.form.querySelectorAll("[data-chosen]"))) {
+      place.hidden = !chosen.has(place.dataset.chosen);
+      for (const field of place.querySelectorAll("input")) field.disabled = place.hidden;
+    }
+  }
+
+  /** Close where the button is gone that opened it: what it was about, such as a trial, is over. */
+  closeIfOver() {
+    const opener = `[data-opens="${this.dialog.id}"][data-address="${CSS.escape(this.dialog.dataset.address ?? "")}"]`;
+    if (this.dialog.open && this.isLent && !document.querySelector(opener)) this.dialog.close();
+  }
+
   /** @param {string | undefined} address in place of the dialog's own */
   open(address) {
+    this.isLent = Boolean(address);
     if (address) this.dialog.dataset.address = address;
     this.say("", "");
     this.showTried(null);
@@ -87,6 +108,8 @@ class Action {
 
   /** Make the call. @param {boolean} isTrial which changes nothing */
   async call(isTrial) {
+    const errors = formErrors(this.form);
+    if (errors.length) return this.refused({ errors });
     this.say("busy", "The broker is asked …");
     this.does.disabled = true;
     try {

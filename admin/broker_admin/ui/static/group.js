@@ -6,7 +6,7 @@
 
 import "./dialog.js";
 import "./groups.js";
-import { quoted } from "./action_call.js";
+import { partitionsOf, quoted } from "./action_call.js";
 
 /** @typedef {{topic: string, partition: number, current_offset: number | null, new_offset: number,
  *   skipped_records: number | null, repeated_records: number | null, remark: string | null, error: string | null}} PartitionReset */
@@ -39,8 +39,9 @@ function compose() {
   /** @type {HTMLFieldSetElement} */ (find("[data-scope]")).disabled = isFile;
   const byTopic = /** @type {HTMLInputElement} */ (find("[data-scope-kind=topic]")).checked && !isFile;
   const topic = /** @type {HTMLInputElement} */ (find("[data-scope-topic]")).value.trim();
-  const numbers = /** @type {HTMLInputElement} */ (find("[data-scope-partitions]")).value.split(",").map((text) => text.trim()).filter(Boolean);
-  const scope = numbers.length ? { topic, partitions: numbers.map((text) => (/^\d+$/.test(text) ? Number(text) : text)) } : { topic };
+  const typed = /** @type {HTMLInputElement} */ (find("[data-scope-partitions]")).value.trim();
+  const numbers = partitionsOf(typed) ?? (typed ? [typed] : []); // the server says best what is wrong with it
+  const scope = numbers.length ? { topic, partitions: numbers } : { topic };
   /** @type {HTMLInputElement} */ (find("[name=topics]")).value = byTopic ? JSON.stringify([scope]) : "";
   const named = byTopic ? `--topic ${quoted(numbers.length ? `${topic}:${numbers.join(",")}` : topic)}` : "--all-topics";
   const scopeOption = isFile ? "" : ` ${named}`;

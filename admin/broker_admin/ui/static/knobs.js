@@ -29,6 +29,7 @@ export class Knob {
     this.resetButton = /** @type {HTMLButtonElement} */ (form.querySelector("[data-reset]"));
     this.tries = /** @type {HTMLButtonElement} */ (form.querySelector("[data-try]"));
     this.current = this.number.value;
+    this.wasTried = false;
     this.slider.addEventListener("input", () => this.choose(this.slider.value));
     this.number.addEventListener("input", () => this.choose(this.number.value));
     this.resetButton.addEventListener("click", () => this.send(null));
@@ -136,6 +137,8 @@ export class Knob {
     this.part("now").textContent = entry.value;
     // A value on trial is not stored, and one of the cluster is not this broker's to take away.
     const isTried = entry.levels?.some((/** @type {{origin: string}} */ level) => level.origin === "on trial");
+    if (this.wasTried && !isTried) this.say("busy", ""); // it spoke of the trial
+    this.wasTried = isTried;
     this.resetButton.hidden = entry.source !== "DYNAMIC_BROKER_CONFIG" || isTried;
     this.choose(untouched ? entry.value : this.number.value);
   }

@@ -13,15 +13,14 @@ const TYPING_MS = 300; // after the last letter, so that a word is one request
 /** @param {HTMLDialogElement} dialog whose fields are tried as they are typed */
 function tryAsTyped(dialog) {
   const tries = /** @type {HTMLButtonElement | null} */ (dialog.querySelector("[data-tries]"));
-  const first = /** @type {HTMLInputElement | null} */ (dialog.querySelector("[data-validates]"));
-  if (!tries || !first) return;
+  if (!tries || !dialog.querySelector("[data-validates]")) return;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let soon;
   dialog.addEventListener("input", (event) => {
     clearTimeout(soon);
     const field = event.target;
     if (!(field instanceof HTMLInputElement) || !("validates" in field.dataset)) return;
-    soon = setTimeout(() => dialog.open && (first.value || !first.required) && tries.click(), TYPING_MS);
+    soon = setTimeout(() => dialog.open && !dialog.querySelector(":enabled:required:invalid") && tries.click(), TYPING_MS);
   });
   dialog.addEventListener("close", () => clearTimeout(soon));
 }
