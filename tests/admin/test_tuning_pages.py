@@ -207,3 +207,20 @@ async def test_the_pages_hold_together_at_every_width_in_both_themes(
             for dark in (False, True):
                 await page.set_view(width=width, dark=dark)
                 assert await page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@needs_chromium
+async def test_when_a_trial_is_over_its_dialog_closes_and_nothing_speaks_of_it(
+    live: LiveAdmin, live_url: str, browser: Browser
+) -> None:
+    page = await browser.open_page(f"{live_url}/tuning")
+    outcome = "document.querySelector('[data-form=\"num.io.threads\"] [data-outcome]').textContent"
+    await page.type("[data-form='num.io.threads'] [type=number]", "9")
+    await page.evaluate("document.querySelector('[data-form=\"num.io.threads\"] [data-try]').click()")
+    await page.until(f"{outcome}.includes('keep or undo it above')")
+    await page.click("Keep it …")
+    await page.until("document.querySelector('#keep-trial').open")
+    [change] = (await live.get("/api/v1/changes"))["items"]
+    await live.http.post(f"/api/v1/changes/{change['number']}:undo")
+    await page.until("!document.querySelector('#keep-trial').open")
+    await page.until(f"{outcome} === ''")
