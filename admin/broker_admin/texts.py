@@ -76,6 +76,12 @@ def iso_time(at_ms: int) -> str:
     return str(at_ms) if moment is None else moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def export_name(name: str, at_ms: int, form: str) -> str:
+    """The name of a file that is exported at a time, after what is in it."""
+    moment = moment_at(at_ms)
+    return f"{name}.{form}" if moment is None else f"{name}-{moment:%Y-%m-%dT%H%M%SZ}.{form}"
+
+
 def clock_text(at_ms: int) -> str:
     """A time of day in UTC, for an axis."""
     moment = moment_at(at_ms)

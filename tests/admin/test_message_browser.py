@@ -132,7 +132,7 @@ async def test_a_file_is_appended_in_parts_with_progress_and_can_be_cancelled(tm
         await page.until(f"{NOTE}.startsWith('Cancelled; 500')")
         assert await end_of(messages) == 500
         await page.evaluate(f"{CHOOSE_FILE}({json.dumps(lines)})")
-        await page.until(f"{NOTE} === 'All 1200 were appended.'")
+        await page.until(f"{NOTE} === 'All 1\u202f200 were appended.'")
         assert await end_of(messages) == 1700
         await page.evaluate(f"{CHOOSE_FILE}({json.dumps([lines[0], '', '{no'])})")
         await page.until(f"{NOTE}.startsWith('Record 2 of the file: ')")

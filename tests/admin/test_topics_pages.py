@@ -310,7 +310,7 @@ async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live
     )
     await click(page, f"[data-opens={index}]")
     await type_into(page, f"#{index} [name='retention.ms']", "1 d")
-    await page.until(f"document.querySelector('#{index} [data-outcome]').textContent.includes('86400000')")
+    await page.until(f"document.querySelector('#{index} [data-outcome]').textContent.includes('→ 86400000 (1 d)')")
     await click(page, f"#{index} [data-does]")
     await page.until("[...document.querySelectorAll('.settings .own')].length === 1")
 

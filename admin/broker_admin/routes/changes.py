@@ -25,7 +25,9 @@ from broker_admin.parts import view_of
 from broker_admin.problems import Problem
 from broker_admin.request_body import ChangeQuery, check_caller
 from broker_admin.routes.messages import CSV, NDJSON, wanted_format
+from broker_admin.routes.readings import now_ms_of
 from broker_admin.schemas import bounded
+from broker_admin.texts import export_name
 from broker_admin.views.changes import TrialRefusal
 from trio_broker.changes.change import Change, TrialOutcome
 
@@ -67,7 +69,8 @@ async def get_changes(request: Request) -> Response:
     form = wanted_format(request, query.format)
     if form != "json":
         export = partial(exported_lines if form == "ndjson" else exported_csv, changes=changes, query=query)
-        headers = {"content-disposition": f'attachment; filename="changes.{form}"'}
+        name = export_name("changes", now_ms_of(view_of(request)), form)
+        headers = {"content-disposition": f'attachment; filename="{name}"'}
         body = await trio.to_thread.run_sync(export)
         return Response(body, media_type=NDJSON if form == "ndjson" else CSV, headers=headers)
     return await json_response_from_thread(await trio.to_thread.run_sync(select_changes, changes, query))

@@ -39,6 +39,13 @@ MAX_ERRORS = 20
 
 
 @attrs.frozen
+class AppendQuery(ChangeQuery):
+    """The query of an append. With ``repartition`` the partitions in the records do not count, so that keys decide."""
+
+    repartition: bool = False
+
+
+@attrs.frozen
 class AppendResult:
     """Where each record was appended, in the order of the body; with ``dry_run`` without offsets."""
 
@@ -155,7 +162,7 @@ def refusal(results: Sequence[AppendedMessage], is_single: bool) -> Problem:
 
 @operation(
     AppendResult,
-    query=ChangeQuery,
+    query=AppendQuery,
     body=RecordBody,
     other_bodies=(
         TextContent(
@@ -178,7 +185,7 @@ async def post_records(request: Request) -> Response:
     parts, topic = parts_of(request), request.path_params["topic"]
     require_contents(parts)
     check_caller(request)
-    query = query_of(request, ChangeQuery)
+    query = query_of(request, AppendQuery)
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in ("application/json", NDJSON):
         raise Problem(415, f"records come as application/json or as {NDJSON}")
@@ -189,6 +196,8 @@ async def post_records(request: Request) -> Response:
     read: Callable[[bytes], list[NewMessage]] = single_message if is_single else messages_of_lines
     # A megabyte of base64 in JSON takes some milliseconds.
     messages = await trio.to_thread.run_sync(read, body)
+    if query.repartition:
+        messages = [attrs.evolve(each, partition=None) for each in messages]
     results = await parts.view.messages.append(topic, messages, dry_run=query.dry_run)
     if results is None:
         raise Problem(404, NO_SUCH_TOPIC)

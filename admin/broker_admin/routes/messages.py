@@ -31,6 +31,8 @@ from broker_admin.messages.search import MessageSearch, SearchResult
 from broker_admin.operations import TextContent, operation, query_of
 from broker_admin.parts import AdminParts, parts_of
 from broker_admin.problems import Problem
+from broker_admin.routes.readings import now_ms_of
+from broker_admin.texts import export_name
 
 T = TypeVar("T")
 
@@ -155,7 +157,8 @@ async def get_records(request: Request) -> Response:
     if form == "json":
         return await json_response_from_thread(result)
     text = "".join(map(str, result.records)) if form == "ndjson" else csv_text(result.records)
-    headers = {"content-disposition": f'attachment; filename="records.{form}"', "x-ended-by": result.ended_by.value}
+    name = export_name(topic, now_ms_of(parts.view), form)
+    headers = {"content-disposition": f'attachment; filename="{name}"', "x-ended-by": result.ended_by.value}
     if result.next_cursor is not None:
         headers["x-next-cursor"] = result.next_cursor
     body = await trio.to_thread.run_sync(text.encode, "utf-8", "replace")

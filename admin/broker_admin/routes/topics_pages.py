@@ -44,7 +44,8 @@ from broker_admin.topic_tabs import tabs_of, topic_address
 from broker_admin.transaction_list import held_back_of
 from broker_admin.view import BrokerView
 from broker_admin.views.topics import TopicRefused
-from trio_broker.config.config_key import ConfigUnit
+from trio_broker.config.config_key import ConfigType, ConfigUnit
+from trio_broker.config.entries import ConfigEntry
 from trio_broker.config.quantities import quantity_text
 
 TOPIC_TABLE = [
@@ -125,7 +126,16 @@ def value_text(text: str | None, unit: ConfigUnit | None) -> str:
     return quantity_text(text, unit) or text or ""
 
 
+def choices_of(entry: ConfigEntry) -> tuple[str, ...]:
+    """The values of a setting that has few; of a list, each item and all of them."""
+    if entry.type is ConfigType.BOOLEAN:
+        return ("true", "false")
+    choices = entry.bounds.choices
+    return (*choices, ",".join(choices)) if choices and entry.type is ConfigType.LIST else choices
+
+
 TEMPLATES.filters.update(
+    choices_of=choices_of,
     rate_text=topic_texts.rate_text,
     retention_text=topic_texts.retention_text,
     segment_end_text=topic_texts.segment_end_text,

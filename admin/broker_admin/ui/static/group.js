@@ -7,6 +7,7 @@
 import "./dialog.js";
 import "./groups.js";
 import { partitionsOf, quoted } from "./action_call.js";
+import { numberText } from "./live.js";
 
 /** @typedef {{topic: string, partition: number, current_offset: number | null, new_offset: number,
  *   skipped_records: number | null, repeated_records: number | null, remark: string | null, error: string | null}} PartitionReset */
@@ -57,7 +58,7 @@ function compose() {
 /** The plan as a table. @param {{partitions: PartitionReset[], skipped_records: number, repeated_records: number, creates_group: boolean}} plan */
 function showPlan(plan) {
   const place = /** @type {HTMLElement} */ (find("[data-plan]"));
-  const count = (/** @type {number | null} */ number) => (number === null ? "–" : number.toLocaleString());
+  const count = (/** @type {number | null} */ number) => (number === null ? "–" : numberText(number));
   const summary = document.createElement("p");
   summary.textContent =
     `${count(plan.partitions.length)} partitions; ${count(plan.skipped_records)} records are skipped, ` +

@@ -102,6 +102,19 @@ function localTime(at, withSeconds = true) {
   return at.toLocaleString([], isToday ? time : { day: "numeric", month: "short", ...time });
 }
 
+/** A count with thin spaces between the thousands, as the server writes it. @param {number} count */
+export const numberText = (count) => count.toLocaleString("en").replaceAll(",", "\u202f");
+
+/** A size in binary units, as the server writes it. @param {number} bytes */
+export function bytesText(bytes) {
+  let size = bytes;
+  for (const unit of ["B", "KiB", "MiB", "GiB"]) {
+    if (size < 1024) return unit === "B" ? `${size} B` : `${size.toFixed(1)} ${unit}`;
+    size /= 1024;
+  }
+  return `${size.toFixed(1)} TiB`;
+}
+
 /** A duration by its two largest units. @param {number} seconds */
 export function durationText(seconds) {
   /** @type {[number, string][]} */

@@ -1,7 +1,7 @@
 // @ts-check
 /** A file of JSON lines, appended in parts: read piece by piece, with progress, and a button that ends it. */
 
-import { quietly } from "./live.js";
+import { numberText, quietly } from "./live.js";
 import { refreshRegions } from "./morph.js";
 
 const PART_LINES = 500; // of one request; the server takes a thousand
@@ -11,6 +11,7 @@ const section = /** @type {HTMLElement | null} */ (document.querySelector("[data
 const input = /** @type {HTMLInputElement | null} */ (document.querySelector("[data-file]"));
 const progress = /** @type {HTMLProgressElement | null} */ (document.querySelector("[data-file-progress]"));
 const note = /** @type {HTMLElement | null} */ (document.querySelector("[data-file-note]"));
+const repartition = /** @type {HTMLInputElement | null} */ (document.querySelector("[data-file-repartition]"));
 const cancel = /** @type {HTMLButtonElement | null} */ (document.querySelector("[data-file-cancel]"));
 
 /** The lines of a file, in parts. @param {File} file @returns {AsyncGenerator<{lines: string[], read: number}>} */
@@ -50,7 +51,7 @@ async function append(file, signal) {
   try {
     for await (const { lines, read } of parts(file)) {
       if (signal.aborted) break;
-      const answer = await fetch(section?.dataset.api ?? "", {
+      const answer = await fetch(`${section?.dataset.api}?repartition=${repartition?.checked ?? false}`, {
         method: "POST",
         headers: { "X-Requested-With": "page", "Content-Type": "application/x-ndjson" },
         body: lines.join("\n"),
@@ -59,15 +60,16 @@ async function append(file, signal) {
       if (!answer.ok) {
         const problem = await answer.json();
         const [first] = problem.errors ?? [];
+        const end = first?.detail.endsWith(".") ? "" : ".";
         const line = appended + Number(first?.pointer?.split("/")[1] ?? 0) + 1;
-        say(`Record ${line} of the file: ${first?.detail ?? problem.detail} ${appended} were appended before.`);
+        say(`Record ${line} of the file: ${first?.detail ?? problem.detail}${end} ${numberText(appended)} appended before it.`);
         return;
       }
       appended += lines.length;
       if (progress) progress.value = Math.min(1, read / Math.max(1, file.size));
-      say(`${appended} appended`);
+      say(`${numberText(appended)} appended`);
     }
-    say(signal.aborted ? `Cancelled; ${appended} were appended.` : `All ${appended} were appended.`);
+    say(signal.aborted ? `Cancelled; ${numberText(appended)} were appended.` : `All ${numberText(appended)} were appended.`);
   } catch {
     say(signal.aborted ? `Cancelled; ${appended} or a part more were appended.` : `The broker does not answer; ${appended} were appended.`);
   }

@@ -5,7 +5,7 @@
  * What is selected is what is seen: a topic that leaves the list, by a search or because it is gone, is not selected.
  */
 
-import { quietly } from "./live.js";
+import { numberText, quietly } from "./live.js";
 import { refreshRegions } from "./morph.js";
 
 /** @typedef {{topic: string, partition_count: number, record_count: number, groups: string[], error: string | null}} Outcome */
@@ -37,7 +37,7 @@ function show() {
 function outcomeText({ partition_count: partitions, record_count: records, groups, error }, verb, isTrial) {
   if (error) return `refused: ${error}`;
   const readers = groups.length ? `; read by ${groups.slice(0, 3).join(", ")}${groups.length > 3 ? " …" : ""}` : "";
-  const count = `${records.toLocaleString("en").replaceAll(",", "\u202f")} record${records === 1 ? "" : "s"}`;
+  const count = `${numberText(records)} record${records === 1 ? "" : "s"}`;
   return `${isTrial ? "would be" : ""} ${verb}: ${count} in ${partitions} partition${partitions === 1 ? "" : "s"}${readers}`.trim();
 }
 

@@ -4,6 +4,7 @@
  * nobody has seen the page for ten minutes.
  */
 
+import { bytesText } from "./live.js";
 import { visible } from "./tree.js";
 
 const SHOWN_ROWS = 500; // the oldest leave the page; the search finds them
@@ -20,14 +21,6 @@ function textOf(part) {
   if (!part) return "null";
   const text = typeof part.data === "string" ? part.data : JSON.stringify(part.data);
   return visible(text.length > PREVIEW_CHARACTERS ? `${text.slice(0, PREVIEW_CHARACTERS)}…` : text);
-}
-
-/** A size in binary units, as the server writes it. @param {number} count */
-function bytesText(count) {
-  const units = ["B", "KiB", "MiB"];
-  let at = 0;
-  for (; count >= 1024 && at < units.length - 1; at += 1) count /= 1024;
-  return `${at ? count.toFixed(1) : count} ${units[at]}`;
 }
 
 /** What the page says of a record's batch. @param {any} batch @returns {Node[]} */

@@ -5,7 +5,7 @@
  */
 
 import "./fresh.js";
-import { durationText, leaveFor } from "./live.js";
+import { bytesText, durationText, leaveFor, numberText } from "./live.js";
 import "./selection.js";
 
 const TYPING_MS = 300; // after the last letter, so that a word is one request
@@ -19,7 +19,7 @@ function tryAsTyped(dialog) {
   dialog.addEventListener("input", (event) => {
     clearTimeout(soon);
     const field = event.target;
-    if (!(field instanceof HTMLInputElement) || !("validates" in field.dataset)) return;
+    if (!(field instanceof HTMLElement) || !("validates" in field.dataset)) return;
     soon = setTimeout(() => dialog.open && !dialog.querySelector(":enabled:required:invalid") && tries.click(), TYPING_MS);
   });
   dialog.addEventListener("close", () => clearTimeout(soon));
@@ -39,7 +39,7 @@ function sendMilliseconds(field) {
 }
 
 /** @param {number} count @param {string} word */
-const counted = (count, word) => `${count.toLocaleString("en").replaceAll(",", "\u202f")} ${word}${count === 1 ? "" : "s"}`;
+const counted = (count, word) => `${numberText(count)} ${word}${count === 1 ? "" : "s"}`;
 
 /** What a dry run found, in words, by the dialog's id; for settings, the changes. @type {Record<string, (answer: any) => string>} */
 const FOUND = {
@@ -69,9 +69,17 @@ function settingsText(configs) {
   return texts.length ? ` and ${texts.join(", ")}` : "";
 }
 
+/** A value of a setting as it is stored, and as it is read best. @param {string} key @param {string | null} value */
+function valueText(key, value) {
+  if (value === null) return "not set here";
+  if (!/^\d{4,15}$/.test(value)) return value;
+  const unit = /\.(ms|bytes)$/.exec(key)?.[1];
+  return unit === "ms" ? `${value} (${durationText(Number(value) / 1000)})` : unit === "bytes" ? `${value} (${bytesText(Number(value))})` : value;
+}
+
 /** @param {{changes: {key: string, old: string | null, new: string | null}[]}} answer */
 function changesText(answer) {
-  const texts = answer.changes.map((each) => `${each.key}: ${each.old ?? "not set here"} → ${each.new ?? "not set here"}`);
+  const texts = answer.changes.map((each) => `${each.key}: ${valueText(each.key, each.old)} → ${valueText(each.key, each.new)}`);
   return texts.join(", ") || "It is so already; nothing would change.";
 }
 
@@ -98,7 +106,7 @@ function findSettings(search) {
     const wanted = search.value.trim().toLowerCase();
     let found = 0;
     for (const label of /** @type {Iterable<HTMLLabelElement>} */ (place?.querySelectorAll("[data-setting]") ?? [])) {
-      const isFilled = Boolean(label.querySelector("input")?.value);
+      const isFilled = Boolean(/** @type {HTMLInputElement | null} */ (label.querySelector("[name]"))?.value);
       label.hidden = !isFilled && !(label.textContent ?? "").toLowerCase().includes(wanted);
       if (!label.hidden) found += 1;
     }
