@@ -74,7 +74,8 @@ function valueText(key, value) {
   if (value === null) return "not set here";
   if (!/^\d{4,15}$/.test(value)) return value;
   const unit = /\.(ms|bytes)$/.exec(key)?.[1];
-  return unit === "ms" ? `${value} (${durationText(Number(value) / 1000)})` : unit === "bytes" ? `${value} (${bytesText(Number(value))})` : value;
+  if (unit === "ms") return `${value} (${durationText(Number(value) / 1000).replace(/ 0 \w+$/, "")})`;
+  return unit === "bytes" ? `${value} (${bytesText(Number(value))})` : value;
 }
 
 /** @param {{changes: {key: string, old: string | null, new: string | null}[]}} answer */
