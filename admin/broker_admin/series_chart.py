@@ -23,9 +23,6 @@ from trio_broker.coordinator.reporting.snapshot import Rebalance
 WIDTH = 1000
 HEIGHT = 100
 
-MIN_SPAN_MS = 300_000
-"""A chart shows at least five minutes, so that a line does not jump while it begins."""
-
 GAP_STEPS = 3.5
 """Readings further apart are not joined: what was between them is not known."""
 
@@ -146,10 +143,10 @@ class ChartLine:
 
 @attrs.frozen
 class SeriesChart:
-    """One chart; ``top`` is what its upper edge stands for, in words."""
+    """One chart; ``ticks`` are what its upper edge, its middle and its lower edge stand for, in words."""
 
     title: str
-    top: str
+    ticks: tuple[str, str, str]
     lines: tuple[ChartLine, ...]
 
 
@@ -175,16 +172,12 @@ class SeriesPicture:
 def series_picture(
     report: SeriesReport, shown: Sequence[ChartLines], chosen: TimeRange, now_ms: int, marks: Iterable[ChartMark] = ()
 ) -> SeriesPicture | None:
-    """The charts of ``report`` up to now; None while there are less than two readings.
-
-    Up to an hour, the axis begins with the first reading.
-    """
+    """The charts of ``report`` over the whole time that is chosen, up to now; None while there are less than two
+    readings."""
     if len(report.times_ms) < 2:
         return None
     end_ms = max(now_ms, report.times_ms[-1])
     start_ms = end_ms - chosen.span_ms
-    if chosen.span_ms <= 3_600_000:
-        start_ms = max(start_ms, min(report.times_ms[0], end_ms - MIN_SPAN_MS))
     axis = TimeAxis(start_ms, end_ms)
     gap_ms = GAP_STEPS * chosen.longest_step_ms
     return SeriesPicture(
@@ -235,7 +228,7 @@ def series_chart(report: SeriesReport, shown: ChartLines, axis: TimeAxis, gap_ms
     names = [name for _, name in shown.lines]
     return SeriesChart(
         title=shown.title,
-        top=shown.text_of(top),
+        ticks=(shown.text_of(top), shown.text_of(top / 2), shown.text_of(0)),
         lines=tuple(line(name, tone, column) for name, tone, column in zip(names, tones, columns, strict=False)),
     )
 

@@ -7,7 +7,6 @@ from starlette.datastructures import QueryParams
 from broker_admin.series_chart import (
     BROKER_CHARTS,
     GROUP_CHARTS,
-    MIN_SPAN_MS,
     RANGES,
     TOPIC_CHARTS,
     SeriesPicture,
@@ -51,18 +50,18 @@ def test_there_is_no_picture_of_one_reading():
 
 
 def test_a_line_reaches_from_its_first_reading_to_now():
-    picture = drawn((10, 0), (5, 50), (0, 100))
+    picture = drawn((10, 0), (5, 50), (0, 100), chosen="5m")
     assert picture is not None
-    assert picture.axis == TimeAxis(NOW_MS - MIN_SPAN_MS, NOW_MS)
+    assert picture.axis == TimeAxis(NOW_MS - 300_000, NOW_MS)
     records, seconds, consumed = picture.charts
     assert records.lines[0].path == "M966.7,100.0L983.3,50.0L1000.0,0.0"
     assert records.lines[0].area == "M966.7,100L966.7,100.0L983.3,50.0L1000.0,0.0L1000.0,100Z"
-    assert (records.top, records.lines[0].now) == ("100", "100")
-    assert (seconds.top, seconds.lines[0].now) == ("2.0 s", "1.5 s")
+    assert (records.ticks, records.lines[0].now) == (("100", "50", "0"), "100")
+    assert (seconds.ticks, seconds.lines[0].now) == (("2.0 s", "1.0 s", "0 s"), "1.5 s")
     assert (consumed.lines[0].path, consumed.lines[0].now) == ("", "unknown")
 
 
-def test_days_have_their_whole_length_even_if_nothing_was_read_at_their_beginning():
+def test_an_axis_has_its_whole_length_even_if_nothing_was_read_at_their_beginning():
     picture = drawn((3600, 1), (0, 1), chosen="7d")
     assert picture is not None
     assert picture.axis.start_ms == NOW_MS - 7 * 86_400_000
@@ -70,6 +69,9 @@ def test_days_have_their_whole_length_even_if_nothing_was_read_at_their_beginnin
     hour = drawn((3600, 1), (0, 1))
     assert hour is not None
     assert not hour.axis.has_dates
+    young = drawn((10, 1), (0, 1))
+    assert young is not None
+    assert young.axis.start_ms == NOW_MS - 3_600_000
 
 
 def test_readings_that_are_missing_or_unknown_leave_a_gap():
@@ -87,10 +89,10 @@ def test_minutes_from_the_disk_and_seconds_from_memory_are_one_line():
 def test_rebalances_are_marks_on_the_same_axis():
     member = fake_member("till", 1, {})
     rebalances = [
-        fake_rebalance(NOW_MS - MIN_SPAN_MS - 1, 10, 1, 1, (GroupEventKind.MEMBER_JOINED, member, "")),
-        fake_rebalance(NOW_MS - MIN_SPAN_MS // 2, 10, 2, 1, (GroupEventKind.MEMBER_TIMED_OUT, member, "")),
+        fake_rebalance(NOW_MS - 300_001, 10, 1, 1, (GroupEventKind.MEMBER_JOINED, member, "")),
+        fake_rebalance(NOW_MS - 150_000, 10, 2, 1, (GroupEventKind.MEMBER_TIMED_OUT, member, "")),
     ]
-    picture = drawn((10, 0), (5, 1), marks=rebalance_marks(rebalances))
+    picture = drawn((10, 0), (5, 1), chosen="5m", marks=rebalance_marks(rebalances))
     assert picture is not None
     assert [(mark.left, mark.tone, mark.text) for mark in picture.marks] == [(50.0, "bad", "rebalance to generation 2")]
 
