@@ -30,7 +30,7 @@ DYNAMIC_LEVELS = frozenset({ConfigLevel.BROKER, ConfigLevel.CLUSTER})
 MODE_TITLES: Mapping[UpdateMode, str] = {
     UpdateMode.CLUSTER_WIDE: "live",
     UpdateMode.PER_BROKER: "live, for one broker",
-    UpdateMode.READ_ONLY: "at a start",
+    UpdateMode.READ_ONLY: "restart",
 }
 
 MAX_SEARCH_LENGTH = 200

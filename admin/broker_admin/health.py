@@ -163,7 +163,7 @@ def restless_findings(readings: OverviewReadings) -> Iterator[HealthFinding]:
 
 
 def transaction_findings(readings: OverviewReadings) -> Iterator[HealthFinding]:
-    """Transactions that nothing ends, so that readers of what is committed wait behind them."""
+    """Transactions that nothing ends, so that read_committed consumers wait behind them."""
     if count := readings.hanging_transactions:
         text = f"a transaction hangs in {counted(count, 'partition')}"
         yield HealthFinding(HealthState.ATTENTION, text, "/transactions#held-title")

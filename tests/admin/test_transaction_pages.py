@@ -44,7 +44,7 @@ async def test_a_broker_without_transactions_says_how_to_make_one(fake: FakeBrok
     fake.transactions = attrs.evolve(fake.transactions, transactions=(), held_back=())
     text = await text_of(client, "/transactions")
     assert "No transactional ids yet" in text
-    assert "Nothing is held back" in text
+    assert "No read_committed consumer is blocked" in text
     fake.transactions = attrs.evolve(fake.transactions, is_complete=False)
     assert "Transactions are being loaded" in await text_of(client, "/transactions")
 

@@ -32,7 +32,7 @@ MAX_OFFSET: Final = (1 << 63) - 1
 
 FORMS: Final = (
     "earliest, latest, an offset, -N for the last N, a time such as 2026-01-31T12:00:00 (UTC unless it has a zone), or"
-    " so long ago: 90m, PT90M, P7D"
+    " a duration before now: 90m, PT90M, P7D"
 )
 
 

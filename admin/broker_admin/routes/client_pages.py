@@ -107,7 +107,7 @@ async def rendered(request: Request, template: str, status: int = 200, **context
 
 
 async def get_clients_page(request: Request) -> Response:
-    """The clients, and where connections stand."""
+    """The clients, and connections by stage."""
     view, query = view_of(request), query_of(request, ClientsQuery)
     backpressure = await backpressure_of(view)
     table = ListTable(

@@ -58,7 +58,7 @@ class StageCount:
 
 @attrs.frozen
 class Backpressure:
-    """Where connections stand on the way through the broker, in its order, and the limits on that way."""
+    """Connections by stage, in the order in which a request passes them, and the limits of the stages."""
 
     stages: tuple[StageCount, ...]
     limits: NetworkLimits

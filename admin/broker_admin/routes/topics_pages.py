@@ -75,7 +75,7 @@ PARTITION_TABLE = [
 ]
 
 SEGMENT_TABLE = [
-    Column("First offset", "base_offset"),
+    Column("Base offset", "base_offset"),
     Column("End", is_number=True),
     Column("Size", "size", is_number=True),
     Column("Index entries", is_number=True, hidden_below="narrow"),

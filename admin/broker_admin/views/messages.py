@@ -28,9 +28,9 @@ class BatchOutcome(enum.Enum):
 
     COMMITTED = "committed"
     ABORTED = "aborted"
-    """Readers of what is committed never see it."""
+    """read_committed consumers never see it."""
     OPEN = "open"
-    """Its transaction is open, so readers of what is committed do not see it yet."""
+    """Its transaction is open, so read_committed consumers do not see it yet."""
 
 
 @attrs.frozen

@@ -133,7 +133,7 @@ class SegmentDetail:
 class PartitionSegments(Generic[S]):
     """The files of one partition: all of them, or a page of them.
 
-    Retention looks every ``retention_check_interval_ms``. ``compacted_up_to`` is None for a log that is never
+    Retention is checked every ``retention_check_interval_ms``. ``compacted_up_to`` is None for a log that is never
     compacted; ``dirty_ratio`` is the share of bytes that compaction has not gone over.
     """
 

@@ -66,7 +66,7 @@ class ConsumerLike:
 
 
 def committed(**ages_ms: int | tuple[int, int]) -> CommittedOffsets:
-    """Commits of group g in topics by name, so long ago; a pair adds an expiry of its own, so far in the future."""
+    """Commits of group g in topics by name, by their age; a pair adds an expiry of its own, so far in the future."""
     offsets = CommittedOffsets()
     for topic, age_ms in ages_ms.items():
         age_ms, expires_in_ms = age_ms if isinstance(age_ms, tuple) else (age_ms, None)
