@@ -1,4 +1,4 @@
-"""EventStream: an answer of server-sent events, which ends when its client is gone or the server stops.
+"""EventStream: an answer of server-sent events, or of lines, which ends when its client is gone or the server stops.
 
 An ASGI response rather than an async generator, since a generator is left half-run when a send is cancelled, and Trio
 then finds it in the garbage.
@@ -12,10 +12,8 @@ import attrs
 import trio
 from starlette.types import Receive, Scope, Send
 
-from broker_admin.parts import MAX_EVENT_STREAMS, MAX_TAILS, AdminParts
+from broker_admin.parts import MAX_EVENT_STREAMS, AdminParts, StreamCount
 from broker_admin.problems import Problem
-
-HEAD = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]}
 
 SendText = Callable[[str], Awaitable[None]]
 """Sends a piece of a stream, and waits until the client took enough of what went before."""
@@ -23,28 +21,35 @@ SendText = Callable[[str], Awaitable[None]]
 
 @attrs.frozen
 class EventStream:
-    """One client's stream: ``send_events`` sends it, and ends it by returning. A tail counts as a stream too."""
+    """One client's stream: ``send_events`` sends it, and ends it by returning. It may be one of a ``kind``, too."""
 
     parts: AdminParts
     send_events: Callable[[SendText], Awaitable[None]]
-    is_tail: bool = False
+    kind: StreamCount | None = None
+    media_type: str = "text/event-stream"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        head = {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": [(b"content-type", self.media_type.encode())],
+        }
         # HEAD asks whether there is room, as the page does to learn why its stream was refused.
         if scope["method"] != "GET":
-            await send(HEAD)
+            await send(head)
         else:
             # No checkpoint lies between this and the count, however many connections ask in one turn of the loop.
-            require_room(self.parts, is_tail=self.is_tail)
-            self.parts.open_streams += 1
-            self.parts.open_tails += self.is_tail
+            require_room(self.parts, self.kind)
+            counts = [each for each in (self.parts.streams, self.kind) if each is not None]
+            for count in counts:
+                count.open += 1
             try:
-                await send(HEAD)
+                await send(head)
                 await self.stream(receive, send)
             finally:
                 # Before any checkpoint, so that a browser that connects again at once finds the room it has left.
-                self.parts.open_streams -= 1
-                self.parts.open_tails -= self.is_tail
+                for count in counts:
+                    count.open -= 1
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def stream(self, receive: Receive, send: Send) -> None:
@@ -61,15 +66,15 @@ class EventStream:
             nursery.cancel_scope.cancel()
 
 
-def require_room(parts: AdminParts, *, is_tail: bool = False) -> None:
-    """See that one more stream may be opened.
+def require_room(parts: AdminParts, kind: StreamCount | None = None) -> None:
+    """See that one more stream may be opened, and one more of its kind.
 
     Raises:
         Problem: 503: as many as there may be are open.
     """
-    if is_tail and (parts.open_tails >= MAX_TAILS or not parts.has_room_for_a_stream):
-        raise Problem(503, f"{MAX_TAILS} tails, or {MAX_EVENT_STREAMS} event streams, are open already")
-    if not parts.has_room_for_a_stream:
+    if kind is not None and not (kind.has_room and parts.streams.has_room):
+        raise Problem(503, f"{kind.most} {kind.name}, or {MAX_EVENT_STREAMS} event streams, are open already")
+    if not parts.streams.has_room:
         raise Problem(503, f"{MAX_EVENT_STREAMS} event streams are open already; use /api/v1/history meanwhile")
 
 

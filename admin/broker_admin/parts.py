@@ -25,7 +25,25 @@ MAX_TAILS = 4
 """Streams of new records at once, of the event streams there may be: each decodes up to 200 records a second."""
 
 SEARCHES = 2
-"""Searches through records at once. Clients need the disk and the interpreter more; each search bounds itself."""
+"""Turns of searches through records at once. Clients need the disk and the interpreter more; a turn bounds itself."""
+
+MAX_STREAMED_SEARCHES = 4
+"""Searches that go on turn by turn at once, of the event streams there may be: between turns each holds up to 16 MiB of
+what it has read.
+"""
+
+
+@attrs.define
+class StreamCount:
+    """Streams of one kind: how many are ``open``, of at ``most`` so many."""
+
+    name: str
+    most: int
+    open: int = 0
+
+    @property
+    def has_room(self) -> bool:
+        return self.open < self.most
 
 
 @attrs.define
@@ -35,9 +53,10 @@ class AdminParts:
     broker: BrokerView | StartingBroker
     stopping: trio.Event
     rail: tuple[RailEntry, ...] = ()
-    open_streams: int = 0
+    streams: StreamCount = attrs.field(factory=lambda: StreamCount("event streams", MAX_EVENT_STREAMS))
     openapi: bytes | None = None
-    open_tails: int = 0
+    tails: StreamCount = attrs.field(factory=lambda: StreamCount("tails", MAX_TAILS))
+    searches: StreamCount = attrs.field(factory=lambda: StreamCount("searches", MAX_STREAMED_SEARCHES))
     rendering: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(RENDERING_THREADS))
     reading_lag: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(LAG_READERS))
     searching: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(SEARCHES))
@@ -65,10 +84,6 @@ class AdminParts:
     def readiness(self) -> Readiness:
         """Whether clients are served."""
         return self.view.node.readiness() if self.start is None else self.start.readiness()
-
-    @property
-    def has_room_for_a_stream(self) -> bool:
-        return self.open_streams < MAX_EVENT_STREAMS
 
 
 def parts_of(request: Request) -> AdminParts:

@@ -165,7 +165,7 @@ async def test_the_stream_of_a_reader_that_falls_behind_ends(fake: FakeBroker) -
 
 async def test_the_number_of_streams_is_bounded(fake: FakeBroker) -> None:
     app = create_app(fake.view)
-    app.state.parts.open_streams = MAX_EVENT_STREAMS
+    app.state.parts.streams.open = MAX_EVENT_STREAMS
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         answer = await client.get("/api/v1/events")
     assert answer.status_code == 503
@@ -195,11 +195,11 @@ async def test_no_more_streams_are_opened_than_there_may_be_however_many_ask_at_
         await answered.wait()
         assert sorted(statuses) == [200] * MAX_EVENT_STREAMS + [503] * 10
         gone.set()
-    assert app.state.parts.open_streams == 0
+    assert app.state.parts.streams.open == 0
 
 
 async def test_a_stream_that_ended_makes_room(fake: FakeBroker) -> None:
     app = create_app(fake.view)
     async with open_stream(app):
-        assert app.state.parts.open_streams == 1
-    assert app.state.parts.open_streams == 0
+        assert app.state.parts.streams.open == 1
+    assert app.state.parts.streams.open == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -26,6 +27,10 @@ class Record:
     offset: int = 42
     partition: int = 3
     timestamp: int = 1_700_000_000_000
+
+    def texts(self, *, as_shown: bool) -> Iterator[str]:
+        yield self.key
+        yield json.dumps(self.value, ensure_ascii=False)
 
 
 ORDER = """{"amount": 120, "price": 9.5, "paid": true, "note": null, "customer": {"name": "Zoë", "tags": ["a", "b"]},

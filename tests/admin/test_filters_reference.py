@@ -7,6 +7,7 @@ evaluated by the rules of CEL's language definition, in the plainest words of Py
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -31,6 +32,9 @@ class Record:
     offset: int = 5
     partition: int = 0
     timestamp: int = 1000
+
+    def texts(self, *, as_shown: bool) -> Iterator[str]:
+        raise NotImplementedError("expressions alone are compared")
 
 
 # ---- trees ----

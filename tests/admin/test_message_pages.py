@@ -10,6 +10,7 @@ import pytest
 from broker_admin.messages import search
 from broker_admin.messages.large_scan import spark_lines
 from broker_admin.messages.query import RecordsQuery
+from broker_admin.routes import message_pages
 from broker_admin.views.messages import NewMessage
 from tests.admin.live_admin import LiveAdmin, open_live_admin
 
@@ -103,11 +104,12 @@ async def test_what_is_too_much_for_a_page_is_offered_as_a_job(
 ) -> None:
     await live.kafka.create_topic("orders")
     await live.kafka.produce("orders", *[b"x"] * 100)
-    monkeypatch.setattr(search, "SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr(message_pages, "PAGE_SECONDS", 0.0)
+    monkeypatch.setattr(search, "MIN_TURN_RECORDS", 1)
     page = await page_of(live, "/topics/orders/messages?from=time&time=1000&where=value%3D%3D%22%3Cb%3E%22")
     assert "trio-broker pipeline export --topic orders --from 1970-01-01T00:00:01.000Z --to parquet:orders -b" in page
     assert "&lt;b&gt;" in page
     assert "<b>\n" not in page
     compile(spark_lines("orders", RecordsQuery(where="a\nb"), "h:1"), "job", "exec")
-    monkeypatch.setattr(search, "SEARCH_SECONDS", 60.0)
+    monkeypatch.setattr(message_pages, "PAGE_SECONDS", 60.0)
     assert "pipeline export" not in await page_of(live, "/topics/orders/messages")

@@ -31,7 +31,9 @@ class OpenTail:
         )
 
     async def run(self) -> None:
-        await EventStream(self.parts, self.tail.send_events, is_tail=True)({"method": "GET"}, self.receive, self.send)
+        await EventStream(self.parts, self.tail.send_events, kind=self.parts.tails)(
+            {"method": "GET"}, self.receive, self.send
+        )
 
     async def receive(self) -> dict[str, Any]:
         await self.gone.wait()
@@ -56,9 +58,9 @@ async def test_new_records_come_as_they_are_appended(live: LiveAdmin) -> None:
             name, data = await tail.events.receive()
         assert (name, data["skipped"]) == ("records", 0)
         assert [each["value"]["data"] for each in data["records"]] == [{"n": 2}]
-        assert tail.parts.open_tails == 1
+        assert tail.parts.tails.open == 1
         tail.gone.set()
-    assert (tail.parts.open_tails, tail.parts.open_streams) == (0, 0)
+    assert (tail.parts.tails.open, tail.parts.streams.open) == (0, 0)
 
 
 async def test_what_does_not_fit_is_counted(live: LiveAdmin) -> None:

@@ -201,9 +201,12 @@ async def test_the_budgets_end_a_search_and_the_cursor_goes_on(
         cursor = answer["next_cursor"]
     assert found == list(range(30))
     assert set(ends) == {"bytes", "end"}
+    monkeypatch.setattr(search, "SEARCH_BYTES", 1 << 20)
     monkeypatch.setattr(search, "SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr(search, "MIN_TURN_RECORDS", 3)
     answer = await live.get(RECORDS, limit=1000)
-    assert (answer["ended_by"], numbers(answer)) == ("time", [29])
+    assert (answer["ended_by"], numbers(answer)) == ("time", [29, 28, 27])
+    assert (answer["searched_records"], answer["left_records"]) == (3, 27)
 
 
 async def test_an_answer_is_bounded(live: LiveAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,7 +258,7 @@ BAD_QUERIES = {
     "decode=java": "?decode",
     "decode=avro&schema=x": "?schema",
     "where=value.": "?where",
-    "where=" + "(" * 100: "?where",
+    "where=value." + "(" * 100: "?where",
     "cursor=x": "?cursor",
     "cursor=f0": "?cursor",
     "max_value_bytes=1": "?max_value_bytes",

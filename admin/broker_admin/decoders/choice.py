@@ -51,6 +51,9 @@ DECODERS: Final[Mapping[str, Callable[[bytes], Any]]] = {
 }
 """Those that need nothing but the bytes. Besides them there are ``auto``, and ``avro``, which needs a schema."""
 
+TEXT_DECODERS: Final = frozenset({AUTOMATIC, "text", "json"})
+"""Those that show text as what it says."""
+
 DECODER_NAMES: Final = (AUTOMATIC, *DECODERS, AVRO)
 
 

@@ -2,7 +2,8 @@
 
 ``load`` fetches a piece, on the event loop; ``advance`` inflates and walks over it, in a worker thread. Towards older
 records a piece is a window of offsets before the position: its batches are kept as bytes, and inflated one by one from
-the last. At most ``piece_bytes`` of a window are kept, or one batch that is larger.
+the last. A piece is small at first, so that records are searched before all partitions have read much, and grows to
+``piece_bytes``: that much of a window is kept at the most, or one batch that is larger.
 """
 
 from __future__ import annotations
@@ -22,6 +23,12 @@ from broker_admin.views.messages import (
     StoredRecord,
     UnreadableBatch,
 )
+
+FIRST_PIECE_BYTES = 64 * 1024
+"""Of a partition before anything of it is searched; each piece is twice the one before."""
+
+MAX_PIECES_READ = 4
+"""As many pieces are read for a window at the most, where its batches turn out to be larger than those before."""
 
 OFFSET_OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
 """Retention has taken what was to be read next."""
@@ -43,10 +50,11 @@ class PartitionScan:
         self.record: StoredRecord
         self.batch: BatchInfo
         self.own_format: Callable[[StoredRecord], OwnFormat | None] | None
+        self.bytes_per_offset = span.bytes_per_offset
         self._bound = span.end if forward else span.start
-        self._piece_bytes = piece_bytes
-        self._window = max(1, min(first_window, int(piece_bytes / span.bytes_per_offset)))
-        self._next_window = max(1, int(piece_bytes / span.bytes_per_offset))
+        self._piece_bytes = min(piece_bytes, FIRST_PIECE_BYTES)
+        self._max_piece_bytes = piece_bytes
+        self._window = max(1, min(first_window, int(self._piece_bytes / span.bytes_per_offset)))
         self._batches: Iterator[FetchedLogBatch] = iter(())
         self._records: Iterator[StoredRecord] = iter(())
         self._has_batch = False
@@ -55,6 +63,11 @@ class PartitionScan:
     def is_done(self) -> bool:
         """Whether nothing is left to search, or nothing more can be read."""
         return self.error is not None or self.position == self._bound
+
+    @property
+    def left_offsets(self) -> int:
+        """How many offsets are yet to be searched."""
+        return 0 if self.error is not None else abs(self._bound - self.position)
 
     @property
     def order(self) -> tuple[int, int]:
@@ -71,6 +84,7 @@ class PartitionScan:
             self._batches = iter(()) if fetched is None else fetched.batches()
         else:
             await self._load_window(view, topic)
+        self._piece_bytes = min(2 * self._piece_bytes, self._max_piece_bytes)
 
     async def _fetch(self, view: MessagesView, topic: str, offset: int) -> PartitionBatches | None:
         [fetched] = await view.fetch_batches(topic, {self.partition: offset}, max_bytes=self._piece_bytes)
@@ -97,11 +111,8 @@ class PartitionScan:
 
     async def _load_window(self, view: MessagesView, topic: str) -> None:
         start = max(self._bound, self.position - self._window)
-        self._window = self._next_window
-        # A window in which compaction has left nothing is followed by a larger one.
-        self._next_window *= 2
         kept: deque[FetchedLogBatch] = deque()
-        kept_bytes, offset = 0, start
+        kept_bytes, read_bytes, offset = 0, 0, start
         while offset < self.position:
             fetched = await self._fetch(view, topic, offset)
             if fetched is None:
@@ -120,8 +131,19 @@ class PartitionScan:
             if not batches:
                 break
             offset = batches[-1].info.last_offset + 1
-        if not kept:
+            read_bytes += fetched.size_bytes
+            if read_bytes > MAX_PIECES_READ * self._piece_bytes and self.position - offset > 1:
+                # Only its last batches are kept, so the window begins anew, nearer to them.
+                start = offset = self.position - max(1, (self.position - offset) // 8)
+                kept.clear()
+                kept_bytes = read_bytes = 0
+        if kept:
+            covered = self.position - kept[0].info.base_offset
+            self._window = max(1, self._piece_bytes * covered // max(1, kept_bytes))
+        else:
             self.position = max(start, self._bound)
+            # Compaction has left nothing of it.
+            self._window *= 2
         self._batches = iter(reversed(kept))
 
     # ---- in a worker thread ----

@@ -36,7 +36,8 @@ _CURSOR = r"[fb]\d{1,10}\.\d{1,19}(-\d{1,10}\.\d{1,19})*"
 class RecordSelection:
     """Which records, and how they are read: what a search and a tail have in common.
 
-    ``partitions`` are numbers and ranges, ``0,4-7``; none are all. ``where`` is a filter. ``schema`` is that of Avro.
+    ``partitions`` are numbers and ranges, ``0,4-7``; none are all. ``where`` is a filter:
+    an expression, or text that key or value contain. ``schema`` is that of Avro.
     """
 
     partitions: str = bounded("", maxLength=4000, pattern=_PARTITIONS)
@@ -87,7 +88,7 @@ def compiled_filter(text: str) -> RecordFilter | None:
     if not text.strip():
         return None
     try:
-        return RecordFilter.compile(text)
+        return RecordFilter.of(text)
     except FilterSyntaxError as error:
         raise refused("where", str(error)) from None
 

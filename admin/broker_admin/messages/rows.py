@@ -5,12 +5,12 @@ A record's key and value are decoded when a filter or a row asks for them, and o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import attrs
 
-from broker_admin.decoders.choice import Decoder
+from broker_admin.decoders.choice import TEXT_DECODERS, Decoder, has_control_characters
 from broker_admin.decoders.decoded import Decoded
 from broker_admin.texts import line_text
 from broker_admin.views.messages import BatchInfo, OwnFormat, StoredRecord
@@ -112,6 +112,27 @@ class RecordVariables:
             found[name] = None if decoded is None else decoded.data
         return found
 
+    def texts(self, *, as_shown: bool) -> Iterator[str]:
+        """Key and value as text: as stored if that is UTF-8, and, with ``as_shown`` or where it may differ, as shown.
+
+        What the broker itself wrote is only taken as shown, where its passwords are hidden.
+        """
+        parts = (
+            (self.record.key, self._decoders.keys, self.decoded_key),
+            (self.record.value, self._decoders.values, self.decoded_value),
+        )
+        for data, decoder, decoded in parts:
+            if data is None:
+                continue
+            stored = text_of(data) if self._own_of_record() is None else None
+            if stored is not None:
+                yield stored
+                if decoder.name in TEXT_DECODERS and not as_shown and not may_differ(stored):
+                    continue
+            shown = decoded()
+            if shown is not None and shown.data != stored:
+                yield line_text(shown.data)
+
     def decoded_key(self) -> Decoded | None:
         if self._decoded_key is None and self.record.key is not None:
             own = self._own_of_record()
@@ -133,6 +154,18 @@ class RecordVariables:
             self._own = self._own_format(self.record)
             self._own_format = None
         return self._own
+
+
+def text_of(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def may_differ(stored: str) -> bool:
+    """Whether what is shown of a text may not be a part of it: numbers, and what JSON writes as escapes."""
+    return "\\" in stored or has_control_characters(stored)
 
 
 @attrs.frozen

@@ -1,9 +1,10 @@
 """A search over the partitions of a topic, in the order of time, within a budget.
 
 The partitions are merged by the timestamps of their next records, at equal times by partition; towards older records
-the order is the reverse in all of time, partition and offset. A search ends when it has found as many records as
-were asked for, or has none left; and before that when its time, the bytes it may read, or the size of its answer are
-spent: it then says how far it came, and a cursor goes on from there.
+the order is the reverse in all of time, partition and offset. A search goes on turn by turn. A turn ends when as many
+records were found as were asked for, or none are left; and before that when its time, the bytes it may read, or the
+size of the answer are spent: its result then says how far the search came. Another turn goes on from there, and so does
+another search, by the cursor.
 """
 
 from __future__ import annotations
@@ -26,10 +27,15 @@ from broker_admin.messages.rows import Decoders, MessageRow, RecordVariables, Sh
 from broker_admin.views.messages import MessagesView
 
 SEARCH_SECONDS = 2.0
-"""A search takes this long at the most: as long as one waits for a page. The cursor goes on."""
+"""A search in one turn takes about this long at the most: as long as one waits for an answer. The cursor goes on."""
+
+MIN_TURN_RECORDS = 1000
+"""A turn searches so many records however long they take, but for ``SEARCH_BYTES``: on a machine without a free CPU one
+that ended by the clock alone would end before its first record. Where the machine is free they take some tenths of a
+second."""
 
 SEARCH_BYTES = 64 * 1024 * 1024
-"""What a search may read: about what two seconds are enough for, as records are small."""
+"""What a turn may read: about what two seconds are enough for, as records are small."""
 
 ANSWER_BYTES = 8 * 1024 * 1024
 """Of all records in one answer: what a browser still shows without delay."""
@@ -66,17 +72,23 @@ class UnsearchedPartition:
 
 @attrs.frozen
 class SearchResult:
-    """What a search found, and how far it came.
+    """What a search found since its last result, and how far it came since its beginning.
 
-    ``failed_records`` had no value for the filter, the first of them because of ``first_failure``. ``reached_ms`` and
-    ``reached_offset`` are of the last record that was looked at, the offset only if one partition was searched.
-    ``next_cursor`` is None at the beginning of the log; at its end it leads to records that are yet to come.
+    ``ended_by`` is None while a stream of results goes on. ``understood`` says what a filter that is no expression was
+    taken for. ``left_records`` counts the offsets that are yet to be searched, of which compaction may have left fewer
+    records, and ``left_bytes`` is about their size. ``failed_records`` had no value for the filter, the first of them
+    because of ``first_failure``. ``reached_ms`` and ``reached_offset`` are of the last record that was looked at, the
+    offset only if one partition was searched. ``next_cursor`` is None at the beginning of the log; at its end it leads
+    to records that are yet to come.
     """
 
     records: tuple[MessageRow, ...]
-    ended_by: SearchEnd
+    ended_by: SearchEnd | None
+    understood: str
     searched_records: int
     searched_bytes: int
+    left_records: int
+    left_bytes: int
     seconds: float
     failed_records: int
     first_failure: str
@@ -116,34 +128,48 @@ class MessageSearch:
         self.show = show
         self.errors = errors
         self.rows: list[tuple[RecordOrder, Any]] = []
+        self.found_records = 0
         self.searched_records = 0
+        self.seconds = 0.0
+        self.ended_by: SearchEnd | None = None
         self._answer_bytes = 0
         self._reached: Any = None
-        self._ended_by: SearchEnd | None = None
+        # Of the turn under way.
+        self._ends_at = 0.0
+        self._records_before_its_end = 0
         # Those that stand at a record, by its timestamp; and those that have to load before they do.
         self._heap: list[tuple[tuple[int, int], PartitionScan]] = []
         self._to_load = [scan for scan in self.scans if not scan.is_done]
 
-    async def run(self, view: MessagesView, topic: str, limiter: trio.CapacityLimiter) -> SearchResult:
-        """Search; ``limiter`` bounds the worker threads of all searches."""
+    async def turn(
+        self, view: MessagesView, topic: str, limiter: trio.CapacityLimiter, *, seconds: float | None = None
+    ) -> None:
+        """Search on, for ``seconds`` or as long as a search of one turn; ``limiter`` bounds the threads of all."""
         began = perf_counter()
-        ends_at = began + SEARCH_SECONDS
-        while self._ended_by is None:
-            if self._to_load and self.searched_bytes >= SEARCH_BYTES:
-                self._ended_by = SearchEnd.BYTES
+        self._ends_at = began + (SEARCH_SECONDS if seconds is None else seconds)
+        self._records_before_its_end = self.searched_records + MIN_TURN_RECORDS
+        bytes_before_its_end = self.searched_bytes + SEARCH_BYTES
+        self.ended_by = None
+        while self.ended_by is None:
+            if self._to_load and self.searched_bytes >= bytes_before_its_end:
+                self.ended_by = SearchEnd.BYTES
                 break
             loaded, self._to_load = self._to_load, []
             for scan in loaded:
                 await scan.load(view, topic)
-            await run_in_slices(self._walk(loaded, ends_at), limiter)
-        return self._result(perf_counter() - began)
+            await run_in_slices(self._walk(loaded), limiter)
+        self.seconds += perf_counter() - began
 
     @property
     def searched_bytes(self) -> int:
         return sum(scan.fetched_bytes for scan in self.scans)
 
-    def _walk(self, loaded: list[PartitionScan], ends_at: float) -> Iterator[None]:
-        """Take records in order until a partition has to load or the search has ended. Runs in a worker thread."""
+    def _is_over(self) -> bool:
+        """Whether the turn has taken its time, and searched what it has to."""
+        return self.searched_records >= self._records_before_its_end and perf_counter() >= self._ends_at
+
+    def _walk(self, loaded: list[PartitionScan]) -> Iterator[None]:
+        """Take records in order until a partition has to load or the turn has ended. Runs in a worker thread."""
         for scan in loaded:
             if scan.advance():
                 self._heap.append((scan.order, scan))
@@ -163,14 +189,13 @@ class MessageSearch:
                 heappop(heap)
                 if not scan.is_done:
                     self._to_load.append(scan)
-            if perf_counter() >= ends_at:
-                self._ended_by = SearchEnd.TIME
-                return
+            if self._is_over():
+                break
             yield
         if not heap and not self._to_load:
-            self._ended_by = SearchEnd.END
-        elif perf_counter() >= ends_at:
-            self._ended_by = SearchEnd.TIME
+            self.ended_by = SearchEnd.END
+        elif self._is_over():
+            self.ended_by = SearchEnd.TIME
 
     def _take(self, scan: PartitionScan) -> None:
         """Search the record at which ``scan`` stands."""
@@ -182,17 +207,20 @@ class MessageSearch:
         if self.filter is None or self.filter.verdict(variables) is Verdict.MATCHES:
             shown = self.show(variables, scan.batch)
             self.rows.append(((record.timestamp, scan.partition, record.offset), shown.row))
+            self.found_records += 1
             self._answer_bytes += shown.size_bytes
 
     def _is_full(self) -> bool:
-        if len(self.rows) >= self.limit:
-            self._ended_by = SearchEnd.LIMIT
+        if self.found_records >= self.limit:
+            self.ended_by = SearchEnd.LIMIT
         elif self._answer_bytes >= ANSWER_BYTES:
-            self._ended_by = SearchEnd.SIZE
-        return self._ended_by is not None
+            self.ended_by = SearchEnd.SIZE
+        return self.ended_by is not None
 
-    def _result(self, seconds: float) -> SearchResult:
-        assert self._ended_by is not None
+    def result(self, *, goes_on: bool = False) -> SearchResult:
+        """What was found since the last result, after a turn; ``goes_on`` when another turn follows."""
+        assert self.ended_by is not None
+        rows, self.rows = self.rows, []
         reached = self._reached
         open_scans = [scan for scan in self.scans if self.forward or not scan.is_done]
         positions = {scan.partition: scan.position for scan in open_scans if scan.error is None}
@@ -200,13 +228,16 @@ class MessageSearch:
         # A partition's own order need not be that of its producers' clocks, so that the merge alone may leave a newer
         # record behind an older one. One partition is shown in the order of its log.
         if len(self.scans) > 1:
-            self.rows.sort(key=itemgetter(0), reverse=not self.forward)
+            rows.sort(key=itemgetter(0), reverse=not self.forward)
         return SearchResult(
-            records=tuple(row for _, row in self.rows),
-            ended_by=self._ended_by,
+            records=tuple(row for _, row in rows),
+            ended_by=None if goes_on else self.ended_by,
+            understood="" if self.filter is None else self.filter.understood,
             searched_records=self.searched_records,
             searched_bytes=self.searched_bytes,
-            seconds=round(seconds, 3),
+            left_records=sum(scan.left_offsets for scan in self.scans),
+            left_bytes=int(sum(scan.left_offsets * scan.bytes_per_offset for scan in self.scans)),
+            seconds=round(self.seconds, 3),
             failed_records=0 if self.filter is None else self.filter.failures,
             first_failure="" if self.filter is None else self.filter.first_failure,
             reached_ms=reached.timestamp if reached is not None and reached.timestamp >= 0 else None,

@@ -1,7 +1,7 @@
 """The pages about records: ``/topics/{topic}/messages``, a search that is its own address, and a page for each record.
 
-A page of the search waits for it, two seconds at the most. Contents are whatever producers sent: they are text in the
-markup, cut, and what cannot be seen in them is written as an escape.
+A page waits for half a second of its search, and its script for the rest (``message_search.py``). Contents are whatever
+producers sent: they are text in the markup, cut, and what cannot be seen in them is written as an escape.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from broker_admin.decoders.choice import DECODER_NAMES
+from broker_admin.filters.record_filter import RecordFilter
 from broker_admin.messages.export import as_text_or_base64
 from broker_admin.messages.large_scan import TOO_LARGE, export_command, spark_lines
-from broker_admin.messages.query import STARTS, RecordsQuery, decoders_of
+from broker_admin.messages.query import STARTS, RecordsQuery, compiled_filter, decoders_of
 from broker_admin.messages.rows import (
     MAX_HEADERS,
     MAX_SHOWN_BYTES,
@@ -41,18 +42,19 @@ from broker_admin.operations import query_of
 from broker_admin.pages import TEMPLATES, frame, page_response
 from broker_admin.parts import parts_of
 from broker_admin.problems import Problem
+from broker_admin.routes.message_rows import PREVIEW_BYTES, kept_parameters
 from broker_admin.routes.messages import (
     NO_SUCH_TOPIC,
     require_contents,
     search_records,
     while_connected,
 )
-from broker_admin.texts import line_text, shown_block
+from broker_admin.texts import line_text, number_text, shown_block
 from broker_admin.topic_tabs import tabs_of
 from broker_admin.views.messages import BatchInfo, StoredRecord
 
-PREVIEW_BYTES = 2048
-"""Of each part in the list, before it is cut to a line."""
+PAGE_SECONDS = 0.5
+"""A page waits so long for its search: what is found later comes to the page, or by its link."""
 
 MAX_FORM_BYTES = 64 * 1024
 """Of a record that the form is filled with."""
@@ -93,10 +95,12 @@ async def get_messages_page(request: Request) -> Response:
         raise Problem(404, NO_SUCH_TOPIC)
     result: SearchResult | None = None
     problem: Problem | None = None
+    understood: RecordFilter | None = None
     try:
         query = query_of(request, RecordsQuery)
         show = show_rows(decoders_of(query), PREVIEW_BYTES)
-        result = await while_connected(request, lambda: search_records(parts, topic, query, show))
+        understood = compiled_filter(query.where)
+        result = await while_connected(request, lambda: search_records(parts, topic, query, show, seconds=PAGE_SECONDS))
         if result is None:
             return Response(status_code=204)
     except Problem as refusal:
@@ -109,6 +113,7 @@ async def get_messages_page(request: Request) -> Response:
         "partition_count": len(readable),
         "asked": defaultdict(str, request.query_params),
         "problem": problem,
+        "understood": understood,
         "takes_records": parts.view.messages.takes_records(topic),
         "jobs": [],
     }
@@ -121,13 +126,15 @@ async def get_messages_page(request: Request) -> Response:
 def render_messages(context: dict[str, Any], result: SearchResult | None) -> str:
     """The page of a search; runs in a worker thread."""
     asked: dict[str, str] = context["asked"]
-    kept = {name: text for name, text in asked.items() if text and name not in ("cursor", "format")}
+    kept = kept_parameters(asked)
     page = TEMPLATES.get_template("messages/messages.html").render(
         **context,
         here="topics",
         script="messages.js",
         result=result,
-        ending=ENDINGS[result.ended_by] if result is not None else "",
+        ending="" if result is None or result.ended_by is None else ENDINGS[result.ended_by],
+        endings={end.value: words for end, words in ENDINGS.items()},
+        nothing="" if result is None else nothing_text(result),
         starts=STARTS,
         decoders=DECODER_NAMES,
         here_query=urlencode(kept),
@@ -137,6 +144,14 @@ def render_messages(context: dict[str, Any], result: SearchResult | None) -> str
         export_query=urlencode({name: text for name, text in asked.items() if text and name != "format"}),
     )
     return encodable(page)
+
+
+def nothing_text(result: SearchResult) -> str:
+    """Of a search with a filter that found nothing, whose script shows the same."""
+    if result.ended_by is SearchEnd.END:
+        return f"No record matches; {number_text(result.searched_records)} were searched."
+    left = number_text(result.left_records)
+    return f"No record matches yet; {number_text(result.searched_records)} were searched, {left} are left."
 
 
 def encodable(page: str) -> str:

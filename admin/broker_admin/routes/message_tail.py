@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 import trio
@@ -18,7 +18,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from broker_admin.encoding import converter
 from broker_admin.event_stream import EventStream, SendText, require_room
 from broker_admin.filters.record_filter import RecordFilter, Verdict
 from broker_admin.messages.pace import run_in_slices
@@ -27,7 +26,9 @@ from broker_admin.messages.rows import Decoders, MessageRow, RecordVariables, me
 from broker_admin.operations import operation, query_of
 from broker_admin.parts import AdminParts, parts_of
 from broker_admin.problems import Problem
+from broker_admin.routes.message_rows import HTML, JSON, PREVIEW_BYTES, event_data
 from broker_admin.routes.messages import NO_SUCH_TOPIC, PROBLEMS, require_contents
+from broker_admin.schemas import bounded
 from broker_admin.views.messages import PartitionBatches, UnreadableBatch
 
 TAIL_SECONDS = 600.0
@@ -44,6 +45,13 @@ ROUND_BYTES = 512 * 1024
 
 WAIT_SECONDS = 5.0
 """How long a fetch waits for records; then a comment line shows that the stream lives."""
+
+
+@attrs.frozen(kw_only=True)
+class TailQuery(RecordSelection):
+    """A tail. ``format`` is json, or html for ``rows`` of the page's table instead of ``records``."""
+
+    format: str = bounded(JSON, enum=[JSON, HTML])
 
 
 @attrs.frozen
@@ -74,6 +82,8 @@ class MessageTail:
     filter: RecordFilter | None
     decoders: Decoders
     shown_bytes: int
+    asked: Mapping[str, str] = attrs.field(factory=dict)
+    """The parameters of its address."""
 
     async def send_events(self, send_text: SendText) -> None:
         """Send what comes until it cannot be read any more, or the time is over."""
@@ -106,7 +116,9 @@ class MessageTail:
             failed = 0 if self.filter is None else self.filter.failures
             rows = sorted(found.rows, key=lambda row: (row.timestamp_ms or 0, row.partition, row.offset))
             event = TailEvent(tuple(rows), skipped, failed)
-            data = await trio.to_thread.run_sync(event_data, event, limiter=self.parts.search_threads)
+            data = await trio.to_thread.run_sync(
+                event_data, event, self.topic, self.asked, limiter=self.parts.search_threads
+            )
             await send_text(f"event: records\ndata: {data}\n\n")
             await trio.sleep(ROUND_SECONDS)
 
@@ -128,20 +140,16 @@ class MessageTail:
                 continue  # counted as skipped
 
 
-def event_data(event: TailEvent) -> str:
-    return json.dumps(converter.unstructure(event), separators=(",", ":"))
-
-
-@operation(None, query=RecordSelection, media_type="text/event-stream", problems=PROBLEMS)
+@operation(None, query=TailQuery, media_type="text/event-stream", problems=PROBLEMS)
 async def get_tail(request: Request) -> Response | EventStream:
     """The records that come from now on, as server-sent events, at most 200 a second; it ends after ten minutes."""
     parts, topic = parts_of(request), request.path_params["topic"]
-    selection = query_of(request, RecordSelection)
+    selection = query_of(request, TailQuery)
     require_contents(parts)
     readable = parts.view.messages.readable_partitions(topic)
     if readable is None:
         raise Problem(404, NO_SUCH_TOPIC)
-    require_room(parts, is_tail=True)
+    require_room(parts, parts.tails)
     chosen = [each for each in chosen_partitions(selection.partitions, readable) if each.error is None]
     tail = MessageTail(
         parts=parts,
@@ -149,9 +157,10 @@ async def get_tail(request: Request) -> Response | EventStream:
         positions={each.partition: each.end_offset for each in chosen},
         filter=compiled_filter(selection.where),
         decoders=decoders_of(selection),
-        shown_bytes=min(selection.max_value_bytes, 2048),
+        shown_bytes=min(selection.max_value_bytes, PREVIEW_BYTES),
+        asked=dict(request.query_params),
     )
-    return EventStream(parts, tail.send_events, is_tail=True)
+    return EventStream(parts, tail.send_events, parts.tails)
 
 
 ROUTES = [Route("/api/v1/topics/{topic}/tail", get_tail)]

@@ -37,7 +37,7 @@ from broker_admin.texts import export_name
 T = TypeVar("T")
 
 WAIT_SECONDS = 5.0
-"""How long a search waits for its turn: two searches take at most four seconds."""
+"""How long a search waits for its turn: two searches take about four seconds."""
 
 CONTENTS_ARE_OFF = "contents of records are not shown here: admin.messages.enabled is false"
 
@@ -62,11 +62,11 @@ def require_contents(parts: AdminParts) -> None:
         raise Problem(403, CONTENTS_ARE_OFF)
 
 
-async def search_records(parts: AdminParts, topic: str, query: RecordsQuery, show: Show) -> SearchResult:
-    """Search as ``query`` says, when it is this search's turn.
+async def prepared_search(parts: AdminParts, topic: str, query: RecordsQuery, show: Show) -> MessageSearch:
+    """The search that ``query`` asks for, before its first turn.
 
     Raises:
-        Problem: the query is wrong, or too much else is under way.
+        Problem: the query is wrong, or records are not shown here.
     """
     require_contents(parts)
     readable = parts.view.messages.readable_partitions(topic)
@@ -74,21 +74,33 @@ async def search_records(parts: AdminParts, topic: str, query: RecordsQuery, sho
         raise Problem(404, NO_SUCH_TOPIC)
     filter_, decoders = compiled_filter(query.where), decoders_of(query)
     chosen = chosen_partitions(query.partitions, readable)
+    ranges = await scan_ranges(parts.view.messages, topic, query, chosen)
+    return MessageSearch(
+        ranges,
+        forward=is_forward(query),
+        limit=query.limit,
+        filter_=filter_,
+        decoders=decoders,
+        show=show,
+        errors={each.partition: each.error for each in chosen if each.error is not None},
+    )
+
+
+async def search_records(
+    parts: AdminParts, topic: str, query: RecordsQuery, show: Show, *, seconds: float | None = None
+) -> SearchResult:
+    """Search as ``query`` says in one turn of at most ``seconds``, or two, when it is this search's turn.
+
+    Raises:
+        Problem: as of ``prepared_search``, or too much else is under way.
+    """
+    search = await prepared_search(parts, topic, query, show)
     with trio.move_on_after(WAIT_SECONDS) as waiting:
         async with parts.searching:
             # The time is that of waiting for a turn alone.
             waiting.deadline = float("inf")
-            ranges = await scan_ranges(parts.view.messages, topic, query, chosen)
-            search = MessageSearch(
-                ranges,
-                forward=is_forward(query),
-                limit=query.limit,
-                filter_=filter_,
-                decoders=decoders,
-                show=show,
-                errors={each.partition: each.error for each in chosen if each.error is not None},
-            )
-            return await search.run(parts.view.messages, topic, parts.search_threads)
+            await search.turn(parts.view.messages, topic, parts.search_threads, seconds=seconds)
+            return search.result()
     raise Problem(503, "other searches take long; try again in some seconds")
 
 
@@ -144,9 +156,10 @@ def wanted_format(request: Request, asked: str) -> str:
 async def get_records(request: Request) -> Response:
     """The records of a topic: newest first, or from a place or a time on, oldest first; those that a filter lets pass.
 
-    A search takes two seconds and reads 64 MiB at the most; ``ended_by`` says why it ended, and ``next_cursor`` goes on
-    from there. As ``application/x-ndjson`` each record is a line with its own bytes, which can be appended again; as
-    ``text/csv`` it is a line with its decoded text.
+    A search takes two seconds, or as long as a thousand records take, and reads 64 MiB at the most; ``ended_by`` says
+    why it ended, and ``next_cursor`` goes on from there, as ``/search`` does by itself. As ``application/x-ndjson``
+    each record is a line with its own bytes, which can be appended again; as ``text/csv`` it is a line with its decoded
+    text.
     """
     parts, query, topic = parts_of(request), query_of(request, RecordsQuery), request.path_params["topic"]
     form = wanted_format(request, query.format)
@@ -157,6 +170,7 @@ async def get_records(request: Request) -> Response:
     if form == "json":
         return await json_response_from_thread(result)
     text = "".join(map(str, result.records)) if form == "ndjson" else csv_text(result.records)
+    assert result.ended_by is not None
     name = export_name(topic, now_ms_of(parts.view), form)
     headers = {"content-disposition": f'attachment; filename="{name}"', "x-ended-by": result.ended_by.value}
     if result.next_cursor is not None:

@@ -10,6 +10,8 @@
  * `?still` in the address draws once and opens no stream, for pictures and for print.
  */
 
+import { localTime, showLocalTimes } from "./times.js";
+
 export const POLL_MS = 2_000; // how often things are read while there is no stream
 const STALE_MS = 5_000; // five samples or two polls have not come: more than a hiccup of the network
 const READINESS_MS = 10_000; // how often it is asked whether clients are served
@@ -81,25 +83,6 @@ export function leaveFor(address) {
 /** Load this page anew, unless it is left: that would end the way to the other page. */
 export function loadAnew() {
   if (!isLeft) location.reload();
-}
-
-/** Times in the reader's own zone, with the date where it is not today. */
-export function showLocalTimes() {
-  for (const place of document.querySelectorAll("[data-at-ms]")) {
-    const at = new Date(Number(place.getAttribute("data-at-ms")));
-    if (Number.isNaN(at.getTime())) continue; // beyond the calendar
-    place.setAttribute("title", at.toISOString());
-    place.textContent = localTime(at, !place.hasAttribute("data-to-the-minute"));
-  }
-}
-
-/** @param {Date} at @param {boolean} [withSeconds] */
-function localTime(at, withSeconds = true) {
-  /** @type {Intl.DateTimeFormatOptions} */
-  const time = { hour: "2-digit", minute: "2-digit" };
-  if (withSeconds) time.second = "2-digit";
-  const isToday = at.toDateString() === new Date().toDateString();
-  return at.toLocaleString([], isToday ? time : { day: "numeric", month: "short", ...time });
 }
 
 /** A count with thin spaces between the thousands, as the server writes it. @param {number} count */

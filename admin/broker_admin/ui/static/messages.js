@@ -6,25 +6,40 @@ import "./produce_file.js";
 import "./toast.js";
 import "./watch.js";
 import { read } from "./live.js";
-import { growTrees } from "./tree.js";
+import { Search } from "./search.js";
 import { Tail } from "./tail.js";
+import { showLocalTimes } from "./times.js";
+import { growTrees } from "./tree.js";
 
 const form = /** @type {HTMLFormElement | null} */ (document.querySelector("[data-messages-form]"));
 
-/** Show the fields that the chosen start and decoders need, and send no others. */
-function showFields() {
-  if (!form) return;
-  /** @param {string} name */
-  const text = (name) => String(new FormData(form).get(name) ?? "");
-  const wanted = new Set([text("from")]);
-  if (text("decode") === "avro" || text("decode_key") === "avro") wanted.add("schema");
-  for (const label of /** @type {NodeListOf<HTMLElement>} */ (form.querySelectorAll("[data-for]"))) {
-    const isWanted = wanted.has(label.dataset.for ?? "");
-    label.hidden = !isWanted;
+/** Send only the fields that the chosen start and decoders need (messages.css shows no others). */
+function enableFields() {
+  for (const label of /** @type {NodeListOf<HTMLElement>} */ (form?.querySelectorAll("[data-for]") ?? [])) {
+    const isWanted = getComputedStyle(label).display !== "none";
     for (const field of label.querySelectorAll("input, textarea")) {
       /** @type {HTMLInputElement} */ (field).disabled = !isWanted;
     }
   }
+}
+
+const time = /** @type {HTMLInputElement | null} */ (form?.querySelector("[name=time]") ?? null);
+
+/** Take a time in the reader's own zone, with what the browser has to choose one. */
+function askLocally() {
+  if (!time) return;
+  const at = new Date(/^\d+$/.test(time.value) ? Number(time.value) : /(Z|[+-]\d\d:?\d\d)$/i.test(time.value) ? time.value : `${time.value}Z`);
+  time.type = "datetime-local";
+  time.step = "any";
+  if (!Number.isNaN(at.getTime())) time.value = new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, -1);
+}
+
+/** The address has the time in UTC, so that it is the same for every reader. */
+function sendInUtc() {
+  if (!time || time.disabled || !time.value) return;
+  const at = new Date(time.value);
+  time.type = "text";
+  time.value = at.toISOString();
 }
 
 /** Without empty fields and defaults, so that the address stays short. */
@@ -38,13 +53,16 @@ function shorten() {
 }
 
 if (form) {
-  showFields();
-  form.addEventListener("change", showFields);
-  form.addEventListener("submit", shorten);
+  askLocally();
+  form.addEventListener("submit", () => {
+    enableFields();
+    sendInUtc();
+    shorten();
+  });
   // Back from the next page the browser shows this one as it was left.
-  addEventListener("pageshow", () => {
+  addEventListener("pageshow", (event) => {
     for (const field of /** @type {Iterable<HTMLInputElement>} */ (form.elements)) field.disabled = false;
-    showFields();
+    if (event.persisted) askLocally();
   });
 }
 
@@ -70,6 +88,7 @@ async function toggle(row) {
     record?.removeAttribute("id");
     cell.replaceChildren(record ? document.importNode(record, true) : "It is no longer there.");
     growTrees(cell);
+    showLocalTimes();
   } catch {
     cell.textContent = "The broker does not answer.";
   }
@@ -86,3 +105,13 @@ growTrees(document);
 const section = /** @type {HTMLElement | null} */ (document.querySelector("[data-tail]"));
 const button = /** @type {HTMLButtonElement | null} */ (document.querySelector("[data-tail-button]"));
 if (section && button && form) new Tail(section, button, form);
+
+/** @type {Search | null} */
+let search = null;
+function searchOn() {
+  search?.underWay?.abort();
+  const line = /** @type {HTMLElement | null} */ (document.querySelector("[data-goes-on]"));
+  search = line && new Search(line);
+}
+searchOn();
+document.addEventListener("refreshed", searchOn); // the rows are those of the page again

@@ -8,7 +8,8 @@
  * new ones wait, those that are gone are greyed, and all is put right when the pointer leaves.
  */
 
-import { read, showLocalTimes } from "./live.js";
+import { read } from "./live.js";
+import { showLocalTimes } from "./times.js";
 
 /** @type {WeakMap<Element, Element>} rows as they are to be, of those over which the pointer is now */
 const waiting = new WeakMap();

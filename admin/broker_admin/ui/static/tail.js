@@ -4,36 +4,12 @@
  * nobody has seen the page for ten minutes.
  */
 
-import { bytesText } from "./live.js";
-import { visible } from "./tree.js";
+import { rowsOf } from "./search.js";
+import { showLocalTimes } from "./times.js";
 
 const SHOWN_ROWS = 500; // the oldest leave the page; the search finds them
-const PREVIEW_CHARACTERS = 240;
 const HIDDEN_MS = 10 * 60_000; // a tab in the background for longer was forgotten
 const TIME_IS_OVER = "ten minutes are over"; // why the server ends a stream that it could go on with
-
-/** @typedef {{decoder: string, data: any}} Part */
-/** @typedef {{partition: number, offset: number, timestamp_ms: number | null, key: Part | null, value: Part | null,
- *   header_count: number, size_bytes: number, batch: any}} Row */
-
-/** @param {Part | null} part */
-function textOf(part) {
-  if (!part) return "null";
-  const text = typeof part.data === "string" ? part.data : JSON.stringify(part.data);
-  return visible(text.length > PREVIEW_CHARACTERS ? `${text.slice(0, PREVIEW_CHARACTERS)}…` : text);
-}
-
-/** What the page says of a record's batch. @param {any} batch @returns {Node[]} */
-function batchTags(batch) {
-  const { control, outcome, transactional, codec, producer_id: producerId, producer_epoch: epoch } = batch;
-  const texts = [control && "control", outcome !== "committed" && outcome, transactional && "transaction", codec !== "none" && codec, producerId !== null && `${producerId}/${epoch}`];
-  return texts.filter(Boolean).flatMap((text) => {
-    const tag = document.createElement("span");
-    tag.className = "tag";
-    tag.textContent = text;
-    return [tag, document.createTextNode(" ")];
-  });
-}
 
 export class Tail {
   /** @param {HTMLElement} section @param {HTMLButtonElement} button @param {HTMLFormElement} form */
@@ -45,7 +21,7 @@ export class Tail {
     this.note = /** @type {HTMLElement} */ (section.querySelector("[data-tail-note]"));
     /** @type {EventSource | null} */
     this.source = null;
-    /** @type {Row[]} */
+    /** @type {HTMLTableRowElement[]} */
     this.waiting = [];
     this.skipped = 0;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -58,7 +34,7 @@ export class Tail {
   }
 
   start() {
-    const query = new URLSearchParams();
+    const query = new URLSearchParams({ format: "html" });
     for (const name of ["partitions", "where", "decode", "decode_key", "schema"]) {
       const text = String(new FormData(this.form).get(name) ?? "");
       if (text) query.set(name, text);
@@ -70,7 +46,7 @@ export class Tail {
     this.source = source;
     source.addEventListener("records", (event) => {
       const found = JSON.parse(event.data);
-      this.waiting = [...this.waiting, ...found.records].slice(-SHOWN_ROWS);
+      this.waiting = [...this.waiting, ...rowsOf(found.rows)].slice(-SHOWN_ROWS);
       this.skipped += found.skipped;
       if (!this.body.matches(":hover")) this.show();
       else this.say(`Paused while hovering; ${this.waiting.length} new.`);
@@ -102,7 +78,11 @@ export class Tail {
   }
 
   show() {
-    for (const row of this.waiting) this.body.prepend(this.rowOf(row));
+    for (const row of this.waiting) {
+      row.classList.add("fresh");
+      this.body.prepend(row);
+    }
+    showLocalTimes();
     this.body.querySelector("tr.empty")?.remove();
     this.waiting = [];
     const rows = this.body.querySelectorAll("tr.record");
@@ -110,45 +90,9 @@ export class Tail {
     if (this.source) this.say(`Live.${this.skipped ? ` ${this.skipped} skipped.` : ""}`);
   }
 
-  /** @param {Row} row */
-  rowOf(row) {
-    const line = document.createElement("tr");
-    line.className = `record fresh${row.batch.control ? " marker" : ""}${row.batch.outcome === "aborted" ? " aborted" : ""}`;
-    line.dataset.place = `${row.partition}/${row.offset}`;
-    /** @param {string} text @param {string} kind */
-    const cell = (text, kind) => {
-      const made = line.insertCell();
-      made.className = kind;
-      const content = document.createElement("span");
-      if (kind === "value" || kind === "key") content.className = "foreign";
-      content.textContent = text;
-      made.append(content);
-      return made;
-    };
-    cell(String(row.partition), "number");
-    const link = document.createElement("a");
-    link.href = `${location.pathname}/${row.partition}/${row.offset}`;
-    link.textContent = String(row.offset);
-    cell("", "number").replaceChildren(link);
-    cell(timeText(row.timestamp_ms), "when");
-    cell(textOf(row.key), "key");
-    cell(textOf(row.value), "value");
-    cell(row.header_count ? String(row.header_count) : "", "number medium");
-    cell(bytesText(row.size_bytes), "number narrow");
-    cell("", "medium").replaceChildren(...batchTags(row.batch));
-    return line;
-  }
-
   /** @param {string} text */
   say(text) {
     this.note.hidden = false;
     this.note.textContent = text;
   }
-}
-
-/** A record's time, or its number if that is beyond the calendar. @param {number | null} atMs */
-function timeText(atMs) {
-  if (atMs === null) return "none";
-  const at = new Date(atMs);
-  return Number.isNaN(at.getTime()) ? String(atMs) : at.toISOString();
 }
