@@ -8,6 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
+from broker_admin.messages import search
+from broker_admin.routes import message_pages, message_search
 from broker_admin.views.messages import MessagesView, NewMessage
 from tests.admin.chromium import Browser, Page, needs_chromium
 from tests.running_broker import connected, running, view_of
@@ -36,6 +40,14 @@ async def test_the_page_of_records(tmp_path: Path, browser: Browser) -> None:
         while not await page.evaluate("!!document.querySelector('tr.fresh')"):
             await view.messages.append("orders", [NewMessage(b"live", HOSTILE)])
         assert await page.evaluate("document.querySelectorAll('.records img').length") == 0
+        # A row that came and one that is found later read the same, but for its mark.
+        await view.messages.append("orders", [NewMessage(b"last", b'{"id":1}')])
+        await page.until("document.querySelector('tr.record .key').textContent === 'last'")
+        assert await page.text("tr.record .value") == '{"id": 1}'
+        fresh = await page.evaluate("document.querySelector('tr.record').innerHTML")
+        await page.go_to(address)
+        await page.until("document.querySelector('tr.record time[title]') !== null")
+        assert await page.evaluate("document.querySelector('tr.record').innerHTML") == fresh
         for width in (420, 768, 1280):
             await page.set_view(width=width)
             assert await page.evaluate("document.documentElement.scrollWidth") <= width
@@ -154,3 +166,115 @@ async def test_a_tail_stops_when_the_page_was_hidden_for_ten_minutes(tmp_path: P
             document.dispatchEvent(new Event("visibilitychange"));
         """)
         await page.until("document.querySelector('[data-tail-note]').textContent.includes('hidden for ten minutes')")
+
+
+COUNT = "(document.querySelector('[data-count]')?.textContent ?? '')"
+
+HOLD_SECOND_SEARCH = """
+const ask = window.fetch;
+let searches = 0;
+window.fetch = (address, options) => {
+    if (!String(address).includes("/search?") || ++searches === 2) return ask(address, options);
+    return ask(address, options).then(answer => {
+        const held = new ReadableStream({
+            async start(controller) {
+                const reader = answer.body.getReader();
+                controller.enqueue((await reader.read()).value);
+                options.signal.addEventListener("abort", () => reader.cancel());
+            },
+        });
+        return new Response(held, {status: answer.status, headers: answer.headers});
+    });
+};
+"""
+"""The first stream stops after its first piece, as that of a broker with much else to do."""
+
+
+async def test_a_search_goes_on_while_it_is_looked_at_and_can_be_cancelled(
+    tmp_path: Path, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(message_pages, "PAGE_SECONDS", 0.0)
+    monkeypatch.setattr(message_search, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(search, "MIN_TURN_RECORDS", 100)
+    async with page_of_records(browser, tmp_path, HOLD_SECOND_SEARCH) as (page, messages):
+        for start in range(0, 2000, 500):
+            numbered = [NewMessage(b"k%d" % number, b"order %d" % number) for number in range(start, start + 500)]
+            await messages.append("orders", numbered)
+        address = await page.evaluate("location.href")
+        await page.evaluate(f"location.assign({json.dumps(address + '?where=order+7&from=oldest&limit=112')})")
+        await page.until(f"{COUNT}.endsWith('searching.')")
+        assert " of 2\u202f000 records (" in await page.evaluate(COUNT)
+        assert await page.evaluate("document.querySelectorAll('tr.record').length") >= 11
+        assert 0 < await page.evaluate("document.querySelector('[data-progress]').value") < 1
+        await page.click("Cancel")
+        await page.until(f"{COUNT}.endsWith('cancelled.')")
+        await page.click("Search further")
+        await page.until(f"{COUNT}.endsWith('end of log.')")
+        # 7, 70 to 79, and 700 to 799.
+        keys = "[...document.querySelectorAll('tr.record .key')].map(each => each.textContent)"
+        assert await page.evaluate(keys) == [f"k{n}" for n in [7, *range(70, 80), *range(700, 800)]]
+        assert (await page.evaluate(COUNT)).startswith("111 found in 2\u202f000 records (")
+        assert not await page.evaluate("document.querySelector('[data-search-button]').checkVisibility()")
+
+
+async def test_a_time_is_typed_and_shown_in_the_zone_of_the_reader(tmp_path: Path, browser: Browser) -> None:
+    async with page_of_records(browser, tmp_path) as (page, messages):
+        for at_ms in (1_764_360_000_000, 1_764_363_600_123):  # 20:00 and 21:00 UTC
+            await messages.append("orders", [NewMessage(b"k", b"v", timestamp_ms=at_ms)])
+        await page.command("Emulation.setTimezoneOverride", timezoneId="Asia/Tokyo")
+        await page.go_to(f"{await page.evaluate('location.href')}?from=newest")
+        assert not await page.evaluate("document.querySelector('[name=time]').checkVisibility()")
+        await page.evaluate("document.querySelector('[name=from]').value = 'time'")
+        assert await page.evaluate("document.querySelector('[name=time]').checkVisibility()")
+        await page.until("document.querySelector('[data-for=time]').innerText.startsWith('Time, Asia/Tokyo')")
+        await page.type("[name=time]", "2025-11-29T05:30")
+        await page.evaluate("document.querySelector('[data-messages-form]').requestSubmit()")
+        await page.until("location.search.includes('time=2025-11-28T20%3A30%3A00.000Z')")
+        await page.until("document.querySelectorAll('tr.record time[title]').length === 1")
+        assert "06:00:00.123" in await page.text("tr.record time")
+        assert await page.evaluate("document.querySelector('[name=time]').value") == "2025-11-29T05:30"
+
+
+SHIFTS = """
+window.shifted = 0;
+new PerformanceObserver(list => {
+    for (const entry of list.getEntries()) if (!entry.hadRecentInput) shifted += entry.value;
+}).observe({type: "layout-shift", buffered: true});
+"""
+
+MAX_SHIFT = 0.1
+"""What browsers' makers call good: the sum of what moved while a page was loaded, as shares of the view."""
+
+
+@pytest.mark.parametrize("width", [420, 1280])
+async def test_nothing_moves_while_a_page_is_loaded(tmp_path: Path, browser: Browser, width: int) -> None:
+    """Fields that do not go with the choices are hidden, and times have their width, before the script runs."""
+    async with running(tmp_path, admin_listener="127.0.0.1:0") as broker, connected(broker) as kafka:
+        for topic in ("orders", *(f"topic-{number}" for number in range(12))):
+            await kafka.create_topic(topic)
+        records = [NewMessage(b"key %d" % n, b'{"id": %d}' % n) for n in range(60)]
+        await view_of(broker).messages.append("orders", records)
+        address = (broker.admin_url or "").rstrip("/")
+        page = await browser.open_page(f"{address}/healthz", script=SHIFTS, width=width)
+        await page.command("Emulation.setTimezoneOverride", timezoneId="America/Argentina/Buenos_Aires")
+        for path in ("/topics/orders/messages", "/topics/orders/messages?from=oldest&where=key", "/changes"):
+            await page.go_to(address + path)
+            await page.until("document.querySelector('td time[title]') !== null")
+            await page.until("document.querySelector('[data-link]').dataset.link === 'live'")
+            await page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+            assert await page.evaluate("shifted") <= MAX_SHIFT, path
+
+
+async def test_a_key_is_as_wide_as_its_text_and_columns_that_say_nothing_are_not_shown(
+    tmp_path: Path, browser: Browser
+) -> None:
+    async with page_of_records(browser, tmp_path) as (page, messages):
+        await messages.append("orders", [NewMessage(b"customer-0000000000458", b"x" * 200)])
+        await page.go_to(await page.evaluate("location.href"))
+        assert await page.evaluate("document.querySelector('.key .foreign').getClientRects().length") == 1
+        assert await page.evaluate("document.querySelector('.key .foreign').offsetHeight") < 25
+        shown = "[...document.querySelectorAll('.records thead th')].filter(each => each.checkVisibility()).length"
+        assert await page.evaluate(shown) == 6
+        await messages.append("orders", [NewMessage(b"k", b"v", (("trace", b"7"),))])
+        await page.go_to(await page.evaluate("location.href"))
+        assert await page.evaluate(shown) == 7

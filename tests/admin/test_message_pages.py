@@ -12,6 +12,8 @@ from broker_admin.messages.large_scan import spark_lines
 from broker_admin.messages.query import RecordsQuery
 from broker_admin.routes import message_pages
 from broker_admin.views.messages import NewMessage
+from kafka_wire.records.batch import build_batch
+from kafka_wire.records.record import NewRecord
 from tests.admin.live_admin import LiveAdmin, open_live_admin
 
 PAGE = "/topics/orders/messages"
@@ -76,8 +78,23 @@ async def test_a_wrong_filter_keeps_the_form_and_says_where(live: LiveAdmin) -> 
 
 async def test_an_empty_topic_says_what_to_do(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
-    assert "trio-broker produce orders" in await page_of(live, PAGE)
+    page = await page_of(live, PAGE)
+    port = live.view.node.description().listeners[0].port
+    assert f"<code>echo hello | trio-broker produce orders -b 127.0.0.1:{port}</code>" in page
+    assert page.index("data-copies", page.index("trio-broker produce orders -b")) > 0
     await page_of(live, "/topics/missing/messages", 404)
+
+
+async def test_a_row_says_of_its_batch_only_what_is_not_of_every_batch(live: LiveAdmin) -> None:
+    """The id of an idempotent producer is on the record's own page; what says nothing is an empty cell."""
+    await live.kafka.create_topic("orders")
+    partition = live.broker.services.replicas.topic("orders").partition(0)
+    batch = build_batch([NewRecord(1000, b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0)
+    await live.broker.services.replicas.append(partition, memoryview(batch), produce_version=13)
+    page = await page_of(live, PAGE)
+    assert '<td class="number medium headed"></td>' in page
+    assert '<td class="medium batch"></td>' in page
+    assert "7, epoch 0, sequence 0" in await page_of(live, f"{PAGE}/0/0")
 
 
 async def test_without_contents_there_is_one_line(tmp_path: Path) -> None:

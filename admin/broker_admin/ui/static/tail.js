@@ -37,7 +37,7 @@ export class Tail {
     const query = new URLSearchParams({ format: "html" });
     for (const name of ["partitions", "where", "decode", "decode_key", "schema"]) {
       const text = String(new FormData(this.form).get(name) ?? "");
-      if (text) query.set(name, text);
+      if (text && text !== "auto") query.set(name, text);
     }
     this.skipped = 0;
     this.button.setAttribute("aria-pressed", "true");
