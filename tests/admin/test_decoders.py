@@ -65,7 +65,16 @@ def test_a_decoder_reads_its_format(name: str, data: bytes, value: Any) -> None:
         (b"\0\0\0\5", "int32", 5),
         (b"\0\0\0\0\0\0\0\5", "int64", 5),
         (b"\0\0\0\0\5abc!", "registry", {"schema_id": 5, "payload_decoder": "text", "payload": "abc!"}),
-        (b"\0" * 100_000, "registry", {"schema_id": 0, "payload_decoder": "hex", "payload": "00" * 99_995}),
+        (b"\0" * 100_000, "hex", "00" * 100_000),  # no registry gives out the id 0
+        (b"\0null pointer in main", "text", "\0null pointer in main"),
+        (b"\0\xff\0\0\1 end", "hex", "00ff00000120656e64"),
+        (b"\x1b[31mERROR\x1b[0m disk", "text", "\x1b[31mERROR\x1b[0m disk"),
+        (
+            b"\0\0\0\0\7 a long text behind a prefix",
+            "registry",
+            {"schema_id": 7, "payload_decoder": "text", "payload": " a long text behind a prefix"},
+        ),
+        (b"\x08\x01\x12\x02ab", "hex", "080112026162"),
         (b"\xff\xfe\xfd", "hex", "fffefd"),
         (b"a\0b", "hex", "610062"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import httpx
@@ -67,6 +68,26 @@ async def test_huge_values_are_cut(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
     await live.view.messages.append("orders", [NewMessage(None, b"x" * 900_000)])
     assert len(await page_of(live, PAGE)) < 60_000
+
+
+async def test_a_record_that_is_cut_says_how_to_get_the_whole(live: LiveAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
+    await live.kafka.create_topic("orders")
+    whole = b"[" + b"1," * 500_000 + b"1]"  # as it is shown, with spaces, more than is shown
+    await live.view.messages.append("orders", [NewMessage(b"k", whole)])
+    page = await page_of(live, f"{PAGE}/0/0")
+    assert "Only the beginning is shown. <a" in page
+    address = "/api/v1/topics/orders/records?from=offset&offset=0&partitions=0&limit=1&format=ndjson"
+    assert address.replace("&", "&amp;") in page
+    assert json.loads((await live.http.get(address)).text)["value"] == whole.decode()
+    monkeypatch.setattr(message_pages, "MAX_DECODED_BYTES", 1000)
+    assert "as text: 1000 B are parsed at the most" in await page_of(live, f"{PAGE}/0/0")
+
+
+async def test_control_characters_in_a_text_are_escapes(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders")
+    await live.view.messages.append("orders", [NewMessage(b"k", b"\x1b[31mERROR\x1b[0m disk is full")])
+    for address in (PAGE, f"{PAGE}/0/0"):
+        assert "\\u{1b}[31mERROR\\u{1b}[0m disk is full" in await page_of(live, address)
 
 
 async def test_a_wrong_filter_keeps_the_form_and_says_where(live: LiveAdmin) -> None:

@@ -1,8 +1,9 @@
 """The decoders by name, and the choice of one by content.
 
 By content: an object or an array of JSON, other text, a map of MessagePack, four or eight bytes as a number, the prefix
-that schema registries have agreed on (a zero byte and the schema's id), and hexadecimal for the rest. A lone JSON
-number or string is left as text, so that ``key == "42"`` means what it says.
+that schema registries have agreed on (a zero byte and the schema's id, if a registry may have given it out), text with
+a few control characters among it, such as the colours of a terminal, and hexadecimal for the rest. A lone JSON number
+or string is left as text, so that ``key == "42"`` means what it says.
 """
 
 from __future__ import annotations
@@ -24,6 +25,13 @@ AVRO: Final = "avro"
 
 REGISTRY_PREFIX = struct.Struct(">bi")
 """A zero byte and the id of the schema, of which registries give out positive ones."""
+
+MAX_PLAUSIBLE_SCHEMA_ID = 2**24 - 1
+"""Registries count up, from 1 or from 100,001. The first byte of a larger id is not zero, and in text never is: what
+begins with a NUL and goes on as text is no schema 1,853,189,228."""
+
+MAX_CONTROL_SHARE = 0.25
+"""Of the characters of a text: binary data that happens to be UTF-8 has more."""
 
 NUMBER_SIZES: Final = {4: "int32", 8: "int64"}
 
@@ -93,18 +101,16 @@ class Decoder:
 
 
 def decode_by_content(data: bytes, *, may_have_prefix: bool = True) -> Decoded:
-    """``data`` by the decoder that its content suggests; what stands behind a registry's prefix has no second one."""
+    """``data`` by the decoder that its content suggests; what stands behind a registry's prefix has no second one, and
+    is not text with control characters: such bytes are Avro's or Protobuf's."""
     if len(data) <= MAX_DECODED_BYTES and data[:64].lstrip()[:1] in (b"{", b"["):
         try:
             return Decoded("json", plain.decode_json(data))
         except NotDecodable:
             pass
-    try:
-        text = data.decode()
-        if not has_control_characters(text):
-            return Decoded("text", text)
-    except UnicodeDecodeError:
-        pass
+    text = text_of(data)
+    if text is not None and not has_control_characters(text):
+        return Decoded("text", text)
     if len(data) <= MAX_DECODED_BYTES and data[0] in MAP_PREFIXES:
         try:
             return Decoded("msgpack", decode_message_pack(data))
@@ -112,9 +118,24 @@ def decode_by_content(data: bytes, *, may_have_prefix: bool = True) -> Decoded:
             pass
     if name := NUMBER_SIZES.get(len(data)):
         return Decoded(name, DECODERS[name](data))
-    if may_have_prefix and not data[0] and REGISTRY_PREFIX.size < len(data) <= MAX_DECODED_BYTES:
+    if may_have_prefix and REGISTRY_PREFIX.size < len(data) <= MAX_DECODED_BYTES and has_plausible_prefix(data):
         return Decoded("registry", decode_registry(data))
+    if may_have_prefix and text is not None and is_mostly_text(text):
+        return Decoded("text", text)
     return Decoded("hex", data.hex())
+
+
+def text_of(data: bytes) -> str | None:
+    """``data`` as text, if it is UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def has_plausible_prefix(data: bytes) -> bool:
+    magic, schema_id = REGISTRY_PREFIX.unpack_from(data)
+    return bool(magic == 0 and 1 <= schema_id <= MAX_PLAUSIBLE_SCHEMA_ID)
 
 
 _CONTROL_CHARACTERS = frozenset(map(chr, range(32))) - set("\t\n\r")
@@ -124,3 +145,8 @@ def has_control_characters(text: str) -> bool:
     """Whether ``text`` has characters that only binary data have."""
     # ``isprintable`` looks at every character in C; the set only at those that there are.
     return not text.isprintable() and not _CONTROL_CHARACTERS.isdisjoint(text)
+
+
+def is_mostly_text(text: str) -> bool:
+    """Whether no more of ``text`` are control characters than a text may have. Pages show them as escapes."""
+    return sum(map(text.count, _CONTROL_CHARACTERS)) <= len(text) * MAX_CONTROL_SHARE

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from broker_admin.decoders.choice import TEXT_DECODERS, Decoder, has_control_characters
+from broker_admin.decoders.choice import TEXT_DECODERS, Decoder, has_control_characters, text_of
 from broker_admin.decoders.decoded import Decoded
 from broker_admin.texts import line_text
 from broker_admin.views.messages import BatchInfo, OwnFormat, StoredRecord
@@ -154,13 +154,6 @@ class RecordVariables:
             self._own = self._own_format(self.record)
             self._own_format = None
         return self._own
-
-
-def text_of(data: bytes) -> str | None:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def may_differ(stored: str) -> bool:

@@ -20,6 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from broker_admin.decoders.choice import DECODER_NAMES
+from broker_admin.decoders.decoded import MAX_DECODED_BYTES
 from broker_admin.filters.record_filter import RecordFilter
 from broker_admin.messages.export import as_text_or_base64
 from broker_admin.messages.large_scan import TOO_LARGE, export_command, spark_lines
@@ -230,6 +231,7 @@ def render_message(context: dict[str, Any], result: SearchResult) -> str:
         detail=found,
         errors=result.errors,
         decoders=DECODER_NAMES,
+        max_decoded_bytes=MAX_DECODED_BYTES,
         block_text=block_text,
         is_structure=is_structure,
     )
