@@ -215,6 +215,28 @@ async def test_a_search_goes_on_while_it_is_looked_at_and_can_be_cancelled(
         assert await page.evaluate(keys) == [f"k{n}" for n in [7, *range(70, 80), *range(700, 800)]]
         assert (await page.evaluate(COUNT)).startswith("111 found in 2\u202f000 records (")
         assert not await page.evaluate("document.querySelector('[data-search-button]').checkVisibility()")
+        assert not await page.evaluate("document.querySelector('.pager [rel=next]').checkVisibility()")
+
+        await page.go_to(f"{address}?where=order+7&from=oldest&limit=20")
+        await page.click("Cancel")
+        await page.click("Search further")
+        await page.until(f"{COUNT}.endsWith('more available.')")
+        assert (await page.evaluate(keys))[-1] == "k708"
+        await page.click("search further →")
+        await page.until(f"{keys}[0] === 'k709'")
+
+
+async def test_a_search_that_is_refused_says_why_and_can_be_tried_again(
+    tmp_path: Path, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(message_pages, "PAGE_SECONDS", 0.0)
+    monkeypatch.setattr(search, "MIN_TURN_RECORDS", 1)
+    monkeypatch.setattr("broker_admin.parts.MAX_STREAMED_SEARCHES", 0)
+    async with page_of_records(browser, tmp_path) as (page, messages):
+        await messages.append("orders", [NewMessage(b"k%d" % number, b"v") for number in range(10)])
+        await page.go_to(f"{await page.evaluate('location.href')}?where=v&limit=5")
+        await page.until(f"{COUNT}.includes('0 searches, or 32 event streams, are open already')")
+        assert await page.text("[data-search-button]") == "Search further"
 
 
 async def test_a_time_is_typed_and_shown_in_the_zone_of_the_reader(tmp_path: Path, browser: Browser) -> None:

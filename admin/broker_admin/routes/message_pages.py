@@ -148,7 +148,7 @@ def render_messages(context: dict[str, Any], result: SearchResult | None) -> str
 
 
 def nothing_text(result: SearchResult) -> str:
-    """Of a search with a filter that found nothing, whose script shows the same."""
+    """What stands where the rows of a search with a filter would, until the script finds some."""
     if result.ended_by is SearchEnd.END:
         return f"No record matches; {number_text(result.searched_records)} were searched."
     left = number_text(result.left_records)

@@ -70,7 +70,8 @@ export class Search {
       await readLines(this.address.href, underWay.signal, (turn) => this.take(turn, atStart));
       if (this.underWay === underWay) this.stop("the broker has ended it");
     } catch (error) {
-      if (!underWay.signal.aborted) this.stop(error instanceof TypeError ? "the broker does not answer" : String(error));
+      if (underWay.signal.aborted) return;
+      this.stop(error instanceof Error && !(error instanceof TypeError) ? error.message : "the broker does not answer");
     }
   }
 
