@@ -13,6 +13,7 @@ from broker_admin.messages.large_scan import spark_lines
 from broker_admin.messages.query import RecordsQuery
 from broker_admin.routes import message_pages
 from broker_admin.views.messages import NewMessage
+from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
 from tests.admin.live_admin import LiveAdmin, open_live_admin
@@ -109,9 +110,9 @@ async def test_an_empty_topic_says_what_to_do(live: LiveAdmin) -> None:
 async def test_a_row_says_of_its_batch_only_what_is_not_of_every_batch(live: LiveAdmin) -> None:
     """The id of an idempotent producer is on the record's own page; what says nothing is an empty cell."""
     await live.kafka.create_topic("orders")
-    partition = live.broker.services.replicas.topic("orders").partition(0)
     batch = build_batch([NewRecord(1000, b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0)
-    await live.broker.services.replicas.append(partition, memoryview(batch), produce_version=13)
+    data = TopicProduceData(name="orders", partition_data=[PartitionProduceData(index=0, records=batch)])
+    await live.kafka.ask(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), 12)
     page = await page_of(live, PAGE)
     assert '<td class="number medium headed"></td>' in page
     assert '<td class="medium batch"></td>' in page

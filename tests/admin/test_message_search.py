@@ -19,8 +19,6 @@ from broker_admin.routes import message_search
 from broker_admin.routes.message_search import StreamedSearch
 from broker_admin.routes.messages import prepared_search
 from broker_admin.views.messages import NewMessage, PartitionBatches
-from kafka_wire.records.batch import build_batch
-from kafka_wire.records.record import NewRecord
 from tests.admin.live_admin import LiveAdmin
 
 SEARCH = "/api/v1/topics/orders/search"
@@ -30,10 +28,16 @@ async def filled(live: LiveAdmin, count: int, size: int = 1, partitions: int = 1
     """``orders`` with batches of ten records, whose number is their time and in their value."""
     await live.kafka.create_topic("orders", partitions=partitions)
     for start in range(0, count, 10):
-        partition = live.broker.services.replicas.topic("orders").partition(start // 10 % partitions)
-        value = b'{"n": %d, "x": "' + b"x" * size + b'"}'
-        records = [NewRecord(number, b"k%d" % number, value % number) for number in range(start, start + 10)]
-        await live.broker.services.replicas.append(partition, memoryview(build_batch(records)), produce_version=13)
+        messages = [
+            NewMessage(
+                key=b"k%d" % number,
+                value=b'{"n": %d, "x": "' % number + b"x" * size + b'"}',
+                partition=start // 10 % partitions,
+                timestamp_ms=number,
+            )
+            for number in range(start, start + 10)
+        ]
+        await live.view.messages.append("orders", messages)
 
 
 def lines(text: str) -> list[Any]:
