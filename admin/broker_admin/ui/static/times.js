@@ -21,8 +21,10 @@ export function showLocalTimes() {
   for (const place of document.querySelectorAll("[data-zone]")) place.textContent = ZONE;
 }
 
-/** A time, with the date where it is not today. @param {Date} at @param {Intl.DateTimeFormatOptions} [time] */
+/** A time, with the date where it is not today, and the year where it is not this one. @param {Date} at @param {Intl.DateTimeFormatOptions} [time] */
 export function localTime(at, time = TO_THE_SECOND) {
-  const isToday = at.toDateString() === new Date().toDateString();
-  return at.toLocaleString([], isToday ? time : { day: "numeric", month: "short", ...time });
+  const now = new Date();
+  if (at.toDateString() === now.toDateString()) return at.toLocaleString([], time);
+  const year = at.getFullYear() === now.getFullYear() ? undefined : "numeric";
+  return at.toLocaleString([], { day: "numeric", month: "short", year, ...time });
 }
