@@ -101,3 +101,55 @@ def test_a_master_in_the_environment_beside_a_server_is_told_in_one_line(monkeyp
     expected = r"^no session of Spark Connect at sc://db:15002: .*Spark master \[local\[2\]\], Spark Connect \[sc://db"
     with pytest.raises(SparkJobError, match=expected):
         session._connect_session("sc://db:15002", SparkSession.Builder(), {})
+
+
+def test_the_jvm_alone_has_one_thread_of_numpy_for_its_planners() -> None:
+    environment: dict[str, str] = {}
+    with session.one_thread_for_planners(environment):
+        assert environment == {"OMP_NUM_THREADS": "1"}
+    assert environment == {}
+
+
+def test_a_number_of_threads_in_the_environment_stays() -> None:
+    environment = {"OMP_NUM_THREADS": "4"}
+    with session.one_thread_for_planners(environment):
+        assert environment == {"OMP_NUM_THREADS": "4"}
+    assert environment == {"OMP_NUM_THREADS": "4"}
+
+
+def test_a_number_of_threads_that_was_not_set_is_taken_back_after_a_failure() -> None:
+    environment: dict[str, str] = {}
+    with pytest.raises(ValueError, match="no Java"), session.one_thread_for_planners(environment):
+        raise ValueError("no Java")
+    assert environment == {}
+
+
+PLANNED = """
+import os, sys
+from pyspark.sql.datasource import DataSource
+from trio_broker.spark.session import spark_session
+
+class Threads(DataSource):
+    @classmethod
+    def name(cls):
+        return "threads"
+
+    def schema(self):
+        return f"threads_{os.environ['OMP_NUM_THREADS']} int"
+
+spark = spark_session(master="local[1]")
+spark.dataSource.register(Threads)
+print(spark.read.format("threads").load().columns, os.environ.get("OMP_NUM_THREADS"))
+"""
+
+
+@pytest.mark.spark
+def test_a_planner_loads_numpy_with_one_thread(tmp_path: Path) -> None:
+    """In a process, since the JVM of this one runs already."""
+    program = tmp_path / "planned.py"
+    program.write_text(PLANNED)
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    ended = subprocess.run(
+        [sys.executable, str(program)], env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert ended.stdout.splitlines() == ["['threads_1'] None"], ended.stderr

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from trio_broker.spark.errors import SparkJobError
@@ -39,6 +40,9 @@ LOCAL_DEFAULTS: Final[Mapping[str, str]] = {
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
 }
+
+THREADS_OF_NUMPY: Final = "OMP_NUM_THREADS"
+"""How many threads numpy's OpenBLAS starts when it is loaded, by default one for each core."""
 
 
 PACKAGES: Final = ("pyspark", "pyarrow", "numpy")
@@ -105,10 +109,29 @@ def spark_session(
         chosen.update(LOCAL_DEFAULTS)
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         use_compiled_pyspark()
-    session = _configured(SparkSession.builder.master(master), {**chosen, **named}).getOrCreate()
+    with one_thread_for_planners():
+        session = _configured(SparkSession.builder.master(master), {**chosen, **named}).getOrCreate()
     make_active(session)
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+@contextmanager
+def one_thread_for_planners(environment: MutableMapping[str, str] | None = None) -> Iterator[None]:
+    """Let numpy start no threads in the processes of a JVM that is started in the block.
+
+    Those that plan import it for pyarrow and compute nothing, and its threads are a sixth of the CPU of their start.
+    For tasks Spark sets the number itself; this process keeps its own.
+    """
+    environment = os.environ if environment is None else environment
+    if THREADS_OF_NUMPY in environment:
+        yield
+        return
+    environment[THREADS_OF_NUMPY] = "1"
+    try:
+        yield
+    finally:
+        del environment[THREADS_OF_NUMPY]
 
 
 def _connect_session(server: str, builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession:
