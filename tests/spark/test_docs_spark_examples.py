@@ -64,8 +64,9 @@ def test_the_backlog_is_what_is_left(names: dict[str, Any], kafka_broker_session
     assert terminated(query, SECONDS)
     backlogs = []
     for progress in query.recentProgress:
-        found: dict[str, Any] = {"query": SimpleNamespace(lastProgress=progress)}
-        exec(example("backlog = "), found)
-        backlogs.append(found["backlog"])
+        listened = SimpleNamespace(streams=SimpleNamespace(addListener=lambda _: None))
+        found: dict[str, Any] = {"query": SimpleNamespace(lastProgress=progress), "spark": listened}
+        exec(example("offsets_left = "), found)
+        backlogs.append(found["offsets_left"])
 
     assert backlogs == [3, 0]
