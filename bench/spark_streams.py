@@ -99,6 +99,10 @@ class Turns:
         """The median of each turn."""
         return Repeats([statistics.median(turn.milliseconds) for turn in self.turns], Better.LESS)
 
+    def part_milliseconds(self, part: str) -> float:
+        """The median of one of ``PARTS`` over the micro-batches of all turns."""
+        return statistics.median(each.get(part, 0) for turn in self.turns for each in turn.parts)
+
     def cpu_milliseconds(self, where: str = "total") -> Repeats:
         """As ``MicroBatches.cpu_milliseconds``, a value for each turn."""
         return Repeats([turn.cpu_milliseconds(where) for turn in self.turns], Better.LESS)
@@ -201,6 +205,7 @@ def streams(options: Options) -> Outcome:
         "Streams of four partitions, each micro-batch dropped",
         *("record", "rows a micro-batch", "source", "median ms", "CPU ms", "JVM", "Python", "broker", "first batch s"),
     )
+    parts = outcome.table("Parts of these micro-batches, median ms", "record", "rows a micro-batch", "source", *PARTS)
     sources = ("trio_broker", "kafka") if has_kafka_source() else ("trio_broker",)
     scaled = {turn: attrs.evolve(turn, rows=options.volume(turn.rows)) for turn in STREAM_TURNS}
     for shape in SHAPES:
@@ -216,6 +221,7 @@ def streams(options: Options) -> Outcome:
                     cpu = (of_source.cpu_milliseconds(where).median for where in ("total", *PROCESSES))
                     times = of_source.milliseconds.median, *cpu, of_source.first_seconds
                     table.add(shape.name, turn.rows, source, *times)
+                    parts.add(shape.name, turn.rows, source, *map(of_source.part_milliseconds, PARTS))
                 if len(taken) > 1:
                     ours, theirs = taken.values()
                     key = f"spark-stream-{shape.label}-{goal.rows // 1000}k"
