@@ -20,16 +20,8 @@ from tests.client.scripted_client import client_of
 from tests.fakes.scripted_kafka import CLOSED, Cluster, ScriptedKafka, served_up_to
 from trio_broker.client.errors import ConnectionLost, NotKafka, Refused, VersionNotServed
 from trio_broker.client.kafka_client import KafkaClient
-from trio_broker.client.topics import (
-    BROKER_DEFAULT,
-    add_partitions,
-    create_topic,
-    delete_topic,
-    describe_topics,
-    ensure_topic,
-    find_topics,
-    list_topics,
-)
+from trio_broker.client.topic_changes import BROKER_DEFAULT, add_partitions, create_topic, delete_topic, ensure_topic
+from trio_broker.client.topics import describe_topics, find_topics, list_topics
 
 
 def alone(answers: dict[type[Any], Any] | None = None, **settings: Any) -> ScriptedKafka:

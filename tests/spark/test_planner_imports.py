@@ -17,9 +17,9 @@ HEAVY = {"numba", "llvmlite", "pyarrow", "numpy", "pandas", "trio", "asyncio"}
 OF_READERS = {"kafka_wire.messages.fetch", "trio_broker.spark.wire.partition_leader"}
 """What only those need that read records: a fifth of what the package takes to be imported."""
 
-OF_WRITERS = {"crc32c"}
-"""What only those may import that plan a write, which ask the cluster by a producer. It reads the metadata of its own
-distribution, for which it searches PySpark's archives: 80 ms."""
+OF_WRITERS = {"crc32c", "trio_broker.client.topic_changes"}
+"""What only those may import that plan a write, which ask the cluster by a producer, and may create its topic. crc32c
+reads the metadata of its own distribution, for which it searches PySpark's archives: 80 ms."""
 
 PROGRAM = """
 import pickle, sys

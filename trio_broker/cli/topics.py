@@ -22,16 +22,8 @@ from trio_broker.client.configs import Resource, ResourceType, describe_configs
 from trio_broker.client.errors import ClientError, Refused
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.offsets import find_ranges
-from trio_broker.client.topics import (
-    BROKER_DEFAULT,
-    TopicDescription,
-    add_partitions,
-    create_topic,
-    delete_topic,
-    describe_topics,
-    find_topics,
-    list_topics,
-)
+from trio_broker.client.topic_changes import BROKER_DEFAULT, add_partitions, create_topic, delete_topic
+from trio_broker.client.topics import TopicDescription, describe_topics, find_topics, list_topics
 from trio_broker.log_range import LogRange
 from trio_broker.topic_partition import TopicPartition
 

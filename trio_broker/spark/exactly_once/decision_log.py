@@ -25,7 +25,8 @@ from trio_broker.client.offsets import EARLIEST, LATEST, find_offsets
 from trio_broker.client.producer.batch_producer import BatchProducer
 from trio_broker.client.producer.record_producer import OpenBatch
 from trio_broker.client.producer.settings import ProducerSettings
-from trio_broker.client.topics import ensure_topic, find_topics
+from trio_broker.client.topic_changes import ensure_topic
+from trio_broker.client.topics import find_topics
 from trio_broker.murmur2 import partition_of
 from trio_broker.spark.errors import SparkJobError
 from trio_broker.spark.exactly_once.decision import Decision

@@ -18,7 +18,8 @@ from trio_broker.client.connection import Identity
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import Refused
 from trio_broker.client.kafka_client import KafkaClient
-from trio_broker.client.topics import BROKER_DEFAULT, create_topic, find_topics
+from trio_broker.client.topic_changes import BROKER_DEFAULT, create_topic
+from trio_broker.client.topics import find_topics
 from trio_broker.spark.producer.target_topic import TargetError, no_such_topic
 
 CLIENT_ID: Final = "trio-broker-spark"

@@ -20,7 +20,8 @@ from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.producer.batch_producer import BatchProducer, Timer
 from trio_broker.client.producer.producer_metadata import MISSING_TOPIC_SECONDS
 from trio_broker.client.producer.settings import ProducerSettings
-from trio_broker.client.topics import ensure_topic, list_topics
+from trio_broker.client.topic_changes import ensure_topic
+from trio_broker.client.topics import list_topics
 from trio_broker.spark.errors import SparkJobError
 
 NEW_TOPIC_SECONDS: Final = 1.0
