@@ -149,7 +149,5 @@ def test_a_planner_loads_numpy_with_one_thread(tmp_path: Path) -> None:
     program = tmp_path / "planned.py"
     program.write_text(PLANNED)
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    ended = subprocess.run(
-        [sys.executable, str(program)], env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
-    )
+    ended = run_program([sys.executable, str(program)], SECONDS, env=environment, capture_output=True, text=True)
     assert ended.stdout.splitlines() == ["['threads_1'] None"], ended.stderr
