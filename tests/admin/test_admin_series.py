@@ -62,7 +62,7 @@ async def end_minute(live: LiveAdmin, clock: ManualClock) -> None:
 
 async def test_the_overview_shows_hours_and_days(live: LiveAdmin) -> None:
     page = (await live.http.get("/")).text
-    assert "the broker keeps a week" in page
+    assert "what is kept for a week has a reading each minute" in page
     assert '<a href="/?range=7d#over-time-title">7 d</a>' in page
     await sample(live)
     page = (await live.http.get("/?range=24h")).text

@@ -76,7 +76,7 @@ async def test_a_group_is_reset_and_deleted_once_it_has_no_members(lagging: Lagg
     drawn = "[...document.querySelectorAll('.series-chart .line')]"
     lines = await page.evaluate(f"{drawn}.map((line) => line.getTotalLength())")
     assert len(lines) == 3
-    assert min(lines) > 100
+    assert min(lines) > 0
     assert await page.evaluate("document.querySelector('.actions button').disabled")
     assert "it has 2 members" in await page.text(".actions p")
 
