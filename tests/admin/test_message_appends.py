@@ -99,12 +99,9 @@ async def test_what_the_log_refuses_is_named(live: LiveAdmin) -> None:
 
 async def test_the_partitions_of_lines_are_ignored_on_request(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
-    lines = {
-        "content": '{"key":"c1","value":"paid","partition":7}',
-        "headers": {"content-type": "application/x-ndjson"},
-    }
-    assert (await live.http.post("/api/v1/topics/orders/records", **lines)).status_code == 422
-    assert (await live.http.post("/api/v1/topics/orders/records?repartition=true", **lines)).status_code == 200
+    line = '{"key":"c1","value":"paid","partition":7}'
+    assert (await live.http.post(RECORDS, content=line, headers=LINES)).status_code == 422
+    assert (await live.http.post(f"{RECORDS}?repartition=true", content=line, headers=LINES)).status_code == 200
     assert [(key, value) for key, value, _ in await stored(live)] == [(b"c1", b"paid")]
 
 
