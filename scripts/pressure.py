@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PRESSURE = Path("/proc/pressure/cpu")
+from trio_broker.runtime.cpu_clock import PRESSURE_FILE, SystemCpuClock
 
 EXTENDED_WAITS = "EXTENDED_WAITS"
 """The environment variable that names a file for notes on the waits of tests, one a line; processes inherit it."""
@@ -31,11 +31,8 @@ def processor_count() -> int:
 
 def stalled_seconds() -> float | None:
     """For how long, since the machine started, some process waited for a processor; None where nobody counts it."""
-    try:
-        some = PRESSURE.read_text().split("\n")[0]
-    except OSError:
-        return None
-    return int(some.rpartition("total=")[2]) / 1e6
+    waited_ns = SystemCpuClock(PRESSURE_FILE).times().pressure_ns
+    return None if waited_ns is None else waited_ns / 1e9
 
 
 @dataclass(frozen=True)
@@ -85,6 +82,6 @@ class CpuOfRun:
 
     def __str__(self) -> str:
         if self.pressure is None:
-            return f"Whether this machine was short of CPU is not known: it has no {PRESSURE}"
+            return f"Whether this machine was short of CPU is not known: it has no {PRESSURE_FILE}"
         found = "was short of CPU" if self.was_short else "was not short of CPU"
         return f"This machine {found} (PSI {self.pressure:.0%}; the checks had {self.used:.0%} of its processors)"

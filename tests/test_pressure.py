@@ -11,7 +11,7 @@ from scripts.pressure import EXTENDED, IN_VAIN, CpuOfRun, Notes, read_notes, sta
 
 
 def test_what_linux_counts_is_read_in_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pressure, "PRESSURE", tmp_path / "cpu")
+    monkeypatch.setattr(pressure, "PRESSURE_FILE", tmp_path / "cpu")
     (tmp_path / "cpu").write_text(
         "some avg10=97.14 avg60=85.59 avg300=34.95 total=11855503135\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
     )
@@ -19,7 +19,7 @@ def test_what_linux_counts_is_read_in_seconds(tmp_path: Path, monkeypatch: pytes
 
 
 def test_elsewhere_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pressure, "PRESSURE", tmp_path / "cpu")
+    monkeypatch.setattr(pressure, "PRESSURE_FILE", tmp_path / "cpu")
     assert stalled_seconds() is None
     run = CpuOfRun(600, 100, None, processors=2)
     assert not run.was_short
