@@ -8,7 +8,7 @@ Source: Kafka's ReplicaManager.appendRecords and Partition.appendRecordsToLeader
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeAlias, TypeVar
@@ -122,7 +122,7 @@ class LeaderAppends:
         else:
             batch = prepare()
         if partition.writer.needs_epoch_entry:
-            await self.changing(partition, partition.writer.write_epochs())
+            await self.failures.changing(partition, partition.writer.write_epochs())
         # Again, since the topic may have been deleted or its disk may have failed during the wait.
         partition.require_leader()
         if guard is not None:
@@ -176,7 +176,7 @@ class LeaderAppends:
 
     async def _append_marker(self, partition: Partition, end: TransactionEnd) -> None:
         if partition.writer.needs_epoch_entry:
-            await self.changing(partition, partition.writer.write_epochs())
+            await self.failures.changing(partition, partition.writer.write_epochs())
         self.append_end(partition, end)
 
     def append_end(self, partition: Partition, end: TransactionEnd) -> None:
@@ -193,7 +193,7 @@ class LeaderAppends:
         Raises:
             KafkaError: the disk failed.
         """
-        await self.changing(partition, partition.writer.ready_to_append())
+        await self.failures.changing(partition, partition.writer.ready_to_append())
 
     def ready_steps(self, partitions: Iterable[Partition], release_handler: ReleaseHandler) -> Steps[None]:
         """As ``ready_to_append`` for many, side by side: one after another they would take 10 ms each in a new topic.
@@ -215,17 +215,6 @@ class LeaderAppends:
         async with trio.open_nursery() as nursery:
             for _ in range(min(len(partitions), EPOCH_WRITES_AT_ONCE)):
                 start_once(nursery, "beginning of leader epochs", write)
-
-    async def changing(self, partition: Partition, change: Awaitable[T]) -> T:
-        """Wait for what changes the files of ``partition``.
-
-        Raises:
-            KafkaError: ``KAFKA_STORAGE_ERROR``: the disk refused or failed.
-        """
-        try:
-            return await change
-        except OSError as error:
-            raise self.failures.storage_failed(partition, error) from error
 
     async def wait_until_replicated(
         self,

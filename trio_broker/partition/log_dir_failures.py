@@ -10,9 +10,9 @@ Source: Kafka's ReplicaManager.handleLogDirFailure and LogDirFailureChannel.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import PurePath
-from typing import cast
+from typing import TypeVar, cast
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
@@ -26,6 +26,8 @@ from trio_broker.storage.errors import StorageFailed, is_disk_failure, is_log_fa
 from trio_broker.storage.log_manager import LogManager
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class LogDirFailures:
@@ -54,6 +56,17 @@ class LogDirFailures:
         text = f"{partition.topic_partition}: {what}: {type(error).__name__}: {error}"
         self._throttled_log.error("refused", text)
         return KafkaError(f"{partition.topic_partition}: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)
+
+    async def changing(self, partition: Partition, change: Awaitable[T]) -> T:
+        """Wait for what changes the files of ``partition``.
+
+        Raises:
+            KafkaError: ``KAFKA_STORAGE_ERROR``: the disk refused or failed.
+        """
+        try:
+            return await change
+        except OSError as error:
+            raise self.storage_failed(partition, error) from error
 
     def _log_failed(self, writer: PartitionWriter, error: OSError) -> KafkaError:
         """Give up a log after an error that is final, with its directory if the disk is broken; return what its

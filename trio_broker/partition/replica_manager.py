@@ -60,7 +60,6 @@ T = TypeVar("T")
 HIGH_WATERMARK = -1
 """The offset in DeleteRecords that stands for everything a consumer can see."""
 
-
 SHORTAGE_INTERVAL_MS = 1_000
 """Between two tries of what lacked descriptors or space: short against a producer's timeout, long against spinning."""
 
@@ -376,7 +375,7 @@ class ReplicaManager:
     async def _delete_before(self, partition: Partition, end_offset: int) -> bool:
         """Move one log start; return whether it has moved."""
         start_offset = partition.log_start_offset
-        if not await self.appends.changing(partition, partition.writer.delete_before(end_offset)):
+        if not await self.failures.changing(partition, partition.writer.delete_before(end_offset)):
             return False
         self._record_deletion(partition, start_offset)
         return True
