@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -26,7 +27,7 @@ from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.record import NewRecord
 from tests.handlers.handler_client import joined
 from tests.patience import fail_after
-from trio_broker.broker import Broker
+from trio_broker.broker import Broker, serve_until_signalled
 from trio_broker.broker_view.live import LiveBrokerView
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.handlers.support.registry import served_apis
@@ -55,6 +56,18 @@ async def running(directory: Path, **settings: Any) -> AsyncIterator[Broker]:
         await nursery.start(broker.run)
         yield broker
         broker.stop()
+
+
+async def serve_as_process(broker: Broker, announce: Callable[[str], object]) -> None:
+    """Run ``broker`` as its process does, and give this process its own garbage collection back: a property test behind
+    it fails where what refers to Hypothesis's random numbers is hidden from the collector."""
+    thresholds, callbacks = gc.get_threshold(), gc.callbacks.copy()
+    try:
+        await serve_until_signalled(broker, announce)
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks[:] = callbacks
+        gc.unfreeze()
 
 
 @asynccontextmanager
@@ -181,6 +194,20 @@ async def connected(broker: Broker, client_id: str = "test") -> AsyncIterator[Co
 def replace_handler(broker: Broker, api_key: ApiKey, handler: Callable[..., Any]) -> None:
     """Let ``handler`` answer the requests of one API."""
     broker.dispatcher.apis = {**served_apis(), api_key: attrs.evolve(served_apis()[api_key], handler=handler)}
+
+
+async def hold_in_flight(broker: Broker, client: Connection, request: Any, version: int) -> trio.Event:
+    """Send a request that stays in flight until the event is set that is returned, and fails then."""
+    finish = trio.Event()
+
+    async def held(request: Any, context: Any) -> None:
+        await finish.wait()
+        raise LookupError("it is over")
+
+    replace_handler(broker, request.API_KEY, held)
+    await client.send(request, version)
+    await until(lambda: broker.server.handlers.statistics().in_flight)
+    return finish
 
 
 async def until(condition: Callable[[], object]) -> None:

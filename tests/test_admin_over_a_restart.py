@@ -8,15 +8,14 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-import trio
 from starlette.routing import Route
 
 from broker_admin.app import create_app
-from kafka_wire.apis import ApiKey
 from tests.admin.api_requests import ApiDescription
 from tests.admin.fake_broker import FakeBroker
 from tests.admin.test_api_conformance import DOCUMENT, NAMES
-from tests.running_broker import PATIENCE_SECONDS, connected, replace_handler, running, until
+from tests.patience import fail_after, scaled
+from tests.running_broker import PATIENCE_SECONDS, connected, hold_in_flight, running
 from tests.test_broker import brokers_alone
 from tests.test_broker_start import HTML, HeldLoads, crash_with_topics, held, starting
 
@@ -70,17 +69,9 @@ async def test_no_address_breaks_while_the_broker_stops_and_its_streams_end(tmp_
     async with running(tmp_path, **settings) as broker, connected(broker) as client:
         await client.create_topic("orders", 2)
         await client.produce("orders", b"one", b"two")
-        finish = trio.Event()
-
-        async def slow(request, context):
-            await finish.wait()
-            raise LookupError("it is over")
-
-        replace_handler(broker, ApiKey.METADATA, slow)
-        await client.send(brokers_alone(), 12)
-        await until(lambda: broker.server.handlers.statistics().in_flight)
+        finish = await hold_in_flight(broker, client, brokers_alone(), 12)
         async with (
-            httpx.AsyncClient(base_url=str(broker.admin_url), timeout=PATIENCE_SECONDS) as admin,
+            httpx.AsyncClient(base_url=str(broker.admin_url), timeout=scaled(PATIENCE_SECONDS)) as admin,
             admin.stream("GET", STREAM) as events,
             admin.stream("GET", TAIL) as tail,
         ):
@@ -99,7 +90,7 @@ async def test_no_address_breaks_while_the_broker_stops_and_its_streams_end(tmp_
                         )
                         assert answer.status_code != 500, f"{request} → {answer.text[:300]}"
             finish.set()
-            with trio.fail_after(PATIENCE_SECONDS):
+            with fail_after(PATIENCE_SECONDS):
                 assert [line async for line in events.aiter_lines() if line.startswith("retry")]
                 assert [line async for line in tail.aiter_lines()]
                 await broker.stopped.wait()

@@ -21,14 +21,16 @@ from tests.running_broker import (
     connected,
     crashing,
     fetch_request,
+    hold_in_flight,
     make_broker,
     produce_request,
     replace_handler,
     running,
+    serve_as_process,
     until,
 )
 from trio_broker import steps
-from trio_broker.broker import StartupError, announcement, serve_until_signalled, single_startup_error
+from trio_broker.broker import StartupError, announcement, single_startup_error
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import listener_endpoints
 from trio_broker.handlers.support.registry import served_apis
@@ -346,15 +348,7 @@ async def test_a_stop_lets_a_request_in_flight_finish(tmp_path):
 async def test_until_the_last_request_is_answered_the_admin_server_says_that_the_broker_stops(tmp_path):
     settings = {"admin_listener": "127.0.0.1:0", "shutdown_grace_ms": "600000"}
     async with running(tmp_path, **settings) as broker, connected(broker) as client:
-        finish = trio.Event()
-
-        async def slow(request, context):
-            await finish.wait()
-            raise LookupError("it is over")
-
-        replace_handler(broker, ApiKey.METADATA, slow)
-        await client.send(brokers_alone(), 12)
-        await until(lambda: broker.server.handlers.statistics().in_flight)
+        finish = await hold_in_flight(broker, client, brokers_alone(), 12)
         async with httpx.AsyncClient(base_url=str(broker.admin_url), timeout=scaled(PATIENCE_SECONDS)) as admin:
             assert (await admin.get("/readyz")).status_code == 200
             async with admin.stream("GET", "/api/v1/events") as events:
@@ -489,7 +483,7 @@ async def test_the_first_signal_stops_cleanly(tmp_path, caplog):
             signal.raise_signal(signal.SIGTERM)
 
     with fail_after(PATIENCE_SECONDS):
-        await serve_until_signalled(broker, announce)
+        await serve_as_process(broker, announce)
     assert [line.split()[0] for line in lines] == [
         "trio-broker",
         "data",
@@ -512,7 +506,7 @@ async def test_the_second_signal_does_not_wait_for_the_grace(tmp_path, nursery):
         await trio.sleep_forever()
 
     async def serve():
-        await serve_until_signalled(broker, lambda line: serving.set())
+        await serve_as_process(broker, lambda line: serving.set())
         ended.set()
 
     nursery.start_soon(serve)

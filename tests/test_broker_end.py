@@ -6,7 +6,6 @@ import errno
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -24,27 +23,17 @@ from tests.running_broker import (
     make_broker,
     replace_handler,
     running,
+    serve_as_process,
     until,
     view_of,
 )
 from trio_broker import broker as broker_module
-from trio_broker.broker import UncleanStop, serve_until_signalled
+from trio_broker.broker import UncleanStop
 from trio_broker.cli.start import start
-from trio_broker.garbage_collection import collect_in_small_steps
 from trio_broker.testing.process import BrokerProcess
 
 CLEAN_MARKER = ".kafka_cleanshutdown"
 METADATA = "__cluster_metadata-0"
-
-
-@pytest.fixture(autouse=True)
-def garbage_collection_of_tests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Give the process its own garbage collection back, which a broker's process needs no more at its end."""
-    ends: list[Callable[[], None]] = []
-    monkeypatch.setattr(broker_module, "collect_in_small_steps", lambda: ends.append(collect_in_small_steps()))
-    yield
-    for end in ends:
-        end()
 
 
 def fail_with_io_error(*arguments, **named):
@@ -56,7 +45,7 @@ async def serving(nursery, broker) -> trio.Event:
     started, ended = trio.Event(), trio.Event()
 
     async def serve():
-        await serve_until_signalled(broker, lambda line: started.set())
+        await serve_as_process(broker, lambda line: started.set())
         ended.set()
 
     nursery.start_soon(serve)
