@@ -91,8 +91,8 @@ async def get_search(request: Request) -> Response | EventStream:
     """
     parts, query, topic = parts_of(request), query_of(request, StreamedSearchQuery), request.path_params["topic"]
     shown_bytes = query.max_value_bytes if query.format == JSON else PREVIEW_BYTES
-    search = await prepared_search(parts, topic, query, show_rows(decoders_of(query), shown_bytes))
     require_room(parts, parts.searches)
+    search = await prepared_search(parts, topic, query, show_rows(decoders_of(query), shown_bytes))
     streamed = StreamedSearch(parts, topic, search, dict(request.query_params))
     return EventStream(parts, streamed.send_lines, parts.searches, NDJSON)
 
