@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
 FORMAT: Final = "empty"
@@ -33,6 +34,9 @@ class EmptySource(DataSource):
     def reader(self, schema: StructType) -> EmptyReader:
         return EmptyReader()
 
+    def streamReader(self, schema: StructType) -> EmptyStream:
+        return EmptyStream()
+
 
 class EmptyReader(DataSourceReader):
     """Reads nothing, in ``PARTITIONS`` tasks."""
@@ -46,3 +50,19 @@ class EmptyReader(DataSourceReader):
         # Not of a list or an ndarray, for which pyarrow would import pandas.
         values = pa.repeat(pa.scalar(VALUE, pa.binary()), ROWS // PARTITIONS)
         yield pa.RecordBatch.from_arrays([values], names=["value"])
+
+
+class EmptyStream(DataSourceStreamReader):
+    """Has nothing new, ever."""
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"offset": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        return start
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        return []
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield from ()

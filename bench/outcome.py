@@ -131,6 +131,7 @@ GOALS: Mapping[str, Goal] = {
         "first scan on a new executor, nothing compiled, 40,000 rows of 100 B", Better.LESS, 3, "s"
     ),
     "spark-empty-run-cpu": Goal("a stream's run with nothing new: CPU", Better.LESS, 0.4, "s"),
+    "spark-empty-run-floor-ratio": Goal("the same ÷ a source in Python that does nothing", Better.LESS, 1.2),
     "spark-empty-run-cpu-ratio": Goal("the same ÷ spark-sql-kafka", Better.LESS, 2),
     "spark-empty-run-wall-ratio": Goal("the same, time", Better.LESS, 3),
     "spark-export-small": Goal("pipeline export ÷ df.write.parquet from the same source; 100 B", Better.MORE, 2.5),

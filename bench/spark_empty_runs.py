@@ -1,4 +1,5 @@
-"""Runs of a stream with nothing new (``availableNow``, started by cron), beside Spark's own Kafka source.
+"""Runs of a stream with nothing new (``availableNow``, started by cron), beside Spark's own Kafka source, and a source
+in Python that does nothing (``empty_source``), which is the least that PySpark takes.
 
 A run plans one end of a micro-batch, which is that of the checkpoint, and ends. What it costs is the start of a query:
 the JVM's share, and with a source in Python the process that PySpark starts for each query to plan it. All in the
@@ -14,10 +15,11 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import psutil
 
+from bench.empty_source import FORMAT, EmptySource
 from bench.figures import Better, Repeats, ratio
 from bench.outcome import Options, Outcome
 from bench.spark import SMALL, Bench, Shape, bench, has_kafka_source
-from trio_broker.spark.early_end import STREAM_PLANNER
+from trio_broker.spark.worker_memory import STREAM_PLANNER
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
@@ -46,11 +48,12 @@ class EmptyRuns:
 
 
 def empty_runs(options: Options) -> Outcome:
-    """What a run with nothing new costs, with our source and with Spark's own."""
+    """What a run with nothing new costs, with our source, with one that does nothing, and with Spark's own."""
     outcome = Outcome("spark-empty-runs")
-    sources = ("trio_broker", "kafka") if has_kafka_source() else ("trio_broker",)
+    sources = ("trio_broker", FORMAT, *(("kafka",) if has_kafka_source() else ()))
     taken: dict[str, list[EmptyRuns]] = {source: [] for source in sources}
     with bench(options, (SHAPE,)) as subject:
+        subject.session.dataSource.register(EmptySource)
         for source in sources:
             runs(subject, source, WARM_UP)
         for _ in range(options.repeats):
@@ -62,9 +65,10 @@ def empty_runs(options: Options) -> Outcome:
     for source in sources:
         table.add(source, *summary(cpu[source]), *summary(wall[source]))
     outcome.measures["spark-empty-run-cpu"] = cpu["trio_broker"].median
-    if len(sources) > 1:
-        outcome.measures["spark-empty-run-cpu-ratio"] = ratio_of(cpu)
-        outcome.measures["spark-empty-run-wall-ratio"] = ratio_of(wall)
+    outcome.measures["spark-empty-run-floor-ratio"] = ratio_of(cpu, FORMAT)
+    if "kafka" in sources:
+        outcome.measures["spark-empty-run-cpu-ratio"] = ratio_of(cpu, "kafka")
+        outcome.measures["spark-empty-run-wall-ratio"] = ratio_of(wall, "kafka")
     else:
         outcome.remarks.append("Spark's own Kafka source was not at hand; CONTRIBUTING.md tells how to fetch it.")
     return outcome
@@ -74,9 +78,9 @@ def summary(values: Repeats) -> tuple[float, float, float]:
     return values.median, min(values.values), max(values.values)
 
 
-def ratio_of(values: dict[str, Repeats]) -> float:
-    """Our source ÷ Spark's own."""
-    return ratio(values["trio_broker"], values["kafka"])
+def ratio_of(values: dict[str, Repeats], other: str) -> float:
+    """Our source ÷ another one."""
+    return ratio(values["trio_broker"], values[other])
 
 
 def runs(subject: Bench, source: str, count: int) -> EmptyRuns:

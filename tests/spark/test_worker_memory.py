@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from trio_broker.spark import worker_memory
 from trio_broker.spark.source import TrioBrokerDataSource
-from trio_broker.spark.worker_memory import is_worker, keeping_loaded
+from trio_broker.spark.worker_memory import STREAM_PLANNER, is_worker, keeping_loaded
 
 
 @pytest.fixture
@@ -72,6 +72,14 @@ def test_what_was_imported_since_is_frozen_by_the_next_task(monkeypatch: pytest.
     run_task()
 
     assert not is_looked_at(loaded)
+
+
+@pytest.mark.usefixtures("worker")
+def test_what_pyspark_has_loaded_is_frozen_before_a_stream_is_planned(monkeypatch: pytest.MonkeyPatch):
+    loaded: list[int] = []
+    monkeypatch.setattr(worker_memory, "main_module", lambda: STREAM_PLANNER)
+    with keeping_loaded("source"):
+        assert not is_looked_at(loaded)
 
 
 @pytest.mark.usefixtures("worker")

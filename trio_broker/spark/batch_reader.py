@@ -8,19 +8,23 @@ Source: pyspark.sql.datasource.DataSourceReader.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from trio_broker.spark.column_hint import ColumnHint
 from trio_broker.spark.job_errors import without_traceback
-from trio_broker.spark.options.read_options import ReadOptions
+from trio_broker.spark.options.option import Mode
+from trio_broker.spark.options.read_option_table import COLUMNS
+from trio_broker.spark.options.read_options import ReadOptions, read_options
+from trio_broker.spark.schema import columns_of
 from trio_broker.spark.task_partition import input_partitions, read_partition
 from trio_broker.spark.task_planning import plan_batch_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 
 class BatchReader(DataSourceReader):
@@ -46,3 +50,14 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows of a partition, in a worker."""
         return read_partition(partition)
+
+
+def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
+    """Return the reader of a batch of the columns in ``schema``.
+
+    Raises:
+        OptionError: an option is wrong, or a column.
+    """
+    return BatchReader(
+        read_options(options, Mode.BATCH), columns_of(schema), columns_are_chosen=COLUMNS.name in options
+    )

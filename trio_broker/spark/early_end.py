@@ -26,10 +26,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from trio_broker.spark.worker_memory import is_worker, main_module
-
-STREAM_PLANNER: Final = "pyspark.sql.streaming.python_streaming_source_runner"
-"""The main module of the process that plans the micro-batches of one query."""
+from trio_broker.spark.worker_memory import STREAM_PLANNER, is_worker, main_module
 
 CLOSED_BY_THE_JVM: Final = (BrokenPipeError, ConnectionResetError)
 

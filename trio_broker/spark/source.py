@@ -18,12 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource
 
-from trio_broker.spark.errors import OptionError
 from trio_broker.spark.job_errors import without_traceback
-from trio_broker.spark.options.option import Mode
-from trio_broker.spark.options.read_option_table import COLUMNS
-from trio_broker.spark.options.read_options import read_columns, read_options
-from trio_broker.spark.schema import columns_of, ddl_of
 from trio_broker.spark.worker_memory import keeping_loaded
 
 if TYPE_CHECKING:
@@ -38,9 +33,6 @@ FORMAT: Final = "trio_broker"
 
 PLANNING: Final = "planning"
 """A kind of task for ``keeping_loaded``. PySpark makes a writer to plan each micro-batch, and another to commit it."""
-
-WRITE_ONLY: Final = "topic"
-"""An option of writers. A table that is defined with it may be for writing alone, and then selects nothing to read."""
 
 
 class TrioBrokerDataSource(DataSource):
@@ -60,32 +52,25 @@ class TrioBrokerDataSource(DataSource):
             not
                 known yet; what is wrong for one of them only is reported by its reader.
         """
-        if WRITE_ONLY in self.options:
-            return ddl_of(read_columns(self.options))
-        # A stream refuses options of batches, while a batch only warns of those of streams: so the batch decides here.
-        try:
-            columns = read_options(self.options, Mode.STREAM).columns
-        except OptionError:
-            columns = read_options(self.options, Mode.BATCH).columns
-        return ddl_of(columns)
+        from trio_broker.spark.options.read_options import schema_of
+
+        return schema_of(self.options)
 
     @without_traceback
     @keeping_loaded(PLANNING)
     def reader(self, schema: StructType) -> BatchReader:
         """Return the reader of a batch of the columns in ``schema``."""
-        from trio_broker.spark.batch_reader import BatchReader
+        from trio_broker.spark.batch_reader import batch_reader
 
-        options = read_options(self.options, Mode.BATCH)
-        return BatchReader(options, columns_of(schema), columns_are_chosen=COLUMNS.name in self.options)
+        return batch_reader(self.options, schema)
 
     @without_traceback
     @keeping_loaded(PLANNING)
     def streamReader(self, schema: StructType) -> StreamReader:
         """Return the reader of a stream of the columns in ``schema``."""
-        from trio_broker.spark.stream_reader import StreamReader
+        from trio_broker.spark.stream_reader import stream_reader
 
-        options = read_options(self.options, Mode.STREAM)
-        return StreamReader(options, columns_of(schema), columns_are_chosen=COLUMNS.name in self.options)
+        return stream_reader(self.options, schema)
 
     @without_traceback
     @keeping_loaded(PLANNING)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 import attrs
@@ -41,7 +41,9 @@ from trio_broker.spark.early_end import end_with_the_query
 from trio_broker.spark.errors import SourceUnavailable
 from trio_broker.spark.job_errors import without_traceback
 from trio_broker.spark.options.offset_specs import OffsetSource, listed
-from trio_broker.spark.options.read_options import ReadOptions
+from trio_broker.spark.options.option import Mode
+from trio_broker.spark.options.read_option_table import COLUMNS
+from trio_broker.spark.options.read_options import ReadOptions, read_options
 from trio_broker.spark.planning.admission import (
     UNLIMITED,
     Limits,
@@ -61,6 +63,7 @@ from trio_broker.spark.planning.offset_planning import (
     raise_or_log_losses,
 )
 from trio_broker.spark.planning.stream_offsets import BEGINNING, JsonOffsets, begins_of, from_json, to_json
+from trio_broker.spark.schema import columns_of
 from trio_broker.spark.task_partition import input_partitions, read_partition
 from trio_broker.spark.task_planning import open_offset_source, plan_tasks
 from trio_broker.spark.tasks import ReadTask
@@ -68,6 +71,7 @@ from trio_broker.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 T = TypeVar("T")
 
@@ -297,3 +301,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._source.close()
             self._source = None
         end_with_the_query()
+
+
+def stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReader:
+    """Return the reader of a stream of the columns in ``schema``.
+
+    Raises:
+        OptionError: an option is wrong, or a column.
+    """
+    return StreamReader(
+        read_options(options, Mode.STREAM), columns_of(schema), columns_are_chosen=COLUMNS.name in options
+    )

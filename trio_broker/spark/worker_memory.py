@@ -9,8 +9,10 @@ collect, in the same way.
 It is done at the end of the first task of each kind, when everything that such tasks import is loaded, and again if
 modules were imported since; always after a collection, so that no garbage is kept. While something is loaded in the
 background (``background_load``) it is put off, since what a compiler works with would be kept for good. What later
-tasks make is collected as before. Only workers do so: a driver is the user's own process, whose memory is not ours to
-arrange.
+tasks make is collected as before. The process that plans a stream lives for one query, and freezes what PySpark has
+loaded before anything of ours is: a collection in the middle of imports would look at all of it.
+
+Only these processes do so: a driver is the user's own one, whose memory is not ours to arrange.
 
 Source: pyspark.daemon; Python's gc.freeze.
 """
@@ -26,6 +28,9 @@ from typing import Final
 DAEMON: Final = "pyspark.daemon"
 """The module that forks PySpark's workers, and is the main module of each of them."""
 
+STREAM_PLANNER: Final = "pyspark.sql.streaming.python_streaming_source_runner"
+"""The main module of the process that plans the micro-batches of one query."""
+
 _frozen: Final[dict[str, int]] = {}
 """For each kind of task, how many modules were loaded when this process last froze what there was."""
 
@@ -36,7 +41,9 @@ _loads: Final[set[object]] = set()
 @contextmanager
 def keeping_loaded(kind: str) -> Iterator[None]:
     """Freeze what is loaded at the end of the block, if it is the first task of its kind in a worker of PySpark, or the
-    first since modules were imported."""
+    first since modules were imported; before the block in a process that plans a stream."""
+    if main_module() == STREAM_PLANNER:
+        gc.freeze()
     try:
         yield
     finally:

@@ -40,7 +40,7 @@ from trio_broker.spark.options.offset_specs import (
 from trio_broker.spark.options.option import GivenOptions, Mode, Option, hint
 from trio_broker.spark.options.read_option_table import TransportKind
 from trio_broker.spark.options.selection import Assign, Selection, Subscribe, SubscribePattern
-from trio_broker.spark.schema import check_columns, default_columns
+from trio_broker.spark.schema import check_columns, ddl_of, default_columns
 from trio_broker.topic_partition import TopicPartition
 
 __all__ = [
@@ -52,9 +52,12 @@ __all__ = [
     "Subscribe",
     "SubscribePattern",
     "TransportKind",
-    "read_columns",
     "read_options",
+    "schema_of",
 ]
+
+WRITE_ONLY: Final = "topic"
+"""An option of writers. A table that is defined with it may be for writing alone, and then selects nothing to read."""
 
 log = logging.getLogger(__name__)
 
@@ -169,6 +172,22 @@ def read_columns(options: Mapping[str, str]) -> tuple[str, ...]:
         OptionError: a column does not exist.
     """
     return _columns(GivenOptions(options))
+
+
+def schema_of(options: Mapping[str, str]) -> str:
+    """Return the columns of a frame as DDL.
+
+    Raises:
+        OptionError: an option is wrong for batches and streams alike.
+    """
+    if WRITE_ONLY in options:
+        return ddl_of(read_columns(options))
+    # A stream refuses options of batches, while a batch only warns of those of streams: so the batch decides here.
+    try:
+        columns = read_options(options, Mode.STREAM).columns
+    except OptionError:
+        columns = read_options(options, Mode.BATCH).columns
+    return ddl_of(columns)
 
 
 def _check_names(given: GivenOptions) -> None:
