@@ -235,8 +235,10 @@ class Broker:
         """Let the admin app have a view of the running broker, and ``nursery`` what writes its history."""
         from trio_broker.broker_view.live import LiveBrokerView
 
-        view = LiveBrokerView(self.services, self.server, self._stopping.is_set)
+        view = LiveBrokerView(self.services, self.server, self._stopping.is_set, self.admin_url or "")
         start_background(nursery, "history writer", view.readings.history_writer.run)
+        start_background(nursery, "alerts", partial(view.alerts.watch, view))
+        start_background(nursery, "alert webhook", view.alerts.deliver)
         admin.view = view
 
     async def _start_admin(self, nursery: trio.Nursery) -> None:

@@ -21,6 +21,7 @@ from broker_admin.parts import AdminParts
 from broker_admin.problems import Problem
 from broker_admin.rail import rail_of
 from broker_admin.routes import (
+    alerts,
     api_pages,
     assets,
     changes,
@@ -66,6 +67,7 @@ from broker_admin.view import BrokerView, StartingBroker
 ROUTES: Sequence[BaseRoute] = (
     *overview_pages.ROUTES,
     *overview.ROUTES,
+    *alerts.ROUTES,
     *assets.ROUTES,
     *group_pages.ROUTES,
     *config.ROUTES,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import attrs
 
-from broker_admin.health import Health, health
+from broker_admin.health import Health, findings_in, health
+from broker_admin.health_rules import Finding
 from broker_admin.view import BrokerView
 from broker_admin.views.node import NodeDescription
-from broker_admin.views.overview import LaggingGroup
+from broker_admin.views.overview import LaggingGroup, OverviewReadings
 from broker_admin.views.storage import DirectoryReport, TopicSize
 from trio_broker.changes.change import Change
 from trio_broker.metrics.history import HistorySample
@@ -69,18 +70,15 @@ async def overview_of(view: BrokerView) -> Overview:
     """The overview of a broker as it is now; parts of it may be some seconds old."""
     readings = await view.overview.readings()
     samples = view.readings.history()
-    verdict = health(
-        view.node.readiness(), readings, samples, view.latency.bottleneck(), view.doctor.failed_handshakes()
-    )
     return Overview(
         read_at_ms=readings.read_at_ms,
-        health=verdict,
+        health=health(findings_of(view, readings)),
         node=view.node.description(),
         has_records=readings.has_records,
         topics=readings.topics,
         partitions=readings.partitions,
         groups=readings.groups,
-        groups_falling_behind=readings.groups_falling_behind,
+        groups_falling_behind=len(readings.groups_falling_behind),
         load=load_reading(samples[-1], readings.produce_p99_ms, readings.fetch_p99_ms) if samples else None,
         directories=readings.directories,
         lagging_groups=readings.lagging_groups,
@@ -90,6 +88,17 @@ async def overview_of(view: BrokerView) -> Overview:
         busiest_topics=readings.busiest_topics,
         changes=tuple(view.changes.list()[: -LISTED - 1 : -1]),
         errors=readings.errors[:LISTED],
+    )
+
+
+def findings_of(view: BrokerView, readings: OverviewReadings) -> tuple[Finding, ...]:
+    """What the rules find in a broker's ``readings`` and in what else its view has."""
+    return findings_in(
+        view.node.readiness(),
+        readings,
+        view.readings.history(),
+        view.latency.bottleneck(),
+        view.doctor.failed_handshakes(),
     )
 
 

@@ -34,6 +34,11 @@ def number_text(number: int) -> str:
     return f"{number:,}".replace(",", "\u202f")
 
 
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """A number of things: ``1 group``, ``2 groups``."""
+    return f"{number_text(count)} {one if count == 1 else many or f'{one}s'}"
+
+
 def duration_text(seconds: float) -> str:
     """An uptime by its two largest units: ``3 d 4 h``."""
     whole = int(seconds)

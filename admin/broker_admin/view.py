@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import attrs
 
+from broker_admin.views.alerts import AlertsView
 from broker_admin.views.changes import ChangesView
 from broker_admin.views.clients import ClientsView
 from broker_admin.views.config import ConfigView
@@ -43,6 +44,7 @@ class BrokerView:
 
     node: NodeView
     overview: OverviewView
+    alerts: AlertsView
     config: ConfigView
     loggers: LoggersView
     changes: ChangesView

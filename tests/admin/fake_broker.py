@@ -16,6 +16,7 @@ import attrs
 import trio
 
 from broker_admin.view import BrokerView
+from broker_admin.views.alerts import AlertReport, WebhookReport
 from broker_admin.views.config import ConfigChangeResult, ConfigRefusal, SettingChange
 from broker_admin.views.events import BrokerEvent
 from broker_admin.views.groups import GroupsRebalanced
@@ -229,6 +230,11 @@ class FakeDoctor(NotFaked):
         return ()
 
 
+class FakeAlerts:
+    def report(self) -> AlertReport:
+        return AlertReport(checked_at_ms=None, alerts=(), total=0, webhook=WebhookReport())
+
+
 @attrs.define
 class FakeOverview:
     """Topics by their sizes, without traffic; no disk, no group that lags and no error."""
@@ -257,7 +263,7 @@ class FakeOverview:
             unreadable_partitions=0,
             uncleanable_partitions=0,
             groups=len(self.broker.group_list),
-            groups_falling_behind=0,
+            groups_falling_behind=(),
             produce_p99_ms=None,
             fetch_p99_ms=None,
             directories=(),
@@ -417,6 +423,7 @@ class FakeBroker:
         return BrokerView(
             node=FakeNode(self),
             overview=FakeOverview(self),
+            alerts=FakeAlerts(),
             config=FakeConfig(self),
             loggers=NOT_FAKED,
             changes=FakeChanges(),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker_admin.view import BrokerView
+from trio_broker.broker_view.alerts import LiveAlertsView
 from trio_broker.broker_view.changes import LiveChangesView
 from trio_broker.broker_view.clients import LiveClientsView
 from trio_broker.broker_view.config import LiveConfigView
@@ -38,10 +39,13 @@ from trio_broker.network.socket_server import SocketServer
 class LiveBrokerView(BrokerView):
     """One broker for the admin app."""
 
+    alerts: LiveAlertsView
     groups: LiveGroupsView
     readings: LiveReadingsView
 
-    def __init__(self, services: BrokerServices, server: SocketServer, is_stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self, services: BrokerServices, server: SocketServer, is_stopping: Callable[[], bool], admin_url: str = ""
+    ) -> None:
         events = LiveEventsView()
         node = LiveNodeView(services, is_stopping)
         groups = LiveGroupsView(services.groups, services.clock.now_ms)
@@ -53,6 +57,7 @@ class LiveBrokerView(BrokerView):
         super().__init__(
             node=node,
             overview=LiveOverviewView(services, server.channel.metrics, storage, transactions, groups),
+            alerts=LiveAlertsView(services, admin_url),
             config=LiveConfigView(services, events.publish),
             loggers=LiveLoggersView(services),
             changes=LiveChangesView(services, readings.samples, readings.series_history),

@@ -62,7 +62,7 @@ class LiveOverviewView:
             uncleanable_partitions=len(cleaner.statistics().uncleanable),
             damaged_segments=len(self.services.replicas.log_maintenance.log_scrubber.statistics().damaged),
             groups=sum(self.services.groups.statistics().groups.values()),
-            groups_falling_behind=sum(each.falls_behind for each in present),
+            groups_falling_behind=tuple(each.group_id for each in present if each.falls_behind),
             produce_p99_ms=self._p99_ms(ApiKey.PRODUCE),
             fetch_p99_ms=self._p99_ms(ApiKey.FETCH),
             directories=directories,

@@ -22,6 +22,7 @@ from typing import Any
 
 import attrs
 
+from trio_broker.config.alert_config import AlertConfig
 from trio_broker.config.config_key import ConfigKey, UpdateMode
 from trio_broker.config.consistency import check_broker_consistency
 from trio_broker.config.entries import (
@@ -78,6 +79,7 @@ class BrokerConfig:
     """
 
     node: NodeConfig
+    alerts: AlertConfig
     socket_server: SocketServerConfig
     request: RequestConfig
     log_manager: LogManagerConfig
@@ -416,6 +418,7 @@ class BrokerConfig:
         self._values = checked.values
         self._checked = None
         self.node = checked.sections["Node"]
+        self.alerts = checked.sections["Alerts"]
         self.socket_server = checked.sections[LISTENERS_SUBJECT]
         self.request = checked.sections["Topics and requests"]
         self.log_manager = checked.sections["Background work of the logs"]
@@ -551,7 +554,8 @@ def _with_origin(key: ConfigKey, levels: Mapping[ConfigLevel, Mapping[str, Stati
     if found is None:
         return f"{key.name} is not set"
     level, name, setting = found
-    return f"{name}={setting.text} ({setting.origin or LEVEL_TEXTS[level]})"
+    shown = "(hidden)" if key.sensitive else setting.text
+    return f"{name}={shown} ({setting.origin or LEVEL_TEXTS[level]})"
 
 
 def _describe(key: ConfigKey, value: str | None, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:

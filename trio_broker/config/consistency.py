@@ -39,6 +39,12 @@ def check_broker_consistency(values: Mapping[str, Any], logs: LogConfig, groups:
             "log.cleaner.dedupe.buffer.size",
             "log.cleaner.threads",
         )
+    if values["alerts.webhook.url"] and not values["admin.listener"]:
+        raise ContradictorySettings(
+            "alerts.webhook.url needs an admin.listener: the rules are those of the admin page",
+            "alerts.webhook.url",
+            "admin.listener",
+        )
     check_connection_limits(values)
     check_compaction_lag(logs)
     check_group_intervals(groups)

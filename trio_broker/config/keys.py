@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from trio_broker.config.alert_config import AlertConfig
 from trio_broker.config.config_key import ConfigKey, group_keys_of, keys_of, topic_keys_of
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.config.keys_without_effect import BROKER_KEYS_WITHOUT_EFFECT, GROUP_KEYS_WITHOUT_EFFECT
@@ -18,6 +19,7 @@ LISTENERS_SUBJECT = "Listeners and connections"
 
 SETTINGS: Mapping[str, type] = {
     "Node": NodeConfig,
+    "Alerts": AlertConfig,
     LISTENERS_SUBJECT: SocketServerConfig,
     "Topics and requests": RequestConfig,
     "Background work of the logs": LogManagerConfig,

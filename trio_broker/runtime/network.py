@@ -1,4 +1,4 @@
-"""The network as a broker sees it: sockets to listen on.
+"""The network as a broker sees it: sockets to listen on, and connections to the receiver of its alerts.
 
 What an accepted socket does, and knows of what is unread, is the kernel's in both worlds: a simulated one has only
 another way to its peer.
@@ -11,6 +11,8 @@ import socket
 import sys
 import termios
 from typing import Any, Protocol
+
+import trio
 
 from trio_broker.runtime import descriptors
 
@@ -27,6 +29,14 @@ class Network(Protocol):
 
         Raises:
             OSError: the host is unknown.
+        """
+        ...
+
+    async def connect_stream(self, host: str, port: int) -> trio.SocketStream:
+        """Return a connection to a server.
+
+        Raises:
+            OSError: the host is unknown, or does not take it.
         """
         ...
 
@@ -70,3 +80,6 @@ class RealNetwork:
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         return socket.socket(family, kind, protocol), address
+
+    async def connect_stream(self, host: str, port: int) -> trio.SocketStream:
+        return await trio.open_tcp_stream(host, port)

@@ -11,7 +11,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from broker_admin.getting_started import creation_command, snippets
-from broker_admin.health import FULL_DISK_RATIO, used_ratio
+from broker_admin.health import used_ratio
+from broker_admin.health_rules import FULL_DISK_RATIO
 from broker_admin.operations import query_of
 from broker_admin.overview import overview_of
 from broker_admin.pages import frame, page_response, render_template

@@ -47,9 +47,9 @@ class OverviewReadings:
     in which the scrubber found damage. The times are of requests in the last minute, a Fetch without what it waits for
     records, and None without any.
 
-    The groups that fall behind fastest come first, after them the others by lag; ``groups_falling_behind`` counts the
-    former. Those that are abandoned are apart, ``groups_abandoned`` of them, the largest lag first. Internal topics are
-    not among the ``largest_topics`` and ``busiest_topics``, of which each carries
+    The groups that fall behind fastest come first, after them the others by lag; ``groups_falling_behind`` are the ids
+    of all of the former. Those that are abandoned are apart, ``groups_abandoned`` of them, the largest lag first.
+    Internal topics are not among the ``largest_topics`` and ``busiest_topics``, of which each carries
     something. ``errors`` are all that are kept, the newest first.
 
     ``overdue_transactions`` should have been ended by the broker, and were not; ``hanging_transactions`` counts
@@ -63,7 +63,7 @@ class OverviewReadings:
     unreadable_partitions: int
     uncleanable_partitions: int
     groups: int
-    groups_falling_behind: int
+    groups_falling_behind: tuple[str, ...]
     produce_p99_ms: float | None
     fetch_p99_ms: float | None
     directories: tuple[DirectoryReport, ...]

@@ -1,0 +1,24 @@
+"""``/api/v1/alerts``: what the broker's rules have found for long enough, and whether a receiver knows."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from broker_admin.encoding import json_response
+from broker_admin.operations import operation
+from broker_admin.parts import view_of
+from broker_admin.views.alerts import AlertReport
+
+
+@operation(AlertReport)
+async def get_alerts(request: Request) -> Response:
+    """The active alerts, the failing ones first, and the last delivery to `alerts.webhook.url`.
+
+    At most 200 alerts are listed; `total` counts all of them.
+    """
+    return json_response(view_of(request).alerts.report())
+
+
+ROUTES = [Route("/api/v1/alerts", get_alerts)]
