@@ -120,7 +120,7 @@ async def test_a_connection_that_is_refused_or_ends_is_a_reason():
         await stream.receive_some()
         await stream.aclose()
 
-    assert await posted(end) == "the answer is not HTTP, or too long"
+    assert await posted(end) == "the connection broke"
 
     async def refuse(host: str, port: int) -> trio.abc.Stream:
         await trio.lowlevel.checkpoint()
