@@ -3,7 +3,7 @@
 One message is all that is new, however many alerts that is: of each kind the first ``NAMED`` are named, the others are
 counted. Names that clients chose are in it, so Slack's three control characters are escaped.
 
-Source: docs/metrics.md, which has our form; Slack's "Sending messages using incoming webhooks" (text, blocks, the
+Source: docs/alerts.md, which has our form; Slack's "Sending messages using incoming webhooks" (text, blocks, the
 limits of a section), and "Formatting text for app surfaces" (escaping, links).
 """
 
@@ -18,7 +18,7 @@ import attrs
 from broker_admin.alerts import News
 from broker_admin.encoding import converter
 from broker_admin.texts import counted
-from broker_admin.views.alerts import Alert, Severity
+from broker_admin.views.alerts import Alert, AlertSeverity
 
 NAMED = 10
 """Alerts of a kind that a message names: what can be read on a telephone."""
@@ -39,7 +39,7 @@ SLACK_WORDS = {"raised": "New", "repeated": "Still there", "resolved": "Resolved
 
 
 @attrs.frozen(kw_only=True)
-class Sender:
+class AlertSender:
     """Which broker says it, where its page is, and how often it repeats what stays."""
 
     node_id: int
@@ -48,7 +48,7 @@ class Sender:
     repeat_interval_ms: int
 
 
-def json_form(news: News, sender: Sender, at_ms: int, active: int) -> Any:
+def json_form(news: News, sender: AlertSender, at_ms: int, active: int) -> Any:
     """Our own form; ``active`` counts all alerts that there are."""
     return {
         "version": FORM_VERSION,
@@ -65,7 +65,7 @@ def json_form(news: News, sender: Sender, at_ms: int, active: int) -> Any:
     }
 
 
-def slack_form(news: News, sender: Sender, at_ms: int, active: int) -> Any:
+def slack_form(news: News, sender: AlertSender, at_ms: int, active: int) -> Any:
     """A message with blocks; ``text`` is what notifications show."""
     name = f"trio-broker node {sender.node_id}"
     blocks = [section(slack_lines(status, alerts)) for status, alerts in news.sections()]
@@ -80,7 +80,7 @@ def slack_lines(status: str, alerts: Sequence[Alert]) -> Sequence[str]:
     """What is said of ``alerts`` in Slack's marks, a line for each."""
     lines = [f"{SLACK_MARKS[status]} *{SLACK_WORDS[status]}*"]
     for each in alerts[:NAMED]:
-        severity = " (failing)" if each.severity is Severity.FAILING else ""
+        severity = " (failing)" if each.severity is AlertSeverity.FAILING else ""
         since = f"<!date^{each.since_ms // 1000}^since {{date_short_pretty}} {{time}}|since {each.since_ms}>"
         lines.append(f"• <{escaped(each.page)}|{escaped(each.summary)}>{severity}, {since}")
     if len(alerts) > NAMED:
@@ -112,10 +112,10 @@ def summary_of(news: News) -> str:
     return ", ".join(f"{counted(len(alerts), 'alert')} {status}" for status, alerts in sections)
 
 
-FORMS: Mapping[str, Callable[[News, Sender, int, int], Any]] = {"json": json_form, "slack": slack_form}
+FORMS: Mapping[str, Callable[[News, AlertSender, int, int], Any]] = {"json": json_form, "slack": slack_form}
 """By the value of ``alerts.webhook.format``."""
 
 
-def message(form: str, news: News, sender: Sender, at_ms: int, active: int) -> bytes:
+def message(form: str, news: News, sender: AlertSender, at_ms: int, active: int) -> bytes:
     """The body of the POST."""
     return json.dumps(FORMS[form](news, sender, at_ms, active)).encode()

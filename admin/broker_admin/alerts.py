@@ -18,11 +18,11 @@ import attrs
 
 from broker_admin.health_rules import RESOLVE_SECONDS, Finding, HealthState
 from broker_admin.texts import shown_text
-from broker_admin.views.alerts import Alert, Severity
+from broker_admin.views.alerts import Alert, AlertSeverity
 
-SEVERITIES: Mapping[HealthState, Severity] = {
-    HealthState.ATTENTION: Severity.WARNING,
-    HealthState.FAILING: Severity.FAILING,
+SEVERITIES: Mapping[HealthState, AlertSeverity] = {
+    HealthState.ATTENTION: AlertSeverity.WARNING,
+    HealthState.FAILING: AlertSeverity.FAILING,
 }
 
 ABOUT_CHARACTERS = 200
@@ -131,4 +131,4 @@ class Told:
 
 
 def is_worse(alert: Alert, known: Alert) -> bool:
-    return alert.severity is Severity.FAILING and known.severity is Severity.WARNING
+    return alert.severity is AlertSeverity.FAILING and known.severity is AlertSeverity.WARNING

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from broker_admin.alert_messages import NAMED, Sender, json_form, slack_form
+from broker_admin.alert_messages import NAMED, AlertSender, json_form, slack_form
 from broker_admin.alerts import AlertBoard, News, Told
 from broker_admin.health import attention, failing
 from broker_admin.health_rules import (
@@ -30,7 +30,7 @@ NOW_MS = 1_780_000_000_000
 PAGE = "http://broker:9644/"
 BEHIND = attention(GROUP_FALLS_BEHIND, "group billing falls behind", about="billing", page="/groups/billing")
 UNREADABLE = failing(UNREADABLE_PARTITIONS, "1 partition cannot be read")
-SENDER = Sender(node_id=1, cluster_id="c", page=PAGE, repeat_interval_ms=60_000)
+SENDER = AlertSender(node_id=1, cluster_id="c", page=PAGE, repeat_interval_ms=60_000)
 
 
 def ids(news: News) -> dict[str, list[str]]:
@@ -163,7 +163,7 @@ async def test_a_broker_tells_its_receiver_through_failures_and_shows_no_secret(
                 shown = [await live.http.get(f"/api/v1/{name}") for name in ("alerts", "config", "changes")]
                 assert all(answer.status_code == 200 and "s3cret" not in answer.text for answer in shown)
         nursery.cancel_scope.cancel()
-    lines = [each.getMessage() for each in caplog.records if "alerts" in each.getMessage()]
+    lines = [each.getMessage() for each in caplog.records if each.name == live_alerts.__name__]
     assert lines == [
         f"alerts cannot be delivered to 127.0.0.1:{port}: answered with status 500; it is tried again",
         f"alerts are delivered to 127.0.0.1:{port} again",

@@ -13,7 +13,7 @@ import logging
 
 import trio
 
-from broker_admin.alert_messages import Sender, message
+from broker_admin.alert_messages import AlertSender, message
 from broker_admin.alerts import AlertBoard, News, Told
 from broker_admin.overview import findings_of
 from broker_admin.view import BrokerView
@@ -78,9 +78,9 @@ class LiveAlertsView:
             await self._looked.wait()
             await self._receiver.tell(self._alerts, self._sender())
 
-    def _sender(self) -> Sender:
+    def _sender(self) -> AlertSender:
         node = self.services.node
-        return Sender(
+        return AlertSender(
             node_id=node.node_id,
             cluster_id=node.cluster_id,
             page=self.page_address,
@@ -127,7 +127,7 @@ class Receiver:
             undelivered=len(changes.raised) + len(changes.resolved),
         )
 
-    async def tell(self, alerts: dict[str, Alert], sender: Sender) -> None:
+    async def tell(self, alerts: dict[str, Alert], sender: AlertSender) -> None:
         """Tell it what it does not know of ``alerts``, if it is time to."""
         if self._url != self._config.alerts_webhook_url:
             self._url = self._config.alerts_webhook_url
@@ -139,7 +139,7 @@ class Receiver:
         if news:
             await self._send(http_address(self._url), news, sender, len(alerts))
 
-    async def _send(self, address: HttpAddress, news: News, sender: Sender, active: int) -> None:
+    async def _send(self, address: HttpAddress, news: News, sender: AlertSender, active: int) -> None:
         config, clock = self._config, self.services.clock
         headers = {"Content-Type": "application/json", "User-Agent": USER_AGENT}
         if config.alerts_webhook_authorization:

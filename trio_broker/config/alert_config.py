@@ -1,6 +1,6 @@
 """The settings of alerts: where they are sent, in which form, and how often one that stays is repeated.
 
-Source: docs/metrics.md, docs/decisions/0081-alerts-are-a-state-not-a-queue.md.
+Source: docs/alerts.md, docs/decisions/0081-alerts-are-a-state-not-a-queue.md.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Protocol
 import attrs
 
 
-class Severity(enum.Enum):
+class AlertSeverity(enum.Enum):
     """How soon somebody has to look."""
 
     WARNING = "warning"
@@ -27,7 +27,7 @@ class Alert:
 
     id: str
     rule: str
-    severity: Severity
+    severity: AlertSeverity
     summary: str
     about: str
     since_ms: int
