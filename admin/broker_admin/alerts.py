@@ -1,8 +1,8 @@
 """From what the rules find at each look to alerts: raised once they have held, resolved once they are gone.
 
 A rule's finding is an alert when it has been there for the rule's ``hold_seconds``; it is resolved when it has been
-absent for ``RESOLVE_SECONDS``. Shorter gaps count as if it had been there, for both. What a receiver has to be told is
-the difference between the alerts and what it was told last (``Told``): there is no queue of messages, so none grows
+absent for ``RESOLVE_SECONDS``. Shorter gaps count as if it had been there, for both. What a receiver has to be sent is
+the difference between the alerts and what it was sent last (``DeliveredAlerts``): there is no queue of messages, so none grows
 while it is away, and an alert that came and went meanwhile is not reported.
 
 Both know no clock and no network: the caller brings the time. Neither is kept over a restart.
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from broker_admin.health_rules import RESOLVE_SECONDS, Finding, HealthState
+from broker_admin.health_rules import RESOLVE_SECONDS, HealthState, RuleFinding
 from broker_admin.texts import shown_text
 from broker_admin.views.alerts import Alert, AlertSeverity
 
@@ -33,7 +33,7 @@ ABOUT_CHARACTERS = 200
 class _Watched:
     """One finding over time; times are monotonic seconds."""
 
-    finding: Finding
+    finding: RuleFinding
     first_at: float
     last_at: float
     first_at_ms: int
@@ -50,7 +50,7 @@ class AlertBoard:
 
     _watched: dict[str, _Watched] = attrs.field(factory=dict, init=False)
 
-    def update(self, findings: Iterable[Finding], now: float, now_ms: int) -> None:
+    def update(self, findings: Iterable[RuleFinding], now: float, now_ms: int) -> None:
         """Take what was found at ``now``."""
         for finding in findings:
             known = self._watched.get(finding.id)
@@ -69,7 +69,7 @@ class AlertBoard:
         return {each.finding.id: alert_of(each.finding, each.first_at_ms, page_address) for each in active}
 
 
-def alert_of(finding: Finding, since_ms: int, page_address: str) -> Alert:
+def alert_of(finding: RuleFinding, since_ms: int, page_address: str) -> Alert:
     about = shown_text(finding.about, ABOUT_CHARACTERS)
     return Alert(
         id=f"{finding.rule.name}:{about}" if about else finding.rule.name,
@@ -84,7 +84,7 @@ def alert_of(finding: Finding, since_ms: int, page_address: str) -> Alert:
 
 @attrs.frozen(kw_only=True)
 class News:
-    """What a receiver has to be told: alerts that are new or worse, that are still there, and that are no more."""
+    """What a receiver has to be sent: alerts that are new or worse, that are still there, and that are no more."""
 
     raised: Mapping[str, Alert] = attrs.field(factory=dict)
     repeated: Mapping[str, Alert] = attrs.field(factory=dict)
@@ -100,8 +100,8 @@ class News:
 
 
 @attrs.define
-class Told:
-    """What a receiver was told last: each alert that it knows of, and when, in monotonic seconds."""
+class DeliveredAlerts:
+    """What a receiver was sent last: each alert that it knows of, and when, in monotonic seconds."""
 
     _alerts: dict[str, tuple[Alert, float]] = attrs.field(factory=dict, init=False)
 
@@ -114,7 +114,7 @@ class Told:
         )
 
     def news(self, alerts: Mapping[str, Alert], now: float, repeat_seconds: float) -> News:
-        """What it has to be told now: what it does not know, or what it was told ``repeat_seconds`` ago.
+        """What it has to be sent now: what it does not know, or what it was sent ``repeat_seconds`` ago.
 
         When one alert is due to be repeated, all are, so that they stay one message.
         """
@@ -124,7 +124,7 @@ class Told:
         return attrs.evolve(changes, repeated=repeated)
 
     def take(self, news: News, now: float) -> None:
-        """It has been told ``news``."""
+        """It has been sent ``news``."""
         for key in news.resolved:
             del self._alerts[key]
         self._alerts |= {key: (each, now) for key, each in {**news.raised, **news.repeated}.items()}

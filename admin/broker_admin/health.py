@@ -41,9 +41,9 @@ from broker_admin.health_rules import (
     UNCLEANABLE_PARTITIONS,
     UNREAD_SECONDS,
     UNREADABLE_PARTITIONS,
-    Finding,
     HealthRule,
     HealthState,
+    RuleFinding,
 )
 from broker_admin.pages import LINKED_CHARACTERS
 from broker_admin.storage_texts import growth_text
@@ -81,7 +81,7 @@ class Health:
     findings: tuple[HealthFinding, ...]
 
 
-def health(findings: Sequence[Finding]) -> Health:
+def health(findings: Sequence[RuleFinding]) -> Health:
     """The verdict on a broker of which the rules have found ``findings``."""
     by_rule = itertools.groupby(findings, key=lambda each: each.rule)
     together = [finding_of(rule, tuple(found)) for rule, found in by_rule]
@@ -92,7 +92,7 @@ def health(findings: Sequence[Finding]) -> Health:
     return Health(worst_first[0].state, f"{summary[0].upper()}{summary[1:]}.", worst_first)
 
 
-def finding_of(rule: HealthRule, found: Sequence[Finding]) -> HealthFinding:
+def finding_of(rule: HealthRule, found: Sequence[RuleFinding]) -> HealthFinding:
     """What one rule found, of however many objects, in one clause."""
     first = found[0]
     failing = HealthState.FAILING
@@ -108,7 +108,7 @@ def findings_in(
     samples: Sequence[HistorySample],
     limit: Bottleneck,
     handshakes: Sequence[FailedHandshake],
-) -> tuple[Finding, ...]:
+) -> tuple[RuleFinding, ...]:
     """What the rules find in a broker's readings, in their order."""
     return (
         *readiness_findings(readiness),
@@ -125,20 +125,20 @@ def findings_in(
     )
 
 
-def failing(rule: HealthRule, text: str, *, about: str = "", page: str | None = None) -> Finding:
-    return Finding(rule, HealthState.FAILING, text, rule.page if page is None else page, about)
+def failing(rule: HealthRule, text: str, *, about: str = "", page: str | None = None) -> RuleFinding:
+    return RuleFinding(rule, HealthState.FAILING, text, rule.page if page is None else page, about)
 
 
-def attention(rule: HealthRule, text: str, *, about: str = "", page: str | None = None) -> Finding:
-    return Finding(rule, HealthState.ATTENTION, text, rule.page if page is None else page, about)
+def attention(rule: HealthRule, text: str, *, about: str = "", page: str | None = None) -> RuleFinding:
+    return RuleFinding(rule, HealthState.ATTENTION, text, rule.page if page is None else page, about)
 
 
-def readiness_findings(readiness: Readiness) -> Iterator[Finding]:
+def readiness_findings(readiness: Readiness) -> Iterator[RuleFinding]:
     if not readiness.ready:
         yield failing(NOT_SERVING, f"clients are not served: {readiness.reason}")
 
 
-def storage_findings(readings: OverviewReadings) -> Iterator[Finding]:
+def storage_findings(readings: OverviewReadings) -> Iterator[RuleFinding]:
     """What cannot be read, is damaged, or cannot be compacted."""
     for directory in readings.directories:
         if directory.failure is not None:
@@ -152,20 +152,20 @@ def storage_findings(readings: OverviewReadings) -> Iterator[Finding]:
         yield attention(UNCLEANABLE_PARTITIONS, f"{counted(count, 'partition')} cannot be compacted")
 
 
-def error_findings(readings: OverviewReadings) -> Iterator[Finding]:
+def error_findings(readings: OverviewReadings) -> Iterator[RuleFinding]:
     """Requests that failed through no fault of their clients."""
     recent = {each.error for each in readings.errors if each.last_at_ms > readings.read_at_ms - RECENT_MS}
     for name in sorted(recent.intersection(BROKER_ERRORS)):
         yield failing(BROKER_ERROR, f"requests are answered with {name}", about=name)
 
 
-def group_findings(readings: OverviewReadings) -> Iterator[Finding]:
+def group_findings(readings: OverviewReadings) -> Iterator[RuleFinding]:
     for group_id in readings.groups_falling_behind:
         text = f"group {shown_text(group_id, NAMED_CHARACTERS)} falls behind"
         yield attention(GROUP_FALLS_BEHIND, text, about=group_id, page=page_of_group(group_id))
 
 
-def restless_findings(readings: OverviewReadings) -> Iterator[Finding]:
+def restless_findings(readings: OverviewReadings) -> Iterator[RuleFinding]:
     """Groups that keep rebalancing: their members read nothing meanwhile."""
     for group in readings.restless_groups:
         causes = ", ".join(causes_of(group.rebalances))
@@ -187,7 +187,7 @@ def page_of_group(group_id: str) -> str:
     return group_address(group_id) if len(group_id) <= LINKED_CHARACTERS else GROUP_FALLS_BEHIND.page
 
 
-def disk_findings(directories: Sequence[DirectoryReport]) -> Iterator[Finding]:
+def disk_findings(directories: Sequence[DirectoryReport]) -> Iterator[RuleFinding]:
     """The disks that are full or will be soon, the fullest first."""
     readable = [each for each in directories if each.failure is None and each.total_bytes]
     for directory in sorted(readable, key=fullness, reverse=True):
@@ -217,7 +217,7 @@ def fullness(directory: DirectoryReport) -> tuple[bool, float]:
     return fills, -(directory.full_in_seconds or 0.0) if fills else used_ratio(directory)
 
 
-def loop_findings(samples: Sequence[HistorySample]) -> Iterator[Finding]:
+def loop_findings(samples: Sequence[HistorySample]) -> Iterator[RuleFinding]:
     """An event loop that has been busy for long, by means over some seconds, up to now."""
     busy: list[float] = []
     for end in range(len(samples), READINGS_SECONDS - 1, -READINGS_SECONDS):
@@ -232,7 +232,7 @@ def loop_findings(samples: Sequence[HistorySample]) -> Iterator[Finding]:
     yield attention(BUSY_LOOP, f"{found} busy {percent_text(sum(busy) / len(busy))} for {about_text(seconds)}")
 
 
-def backlog_findings(samples: Sequence[HistorySample]) -> Iterator[Finding]:
+def backlog_findings(samples: Sequence[HistorySample]) -> Iterator[RuleFinding]:
     """The client whose requests wait unread for so long that it notices."""
     backlog = samples[-1].backlog if samples else None
     if backlog is None or (backlog.wait_seconds is not None and backlog.wait_seconds < UNREAD_SECONDS):
@@ -245,7 +245,7 @@ def backlog_findings(samples: Sequence[HistorySample]) -> Iterator[Finding]:
     yield attention(CLIENT_WAITS, f"requests {whose} {wait} in its socket", about=client_id, page=page)
 
 
-def limit_findings(limit: Bottleneck) -> Iterator[Finding]:
+def limit_findings(limit: Bottleneck) -> Iterator[RuleFinding]:
     """What limits the broker, where a setting would help."""
     if limit.setting is not None:
         reason = limit.summary[0].lower() + limit.summary[1:].rstrip(".")
@@ -253,7 +253,7 @@ def limit_findings(limit: Bottleneck) -> Iterator[Finding]:
         yield attention(SETTING_WOULD_HELP, text, page=f"/tuning#knob-{limit.setting.key}")
 
 
-def handshake_findings(handshakes: Sequence[FailedHandshake], now_ms: int) -> Iterator[Finding]:
+def handshake_findings(handshakes: Sequence[FailedHandshake], now_ms: int) -> Iterator[RuleFinding]:
     """Clients that try to connect now and cannot."""
     for host in sorted({each.peer_host for each in handshakes if each.last_at_ms > now_ms - RECENT_MS}):
         yield attention(FAILED_HANDSHAKE, f"clients on {host} cannot connect", about=host)

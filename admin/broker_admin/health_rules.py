@@ -78,7 +78,7 @@ class HealthRule:
 
 
 @attrs.frozen
-class Finding:
+class RuleFinding:
     """What a rule found of one object, ``about``, which is empty if there is only one thing it could be about."""
 
     rule: HealthRule
@@ -127,7 +127,7 @@ BUSY_LOOP = HealthRule(name="event-loop-busy", hold_seconds=MANY_MINUTES, page="
 CLIENT_WAITS = HealthRule(name="client-waits-unread", hold_seconds=SOME_MINUTES, page="/clients")
 # Nothing is broken: the broker could do more with another setting.
 SETTING_WOULD_HELP = HealthRule(name="setting-would-help", hold_seconds=None, page="/tuning")
-# Whoever scans ports would raise it.
+# A scan of ports would raise it.
 FAILED_HANDSHAKE = HealthRule(
     name="clients-cannot-connect",
     hold_seconds=None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from broker_admin.health import Health, findings_in, health
-from broker_admin.health_rules import Finding
+from broker_admin.health_rules import RuleFinding
 from broker_admin.view import BrokerView
 from broker_admin.views.node import NodeDescription
 from broker_admin.views.overview import LaggingGroup, OverviewReadings
@@ -91,7 +91,7 @@ async def overview_of(view: BrokerView) -> Overview:
     )
 
 
-def findings_of(view: BrokerView, readings: OverviewReadings) -> tuple[Finding, ...]:
+def findings_of(view: BrokerView, readings: OverviewReadings) -> tuple[RuleFinding, ...]:
     """What the rules find in a broker's ``readings`` and in what else its view has."""
     return findings_in(
         view.node.readiness(),

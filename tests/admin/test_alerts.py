@@ -1,4 +1,4 @@
-"""Alerts: from findings to what a receiver is told."""
+"""Alerts: from findings to what a receiver is delivered."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from broker_admin.alert_messages import NAMED, AlertSender, json_form, slack_form
-from broker_admin.alerts import AlertBoard, News, Told
+from broker_admin.alerts import AlertBoard, DeliveredAlerts, News
 from broker_admin.health import attention, failing
 from broker_admin.health_rules import (
     FULL_DISK,
@@ -79,31 +79,33 @@ def test_what_failed_is_an_alert_at_once_and_first_and_a_tuning_advice_never():
     ]
 
 
-def test_a_receiver_is_told_of_an_alert_once_then_when_it_is_due_and_when_it_ends():
-    told, alerts = Told(), board_with(BEHIND).alerts(PAGE)
-    news = told.news(alerts, 0.0, 60.0)
+def test_a_receiver_is_delivered_of_an_alert_once_then_when_it_is_due_and_when_it_ends():
+    delivered, alerts = DeliveredAlerts(), board_with(BEHIND).alerts(PAGE)
+    news = delivered.news(alerts, 0.0, 60.0)
     assert ids(news) == {"raised": ["group-falls-behind:billing"]}
-    told.take(news, 0.0)
-    assert not told.news(alerts, 59.0, 60.0)
-    news = told.news(alerts, 60.0, 60.0)
+    delivered.take(news, 0.0)
+    assert not delivered.news(alerts, 59.0, 60.0)
+    news = delivered.news(alerts, 60.0, 60.0)
     assert ids(news) == {"repeated": ["group-falls-behind:billing"]}
-    told.take(news, 60.0)
-    news = told.news({}, 61.0, 60.0)
+    delivered.take(news, 60.0)
+    news = delivered.news({}, 61.0, 60.0)
     assert ids(news) == {"resolved": ["group-falls-behind:billing"]}
-    told.take(news, 61.0)
-    assert not told.news({}, 1000.0, 60.0)
+    delivered.take(news, 61.0)
+    assert not delivered.news({}, 1000.0, 60.0)
 
 
 def test_an_alert_that_gets_worse_is_raised_again():
-    told = Told()
-    told.take(told.news(board_with(attention(FULL_DISK, "disk at 91", about="/d")).alerts(PAGE), 0.0, 60.0), 0.0)
+    delivered = DeliveredAlerts()
+    delivered.take(
+        delivered.news(board_with(attention(FULL_DISK, "disk at 91", about="/d")).alerts(PAGE), 0.0, 60.0), 0.0
+    )
     worse = board_with(failing(FULL_DISK, "disk at 99", about="/d")).alerts(PAGE)
-    assert ids(told.news(worse, 1.0, 60.0)) == {"raised": ["disk-full:/d"]}
+    assert ids(delivered.news(worse, 1.0, 60.0)) == {"raised": ["disk-full:/d"]}
 
 
 def test_many_groups_make_one_message_that_names_some():
     many = [attention(GROUP_FALLS_BEHIND, f"group g{n} falls behind", about=f"g{n}") for n in range(25)]
-    news = Told().news(board_with(*many).alerts(PAGE), 0.0, 60.0)
+    news = DeliveredAlerts().news(board_with(*many).alerts(PAGE), 0.0, 60.0)
     form = json_form(news, SENDER, NOW_MS, 25)
     assert (len(form["alerts"]), form["not_named"], form["summary"]) == (NAMED, {"raised": 15}, "25 alerts raised")
     assert form["alerts"][0]["status"] == "raised"
@@ -112,7 +114,7 @@ def test_many_groups_make_one_message_that_names_some():
 
 def test_slack_gets_a_text_and_blocks_in_which_a_name_is_no_markup():
     hostile = attention(GROUP_FALLS_BEHIND, "group <!channel> & co falls behind", about="x")
-    form = slack_form(Told().news(board_with(hostile).alerts(PAGE), 0.0, 60.0), SENDER, NOW_MS, 1)
+    form = slack_form(DeliveredAlerts().news(board_with(hostile).alerts(PAGE), 0.0, 60.0), SENDER, NOW_MS, 1)
     assert [block["type"] for block in form["blocks"]] == ["section", "context"]
     assert form["text"] == "trio-broker node 1: Group &lt;!channel&gt; &amp; co falls behind"
     assert "<!channel>" not in json.dumps(form)

@@ -1,7 +1,7 @@
 """The alerts of a running broker: two tasks, of which one looks and one tells.
 
 ``watch`` asks the rules of the admin page every ``LOOK_SECONDS``. ``deliver`` tells the receiver what it does not know
-yet, one message at a time. A receiver that hangs or fails costs that task its time and nothing else: what it is told
+yet, one message at a time. A receiver that hangs or fails costs that task its time and nothing else: what it is sent
 next is made of the state as it is then. A failing one is logged once, and once when it takes messages again.
 
 Source: docs/decisions/0081-alerts-are-a-state-not-a-queue.md.
@@ -14,7 +14,7 @@ import logging
 import trio
 
 from broker_admin.alert_messages import AlertSender, message
-from broker_admin.alerts import AlertBoard, News, Told
+from broker_admin.alerts import AlertBoard, DeliveredAlerts, News
 from broker_admin.overview import findings_of
 from broker_admin.view import BrokerView
 from broker_admin.views.alerts import Alert, AlertReport, WebhookReport
@@ -100,7 +100,7 @@ class Receiver:
         self._forget()
 
     def _forget(self) -> None:
-        self._told = Told()
+        self._delivered = DeliveredAlerts()
         self._backoff = Backoff()
         self._next_try_at = 0.0
         self._last_delivery_at_ms: int | None = None
@@ -116,7 +116,7 @@ class Receiver:
         url, config = self._url, self._config
         if not url:
             return WebhookReport(format=config.alerts_webhook_format)
-        changes = self._told.changes(alerts)
+        changes = self._delivered.changes(alerts)
         return WebhookReport(
             host=http_address(url).host_header,
             format=config.alerts_webhook_format,
@@ -135,7 +135,7 @@ class Receiver:
         now = trio.current_time()
         if not self._url or now < self._next_try_at:
             return
-        news = self._told.news(alerts, now, sender.repeat_interval_ms / 1000)
+        news = self._delivered.news(alerts, now, sender.repeat_interval_ms / 1000)
         if news:
             await self._send(http_address(self._url), news, sender, len(alerts))
 
@@ -165,4 +165,4 @@ class Receiver:
             log.info("alerts are delivered to %s again", address.host_header)
         self._error = self._failing_since_ms = None
         self._last_delivery_at_ms = self.services.clock.now_ms()
-        self._told.take(news, trio.current_time())
+        self._delivered.take(news, trio.current_time())

@@ -18,7 +18,7 @@ HTTP_PORTS = {"http": 80, "https": 443}
 """The schemes that are taken, and the port of each where the URL has none."""
 
 LEAST_REPEAT_MS = 60_000
-"""A receiver that is told more often is a receiver that is not read any more."""
+"""A receiver that is sent more often is a receiver that is not read any more."""
 
 
 @attrs.frozen(kw_only=True)

@@ -39,7 +39,7 @@ class WebhookReport:
     """The receiver of alerts. ``host`` is all that is said of its URL; empty without one.
 
     ``error`` is why the last try failed, None if it did not; ``failing_since_ms`` is when the first of those in a row
-    was. ``undelivered`` are the alerts of which it has yet to be told: raised, more severe, or resolved.
+    was. ``undelivered`` are the alerts of which it has yet to be sent: raised, more severe, or resolved.
     """
 
     host: str = ""
