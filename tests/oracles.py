@@ -21,6 +21,7 @@ ORACLES: Final = {
     "kcat": "kcat",
     "chromium": "Chromium, or Chrome",
     "schemathesis": "schemathesis, which `pip install -e '.[dev]'` brings",
+    "promtool": "promtool, of Debian's package prometheus",
     "node": "Node, and the packages of tests/compat/node/package.json",
     "go": "Go, and the modules of tests/compat/go/go.mod",
 }

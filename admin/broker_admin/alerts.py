@@ -2,8 +2,8 @@
 
 A rule's finding is an alert when it has been there for the rule's ``hold_seconds``; it is resolved when it has been
 absent for ``RESOLVE_SECONDS``. Shorter gaps count as if it had been there, for both. What a receiver has to be sent is
-the difference between the alerts and what it was sent last (``DeliveredAlerts``): there is no queue of messages, so none grows
-while it is away, and an alert that came and went meanwhile is not reported.
+the difference between the alerts and what it was sent last (``DeliveredAlerts``): there is no queue of messages, so
+none grows while it is away, and an alert that came and went meanwhile is not reported.
 
 Both know no clock and no network: the caller brings the time. Neither is kept over a restart.
 

@@ -28,7 +28,7 @@ from trio_broker.histogram import Histogram
 from trio_broker.metrics.history import sample_between
 from trio_broker.metrics.prometheus import render
 from trio_broker.metrics.prometheus_times import BOUNDS_NS, add_histogram
-from trio_broker.metrics.snapshot import MetricsSnapshot, PartitionReading
+from trio_broker.metrics.snapshot import DirectorySpace, MetricsSnapshot, PartitionReading
 from trio_broker.network.request_metrics import RequestMetrics, RequestTimes, RequestWaits
 from trio_broker.partition.log_cleaner import UncleanablePartition
 from trio_broker.partition.replica_manager import ReplicaManagerStatistics
@@ -132,6 +132,7 @@ def per_partition(*lags: GroupPartitionLag) -> MetricsSnapshot:
         groups=GROUPS,
         transactions=TRANSACTIONS,
         per_partition=True,
+        directories=[DirectorySpace("/data", False, 1000, 600)],
         partitions=[partition_reading()],
         lags=lags or [lag(0, 5, 0.5)],
     )

@@ -54,9 +54,10 @@ class LiveBrokerView(BrokerView):
         readings = LiveReadingsView(services, server)
         latency = LiveLatencyView(services, server.channel.metrics, readings.samples)
         storage = LiveStorageView(services)
+        overview = LiveOverviewView(services, server.channel.metrics, storage, transactions, groups)
         super().__init__(
             node=node,
-            overview=LiveOverviewView(services, server.channel.metrics, storage, transactions, groups),
+            overview=overview,
             alerts=LiveAlertsView(services, admin_url),
             config=LiveConfigView(services, events.publish),
             loggers=LiveLoggersView(services),
@@ -69,7 +70,7 @@ class LiveBrokerView(BrokerView):
             group_changes=LiveGroupChangesView(services),
             transactions=transactions,
             readings=readings,
-            metrics=LiveMetricsView(services, server, node, groups, latency, transactions),
+            metrics=LiveMetricsView(services, server, node, groups, latency, transactions, overview),
             latency=latency,
             segments=LiveSegmentsView(services.replicas, services.node.cluster_id, services.node.node_id),
             clients=LiveClientsView(services, server),

@@ -10,6 +10,7 @@ import attrs
 from trio_broker.broker_view.groups import LiveGroupsView
 from trio_broker.broker_view.latency import LiveLatencyView
 from trio_broker.broker_view.node import LiveNodeView
+from trio_broker.broker_view.overview import LiveOverviewView
 from trio_broker.broker_view.partition_readings import partition_readings
 from trio_broker.broker_view.transactions import LiveTransactionsView
 from trio_broker.handlers.support.services import BrokerServices
@@ -28,11 +29,12 @@ class LiveMetricsView:
     groups: LiveGroupsView
     latency: LiveLatencyView
     transactions: LiveTransactionsView
+    overview: LiveOverviewView
 
     async def prometheus_renderer(self) -> Callable[[], bytes]:
         # Imported here: prometheus_client is for those who are scraped.
         from trio_broker.metrics.prometheus import render
-        from trio_broker.metrics.snapshot import MetricsSnapshot
+        from trio_broker.metrics.snapshot import DirectorySpace, MetricsSnapshot
 
         config = self.services.config.node
         names, per_partition = config.metrics_names, config.metrics_per_partition
@@ -44,6 +46,7 @@ class LiveMetricsView:
             if "jmx-exporter" in names
         }
         transactions = await self.transactions.statistics()
+        overview = await self.overview.readings()
         node, replicas = self.node.description(), self.services.replicas
         snapshot = MetricsSnapshot(
             version=node.version,
@@ -64,6 +67,13 @@ class LiveMetricsView:
             recovery=replicas.log_manager.load_report.progress,
             names=names,
             per_partition=per_partition,
+            directories=[
+                DirectorySpace(each.path, each.failure is not None, each.total_bytes, each.usable_bytes)
+                for each in overview.directories
+            ],
+            unreadable_partitions=overview.unreadable_partitions,
+            groups_falling_behind=len(overview.groups_falling_behind),
+            restless_groups=len(overview.restless_groups),
             recent_requests=recent_requests,
             partitions=partitions,
             groups_with_lag=() if report is None else report.groups,

@@ -92,7 +92,21 @@ ROWS = (
             Panel(
                 "Size",
                 "bytes",
-                (value("log_size_bytes", "logs"),),
+                (
+                    value("log_size_bytes", "logs"),
+                    value("data_directory_usable_bytes", "usable, {{directory}}"),
+                    value("data_directory_total_bytes", "volume, {{directory}}"),
+                ),
+            ),
+            Panel(
+                "What needs attention",
+                "short",
+                (
+                    value("data_directory_failed", "failed, {{directory}}"),
+                    value("partitions_unreadable", "unreadable partitions"),
+                    value("groups_falling_behind", "groups that fall behind"),
+                    value("groups_rebalancing_often", "groups that keep rebalancing"),
+                ),
             ),
         ),
     ),

@@ -29,7 +29,7 @@ from trio_broker.metrics.jmx_exporter_names import jmx_exporter_metrics, jmx_sta
 from trio_broker.metrics.kafka_exporter_names import kafka_exporter_metrics
 from trio_broker.metrics.prometheus_recovery import recovery_metrics
 from trio_broker.metrics.prometheus_times import cold_send_metrics, request_time_metrics, sync_metrics
-from trio_broker.metrics.snapshot import MetricsSnapshot, PartitionReading
+from trio_broker.metrics.snapshot import DirectorySpace, MetricsSnapshot, PartitionReading
 from trio_broker.metrics.streamed_metric import LabelledValue, streamed_metric, values_of_partitions
 from trio_broker.network.statistics import HandlerSlotStatistics, ProcessorStatistics, SocketServerStatistics
 from trio_broker.partition.log_cleaner import LogCleanerStatistics
@@ -89,6 +89,7 @@ class SnapshotCollector(Collector):
         """All metric families."""
         snapshot = self.snapshot
         yield from node_metrics(snapshot)
+        yield from directory_metrics(snapshot.directories)
         yield from traffic_metrics(snapshot)
         yield from queue_metrics(snapshot.server)
         yield from worker_metrics(
@@ -140,7 +141,27 @@ def node_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     yield gauge("uptime_seconds", "Seconds since the broker started", snapshot.uptime_seconds)
     yield gauge("topics", "Topics of this broker", snapshot.replicas.topics)
     yield gauge("partitions", "Partitions of this broker", snapshot.replicas.partitions)
+    yield gauge("partitions_unreadable", "Partitions that cannot be read", snapshot.unreadable_partitions)
+    yield gauge("groups_falling_behind", "Groups whose lag grows", snapshot.groups_falling_behind)
+    yield gauge("groups_rebalancing_often", "Groups that keep rebalancing", snapshot.restless_groups)
     yield gauge("log_size_bytes", "Bytes of all partitions' logs", snapshot.log_size_bytes)
+
+
+def directory_metrics(directories: Sequence[DirectorySpace]) -> Iterator[Metric]:
+    """The data directories and the volumes they are on."""
+
+    def by_directory(name: str, documentation: str) -> GaugeMetricFamily:
+        return GaugeMetricFamily(f"{PREFIX}_data_directory_{name}", documentation, labels=["directory"])
+
+    failed = by_directory("failed", "Whether the directory is out of use")
+    total = by_directory("total_bytes", "Size of the directory's volume")
+    usable = by_directory("usable_bytes", "Bytes that may still be written to the directory's volume")
+    for each in directories:
+        failed.add_metric([each.path], each.is_failed)
+        for family, size in ((total, each.total_bytes), (usable, each.usable_bytes)):
+            if size is not None:
+                family.add_metric([each.path], size)
+    yield from (failed, total, usable)
 
 
 def traffic_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:

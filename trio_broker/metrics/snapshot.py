@@ -45,6 +45,16 @@ class PartitionReading:
     fetched_bytes: int
 
 
+@attrs.frozen
+class DirectorySpace:
+    """A data directory and the volume it is on; the sizes are None where the directory is out of use."""
+
+    path: str
+    is_failed: bool
+    total_bytes: int | None
+    usable_bytes: int | None
+
+
 @attrs.frozen(kw_only=True)
 class MetricsSnapshot:
     """Everything that a scrape shows; ``requests`` and ``recent_requests``, those of the last minute, are by the name
@@ -72,6 +82,10 @@ class MetricsSnapshot:
     recovery: RecoveryProgress = attrs.field(factory=RecoveryProgress)
     names: tuple[str, ...] = ()
     per_partition: bool = False
+    directories: Sequence[DirectorySpace] = ()
+    unreadable_partitions: int = 0
+    groups_falling_behind: int = 0
+    restless_groups: int = 0
     recent_requests: Mapping[str, RequestTimes] = attrs.field(factory=dict)
     partitions: Sequence[PartitionReading] = ()
     groups_with_lag: Sequence[GroupLag] = ()

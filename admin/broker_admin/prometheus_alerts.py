@@ -1,0 +1,83 @@
+"""``deploy/prometheus-alerts.yml``: the rules of the verdict as alerts of Prometheus, with the same thresholds.
+
+``python -m broker_admin.prometheus_alerts`` prints it. Rules that are no alerts have none here.
+
+Source: Prometheus's "Alerting rules"; docs/alerts.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from broker_admin import health_rules as rules
+from broker_admin.health_rules import HealthRule
+from trio_broker.metrics.bottleneck import BUSY_LOOP_RATIO
+
+PREFIX = "trio_broker"
+
+USED = "1 - [data_directory_usable_bytes] / [data_directory_total_bytes]"
+
+ERRORS = "|".join(rules.BROKER_ERRORS)
+
+FAILING, WARNING = "failing", "warning"
+
+NEARLY_FULL = (
+    f"{USED} >= {rules.NEARLY_FULL_DISK_RATIO} or predict_linear([data_directory_usable_bytes]"
+    f"[{rules.FORECAST_SECONDS}s], {rules.FULL_SOON_SECONDS}) < 0"
+)
+
+EXPRESSIONS: Mapping[HealthRule, Mapping[str, str]] = {
+    rules.NOT_SERVING: {FAILING: "absent([uptime_seconds])"},
+    rules.FAILED_DIRECTORY: {FAILING: "[data_directory_failed] > 0"},
+    rules.UNREADABLE_PARTITIONS: {FAILING: "[partitions_unreadable] > 0"},
+    rules.DAMAGED_SEGMENTS: {FAILING: "[log_scrubber_damaged_segments] > 0"},
+    rules.UNCLEANABLE_PARTITIONS: {WARNING: "[log_cleaner_uncleanable_partitions] > 0"},
+    rules.BROKER_ERROR: {
+        FAILING: f'increase([request_errors_total]{{error=~"{ERRORS}"}}[{rules.RECENT_MS // 1000}s]) > 0'
+    },
+    rules.GROUP_FALLS_BEHIND: {WARNING: "[groups_falling_behind] > 0"},
+    rules.RESTLESS_GROUP: {WARNING: "[groups_rebalancing_often] > 0"},
+    rules.HANGING_TRANSACTION: {WARNING: "[partitions_with_hanging_transactions] > 0"},
+    rules.OVERDUE_TRANSACTION: {WARNING: "[transactions_overdue] > 0"},
+    rules.FULL_DISK: {WARNING: f"{USED} >= {rules.FULL_DISK_RATIO}", FAILING: NEARLY_FULL},
+    rules.BUSY_LOOP: {WARNING: f"avg_over_time([event_loop_busy_ratio][{rules.BUSY_SECONDS}s]) >= {BUSY_LOOP_RATIO}"},
+    rules.CLIENT_WAITS: {WARNING: f"[unread_wait_seconds] >= {rules.UNREAD_SECONDS}"},
+}
+"""By rule and severity; a metric stands in brackets, without our prefix."""
+
+
+def expanded(expression: str) -> str:
+    """``expression`` with the metrics' names; the brackets of a range begin with a digit."""
+    parts = expression.split("[")
+    return parts[0] + "".join(
+        f"[{part}" if part[0].isdigit() else f"{PREFIX}_{part.replace(']', '', 1)}" for part in parts[1:]
+    )
+
+
+def render_rules() -> str:
+    """The file. Values are quoted as JSON, which YAML takes."""
+    lines = [
+        "# Written by python -m broker_admin.prometheus_alerts from the rules of the admin page's verdict.",
+        "groups:",
+        "  - name: trio-broker",
+        "    rules:",
+    ]
+    for rule, by_severity in EXPRESSIONS.items():
+        assert rule.hold_seconds is not None, rule.name
+        for severity, expression in by_severity.items():
+            lines += [
+                f"      - alert: {''.join(map(str.title, ('trio', 'broker', *rule.name.split('-'))))}",
+                f"        expr: {json.dumps(expanded(expression))}",
+                f"        for: {rule.hold_seconds:.0f}s",
+                "        labels:",
+                f"          severity: {severity}",
+                "        annotations:",
+                f"          summary: {json.dumps(rule.name.replace('-', ' '))}",
+                f"          page: {json.dumps(rule.page)}",
+            ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(render_rules(), end="")
