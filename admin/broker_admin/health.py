@@ -174,7 +174,7 @@ def restless_findings(readings: OverviewReadings) -> Iterator[RuleFinding]:
         yield attention(RESTLESS_GROUP, text, about=group.group_id, page=page_of_group(group.group_id))
 
 
-def transaction_findings(readings: OverviewReadings) -> Iterator[Finding]:
+def transaction_findings(readings: OverviewReadings) -> Iterator[RuleFinding]:
     """Transactions that nothing ends, so that read_committed consumers wait behind them."""
     if count := readings.hanging_transactions:
         yield attention(HANGING_TRANSACTION, f"a transaction hangs in {counted(count, 'partition')}")
