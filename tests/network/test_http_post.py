@@ -14,7 +14,7 @@ from trio_broker.network.http_post import MAX_ANSWER_BYTES, TIMEOUT_SECONDS, Pos
 URL = "http://alerts.example:8080/hook/s3cret?x=1"
 SENT = {"Content-Type": "application/json"}
 
-Serve = Callable[[trio.StapledStream[trio.abc.SendStream, trio.abc.ReceiveStream]], Awaitable[None]]
+Serve = Callable[[trio.abc.Stream], Awaitable[None]]
 
 
 async def posted(serve: Serve, url: str = URL) -> str | None:
