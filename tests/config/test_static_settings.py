@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from trio_broker.config.broker_config import load_broker_config
-from trio_broker.config.entries import ConfigScope
+from trio_broker.config.entries import ConfigLevel, ConfigScope
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS
-from trio_broker.config.static_settings import SettingsFile, environment_name
+from trio_broker.config.static_settings import SettingsFile, gather_settings
+from trio_broker.environment import environment_name, key_of_variable
 
 
 @pytest.fixture
@@ -46,11 +47,8 @@ def test_a_bad_value_elsewhere_is_reported_with_its_place():
 
 def test_what_is_ignored_is_a_warning(properties):
     file = properties("zookeeper.connect=a:2181\nnum.partitions=1\nnum.partitions=2\n")
-    config = load_broker_config(file, environment={"TRIO_BROKER_NUM_IO_THREAD": "3"})
-    assert config.warnings == [
+    assert load_broker_config(file).warnings == [
         f"{file.name}:3: num.partitions was set above already; the last value counts",
-        "environment variable TRIO_BROKER_NUM_IO_THREAD: no key has that name, and it is ignored;"
-        " did you mean TRIO_BROKER_NUM_IO_THREADS?",
         f"{file.name}:1: zookeeper.connect is not a key of this broker and is ignored",
     ]
 
@@ -75,8 +73,53 @@ def test_listeners_are_checked_at_once():
         load_broker_config(overrides={"listeners": "SSL://:9093"})
 
 
-def test_no_two_keys_share_an_environment_variable():
-    assert len({environment_name(key) for key in BROKER_KEYS}) == len(BROKER_KEYS)
+def test_a_variable_that_means_nothing_is_refused_with_the_one_that_was_meant():
+    said = "environment variable {}: no setting of a broker has that name; did you mean {}?"
+    with pytest.raises(ConfigError) as refusal:
+        load_broker_config(environment={"TRIO_BROKER_NUM_IO_THREAD": "3"})
+    assert str(refusal.value) == said.format("TRIO_BROKER_NUM_IO_THREAD", "TRIO_BROKER_NUM_IO_THREADS")
+    with pytest.raises(ConfigError) as refusal:
+        gather_settings(None, {}, {"TRIO_BROKER_DATA_DIRS": "/data"}, ["TRIO_BROKER_DATA_DIR"])
+    assert str(refusal.value) == said.format("TRIO_BROKER_DATA_DIRS", "TRIO_BROKER_DATA_DIR")
+
+
+def test_each_key_has_an_environment_variable_of_its_own():
+    variables = {environment_name(key): key for key in BROKER_KEYS}
+    assert {variable: key_of_variable(variable) for variable in variables} == variables
+    assert len(variables) == len(BROKER_KEYS)
+
+
+@pytest.mark.parametrize(
+    ("variable", "key"),
+    [
+        ("TRIO_BROKER_LISTENER_NAME_EXTERNAL_MAX_CONNECTIONS", "listener.name.external.max.connections"),
+        ("TRIO_BROKER_LISTENER_NAME_SASL__SSL_MAX_CONNECTIONS", "listener.name.sasl_ssl.max.connections"),
+        (
+            "TRIO_BROKER_LISTENER_NAME_A_SCRAM___SHA___256_SASL_JAAS_CONFIG",
+            "listener.name.a.scram-sha-256.sasl.jaas.config",
+        ),
+    ],
+)
+def test_a_key_of_one_listener_has_an_environment_variable(variable, key):
+    assert environment_name(key) == variable
+    settings = gather_settings(None, {}, {variable: "7"})
+    assert settings.levels[ConfigLevel.ENVIRONMENT][key].text == "7"
+
+
+def test_what_kubernetes_says_of_a_service_of_the_same_name_is_no_setting():
+    """Else no broker would start in a namespace with a service "trio-broker"."""
+    environment = {
+        "TRIO_BROKER_SERVICE_HOST": "10.0.0.1",
+        "TRIO_BROKER_SERVICE_PORT": "9092",
+        "TRIO_BROKER_SERVICE_PORT_KAFKA": "9092",
+        "TRIO_BROKER_PORT": "tcp://10.0.0.1:9092",
+        "TRIO_BROKER_PORT_9092_TCP": "tcp://10.0.0.1:9092",
+        "TRIO_BROKER_PORT_9092_TCP_PROTO": "tcp",
+        "TRIO_BROKER_PORT_9092_TCP_PORT": "9092",
+        "TRIO_BROKER_PORT_9092_TCP_ADDR": "10.0.0.1",
+        "TRIO_BROKER_ADMIN_PORT": "tcp://10.0.0.2:9644",
+    }
+    assert gather_settings(None, {}, environment).effective == {}
 
 
 def levels(config, name):

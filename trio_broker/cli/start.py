@@ -10,55 +10,126 @@ The exit code is 0 only after a clean stop: not when a second signal cut the sto
 from __future__ import annotations
 
 import logging
-import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import attrs
 import click
+from click.core import ParameterSource
 
-from trio_broker.cli.failure import fail
+from trio_broker.cli.log_output import LogFormat, set_up_logging
+from trio_broker.environment import environment_name, is_of_service
 
 if TYPE_CHECKING:
     from trio_broker.config.broker_config import BrokerConfig
     from trio_broker.config.static_settings import SettingsFile, StaticSettings
 
-LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+DEFAULT_HOST = "127.0.0.1"
+
+OPTIONS_FOR_KEYS = ("data_dir", "host", "port", "admin_host", "admin_port")
+
+OPTION_VARIABLES: list[str] = []
+"""The environment variables of the options of ``start``."""
 
 
-@click.command()
-@click.option(
+class StartOption(click.Option):
+    """An option that does not take a variable for its own that Kubernetes has made of a service."""
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        value = super().resolve_envvar_value(ctx)
+        return None if value is not None and is_of_service(str(self.envvar), value) else value
+
+
+def start_option(name: str, *parameter: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
+    """Declare an option that its environment variable sets too: ``--data-dir`` is ``TRIO_BROKER_DATA_DIR``."""
+    variable = environment_name(name.removeprefix("--").replace("-", "."))
+    OPTION_VARIABLES.append(variable)
+    return click.option(name, *parameter, cls=StartOption, envvar=variable, show_envvar=True, **attributes)
+
+
+class StartCommand(click.Command):
+    """Writes a wrong option as a line of the log too, once ``--log-format`` is known."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if ctx.params.get("log_format") != LogFormat.JSON.value:
+                raise
+            set_up_logging(LogFormat.JSON, "INFO")
+            LogFormat.JSON.complain(error.format_message())
+            ctx.exit(error.exit_code)
+
+
+@click.command(cls=StartCommand)
+@start_option(
     "--config", "config_file", type=click.Path(path_type=Path), help="A server.properties file in Kafka's format."
 )
 @click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one key; may be repeated.")
-@click.option("--data-dir", type=click.Path(path_type=Path), help="The directory of the logs (log.dirs).")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port of the Kafka listener on 127.0.0.1; 0 picks one.")
-@click.option("--admin-port", type=click.IntRange(0, 65535), help="Port of the admin page on 127.0.0.1; 0 picks one.")
-@click.option(
+@start_option("--data-dir", type=click.Path(path_type=Path), help="The directory of the logs (log.dirs).")
+@start_option("--host", help=f"Address of the Kafka listener, {DEFAULT_HOST} if not given; 0.0.0.0 is every one.")
+@start_option("--port", type=click.IntRange(0, 65535), help="Port of the Kafka listener; 0 picks one.")
+@start_option("--admin-host", help=f"Address of the admin page, {DEFAULT_HOST} if not given.")
+@start_option("--admin-port", type=click.IntRange(0, 65535), help="Port of the admin page; 0 picks one.")
+@start_option(
     "--log-level", default="INFO", show_default=True, type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"])
 )
+@start_option(
+    "--log-format",
+    default=LogFormat.TEXT.value,
+    show_default=True,
+    type=click.Choice([each.value for each in LogFormat]),
+    is_eager=True,
+    help="json writes one object a line, the addresses at the start too.",
+)
+@click.pass_context
 def start(
+    context: click.Context,
+    /,
     config_file: Path | None,
     overrides: tuple[str, ...],
-    data_dir: Path | None,
-    port: int | None,
-    admin_port: int | None,
     log_level: str,
+    log_format: str,
+    **_: Any,
 ) -> None:
-    """Run a broker and its admin page until SIGTERM, SIGINT or SIGHUP."""
-    logging.basicConfig(level=log_level, format=LOG_FORMAT, stream=sys.stderr)
-    run(configured(config_file, overrides, data_dir, port, admin_port))
+    """Run a broker and its admin page until SIGTERM, SIGINT or SIGHUP.
+
+    Each key has an environment variable as well: num.io.threads is TRIO_BROKER_NUM_IO_THREADS.
+    """
+    form = LogFormat(log_format)
+    set_up_logging(form, log_level)
+    run(configured(config_file, overrides, given_options(context), form), form)
 
 
 # Functions import what they need: ``trio-broker --help`` and completion need no broker, nor does a mistake in the
 # configuration, which is reported before the broker is loaded, the longest part of a start.
 
 
+@attrs.frozen
+class GivenOption:
+    """The value of an option, and what gives it: the option itself, or its environment variable."""
+
+    value: Any
+    name: str
+    is_variable: bool
+
+
+def given_options(context: click.Context) -> dict[str, GivenOption]:
+    """Return the options that stand for keys and that are given, by the name of their parameter."""
+    given: dict[str, GivenOption] = {}
+    for option in context.command.params:
+        name, value = str(option.name), context.params.get(str(option.name))
+        if name in OPTIONS_FOR_KEYS and value is not None:
+            is_variable = context.get_parameter_source(name) is ParameterSource.ENVIRONMENT
+            given[name] = GivenOption(value, str(option.envvar) if is_variable else option.opts[0], is_variable)
+    return given
+
+
 def configured(
-    config_file: Path | None,
-    overrides: tuple[str, ...],
-    data_dir: Path | None,
-    port: int | None,
-    admin_port: int | None,
+    config_file: Path | None, overrides: tuple[str, ...], options: Mapping[str, GivenOption], form: LogFormat
 ) -> BrokerConfig:
     """Return the configuration; end the command where something is wrong with it."""
     import os
@@ -69,15 +140,15 @@ def configured(
 
     try:
         file = None if config_file is None else read_settings_file(config_file)
-        settings = gather_settings(file, parse_overrides(overrides), os.environ)
+        settings = gather_settings(file, parse_overrides(overrides), os.environ, OPTION_VARIABLES)
         refuse_unknown_overrides(settings)
-        apply_options(settings, data_dir, port, admin_port)
+        apply_options(settings, options)
         return broker_config_of(settings)
     except ConfigError as error:
-        fail(str(error))
+        form.fail(str(error))
 
 
-def run(config: BrokerConfig) -> None:
+def run(config: BrokerConfig, form: LogFormat) -> None:
     """Run the broker until a signal; end the command where it cannot start, or does not stop cleanly."""
     import gc
 
@@ -91,9 +162,9 @@ def run(config: BrokerConfig) -> None:
         logging.getLogger(__name__).warning("%s", warning)
     bound_kept_memory()
     try:
-        run_until_signalled(config, announce=click.echo)
+        run_until_signalled(config, announce=form.announce)
     except (ConfigError, StartupError, UncleanStop) as error:
-        fail(str(error))
+        form.fail(str(error))
 
 
 def read_settings_file(path: Path) -> SettingsFile:
@@ -139,22 +210,49 @@ def refuse_unknown_overrides(settings: StaticSettings) -> None:
             raise ConfigError(f"--override {key}: this broker has no such key{BROKER_KEYS.hint(key)}")
 
 
-def apply_options(settings: StaticSettings, data_dir: Path | None, port: int | None, admin_port: int | None) -> None:
-    """Set the keys for which ``--data-dir``, ``--port`` and ``--admin-port`` stand.
+def apply_options(settings: StaticSettings, options: Mapping[str, GivenOption]) -> None:
+    """Set the keys for which options stand, at the level of the command line or of the environment.
 
     Raises:
-        ConfigError: both ``--port`` and ``listeners`` are given. ``--port`` stands for a plaintext listener on this
-            machine, which must not silently replace a listener that was configured with TLS.
+        ConfigError: ``listeners`` is given too. ``--host`` and ``--port`` stand for a plaintext listener, which must
+            not silently replace one that was configured with TLS. Or a variable of an option and that of its key are.
     """
     from trio_broker.config.errors import ConfigError
     from trio_broker.config.static_settings import COMMAND_LINE
 
-    if port is not None and (listeners := settings.effective.get("listeners")) is not None:
+    listening = [options[name] for name in ("host", "port") if name in options]
+    if listening and (listeners := settings.effective.get("listeners")) is not None:
         where = "--override" if listeners.origin == COMMAND_LINE else listeners.origin
-        raise ConfigError(f"--port and listeners ({where}) exclude each other: name the port in listeners")
-    if data_dir is not None:
-        settings.set("log.dirs", str(data_dir), COMMAND_LINE)
-    if port is not None:
-        settings.set("listeners", f"PLAINTEXT://127.0.0.1:{port}", COMMAND_LINE)
-    if admin_port is not None:
-        settings.set("admin.listener", f"127.0.0.1:{admin_port}", COMMAND_LINE)
+        name = listening[-1].name
+        raise ConfigError(f"{name} and listeners ({where}) exclude each other: name host and port in listeners")
+    if "data_dir" in options:
+        set_by_options(settings, "log.dirs", str(options["data_dir"].value), [options["data_dir"]])
+    if listening:
+        set_by_options(settings, "listeners", f"PLAINTEXT://{address(options, 'host', 'port', 9092)}", listening)
+    if admin := [options[name] for name in ("admin_host", "admin_port") if name in options]:
+        set_by_options(settings, "admin.listener", address(options, "admin_host", "admin_port", 9644), admin)
+
+
+def address(options: Mapping[str, GivenOption], host: str, port: str, default_port: int) -> str:
+    """Return ``host:port`` of two options, either of which may be missing."""
+    text = options[host].value if host in options else DEFAULT_HOST
+    number = options[port].value if port in options else default_port
+    return f"[{text}]:{number}" if ":" in text else f"{text}:{number}"
+
+
+def set_by_options(settings: StaticSettings, key: str, text: str, options: Sequence[GivenOption]) -> None:
+    """Set a key by options: at the level of the environment if variables give all of them.
+
+    Raises:
+        ConfigError: the environment has a variable of the key as well.
+    """
+    from trio_broker.config.entries import ConfigLevel
+    from trio_broker.config.errors import ConfigError
+    from trio_broker.config.static_settings import COMMAND_LINE, origin_of
+
+    if not all(option.is_variable for option in options):
+        settings.set(key, text, COMMAND_LINE)
+        return
+    if (other := settings.levels[ConfigLevel.ENVIRONMENT].get(key)) is not None:
+        raise ConfigError(f"{options[0].name} and {key} ({other.origin}) exclude each other")
+    settings.set(key, text, origin_of(" and ".join(option.name for option in options)), ConfigLevel.ENVIRONMENT)

@@ -24,12 +24,13 @@ count in `max.connections.per.ip.overrides`, which would be no limit to a reader
 `replica.high.watermark.checkpoint.interval.ms`, at 0 of which there would be one checkpoint and then none. Kafka's keys
 for what is not here stand under [Without effect here](#without-effect-here): they are taken and kept, and
 DescribeConfigs lists them where they are set; the log of a start names those that it was given. A key that is not
-listed is unknown: in a file it is ignored with a warning, on the command line and in a request it is refused.
+listed is unknown: in a file it is ignored with a warning, in the environment, on the command line and in a request it
+is refused.
 
 Before each key may stand one listener, by its name in lower case. `listener.name.external.max.connections` and
 `listener.name.external.max.connection.creation.rate` hold for the connections of that listener, beside the limits of
 the broker, and may be changed live, for one broker or as a default for all; the other keys of a listener are without
-effect. They have no environment variables.
+effect.
 
 ## Where settings come from
 
@@ -37,7 +38,8 @@ From the weakest to the strongest:
 
 1. the built-in default;
 2. `server.properties`, given with `--config`;
-3. the environment: `num.io.threads` is `TRIO_BROKER_NUM_IO_THREADS`;
+3. the environment: `num.io.threads` is `TRIO_BROKER_NUM_IO_THREADS`, and in names of listeners `__` stands for `_`, and
+   `___` for `-`; a variable that begins so and is no key's and no option's ends the start;
 4. the command line: `--override num.io.threads=4`;
 5. the dynamic default of the cluster: the broker resource without a name in AlterConfigs;
 6. the dynamic value of one broker: the broker resource named by its node id, or the admin page.

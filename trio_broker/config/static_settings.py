@@ -1,25 +1,25 @@
 """Gathers the static settings of a start from the file, the environment and the command line; the last of them wins.
 
-The environment variable of a key is ``TRIO_BROKER_`` and the key in capitals, with ``_`` for every dot:
-``num.io.threads`` is ``TRIO_BROKER_NUM_IO_THREADS``. Every setting has its origin, so that an error can name the file
-and line, the variable or the option.
+Every setting has its origin, so that an error can name the file and line, the variable or the option. A variable of the
+environment that begins as ours do (``environment``) and means nothing is refused: nobody reads the warnings of a
+container that runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import attrs
 
 from trio_broker.config.entries import ConfigLevel
+from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS
 from trio_broker.config.properties import parse_properties
+from trio_broker.environment import ENVIRONMENT_PREFIX, environment_name, is_of_service, key_of_variable
 from trio_broker.suggestion import did_you_mean
 
-ENVIRONMENT_PREFIX = "TRIO_BROKER_"
-
 CLIENT_VARIABLES = frozenset({"TRIO_BROKER_BOOTSTRAP_SERVER"})
-"""Variables that the commands for a cluster read; a broker ignores them without a warning."""
+"""Variables that the commands for a cluster read; a broker ignores them."""
 
 COMMAND_LINE = "command line"
 """The origin of a setting that an option of the command sets."""
@@ -51,11 +51,6 @@ class StaticSettings:
         return {key: setting for level in self.levels.values() for key, setting in level.items()}
 
 
-def environment_name(key: str) -> str:
-    """Return the name of the environment variable that sets ``key``."""
-    return ENVIRONMENT_PREFIX + key.upper().replace(".", "_")
-
-
 @attrs.frozen
 class SettingsFile:
     """A properties file that was read, and its name as messages give it."""
@@ -74,17 +69,22 @@ class SettingsFile:
 
 
 def gather_settings(
-    file: SettingsFile | None, overrides: Mapping[str, str], environment: Mapping[str, str]
+    file: SettingsFile | None,
+    overrides: Mapping[str, str],
+    environment: Mapping[str, str],
+    option_variables: Collection[str] = (),
 ) -> StaticSettings:
     """Return the settings of the file, the environment and the command line, without checking their values.
 
+    ``option_variables`` are those of the command's options, which the command reads.
+
     Raises:
-        ConfigError: the file is malformed.
+        ConfigError: the file is malformed, or a variable means nothing.
     """
     settings = StaticSettings()
     if file is not None:
         _add_file(settings, file)
-    _add_environment(settings, environment)
+    _add_environment(settings, environment, option_variables)
     for key, value in overrides.items():
         settings.set(key, value, COMMAND_LINE)
     return settings
@@ -98,13 +98,19 @@ def _add_file(settings: StaticSettings, file: SettingsFile) -> None:
         settings.set(item.key, item.value, origin, ConfigLevel.FILE)
 
 
-def _add_environment(settings: StaticSettings, environment: Mapping[str, str]) -> None:
-    keys = {environment_name(key): key for key in BROKER_KEYS}
-    variables = {name for name in environment if name.startswith(ENVIRONMENT_PREFIX)}
-    for variable in sorted(variables - CLIENT_VARIABLES):
-        if (key := keys.get(variable)) is None:
-            hint = did_you_mean(variable, keys)
-            settings.warnings.append(f"environment variable {variable}: no key has that name, and it is ignored{hint}")
-        else:
-            origin = f"environment variable {variable}"
-            settings.set(key, environment[variable], origin, ConfigLevel.ENVIRONMENT)
+def _add_environment(
+    settings: StaticSettings, environment: Mapping[str, str], option_variables: Collection[str]
+) -> None:
+    others = CLIENT_VARIABLES.union(option_variables)
+    for variable, value in sorted(environment.items()):
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in others or is_of_service(variable, value):
+            continue
+        if (key := key_of_variable(variable)) not in BROKER_KEYS:
+            hint = did_you_mean(variable, [*map(environment_name, BROKER_KEYS), *option_variables])
+            raise ConfigError(f"{origin_of(variable)}: no setting of a broker has that name{hint}")
+        settings.set(key, value, origin_of(variable), ConfigLevel.ENVIRONMENT)
+
+
+def origin_of(variable: str) -> str:
+    """The origin of a setting that an environment variable sets."""
+    return f"environment variable {variable}"
