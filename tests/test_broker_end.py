@@ -69,7 +69,7 @@ def test_the_exit_code_after_a_hang_up_is_0(tmp_path):
 
 
 def test_the_exit_code_after_an_unclean_stop_is_1_with_one_line(tmp_path, monkeypatch):
-    def interrupted(config, *, announce):
+    def interrupted(config, *, announce, declaration):
         raise UncleanStop("SIGTERM again: stopped at once")
 
     monkeypatch.setattr(broker_module, "run_until_signalled", interrupted)

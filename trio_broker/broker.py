@@ -9,6 +9,7 @@
           ├─ ReplicaManager     flusher, retention, checkpoints
           ├─ GroupCoordinator   loading, timers of groups, expiry of offsets
           ├─ TransactionCoordinator   loading, time-outs of transactions, their markers
+          ├─ declare_topics     creates and changes what is declared
           └─ SocketServer       acceptors, processors, request channel, handlers
 
 Ports are opened first, because a taken one is the commonest reason not to start. Clients' are served last; the admin
@@ -39,9 +40,11 @@ import trio
 from trio_broker import __version__
 from trio_broker.barrier import start_background
 from trio_broker.bootstrap import open_services
+from trio_broker.cluster.declared_topics import declare_topics
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint, advertised_endpoints, listener_endpoints
 from trio_broker.config.validators import parse_host_port
+from trio_broker.declaration.declaration import Declaration, DeclarationError
 from trio_broker.garbage_collection import FULL_COLLECTION, collect_in_small_steps
 from trio_broker.handlers.support.dispatch import Dispatcher
 from trio_broker.handlers.support.registry import is_served, served_apis
@@ -78,7 +81,11 @@ PORT_TAKEN = "; another program, perhaps another broker, has the port: choose a 
 
 
 class StartupError(Exception):
-    """The broker cannot start, and its text is one line that says why."""
+    """The broker cannot start. Each of ``reasons`` is one line that says why."""
+
+    def __init__(self, *reasons: str) -> None:
+        self.reasons = reasons
+        super().__init__("; ".join(reasons))
 
 
 class UncleanStop(Exception):
@@ -88,13 +95,16 @@ class UncleanStop(Exception):
 class Broker:
     """One broker. ``run`` is its life; ``stop`` ends it cleanly from any task of the same loop."""
 
-    def __init__(self, config: BrokerConfig, *, runtime: Runtime | None = None) -> None:
-        """Take the settings; nothing is opened yet.
+    def __init__(
+        self, config: BrokerConfig, *, runtime: Runtime | None = None, declaration: Declaration | None = None
+    ) -> None:
+        """Take the settings; nothing is opened yet. What ``declaration`` has is there before clients are served.
 
         Raises:
             ConfigError: the listeners cannot be understood.
         """
         self.config = config
+        self.declaration = declaration or Declaration()
         self.runtime = runtime or real_runtime()
         served_apis()  # imports the handlers, so that ``is_served`` knows them
         self.server = SocketServer(
@@ -179,7 +189,10 @@ class Broker:
                 self.server.handlers.handle = self._dispatcher.answer
                 # What was changed before this start is in effect already, except in the server that was made without.
                 self.reconfigure(self.config)
-                await self._serve(services, task_status)
+                # Raised behind the block, at whose end everything is closed properly.
+                refusal = await self._serve(services, task_status)
+            if refusal is not None:
+                raise StartupError(*refusal.reasons)
             if not services.replicas.log_manager.closed_cleanly and not self.failure:
                 self.failure = "a data directory was not closed properly: the next start checks its logs"
             log.info("stopped")
@@ -212,24 +225,38 @@ class Broker:
                     endpoint,
                 )
 
-    async def _serve(self, services: BrokerServices, task_status: trio.TaskStatus[Broker]) -> None:
-        """Run all tasks until ``stop``."""
+    async def _serve(self, services: BrokerServices, task_status: trio.TaskStatus[Broker]) -> DeclarationError | None:
+        """Run all tasks until ``stop``; return why what is declared is refused, in which case nobody was served."""
+        refusal: DeclarationError | None = None
         async with trio.open_nursery() as nursery:
             start_background(nursery, "change log", services.changes.run)
             start_background(nursery, "trials of settings", services.trials.run)
             await nursery.start(services.replicas.run)
             await nursery.start(services.groups.run)
             await nursery.start(services.transactions.run)
-            await nursery.start(self.server.run)
-            if self._admin is not None:
-                self._show_all(self._admin, nursery)
-            task_status.started(self)
-            await self._stopping.wait()
+            if (refusal := await self._declare(services)) is None:
+                await nursery.start(self.server.run)
+                if self._admin is not None:
+                    self._show_all(self._admin, nursery)
+                task_status.started(self)
+                await self._stopping.wait()
             await self._stop_serving(services)
             if self._admin is not None:
                 self._drained.set()
                 await self._admin_ended.wait()
             nursery.cancel_scope.cancel()
+        return refusal
+
+    async def _declare(self, services: BrokerServices) -> DeclarationError | None:
+        """Make of the topics what is declared; return why it is refused."""
+        if not self.declaration.topics:
+            return None
+        try:
+            image = services.metadata_cache.image
+            await declare_topics(self.declaration, services.controller, image, services.config)
+        except DeclarationError as error:
+            return error
+        return None
 
     def _show_all(self, admin: StartingBroker, nursery: trio.Nursery) -> None:
         """Let the admin app have a view of the running broker, and ``nursery`` what writes its history."""
@@ -300,7 +327,9 @@ def not_running(request: QueuedRequest) -> Answer:
     raise AssertionError(f"the broker does not run, and {request.connection} asks")
 
 
-def run_until_signalled(config: BrokerConfig, *, announce: Callable[[str], object]) -> None:
+def run_until_signalled(
+    config: BrokerConfig, *, announce: Callable[[str], object], declaration: Declaration | None = None
+) -> None:
     """Run a broker until SIGTERM, SIGINT or SIGHUP, or until every data directory has failed.
 
     Once it serves, ``announce`` gets its addresses, line by line. A second signal does not wait for the grace.
@@ -310,7 +339,7 @@ def run_until_signalled(config: BrokerConfig, *, announce: Callable[[str], objec
         UncleanStop: it has served, and was not closed properly.
     """
     raise_file_limit()
-    broker = Broker(config)
+    broker = Broker(config, declaration=declaration)
     try:
         trio.run(partial(serve_until_signalled, broker, announce))
     except BaseExceptionGroup as group:

@@ -132,6 +132,7 @@ CHANNEL_TITLES = {
     ChangeChannel.KAFKA: "Kafka's protocol",
     ChangeChannel.START: "the start of the broker",
     ChangeChannel.BROKER: "the broker itself",
+    ChangeChannel.DECLARATION: "the declaration of a start",
 }
 
 TRIAL_TITLES = {
@@ -164,6 +165,8 @@ def origin_text(origin: ChangeOrigin) -> str:
     channel = CHANNEL_TITLES[origin.channel]
     if origin.channel in (ChangeChannel.HTTP, ChangeChannel.KAFKA):
         return f"{role}{origin.client or 'a client'}{address} over {channel}"
+    if origin.channel is ChangeChannel.DECLARATION:
+        return f"{channel}, {origin.request}"
     return f"{role}{channel}{address}"
 
 

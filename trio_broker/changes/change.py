@@ -73,6 +73,8 @@ class ChangeChannel(enum.Enum):
     """Found when the broker was started."""
     BROKER = "broker"
     """The broker made it by itself: a tried value that was not kept."""
+    DECLARATION = "declaration"
+    """The broker made it at a start, because a topic was declared; the request is the file or the option."""
 
 
 @attrs.frozen

@@ -18,7 +18,11 @@ import attrs
 import click
 from click.core import ParameterSource
 
+from trio_broker.cli.declarations import read_declarations
 from trio_broker.cli.log_output import LogFormat, set_up_logging
+from trio_broker.cli.output import let_everything_be_printed, visible
+from trio_broker.declaration.declaration import Declaration, DeclarationError
+from trio_broker.declaration.plan import difference_lines
 from trio_broker.environment import environment_name, is_of_service
 
 if TYPE_CHECKING:
@@ -75,6 +79,21 @@ class StartCommand(click.Command):
 @start_option("--admin-host", help=f"Address of the admin page, {DEFAULT_HOST} if not given.")
 @start_option("--admin-port", type=click.IntRange(0, 65535), help="Port of the admin page; 0 picks one.")
 @start_option(
+    "--declare",
+    "declaration_file",
+    type=click.Path(path_type=Path),
+    help="A TOML file of topics that have to exist: missing ones are created, partitions added, settings set.",
+)
+@start_option(
+    "--topic",
+    "declared_topics",
+    multiple=True,
+    metavar="NAME[:PARTITIONS[:KEY=VALUE,…]]",
+    help="Declare one topic, as orders:12:retention.ms=86400000; may be repeated. An item without an equals sign"
+    " belongs to the list before it: orders:12:cleanup.policy=compact,delete,retention.ms=86400000.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what --declare and --topic would change, and start no broker.")
+@start_option(
     "--log-level", default="INFO", show_default=True, type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"])
 )
 @start_option(
@@ -91,6 +110,9 @@ def start(
     /,
     config_file: Path | None,
     overrides: tuple[str, ...],
+    declaration_file: Path | None,
+    declared_topics: tuple[str, ...],
+    dry_run: bool,
     log_level: str,
     log_format: str,
     **_: Any,
@@ -101,7 +123,15 @@ def start(
     """
     form = LogFormat(log_format)
     set_up_logging(form, log_level)
-    run(configured(config_file, overrides, given_options(context), form), form)
+    try:
+        config = configured(config_file, overrides, given_options(context), form)
+        declaration = read_declarations(declaration_file, declared_topics)
+        if dry_run:
+            preview(config, declaration, form)
+        else:
+            run(config, declaration, form)
+    except DeclarationError as error:
+        form.fail(*error.reasons)
 
 
 # Functions import what they need: ``trio-broker --help`` and completion need no broker, nor does a mistake in the
@@ -148,7 +178,24 @@ def configured(
         form.fail(str(error))
 
 
-def run(config: BrokerConfig, form: LogFormat) -> None:
+def preview(config: BrokerConfig, declaration: Declaration, form: LogFormat) -> None:
+    """Print what a start would change; end the command where the data directories cannot be read."""
+    import trio
+
+    from trio_broker.cluster.declaration_preview import preview_declaration
+    from trio_broker.runtime.real import real_runtime
+    from trio_broker.storage.errors import DataDirectoryError
+
+    try:
+        plans = trio.run(preview_declaration, declaration, config, real_runtime())
+    except (DataDirectoryError, OSError) as error:
+        form.fail(str(error))
+    let_everything_be_printed()
+    for line in difference_lines(plans):
+        click.echo(visible(line))
+
+
+def run(config: BrokerConfig, declaration: Declaration, form: LogFormat) -> None:
     """Run the broker until a signal; end the command where it cannot start, or does not stop cleanly."""
     import gc
 
@@ -162,8 +209,10 @@ def run(config: BrokerConfig, form: LogFormat) -> None:
         logging.getLogger(__name__).warning("%s", warning)
     bound_kept_memory()
     try:
-        run_until_signalled(config, announce=form.announce)
-    except (ConfigError, StartupError, UncleanStop) as error:
+        run_until_signalled(config, announce=form.announce, declaration=declaration)
+    except StartupError as error:
+        form.fail(*error.reasons)
+    except (ConfigError, UncleanStop) as error:
         form.fail(str(error))
 
 

@@ -1,0 +1,151 @@
+"""A broker with a declaration: what it makes of its topics at a start, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from tests.running_broker import connected, make_broker, running
+from tests.test_broker import CLEAN_MARKER, admin_status, start_expecting_failure
+from trio_broker.broker import Broker
+from trio_broker.changes.change import Change
+from trio_broker.cluster.declaration_preview import preview_declaration
+from trio_broker.declaration.declaration import Declaration, DeclarationError, DeclaredTopic
+from trio_broker.declaration.plan import difference_lines
+from trio_broker.runtime.real import real_runtime
+from trio_broker.storage.errors import DataDirectoryError
+
+SETTINGS = {"retention.ms": "5", "cleanup.policy": "compact,delete"}
+
+
+def declaration(name: str = "orders", **given) -> Declaration:
+    return Declaration((DeclaredTopic(**{"name": name, "origin": "topics.toml", **given}),))
+
+
+def declaring(directory, declared: Declaration, **settings: str) -> Broker:
+    broker = make_broker(directory, None, **settings)
+    broker.declaration = declared
+    return broker
+
+
+async def topics_after_a_start(directory, declared: Declaration) -> tuple[dict[str, Any], list[Change]]:
+    """The topics as their numbers of partitions and own settings, and the changes that the start has made."""
+    broker = declaring(directory, declared)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(broker.run)
+        before = len([each for each in broker.services.changes.changes if each.action.value == "started"])
+        changes = list(broker.services.changes.changes)[before:]
+        image = broker.services.metadata_cache.image
+        found = {name: (len(each.partitions), dict(each.configs)) for name, each in image.topics.items()}
+        broker.stop()
+    return found, changes
+
+
+async def refused(directory, declared: Declaration) -> tuple[str, ...]:
+    return (await start_expecting_failure(declaring(directory, declared))).reasons
+
+
+async def preview(directory, declared: Declaration) -> list[str]:
+    config = make_broker(directory).config
+    return difference_lines(await preview_declaration(declared, config, real_runtime()))
+
+
+async def test_missing_topics_are_created_and_a_second_start_changes_nothing(tmp_path):
+    declared = declaration(partitions=2, settings=SETTINGS)
+    topics, changes = await topics_after_a_start(tmp_path, declared)
+    assert topics == {"orders": (2, SETTINGS)}
+    [change] = changes
+    assert (change.action.value, change.origin.channel.value) == ("created", "declaration")
+    assert change.origin.request == "topics.toml"
+    assert await topics_after_a_start(tmp_path, declared) == (topics, changes)
+
+
+async def test_topics_grow_and_get_the_settings_that_are_declared_and_keep_the_others(tmp_path):
+    await topics_after_a_start(tmp_path, declaration(partitions=2, settings=SETTINGS))
+    declared = declaration(partitions=3, settings={"retention.ms": "6", "segment.ms": "60000"})
+    topics, changes = await topics_after_a_start(tmp_path, declared)
+    assert topics == {"orders": (3, {**SETTINGS, "retention.ms": "6", "segment.ms": "60000"})}
+    assert [each.action.value for each in changes[1:]] == ["partitions-added", "config"]
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"partitions": 1}, "it has 2 partitions, which cannot become 1"),
+        ({"replication_factor": 3}, "its replication factor is 1 and cannot become 3"),
+        ({"settings": {"retention.m": "5"}}, "topics have no setting retention.m; did you mean retention.ms?"),
+        (
+            {"settings": {"retention.ms": "many"}},
+            "retention.ms: 'many' is refused: the value must be a whole number",
+        ),
+        ({"name": "a/b"}, "topic name 'a/b' has characters other than letters, digits, '.', '_' and '-'"),
+        (
+            {"name": "new", "replication_factor": 2},
+            "replication factor 2 is more than the 1 broker(s) of the cluster",
+        ),
+    ],
+)
+async def test_a_declaration_is_refused_as_a_whole_and_leaves_a_clean_directory(tmp_path, given, reason):
+    before = await topics_after_a_start(tmp_path, declaration(partitions=2))
+    name = given.pop("name", "orders")
+    bad = declaration(name, **given)
+    both = Declaration((*declaration("fine").topics, *bad.topics))
+    assert await refused(tmp_path, both) == (f"topics.toml: topic {name!r}: {reason}",)
+    assert (tmp_path / CLEAN_MARKER).exists()
+    with pytest.raises(DeclarationError) as refusal:
+        await preview(tmp_path, both)
+    assert refusal.value.reasons == (f"topics.toml: topic {name!r}: {reason}",)
+    assert await topics_after_a_start(tmp_path, Declaration()) == before
+
+
+async def test_more_partitions_than_a_node_has_room_for_are_refused_together(tmp_path, monkeypatch):
+    await topics_after_a_start(tmp_path, declaration(partitions=2))
+    monkeypatch.setattr("trio_broker.cluster.replication_control.MAX_PARTITIONS", 6)
+    both = Declaration((*declaration(partitions=5).topics, *declaration("new", partitions=3).topics))
+    assert await refused(tmp_path, both) == ("topics.toml: 6 new partitions beside 2 are more than the 6 of this node",)
+
+
+async def test_a_broker_is_ready_once_what_is_declared_is_there(tmp_path, monkeypatch):
+    seen: list[object] = []
+
+    async def looked_at(broker, services):
+        seen.append(await admin_status(broker, "/readyz"))
+        seen.append(await declare(broker, services))
+
+    declare = Broker._declare
+    monkeypatch.setattr(Broker, "_declare", looked_at)
+    broker = declaring(tmp_path, declaration(), admin_listener="127.0.0.1:0")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(broker.run)
+        assert seen == [503, None]
+        assert "orders" in broker.services.metadata_cache.image.topics
+        assert await admin_status(broker, "/readyz") == 200
+        broker.stop()
+
+
+async def test_what_clients_change_later_is_not_recorded_as_declared(tmp_path):
+    broker = declaring(tmp_path, declaration())
+    async with trio.open_nursery() as nursery:
+        await nursery.start(broker.run)
+        async with connected(broker) as client:
+            await client.create_topic("other")
+        assert [each.origin.channel.value for each in broker.services.changes.changes] == ["declaration", "kafka"]
+        broker.stop()
+
+
+async def test_a_preview_shows_the_difference_and_changes_nothing(tmp_path):
+    declared = declaration(partitions=2, settings={"retention.ms": "5"})
+    assert await preview(tmp_path / "new", declared) == ["+ orders: 2 partitions, retention.ms=5"]
+    assert not (tmp_path / "new").exists()
+    await topics_after_a_start(tmp_path, declared)
+    assert await preview(tmp_path, declared) == ["= orders"]
+    assert await preview(tmp_path, declaration(settings={"retention.ms": "6"})) == ["~ orders: retention.ms 5 → 6"]
+    assert (tmp_path / CLEAN_MARKER).exists()
+
+
+async def test_a_preview_refuses_directories_that_a_broker_has_open(tmp_path):
+    async with running(tmp_path):
+        with pytest.raises(DataDirectoryError, match="is in use by another broker"):
+            await preview(tmp_path, declaration())

@@ -1,0 +1,83 @@
+"""What a start would make of the topics that are declared, found out from the data directories that a broker has left.
+
+Nothing is changed: the metadata log is read to its end and not opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any
+
+from kafka_wire.primitives import NO_UUID
+from kafka_wire.stored.metadata import RegisterBrokerRecord
+from trio_broker.changes.change_log import ChangeLog
+from trio_broker.cluster.controller import Controller
+from trio_broker.cluster.declared_topics import carry_out, plan_on_image
+from trio_broker.cluster.dynamic_config_publisher import DynamicConfigPublisher
+from trio_broker.cluster.metadata_cache import MetadataCache
+from trio_broker.cluster.metadata_delta import replayed
+from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.cluster.metadata_publisher import MetadataPublisher
+from trio_broker.cluster.stored_metadata import read_stored_metadata, require_own_metadata
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.declaration.declaration import Declaration
+from trio_broker.declaration.plan import TopicPlan
+from trio_broker.runtime.disk import Disk
+from trio_broker.runtime.runtime import Runtime
+from trio_broker.storage import file_names
+from trio_broker.storage.log_directory import LogDirectory
+
+
+async def preview_declaration(
+    declaration: Declaration, config: BrokerConfig, runtime: Runtime
+) -> tuple[TopicPlan, ...]:
+    """Return what a start with these settings would do about each declared topic. Blocks.
+
+    Raises:
+        DeclarationError: it would be refused.
+        DataDirectoryError: a broker has the data directories open, or they cannot be read.
+        OSError: the disk refused.
+    """
+    image = image_at_next_start(runtime.disk, config)
+    dynamic_config = DynamicConfigPublisher(config)
+    dynamic_config.apply(image, image.configs_by_resource)
+    publisher = MetadataPublisher(MetadataCache(image), dynamic_config, ChangeLog(runtime.clock))
+    controller = Controller(ReadMetadataLog(), publisher, config, runtime.random)
+    plans = plan_on_image(declaration, image, config)
+    await carry_out(declaration, plans, controller, image, config, validate_only=True)
+    return plans
+
+
+def image_at_next_start(disk: Disk, config: BrokerConfig) -> MetadataImage:
+    """Return the image of the stored metadata, with this node registered, as it will be."""
+    directories = [PurePath(path) for path in config.node.log_dirs]
+    metadata = directories[0] / file_names.CLUSTER_METADATA_DIRECTORY
+    node = RegisterBrokerRecord(
+        broker_id=config.node.node_id,
+        incarnation_id=NO_UUID,
+        broker_epoch=0,
+        end_points=[],
+        features=[],
+        rack=None,
+        fenced=False,
+    )
+    if not disk.is_directory(metadata):
+        return replayed([node])
+    directory = LogDirectory(disk, directories[0])
+    directory.open()
+    try:
+        require_own_metadata(disk, directories)
+        return replayed([*read_stored_metadata(disk, metadata).records, node])
+    finally:
+        directory.unlock()
+
+
+class ReadMetadataLog:
+    """A metadata log for a controller that only checks requests."""
+
+    log_end_offset = 0
+    leader_epoch = 0
+
+    async def append(self, records: Sequence[Any]) -> int:
+        raise AssertionError(f"{len(records)} records of a preview")

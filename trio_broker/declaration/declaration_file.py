@@ -1,0 +1,139 @@
+"""Reads a declaration from a TOML file.
+
+    [topics.orders]
+    partitions = 12
+    replication_factor = 1
+
+    [topics.orders.config]
+    retention.ms = 86_400_000
+    cleanup.policy = ["compact", "delete"]
+
+A setting may be written with quotes or without: TOML makes tables of dotted keys, which are joined again here. A list
+stands for its items with commas between them. Every table and key that is not known is refused, so that a misspelt one
+is found, and so that a file for a later version, with further tables, is not carried out in part.
+
+Source: TOML 1.0.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from trio_broker.declaration.declaration import DeclarationError, DeclaredTopic
+from trio_broker.suggestion import did_you_mean
+
+TABLES: Final = ("topics",)
+TOPIC_KEYS: Final = ("partitions", "replication_factor", "config")
+
+MAX_PARTITIONS: Final = 0x7FFF_FFFF
+"""The protocol has an int32 for it. The broker's own limit is far lower."""
+
+MAX_REPLICATION_FACTOR: Final = 0x7FFF
+"""The protocol has an int16 for it."""
+
+_POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+
+
+def read_declaration(name: str, content: bytes) -> tuple[DeclaredTopic, ...]:
+    """Return the topics that a file declares; ``name`` is the file's, for messages.
+
+    Raises:
+        DeclarationError: it is no TOML, or declares what cannot be.
+    """
+    document = _parsed(name, content)
+    reasons = list(_unknown(document, TABLES, name, "table"))
+    tables = document.get("topics", {})
+    if not isinstance(tables, dict):
+        reasons.append(f"{name}: topics has to be a table of topics: [topics.NAME]")
+        tables = {}
+    topics = []
+    for topic, table in tables.items():
+        try:
+            topics.append(_topic(name, topic, table))
+        except DeclarationError as error:
+            reasons += error.reasons
+    if reasons:
+        raise DeclarationError(reasons)
+    return tuple(topics)
+
+
+def _parsed(name: str, content: bytes) -> dict[str, Any]:
+    try:
+        return tomllib.loads(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise DeclarationError([f"{name}: it is not in UTF-8, at byte {error.start}"]) from None
+    except tomllib.TOMLDecodeError as error:
+        message = str(error)
+        found = _POSITION.search(message)
+        position = f":{found[1]}:{found[2]}" if found is not None and found[1] else ""
+        where = " at the end of the file" if found is not None and not found[1] else ""
+        raise DeclarationError([f"{name}{position}: {_POSITION.sub('', message)}{where}"]) from None
+    except RecursionError:
+        raise DeclarationError([f"{name}: its values are nested too deeply"]) from None
+
+
+def _unknown(names: Iterable[str], known: Sequence[str], where: str, kind: str) -> Iterator[str]:
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; known: {', '.join(known)}"
+            yield f"{where}: unknown {kind} {name!r}{hint}"
+
+
+def _topic(file: str, name: str, table: Any) -> DeclaredTopic:
+    where = f"{file}: topic {name!r}"
+    if not isinstance(table, dict):
+        raise DeclarationError([f"{where}: it has to be a table: [topics.{name}]"])
+    reasons = list(_unknown((key for key in table if not _is_part_of_name(key, table)), TOPIC_KEYS, where, "key"))
+    reasons += [
+        f'{where}: unknown key {key!r}; a name with a dot has quotes: [topics."{name}.{key}"]'
+        for key in table
+        if _is_part_of_name(key, table)
+    ]
+    values: dict[str, int | None] = {}
+    for key, largest in (("partitions", MAX_PARTITIONS), ("replication_factor", MAX_REPLICATION_FACTOR)):
+        value = values[key] = table.get(key)
+        # A bool is an int, too.
+        if value is not None and (type(value) is not int or not 1 <= value <= largest):
+            reasons.append(f"{where}: {key} has to be a whole number from 1 to {largest}, not {value!r}")
+    config = table.get("config", {})
+    settings: dict[str, str] = {}
+    if isinstance(config, dict):
+        for setting, value in _flat(config):
+            if (text := _text_of(value)) is None:
+                reasons.append(f"{where}: {setting} has to be a text, a number, a boolean or a list of them")
+            elif setting in settings:
+                reasons.append(f"{where}: {setting} is set twice")
+            else:
+                settings[setting] = text
+    else:
+        reasons.append(f"{where}: config has to be a table of settings")
+    if reasons:
+        raise DeclarationError(reasons)
+    return DeclaredTopic(name=name, settings=settings, origin=file, **values)
+
+
+def _is_part_of_name(key: str, table: Mapping[str, Any]) -> bool:
+    """Whether TOML has taken what stands behind a dot in the name of a topic for a key of the topic."""
+    return isinstance(table[key], dict) and key not in TOPIC_KEYS and not did_you_mean(key, TOPIC_KEYS)
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of a table of settings by their names, of which TOML has made tables at each dot."""
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def _text_of(value: Any) -> str | None:
+    """Return the text of a setting as Kafka writes it, None for a value that no setting has."""
+    if isinstance(value, list):
+        items = [None if isinstance(item, list) else _text_of(item) for item in value]
+        return None if None in items else ",".join(str(item) for item in items)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, (str, int, float)) else None
