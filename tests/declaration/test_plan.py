@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from trio_broker.config.keys import TOPIC_KEYS
 from trio_broker.declaration.declaration import Declaration, DeclarationError, DeclaredTopic
 from trio_broker.declaration.plan import CurrentSetting, CurrentTopic, difference_lines, plan_declaration
 
@@ -23,7 +24,7 @@ def topic(**given) -> DeclaredTopic:
     return DeclaredTopic(**{"name": "t", "origin": "f", **given})
 
 
-def difference(*topics: DeclaredTopic, known=()) -> list[str]:
+def difference(*topics: DeclaredTopic, known=TOPIC_KEYS) -> list[str]:
     return difference_lines(plan_declaration(Declaration(topics), {"t": CURRENT}, known))
 
 
@@ -32,8 +33,8 @@ def difference(*topics: DeclaredTopic, known=()) -> list[str]:
     [
         (topic(name="new"), ["+ new"]),
         (
-            topic(name="new", partitions=1, replication_factor=1, settings={"a": "1"}),
-            ["+ new: 1 partition, replication factor 1, a=1"],
+            topic(name="new", partitions=1, replication_factor=1, settings={"flush.ms": "1"}),
+            ["+ new: 1 partition, replication factor 1, flush.ms=1"],
         ),
         (topic(), ["= t"]),
         (topic(partitions=3, replication_factor=1, settings={"retention.ms": "5"}), ["= t"]),

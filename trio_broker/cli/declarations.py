@@ -1,4 +1,4 @@
-"""Reads what ``trio-broker start`` and ``trio-broker declare`` are given to declare."""
+"""Reads what ``trio-broker start`` is given to declare."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """How a cluster differs from a declaration: what to create, to add and to set, or why it cannot be carried out.
 
-Nothing here changes anything or sends a request: the declaration and the state of its topics go in, and a plan or the
-reasons against one come out. The broker plans so on its metadata, ``trio-broker declare`` on what a cluster answers.
-Whether names and values are valid is decided by who creates topics and sets settings, before the first change.
+Nothing here changes anything: the declaration and the state of its topics go in, and a plan or the reasons against one
+come out. Whether names and values are valid is decided by who creates topics and sets settings, before the first
+change.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class CurrentTopic:
 
 
 @attrs.frozen
-class SettingChange:
+class PlannedSetting:
     """A setting that gets the value ``new``; ``old`` is None where nothing is known of it."""
 
     name: str
@@ -60,7 +60,7 @@ class TopicPlan:
 
     declared: DeclaredTopic
     current: CurrentTopic | None
-    changes: tuple[SettingChange, ...] = ()
+    changes: tuple[PlannedSetting, ...] = ()
 
     @property
     def is_new(self) -> bool:
@@ -79,11 +79,11 @@ class TopicPlan:
 
 
 def plan_declaration(
-    declaration: Declaration, current: Mapping[str, CurrentTopic], known_settings: Collection[str] = ()
+    declaration: Declaration, current: Mapping[str, CurrentTopic], known_settings: Collection[str]
 ) -> tuple[TopicPlan, ...]:
     """Return what is to be done about each declared topic, in order; ``current`` has those that exist.
 
-    ``known_settings`` are those that topics of this cluster may have, empty if that is not known.
+    ``known_settings`` are those that topics may have.
 
     Raises:
         DeclarationError: it contradicts a topic that exists, or a setting is unknown.
@@ -105,18 +105,18 @@ def _reasons_against(topic: DeclaredTopic, current: CurrentTopic | None, known: 
         if topic.replication_factor not in (None, current.replication_factor):
             yield f"its replication factor is {current.replication_factor} and cannot become {topic.replication_factor}"
     for name in topic.settings:
-        if known and name not in known:
+        if name not in known:
             yield f"topics have no setting {name}{did_you_mean(name, known)}"
 
 
 def _planned(topic: DeclaredTopic, current: CurrentTopic | None) -> TopicPlan:
     if current is None:
         return TopicPlan(topic, None)
-    changes = (SettingChange(name, current.settings.get(name), value) for name, value in topic.settings.items())
+    changes = (PlannedSetting(name, current.settings.get(name), value) for name, value in topic.settings.items())
     return TopicPlan(topic, current, tuple(change for change in changes if not _is_set(change)))
 
 
-def _is_set(change: SettingChange) -> bool:
+def _is_set(change: PlannedSetting) -> bool:
     """Whether the topic has the value already. One that it inherits is not its own, and may change under it."""
     old = change.old
     return old is not None and old.is_own and old.value is not None and _meaning(old.value) == _meaning(change.new)
