@@ -265,7 +265,8 @@ def test_a_task_that_dies_and_a_restart_leave_each_row_once_for_those_who_dedupl
     found = place.read()
     kept = deduplicated(place.topic, found)
     assert left_behind > 0
-    assert len(values(found)) == 2000 + left_behind
+    # The task beside the one that died may have gone on for a moment.
+    assert 2000 + left_behind <= len(values(found)) <= 3000 + left_behind
     assert sorted(int(value or b"") for part in kept.values() for value in part) == list(range(2000))
     for part in kept.values():
         for number in range(2):

@@ -23,6 +23,9 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gc.unfreeze()
 
 
+TASKS = 2000
+
+
 class Cycle:
     """Garbage that only a collection finds."""
 
@@ -89,14 +92,15 @@ def test_the_garbage_of_thousands_of_tasks_is_collected():
     for _ in range(20):
         run_task()
         before = len(gc.get_objects())
-    for _ in range(2000):
+    for _ in range(TASKS):
         with keeping_loaded("source"):
             Cycle()
     gc.collect()
 
     assert cycles() == 0
     assert gc.get_freeze_count() <= frozen
-    assert len(gc.get_objects()) <= before + 100
+    # Not one object for each task; brokers in other threads of this process may have some more meanwhile.
+    assert len(gc.get_objects()) < before + TASKS
 
 
 @pytest.mark.usefixtures("worker")
