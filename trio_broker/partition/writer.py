@@ -24,7 +24,8 @@ from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.delayed_operations import DelayedOperations
 from trio_broker.partition.state import Advance, PartitionState
 from trio_broker.storage.append import AppendInfo, AppendOrigin
-from trio_broker.storage.log import Log, SyncedFiles
+from trio_broker.storage.durable_log import SyncedFiles
+from trio_broker.storage.log import Log
 from trio_broker.storage.retention import ExpiredSegment
 from trio_broker.storage.segment_swap import SegmentSwap
 

@@ -42,7 +42,7 @@ from trio_broker.storage.errors import (
     StorageFailed,
     is_shortage,
 )
-from trio_broker.storage.log import DeletedFile, Log
+from trio_broker.storage.log import Log
 from trio_broker.storage.log_checkpoints import LogCheckpoints, parent_text
 from trio_broker.storage.log_directory import LogDirectory, MetaProperties
 from trio_broker.storage.log_loading import (
@@ -57,6 +57,7 @@ from trio_broker.storage.log_loading import (
 from trio_broker.storage.recovery import OpenedLog, open_log
 from trio_broker.storage.recovery_progress import RecoveryProgress
 from trio_broker.storage.recovery_report import RecoveryReport
+from trio_broker.storage.segmented_log import DeletedFile
 from trio_broker.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)

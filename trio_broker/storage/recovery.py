@@ -38,6 +38,7 @@ from trio_broker.storage import (
     producer_snapshot,
     transaction_checks,
 )
+from trio_broker.storage.durable_log import LoadedLog
 from trio_broker.storage.epoch_checks import EpochRange
 from trio_broker.storage.errors import CorruptCheckpoint, CorruptIndex
 from trio_broker.storage.leader_epochs import LeaderEpochs
@@ -126,13 +127,13 @@ def open_log(
         producers.end_offset = log_start_offset
     start_offset = max(log_start_offset, segments[0].base_offset)
     opening.finish(segments, epochs, producers, start_offset)
-    log = Log(
-        disk,
-        directory,
-        topic_partition,
-        topic_id,
-        config,
-        segments,
+    loaded = LoadedLog(
+        disk=disk,
+        directory=directory,
+        topic_partition=topic_partition,
+        topic_id=topic_id,
+        config=config,
+        segments=segments,
         log_start_offset=start_offset,
         recovery_point=segments[-1].next_offset if opening.is_durable else max(recovery_point, start_offset),
         epochs=epochs,
@@ -141,7 +142,7 @@ def open_log(
         # What was preallocated has to be cut.
         is_settled=(is_new and not config.preallocate) or (opening.is_durable and opening.has_snapshot_at_end),
     )
-    return OpenedLog(log, opening.report)
+    return OpenedLog(Log(loaded), opening.report)
 
 
 def _resolve_topic_id(disk: Disk, directory: PurePath, topic_id: bytes | None) -> bytes:
