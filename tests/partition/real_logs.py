@@ -12,6 +12,7 @@ from kafka_wire.records.batch import build_batch
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.record import NewRecord
 from tests.patience import scaled
+from tests.storage.managed_logs import load_logs
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.resource_config import topic_config
@@ -118,7 +119,7 @@ def make_replicas(
         sync_recovered=config.node.log_durability == "fsync",
     )
     log_manager.open()
-    log_manager.load(lambda partition, topic_id: topic_config({}, config))
+    load_logs(log_manager, lambda partition, topic_id: topic_config({}, config))
     return ReplicaManager(log_manager, config, runtime, io_limiter=trio.CapacityLimiter(4))
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.partition.real_logs import NOW_MS, batch
 from tests.patience import scaled
+from tests.storage.managed_logs import create_log, load_logs
 from trio_broker.config.log_config import LogConfig
 from trio_broker.partition.log_loader import LoadStopped, LogLoader
 from trio_broker.runtime.clock import ManualClock
@@ -45,10 +46,10 @@ def managed(
 
 def write_logs(manager: LogManager, count: int = 4) -> list[TopicPartition]:
     """Leave ``count`` logs of one record each, in turn in the directories, as a kill does."""
-    manager.load(lambda partition, topic_id: CONFIG)
+    load_logs(manager, lambda partition, topic_id: CONFIG)
     partitions = [TopicPartition("orders", index) for index in range(count)]
     for partition in partitions:
-        log = manager.create_log(partition, TOPIC_ID, CONFIG)
+        log = create_log(manager, partition, TOPIC_ID, CONFIG)
         log.append(batch(b"value"), leader_epoch=0, now_ms=NOW_MS)
     manager.close(clean=False)
     return partitions
@@ -181,8 +182,8 @@ async def test_progress_counts_logs_segments_and_bytes_by_directory(disk, clock,
 async def test_a_large_log_counts_while_it_is_read(clock, autojump_clock):
     disk = SimulatedDisk(clock)
     manager = managed(disk, A, clock=clock)
-    manager.load(lambda partition, topic_id: CONFIG)
-    log = manager.create_log(TopicPartition("orders", 0), TOPIC_ID, CONFIG)
+    load_logs(manager, lambda partition, topic_id: CONFIG)
+    log = create_log(manager, TopicPartition("orders", 0), TOPIC_ID, CONFIG)
     for _ in range(3):
         log.append(batch(b"value"), leader_epoch=0, now_ms=NOW_MS)
         log.roll(NOW_MS)
@@ -200,8 +201,8 @@ async def test_a_large_log_counts_while_it_is_read(clock, autojump_clock):
 
 async def test_after_a_clean_stop_nothing_is_to_be_read(disk, clock, autojump_clock):
     manager = managed(disk, A, clock=clock)
-    manager.load(lambda partition, topic_id: CONFIG)
-    manager.create_log(TopicPartition("orders", 0), TOPIC_ID, CONFIG)
+    load_logs(manager, lambda partition, topic_id: CONFIG)
+    create_log(manager, TopicPartition("orders", 0), TOPIC_ID, CONFIG)
     manager.close()
     loader = LogLoader()
     await load(managed(disk, A, clock=clock), loader=loader)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.partition.real_logs import make_partition
 from tests.storage.data_directories import CONFIG, ORDERS, write_data_directory
+from tests.storage.managed_logs import load_logs
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.partition.log_scrubber import LogScrubber
 from trio_broker.partition.partition import Partition
@@ -52,7 +53,7 @@ class Broker:
 def open_broker(disk: SimulatedDisk, clock: ManualClock, **settings: str) -> Broker:
     manager = LogManager([DATA], disk=disk, random=random.Random(2), node_id=1, clock=clock)
     manager.open()
-    manager.load(lambda partition, topic_id: CONFIG)
+    load_logs(manager, lambda partition, topic_id: CONFIG)
     replicas = Hosted([make_partition(log) for log in manager.logs.values()])
 
     async def change_directories(work):

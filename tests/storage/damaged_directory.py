@@ -28,6 +28,7 @@ from kafka_wire.records.errors import CorruptRecordBatch
 from kafka_wire.records.record import NewRecord
 from tests.storage.compaction_harness import compact
 from tests.storage.file_damage import FileDamage, drawn
+from tests.storage.managed_logs import create_log, load_logs, remove_expired_files
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.disk import OpenMode, write_all
@@ -112,7 +113,7 @@ class Server:
     def start(cls, disk: SimulatedDisk, clock: ManualClock) -> Server:
         manager = LogManager([DATA], disk=disk, node_id=1, clock=clock, cluster_id="cluster", random=random.Random(0))
         manager.open()
-        manager.load(config_for, lambda partition: KnownPartition(topic_id(partition), LEADER_EPOCHS - 1))
+        load_logs(manager, config_for, lambda partition: KnownPartition(topic_id(partition), LEADER_EPOCHS - 1))
         return cls(disk, clock, manager)
 
     def stop(self) -> None:
@@ -170,14 +171,14 @@ class Intact:
         server = Server.start(SimulatedDisk(clock, seed), clock)
         manager = server.manager
         for partition in PARTITIONS:
-            log = manager.create_log(partition, topic_id(partition), CONFIGS[partition])
+            log = create_log(manager, partition, topic_id(partition), CONFIGS[partition])
             write_log(log, clock, hash_of(partition, seed))
             log.sync()
         manager.logs[TRIMMED].advance_log_start(manager.logs[TRIMMED].segments[1].base_offset + 3)
         manager.logs[TRIMMED].delete_expired_segments(clock.now_ms(), manager.logs[TRIMMED].log_end_offset)
         manager.logs[TRIMMED].epochs.write()
         compact(manager.logs[COMPACTED], clock.now_ms())
-        manager.remove_expired_files(clock.now_ms())
+        remove_expired_files(manager, clock.now_ms())
         manager.checkpoints.write()
         manager.checkpoints.write_high_watermarks({each: log.log_end_offset for each, log in manager.logs.items()})
         logs = {partition: stored(log) for partition, log in manager.logs.items()}

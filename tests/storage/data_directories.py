@@ -12,6 +12,7 @@ from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.metadata import TopicRecord, encode_metadata_record
 from kafka_wire.stored.offset_commits import encode_commit_key, encode_commit_value
+from tests.storage.managed_logs import create_log
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.disk import Disk
@@ -38,7 +39,7 @@ def write_data_directory(disk: Disk, path: PurePath, *, clean: bool = True) -> N
     clock = ManualClock()
     manager = LogManager([path], disk=disk, random=random.Random(1), node_id=1, clock=clock)
     manager.open()
-    logs = {each: manager.create_log(each, topic_id, CONFIG) for each, topic_id in TOPIC_IDS.items()}
+    logs = {each: create_log(manager, each, topic_id, CONFIG) for each, topic_id in TOPIC_IDS.items()}
     topics = [TopicRecord(name=each.topic, topic_id=TOPIC_IDS[each]) for each in (ORDERS, OFFSETS)]
     append(logs[METADATA], build_batch([NewRecord(NOW_MS, None, encode_metadata_record(each)) for each in topics]))
     for number in range(5):

@@ -33,6 +33,7 @@ from tests.storage.log_content import (
     found_batches,
     found_records,
 )
+from tests.storage.managed_logs import create_log, delete_logs, load_logs, remove_expired_files
 from tests.storage.partition_model import PartitionModel
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.clock import ManualClock
@@ -222,7 +223,7 @@ class InterruptedLogs:
         manager = LogManager([DATA], disk=self.disk, node_id=1, clock=self.clock, cluster_id="cluster", random=self.ids)
         self.manager = manager
         manager.open()
-        manager.load(self._config_for)
+        load_logs(manager, self._config_for)
 
     def _config_for(self, partition: TopicPartition, topic_id: bytes) -> LogConfig | None:
         model = self.models.get(partition)
@@ -277,7 +278,7 @@ class InterruptedLogs:
             waiting = PartitionModel(partition, self._topics.to_bytes(16, "big"), config)
             self.models[partition] = waiting
         self.story.append(f"{waiting.partition}: create")
-        self._manager.create_log(waiting.partition, waiting.topic_id, waiting.config)
+        create_log(self._manager, waiting.partition, waiting.topic_id, waiting.config)
         waiting.is_created = True
 
     def _append(self, model: PartitionModel, log: Log) -> None:
@@ -350,7 +351,7 @@ class InterruptedLogs:
         model.start = log.log_start_offset
 
     def _remove_files(self, model: PartitionModel, log: Log) -> None:
-        self._manager.remove_expired_files(self.clock.now_ms())
+        remove_expired_files(self._manager, self.clock.now_ms())
 
     def _write_checkpoints(self, model: PartitionModel, log: Log) -> None:
         if self._manager.checkpoints.write():
@@ -372,7 +373,7 @@ class InterruptedLogs:
         offset = self.chance.choice(offsets)
         model.durable_end = min(model.durable_end, offset)
         model.has_been_cut = True
-        self._manager.truncate_log(model.partition, offset, self.clock.now_ms())
+        self._manager.checkpoints.truncate_log(model.partition, offset, self.clock.now_ms())
         model.cut(log.log_end_offset)
         self._learn_sequences(model, log)
 
@@ -391,7 +392,7 @@ class InterruptedLogs:
     def _delete_partition(self, model: PartitionModel, log: Log) -> None:
         # The metadata comes first: from now on a start takes it for a stray.
         del self.models[model.partition]
-        self._manager.delete_logs([model.partition])
+        delete_logs(self._manager, [model.partition])
 
     def _release_and_read(self, model: PartitionModel, log: Log) -> None:
         for segment in log.segments[:-1]:

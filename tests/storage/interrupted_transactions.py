@@ -20,6 +20,7 @@ from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.record import NewRecord
 from tests.storage.compaction_harness import Round, planned
 from tests.storage.interrupted_logs import COMPACTED, LEGAL_PROBLEMS, PLAIN, DiskFailed, End, InterruptedLogs
+from tests.storage.managed_logs import create_log
 from tests.storage.transaction_history import Appended, Outcome, TransactionHistory
 from trio_broker.config.log_config import LogConfig
 from trio_broker.storage.append import AppendOrigin
@@ -64,7 +65,7 @@ class InterruptedTransactions(InterruptedLogs):
         self.clock.advance(self.chance.choice((0.001, 0.1, 3.0)))
         missing = [history for history in self.histories.values() if not history.is_created]
         if missing:
-            self._manager.create_log(missing[0].partition, missing[0].topic_id, missing[0].config)
+            create_log(self._manager, missing[0].partition, missing[0].topic_id, missing[0].config)
             missing[0].is_created = True
             return
         history = self.chance.choice(list(self.histories.values()))

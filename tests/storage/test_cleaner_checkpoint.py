@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from tests.storage.conftest import NOW_MS, make_batch
+from tests.storage.managed_logs import create_log, delete_logs, load_logs
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real_disk import RealDisk
@@ -26,10 +27,10 @@ class Manager:
         self.path = directory / "cleaner-offset-checkpoint"
         self.logs = LogManager([directory], disk=RealDisk(), random=Random(1), node_id=1, clock=ManualClock(NOW_MS))
         self.logs.open()
-        self.report = self.logs.load(lambda partition, topic_id: LogConfig())
+        self.report = load_logs(self.logs, lambda partition, topic_id: LogConfig())
 
     def create(self, partition: TopicPartition) -> None:
-        log = self.logs.create_log(partition, TOPIC_ID, LogConfig())
+        log = create_log(self.logs, partition, TOPIC_ID, LogConfig())
         for _ in range(5):
             log.append(make_batch(), leader_epoch=0, now_ms=NOW_MS)
 
@@ -89,7 +90,7 @@ def test_a_new_partition_of_an_old_name_inherits_nothing(directory: Path) -> Non
     manager.create(ORDERS)
     manager.logs.logs[ORDERS].first_dirty_offset = 3
     manager.logs.checkpoints.write_cleaner_offsets()
-    manager.logs.delete_logs([ORDERS])
+    delete_logs(manager.logs, [ORDERS])
     assert manager.written() == {}
     manager.create(ORDERS)
     assert manager.logs.logs[ORDERS].first_dirty_offset is None

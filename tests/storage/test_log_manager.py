@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from kafka_wire.primitives import uuid_text
+from tests.storage.managed_logs import create_log, delete_logs, load_logs, remove_expired_files
 from trio_broker.config.log_config import LogConfig
 from trio_broker.log_throttle import LOG_INTERVAL_SECONDS
 from trio_broker.runtime.clock import ManualClock
@@ -51,7 +52,7 @@ def start(tmp_path: Path, clock: ManualClock) -> Iterator[Manager]:
         manager.open()
         opened.append(manager)
         if load:
-            manager.load(lambda partition, topic_id: CONFIG)
+            load_logs(manager, lambda partition, topic_id: CONFIG)
         return manager
 
     yield make
@@ -72,7 +73,7 @@ def fail_with(error: OSError) -> Callable[..., None]:
 
 def test_a_clean_stop_and_start(start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path):
     manager = start()
-    log = manager.create_log(ORDERS, ID_A, CONFIG)
+    log = create_log(manager, ORDERS, ID_A, CONFIG)
     append(log, batch(3), clock)
     cluster_id = manager.cluster_id
     assert manager.close(high_watermarks={ORDERS: 3}, broker_epoch=5)
@@ -83,7 +84,7 @@ def test_a_clean_stop_and_start(start: Manager, batch: Batch, clock: ManualClock
     assert (data / ".kafka_cleanshutdown").exists()
 
     manager = start(load=False)
-    report = manager.load(lambda partition, topic_id: CONFIG if (partition, topic_id) == (ORDERS, ID_A) else None)
+    report = load_logs(manager, lambda partition, topic_id: CONFIG if (partition, topic_id) == (ORDERS, ID_A) else None)
     assert manager.cluster_id == cluster_id
     assert [item.was_clean for item in report.recovered] == [True]
     assert (report.failures, report.strays) == ({}, [])
@@ -93,21 +94,21 @@ def test_a_clean_stop_and_start(start: Manager, batch: Batch, clock: ManualClock
 
 def test_a_kill_and_start(start: Manager, batch: Batch, clock: ManualClock):
     manager = start()
-    append(manager.create_log(ORDERS, ID_A, CONFIG), batch(3), clock)
+    append(create_log(manager, ORDERS, ID_A, CONFIG), batch(3), clock)
     manager.close(clean=False)
     manager = start(load=False)
-    (report,) = manager.load(lambda partition, topic_id: CONFIG).recovered
+    (report,) = load_logs(manager, lambda partition, topic_id: CONFIG).recovered
     assert not report.was_clean
     assert manager.logs[ORDERS].log_end_offset == 3
 
 
 def test_no_leader_epoch_beyond_the_metadatas_is_believed(start: Manager, batch: Batch, clock: ManualClock):
     manager = start()
-    log = manager.create_log(ORDERS, ID_A, CONFIG)
+    log = create_log(manager, ORDERS, ID_A, CONFIG)
     log.append(memoryview(batch(3)), leader_epoch=900, now_ms=clock.now_ms())
     manager.close(clean=False)
     manager = start(load=False)
-    manager.load(lambda partition, topic_id: CONFIG, {ORDERS: KnownPartition(ID_A, 6)}.get)
+    load_logs(manager, lambda partition, topic_id: CONFIG, {ORDERS: KnownPartition(ID_A, 6)}.get)
     assert manager.logs[ORDERS].append(memoryview(batch(1)), leader_epoch=6, now_ms=clock.now_ms()).first_offset == 3
 
 
@@ -116,7 +117,7 @@ def test_a_partition_whose_directory_is_lost_goes_on_behind_its_records(
     start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path, caplog: pytest.LogCaptureFixture, clean: bool
 ):
     manager = start()
-    append(manager.create_log(ORDERS, ID_A, CONFIG), batch(3), clock)
+    append(create_log(manager, ORDERS, ID_A, CONFIG), batch(3), clock)
     manager.logs[ORDERS].sync()
     manager.checkpoints.write()
     manager.close(clean=clean)
@@ -125,7 +126,7 @@ def test_a_partition_whose_directory_is_lost_goes_on_behind_its_records(
     for _ in range(2):
         caplog.clear()
         manager = start(load=False)
-        report = manager.load(lambda partition, topic_id: CONFIG if topic_id == ID_A else None, known)
+        report = load_logs(manager, lambda partition, topic_id: CONFIG if topic_id == ID_A else None, known)
         assert (report.failures, report.strays) == ({}, [])
         log = manager.logs[ORDERS]
         assert (log.log_start_offset, log.log_end_offset, log.topic_id) == (3, 3, ID_A)
@@ -139,22 +140,22 @@ def test_a_lost_directory_of_a_topic_that_nobody_knows_leaves_nothing_to_a_new_o
     start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path
 ):
     manager = start()
-    append(manager.create_log(ORDERS, ID_A, CONFIG), batch(3), clock)
+    append(create_log(manager, ORDERS, ID_A, CONFIG), batch(3), clock)
     manager.close()
     shutil.rmtree(tmp_path / "data/orders-0")
     manager = start()
     assert manager.logs == {}
     assert (tmp_path / "data/recovery-point-offset-checkpoint").read_bytes() == b"0\n0\n"
-    assert append(manager.create_log(ORDERS, ID_B, CONFIG), batch(1), clock) == 0
+    assert append(create_log(manager, ORDERS, ID_B, CONFIG), batch(1), clock) == 0
 
 
 def test_unknown_partitions_become_strays(start: Manager, tmp_path: Path):
     manager = start()
-    manager.create_log(ORDERS, ID_A, CONFIG)
-    manager.create_log(OTHER, ID_B, CONFIG)
+    create_log(manager, ORDERS, ID_A, CONFIG)
+    create_log(manager, OTHER, ID_B, CONFIG)
     manager.close()
     manager = start(load=False)
-    report = manager.load(lambda partition, topic_id: CONFIG if topic_id == ID_B else None)
+    report = load_logs(manager, lambda partition, topic_id: CONFIG if topic_id == ID_B else None)
     assert set(manager.logs) == {OTHER}
     (stray,) = report.strays
     assert stray.name.startswith("orders-0.")
@@ -167,12 +168,12 @@ def test_a_log_that_cannot_be_opened_does_not_keep_the_others(
     start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path
 ):
     manager = start()
-    append(manager.create_log(ORDERS, ID_A, CONFIG), batch(1), clock)
-    manager.create_log(OTHER, ID_B, CONFIG)
+    append(create_log(manager, ORDERS, ID_A, CONFIG), batch(1), clock)
+    create_log(manager, OTHER, ID_B, CONFIG)
     manager.close()
     (tmp_path / "data/orders-0/partition.metadata").write_bytes(b"nonsense")
     manager = start(load=False)
-    report = manager.load(lambda partition, topic_id: CONFIG)
+    report = load_logs(manager, lambda partition, topic_id: CONFIG)
     assert set(report.failures) == {ORDERS}
     assert set(manager.logs) == {OTHER}
 
@@ -182,7 +183,7 @@ def test_an_unclean_directory_with_a_log_that_could_not_be_opened_gets_no_marker
 ):
     """The next start would believe that log to be what a clean stop has left."""
     manager = start()
-    append(manager.create_log(ORDERS, ID_A, CONFIG), batch(1), clock)
+    append(create_log(manager, ORDERS, ID_A, CONFIG), batch(1), clock)
     manager.close(clean=False)
     metadata = tmp_path / "data/orders-0/partition.metadata"
     content = metadata.read_bytes()
@@ -202,28 +203,28 @@ def test_a_partition_that_could_not_be_opened_is_not_begun_anew_anywhere(
     start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path
 ):
     manager = start("a", "b")
-    append(manager.create_log(ORDERS, ID_A, CONFIG), batch(3), clock)
+    append(create_log(manager, ORDERS, ID_A, CONFIG), batch(3), clock)
     manager.close()
     unopenable(tmp_path / "a/orders-0")
     manager = start("a", "b")
     for _ in range(2):
         with pytest.raises(LogUnusable, match="a/orders-0 could not be opened"):
-            manager.create_log(ORDERS, ID_A, CONFIG)
+            create_log(manager, ORDERS, ID_A, CONFIG)
     assert not (tmp_path / "b/orders-0").exists()
-    assert manager.create_log(OTHER, ID_B, CONFIG).log_end_offset == 0
+    assert create_log(manager, OTHER, ID_B, CONFIG).log_end_offset == 0
 
 
 def test_a_partition_that_could_not_be_opened_may_be_deleted_and_made_again(
     start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path
 ):
     manager = start()
-    append(manager.create_log(ORDERS, ID_A, CONFIG), batch(1), clock)
+    append(create_log(manager, ORDERS, ID_A, CONFIG), batch(1), clock)
     manager.close()
     unopenable(tmp_path / "data/orders-0")
     manager = start()
-    manager.delete_logs([ORDERS])
+    delete_logs(manager, [ORDERS])
     assert len(list((tmp_path / "data").glob("orders-0.*-delete"))) == 1
-    assert manager.create_log(ORDERS, ID_B, CONFIG).log_end_offset == 0
+    assert create_log(manager, ORDERS, ID_B, CONFIG).log_end_offset == 0
 
 
 @pytest.mark.parametrize("content", [b"", b"version: 0\ntop", None])
@@ -231,14 +232,14 @@ def test_a_directory_that_a_power_cut_left_without_its_topic_s_id_and_records_is
     start: Manager, tmp_path: Path, content: bytes | None
 ):
     manager = start()
-    manager.create_log(ORDERS, ID_A, CONFIG)
+    create_log(manager, ORDERS, ID_A, CONFIG)
     manager.close(clean=False)
     path = tmp_path / "data/orders-0/partition.metadata"
     path.unlink() if content is None else path.write_bytes(content)
     manager = start()
     assert not manager.load_report.failures
     assert not manager.load_report.strays
-    manager.create_log(ORDERS, ID_A, CONFIG)
+    create_log(manager, ORDERS, ID_A, CONFIG)
     assert path.read_bytes().endswith(uuid_text(ID_A).encode())
 
 
@@ -253,7 +254,7 @@ def test_a_log_is_made_without_a_sync_and_its_first_record_waits_for_its_names(
 
     monkeypatch.setattr(RealDisk, "sync_directory", sync_directory)
     monkeypatch.setattr(RealFile, "sync", lambda file: synced.append(file.path.name))
-    log = manager.create_log(ORDERS, ID_A, CONFIG)
+    log = create_log(manager, ORDERS, ID_A, CONFIG)
     assert synced == []
     append(log, batch(1), clock)
     assert synced == ["partition.metadata", "data", "leader-epoch-checkpoint.tmp", "orders-0"]
@@ -263,10 +264,10 @@ def test_a_stop_writes_nothing_about_logs_that_are_as_they_were(
     start: Manager, batch: Batch, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ):
     manager = start()
-    append(manager.create_log(OTHER, ID_B, CONFIG), batch(1), clock)
+    append(create_log(manager, OTHER, ID_B, CONFIG), batch(1), clock)
     manager.close()
     manager = start()
-    manager.create_log(ORDERS, ID_A, CONFIG)
+    create_log(manager, ORDERS, ID_A, CONFIG)
     opened: list[PurePath] = []
     open_file = RealDisk.open
 
@@ -283,13 +284,13 @@ def test_a_creation_that_was_cut_short_goes_on_in_its_directory(
     start: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     manager = start("a", "b")
-    manager.create_log(OTHER, ID_B, CONFIG)
+    create_log(manager, OTHER, ID_B, CONFIG)
     with monkeypatch.context() as full:
         full.setattr(RealDisk, "open", fail_with(OSError(errno.ENOSPC, "full")))
         with pytest.raises(OSError, match="full"):
-            manager.create_log(ORDERS, ID_A, CONFIG)
-    manager.create_log(TopicPartition("more", 0), ID_B, CONFIG)
-    assert manager.create_log(ORDERS, ID_A, CONFIG).directory == tmp_path / "b/orders-0"
+            create_log(manager, ORDERS, ID_A, CONFIG)
+    create_log(manager, TopicPartition("more", 0), ID_B, CONFIG)
+    assert create_log(manager, ORDERS, ID_A, CONFIG).directory == tmp_path / "b/orders-0"
     assert not (tmp_path / "a/orders-0").exists()
 
 
@@ -297,10 +298,10 @@ def test_batches_that_nobody_can_read_are_the_trouble_of_their_partition_alone(
     start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path
 ):
     manager = start()
-    log = manager.create_log(ORDERS, ID_A, CONFIG)
+    log = create_log(manager, ORDERS, ID_A, CONFIG)
     for sequence in range(3):
         append(log, batch(producer_id=1, producer_epoch=0, sequence=sequence), clock)
-    manager.create_log(OTHER, ID_B, CONFIG)
+    create_log(manager, OTHER, ID_B, CONFIG)
     manager.close()
     data = bytearray((tmp_path / "data/orders-0/00000000000000000000.log").read_bytes())
     data[len(data) // 3 + 16] = 1  # the second batch is of magic 1
@@ -308,7 +309,7 @@ def test_batches_that_nobody_can_read_are_the_trouble_of_their_partition_alone(
     for snapshot in (tmp_path / "data/orders-0").glob("*.snapshot"):
         snapshot.unlink()
     manager = start(load=False)
-    report = manager.load(lambda partition, topic_id: CONFIG)
+    report = load_logs(manager, lambda partition, topic_id: CONFIG)
     assert set(manager.logs) | set(report.failures) == {ORDERS, OTHER}
     assert OTHER in manager.logs
 
@@ -327,29 +328,29 @@ def test_a_deleted_partition_is_renamed_and_removed_later(
     start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path
 ):
     manager = start()
-    log = manager.create_log(ORDERS, ID_A, CONFIG)
+    log = create_log(manager, ORDERS, ID_A, CONFIG)
     append(log, batch(), clock)
     fetched = log.read(0, 100, end_offset=1).records
-    manager.delete_logs([ORDERS])
-    manager.delete_logs([ORDERS])
+    delete_logs(manager, [ORDERS])
+    delete_logs(manager, [ORDERS])
     (renamed,) = (tmp_path / "data").glob("orders-0.*-delete")
     assert not (tmp_path / "data/orders-0").exists()
-    assert manager.remove_expired_files(clock.now_ms() + 59_999) == 0
-    assert manager.remove_expired_files(clock.now_ms() + 60_000) == 1
+    assert remove_expired_files(manager, clock.now_ms() + 59_999) == 0
+    assert remove_expired_files(manager, clock.now_ms() + 60_000) == 1
     assert not renamed.exists()
     assert len(fetched) > 61
-    assert manager.create_log(ORDERS, ID_B, CONFIG).log_end_offset == 0
+    assert create_log(manager, ORDERS, ID_B, CONFIG).log_end_offset == 0
 
 
 def test_a_deletion_cut_short_is_completed_at_the_next_start(start: Manager, clock: ManualClock, tmp_path: Path):
     manager = start()
-    manager.create_log(ORDERS, ID_A, CONFIG)
-    manager.delete_logs([ORDERS])
+    create_log(manager, ORDERS, ID_A, CONFIG)
+    delete_logs(manager, [ORDERS])
     manager.close(clean=False)
     manager = start()
     assert manager.logs == {}
-    assert manager.remove_expired_files(clock.now_ms() + 59_999) == 0
-    assert manager.remove_expired_files(clock.now_ms() + 60_000) == 1
+    assert remove_expired_files(manager, clock.now_ms() + 59_999) == 0
+    assert remove_expired_files(manager, clock.now_ms() + 60_000) == 1
     assert not list((tmp_path / "data").glob("*-delete"))
 
 
@@ -357,27 +358,27 @@ def test_a_long_delay_of_one_partition_does_not_hold_up_the_removal_of_another(
     start: Manager, clock: ManualClock, tmp_path: Path
 ):
     manager = start()
-    manager.create_log(ORDERS, ID_A, LogConfig(file_delete_delay_ms=3_600_000))
-    manager.create_log(OTHER, ID_B, LogConfig(file_delete_delay_ms=1000))
-    manager.delete_logs([ORDERS, OTHER])
-    assert manager.remove_expired_files(clock.now_ms() + 1000) == 1
+    create_log(manager, ORDERS, ID_A, LogConfig(file_delete_delay_ms=3_600_000))
+    create_log(manager, OTHER, ID_B, LogConfig(file_delete_delay_ms=1000))
+    delete_logs(manager, [ORDERS, OTHER])
+    assert remove_expired_files(manager, clock.now_ms() + 1000) == 1
     assert [path.name.split(".")[0] for path in (tmp_path / "data").glob("*-delete")] == ["orders-0"]
-    assert manager.remove_expired_files(clock.now_ms() + 3_600_000) == 1
+    assert remove_expired_files(manager, clock.now_ms() + 3_600_000) == 1
 
 
 def test_a_new_partition_inherits_nothing_from_one_of_the_same_name(
     start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path
 ):
     manager = start()
-    log = manager.create_log(ORDERS, ID_A, CONFIG)
+    log = create_log(manager, ORDERS, ID_A, CONFIG)
     append(log, batch(10), clock)
     log.sync()
     log.advance_log_start(7)
     log.epochs.write()
     manager.checkpoints.write()
     assert b"orders 0 7" in (tmp_path / "data/log-start-offset-checkpoint").read_bytes()
-    manager.delete_logs([ORDERS])
-    append(manager.create_log(ORDERS, ID_B, CONFIG), batch(2), clock)
+    delete_logs(manager, [ORDERS])
+    append(create_log(manager, ORDERS, ID_B, CONFIG), batch(2), clock)
     manager.close(clean=False)
     manager = start()
     assert (manager.logs[ORDERS].log_start_offset, manager.logs[ORDERS].log_end_offset) == (0, 2)
@@ -385,7 +386,7 @@ def test_a_new_partition_inherits_nothing_from_one_of_the_same_name(
 
 def test_the_log_start_survives_a_kill_once_written(start: Manager, batch: Batch, clock: ManualClock):
     manager = start()
-    log = manager.create_log(ORDERS, ID_A, CONFIG)
+    log = create_log(manager, ORDERS, ID_A, CONFIG)
     append(log, batch(10), clock)
     log.advance_log_start(7)
     log.epochs.write()
@@ -398,7 +399,7 @@ def test_a_log_start_is_not_written_before_the_leader_epochs_say_it(
     start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path
 ):
     manager = start()
-    log = manager.create_log(ORDERS, ID_A, CONFIG)
+    log = create_log(manager, ORDERS, ID_A, CONFIG)
     append(log, batch(10), clock)
     log.sync()
     log.advance_log_start(7)
@@ -431,7 +432,7 @@ def test_the_recovery_point_is_lowered_on_the_disk_before_a_log_is_cut(
     start: Manager, batch: Batch, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     manager = start()
-    log = manager.create_log(ORDERS, ID_A, CONFIG)
+    log = create_log(manager, ORDERS, ID_A, CONFIG)
     for _ in range(5):
         append(log, batch(2), clock)
     log.sync()
@@ -445,7 +446,7 @@ def test_the_recovery_point_is_lowered_on_the_disk_before_a_log_is_cut(
         return cut(log, offset, now_ms)
 
     monkeypatch.setattr(Log, "truncate_to", cut_and_compare)
-    assert manager.truncate_log(ORDERS, 4, clock.now_ms())
+    assert manager.checkpoints.truncate_log(ORDERS, 4, clock.now_ms())
     assert log.log_end_offset == 4
 
 
@@ -453,12 +454,12 @@ def test_a_log_is_not_cut_if_its_recovery_point_cannot_be_lowered(
     start: Manager, batch: Batch, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ):
     manager = start()
-    log = manager.create_log(ORDERS, ID_A, CONFIG)
+    log = create_log(manager, ORDERS, ID_A, CONFIG)
     append(log, batch(2), clock)
     append(log, batch(2), clock)
     monkeypatch.setattr(checkpoints, "write_offsets", fail_with(OSError(errno.ENOSPC, "full")))
     with pytest.raises(OSError, match="cannot be lowered"):
-        manager.truncate_log(ORDERS, 2, clock.now_ms())
+        manager.checkpoints.truncate_log(ORDERS, 2, clock.now_ms())
     assert log.log_end_offset == 4
 
 
@@ -467,8 +468,8 @@ def test_records_without_the_topics_id_are_refused_and_a_log_without_a_record_is
 ):
     manager = start()
     config = LogConfig(preallocate=True, internal_segment_bytes=4096)
-    append(manager.create_log(ORDERS, ID_A, config), batch(2), clock)
-    manager.create_log(OTHER, ID_B, config).assign_epoch(0, 0)
+    append(create_log(manager, ORDERS, ID_A, config), batch(2), clock)
+    create_log(manager, OTHER, ID_B, config).assign_epoch(0, 0)
     manager.close(clean=False)
     for name in ("orders-0", "other-3"):
         (tmp_path / "data" / name / "partition.metadata").unlink()
@@ -482,7 +483,7 @@ def test_what_the_checkpoints_say_of_a_partition_that_could_not_be_opened_stays(
     start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path
 ):
     manager = start()
-    log = manager.create_log(ORDERS, ID_A, CONFIG)
+    log = create_log(manager, ORDERS, ID_A, CONFIG)
     append(log, batch(10), clock)
     log.advance_log_start(7)
     log.first_dirty_offset = 8
@@ -544,7 +545,7 @@ def test_a_second_manager_is_refused(start: Manager):
 def test_new_partitions_are_spread_over_the_directories(start: Manager, tmp_path: Path):
     manager = start("a", "b")
     for partition in range(4):
-        manager.create_log(TopicPartition("orders", partition), ID_A, CONFIG)
+        create_log(manager, TopicPartition("orders", partition), ID_A, CONFIG)
     assert len(list((tmp_path / "a").glob("orders-*"))) == 2
     manager.close()
     assert len(start("a", "b").logs) == 4
@@ -555,7 +556,7 @@ def test_a_log_that_fails_to_close_keeps_its_directory_from_being_called_clean(
 ):
     manager = start("a", "b")
     for partition in range(2):
-        log = manager.create_log(TopicPartition("orders", partition), ID_A, CONFIG)
+        log = create_log(manager, TopicPartition("orders", partition), ID_A, CONFIG)
         append(log, batch(), clock)
     manager.logs[ORDERS].fail(OSError(errno.EIO, "gone"))
     assert not manager.close()
@@ -565,7 +566,7 @@ def test_a_log_that_fails_to_close_keeps_its_directory_from_being_called_clean(
 def test_a_failed_disk_takes_its_logs_offline(start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path):
     manager = start("a", "b")
     for partition in range(2):
-        manager.create_log(TopicPartition("orders", partition), ID_A, CONFIG)
+        create_log(manager, TopicPartition("orders", partition), ID_A, CONFIG)
     assert manager.take_offline(tmp_path / "a", OSError(errno.EIO, "gone")) == [ORDERS]
     with pytest.raises(StorageFailed):
         append(manager.logs[ORDERS], batch(), clock)
@@ -578,7 +579,7 @@ def test_a_directory_that_cannot_be_written_does_not_keep_the_others_from_a_clea
 ):
     manager = start("a", "b")
     for partition in range(2):
-        append(manager.create_log(TopicPartition("orders", partition), ID_A, CONFIG), batch(), clock)
+        append(create_log(manager, TopicPartition("orders", partition), ID_A, CONFIG), batch(), clock)
     write = checkpoints.write_offsets
 
     def write_offsets(disk: Disk, path: PurePath, offsets: Mapping[TopicPartition, int]) -> None:
@@ -609,7 +610,7 @@ def test_a_directory_whose_disk_failed_gets_no_new_partitions_and_no_checkpoints
     manager = start("a", "b")
     manager.take_offline(tmp_path / "a", OSError(errno.EIO, "gone"))
     for partition in range(2):
-        log = manager.create_log(TopicPartition("orders", partition), ID_A, CONFIG)
+        log = create_log(manager, TopicPartition("orders", partition), ID_A, CONFIG)
         assert log.directory.parent == tmp_path / "b"
     assert set(manager.checkpoints.write()) == {tmp_path / "a"}
     assert "checkpoints were not written" not in caplog.text
@@ -654,16 +655,16 @@ def test_a_new_partition_waits_until_the_checkpoints_have_forgotten_the_old_one(
     start: Manager, batch: Batch, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ):
     manager = start()
-    log = manager.create_log(ORDERS, ID_A, CONFIG)
+    log = create_log(manager, ORDERS, ID_A, CONFIG)
     append(log, batch(10), clock)
     log.advance_log_start(7)
     manager.close()
     manager = start()
     with monkeypatch.context() as broken:
         broken.setattr(checkpoints, "write_offsets", fail_with(OSError(errno.EIO, "gone")))
-        manager.delete_logs([ORDERS])
+        delete_logs(manager, [ORDERS])
         with pytest.raises(OSError, match="checkpoints"):
-            manager.create_log(ORDERS, ID_B, CONFIG)
+            create_log(manager, ORDERS, ID_B, CONFIG)
 
 
 def test_fifty_idle_partitions_hold_few_descriptors(start: Manager):
@@ -671,7 +672,7 @@ def test_fifty_idle_partitions_hold_few_descriptors(start: Manager):
 
     manager = start()
     for partition in range(50):
-        manager.create_log(TopicPartition("orders", partition), ID_A, CONFIG)
+        create_log(manager, TopicPartition("orders", partition), ID_A, CONFIG)
     manager.close()
     before = len(os.listdir("/proc/self/fd"))
     manager = start()

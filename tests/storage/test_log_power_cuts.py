@@ -12,6 +12,7 @@ import pytest
 from tests.storage.compaction_harness import Round
 from tests.storage.conftest import NOW_MS, TOPIC_ID, make_batch, make_marker
 from tests.storage.log_content import found_records
+from tests.storage.managed_logs import create_log, delete_logs, load_logs
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.disk_trace import DiskOperation, OperationKind
@@ -83,11 +84,11 @@ class Broker:
     def start(self) -> LogManager:
         manager = LogManager([DATA], disk=self.disk, node_id=1, clock=ManualClock(), random=self.chance)
         manager.open()
-        manager.load(lambda partition, topic_id: CONFIG)
+        load_logs(manager, lambda partition, topic_id: CONFIG)
         return manager
 
     def create_log(self) -> Log:
-        return self.manager.create_log(PARTITION, TOPIC_ID, CONFIG)
+        return create_log(self.manager, PARTITION, TOPIC_ID, CONFIG)
 
     def cut_power(self) -> Log:
         """Cut the power and start again."""
@@ -264,7 +265,7 @@ def test_a_new_partition_does_not_take_the_start_of_a_deleted_one_whose_checkpoi
     log.advance_log_start(1)
     assert not broker.manager.checkpoints.write()
     broker.disk.faults.failing_syncs = 1.0
-    broker.manager.delete_logs([PARTITION])
+    delete_logs(broker.manager, [PARTITION])
     broker.disk.faults.failing_syncs = 0.0
     broker.create_log()
     broker.disk = broker.disk.crash()

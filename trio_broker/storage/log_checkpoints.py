@@ -76,6 +76,51 @@ class LogCheckpoints:
 
         return self.in_each_directory(write_into, "its checkpoints were not written", with_reserve=with_reserve)
 
+    def write_if_outdated(self) -> None:
+        """Write them where they say more of a log than is there, once all logs are loaded."""
+        if any(self._has_recovery_points_too_high(each) or self._names_what_is_gone(each) for each in self.directories):
+            self.write()
+
+    def _has_recovery_points_too_high(self, directory: LogDirectory) -> bool:
+        """Whether a log was cut since its recovery point was written: by that, new records would count as durable."""
+        points = directory.recovery_points.items()
+        return any(
+            partition in self._logs and self._logs[partition].recovery_point < point for partition, point in points
+        )
+
+    def _names_what_is_gone(self, directory: LogDirectory) -> bool:
+        """Whether a checkpoint has a partition that is not there, of which the next start would think it lost."""
+        return any(each not in self._logs and each not in self._unopened for each in directory.named_partitions)
+
+    def forget(self, directory: LogDirectory, partition: TopicPartition) -> None:
+        """Drop what the checkpoints say of an older partition of the same name, on the disk too.
+
+        A new log that began at the old one's start offset, or was recovered only from its recovery point on, would
+        lose records.
+
+        Raises:
+            OSError: they could not be written.
+        """
+        if directory.forget(partition) and (error := self.write().get(directory.path)):
+            text = f"what the checkpoints say of {partition} cannot be changed: {error.strerror}"
+            raise OSError(error.errno, text, str(directory.path))
+
+    def truncate_log(self, partition: TopicPartition, offset: int, now_ms: int) -> bool:
+        """Cut a log so that it ends at ``offset``; see ``Log.truncate_to``. Returns whether anything was cut.
+
+        The recovery point is lowered on the disk first: at no time does it say more than what is durable.
+
+        Raises:
+            OSError: that could not be written; nothing is cut.
+            StorageFailed: as ``Log.truncate_to``.
+        """
+        log = self._logs[partition]
+        log.lower_recovery_point(offset)
+        if error := self.write().get(log.directory.parent):
+            text = f"the recovery point of {partition} cannot be lowered: {error.strerror}"
+            raise OSError(error.errno, text, str(log.directory))
+        return log.truncate_to(offset, now_ms)
+
     def _of_unopened(
         self, directory: LogDirectory, offsets: Mapping[TopicPartition, int] | None
     ) -> dict[TopicPartition, int]:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import PurePath
 from typing import TypeVar
 
@@ -434,3 +434,45 @@ class LogDirectory:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+def agreed_cluster_id(
+    directories: Sequence[LogDirectory],
+    found: Sequence[MetaProperties | None],
+    node_id: int,
+    cluster_id: str | None,
+) -> str | None:
+    """The cluster that the directories belong to, ``cluster_id`` if that is known; None where none of them says it.
+
+    Raises:
+        DataDirectoryError: one is of another node, or of another cluster than the others.
+    """
+    for directory, properties in zip(directories, found, strict=True):
+        if properties is None:
+            continue
+        if properties.node_id != node_id:
+            raise DataDirectoryError(f"{directory.path} belongs to node {properties.node_id}, this is node {node_id}")
+        if cluster_id is None:
+            cluster_id = properties.cluster_id
+        elif cluster_id != properties.cluster_id:
+            raise DataDirectoryError(
+                f"{directory.path} belongs to cluster {properties.cluster_id}, expected {cluster_id}"
+            )
+    return cluster_id
+
+
+def require_mounted(directories: Sequence[LogDirectory], found: Sequence[MetaProperties | None]) -> None:
+    """Refuse an empty directory beside others that were in use: its disk is probably not mounted.
+
+    To begin there anew would give every partition that lies on that disk an empty log.
+
+    Raises:
+        DataDirectoryError: there is one.
+    """
+    used = [each for each, properties in zip(directories, found, strict=True) if properties is not None]
+    for directory, properties in zip(directories, found, strict=True):
+        if properties is None and used:
+            raise DataDirectoryError(
+                f"{directory.path} is empty while {used[0].path} has been in use: is its disk mounted?"
+                " To add a new directory, start once with log.dirs.allow.new=true"
+            )

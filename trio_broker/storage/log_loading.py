@@ -87,6 +87,54 @@ class PartitionLoad:
         self.is_over = True
 
 
+@attrs.frozen
+class FoundPartitions:
+    """What the data directories hold: partitions to be loaded, and the directories of those that were deleted."""
+
+    loads: Sequence[PartitionLoad]
+    deleted: Sequence[PurePath]
+
+
+def find_partitions(disk: Disk, directories: Sequence[LogDirectory]) -> FoundPartitions:
+    """Return what the data directories hold. Waits for the disk."""
+    loads: dict[TopicPartition, PartitionLoad] = {}
+    deleted: list[PurePath] = []
+    for directory in directories:
+        for name in sorted(entry.name for entry in disk.list_directory(directory.path) if entry.is_directory):
+            path = directory.path / name
+            if file_names.is_marked_directory(name, "delete"):
+                deleted.append(path)
+                continue
+            partition = file_names.parse_partition_directory(name)
+            # Foreign directories such as lost+found are no error.
+            if partition is None or name == file_names.CLUSTER_METADATA_DIRECTORY:
+                continue
+            load = loads.setdefault(partition, PartitionLoad(partition, []))
+            load.directories.append(directory)
+            if not directory.was_clean:
+                sizes = sizes_to_recover(disk, path, directory.recovery_points.get(partition, 0))
+                load.segments += len(sizes)
+                load.size_bytes += sum(sizes)
+    return FoundPartitions(list(loads.values()), deleted)
+
+
+def lost_partitions(
+    directories: Sequence[LogDirectory], found: Sequence[PartitionLoad], known_as: KnownAs
+) -> list[PartitionLoad]:
+    """The partitions that have had records and of which nothing is there.
+
+    What the checkpoints say proves it: it is forgotten on the disk before a new partition takes the name.
+    """
+    seen = {load.partition for load in found}
+    lost = []
+    for directory in directories:
+        for partition in directory.named_partitions:
+            if partition not in seen and known_as(partition) is not None:
+                seen.add(partition)
+                lost.append(PartitionLoad(partition, [directory], is_lost=True))
+    return lost
+
+
 class LogLoading:
     """See the head of the file."""
 

@@ -35,24 +35,18 @@ from trio_broker.runtime.chance import Random, random_uuid
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.disk import Disk
 from trio_broker.storage import file_names, partition_metadata
-from trio_broker.storage.errors import (
-    CorruptCheckpoint,
-    DataDirectoryError,
-    LogUnusable,
-    StorageFailed,
-    is_shortage,
-)
+from trio_broker.storage.errors import CorruptCheckpoint, LogUnusable, StorageFailed, is_shortage
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_checkpoints import LogCheckpoints, parent_text
-from trio_broker.storage.log_directory import LogDirectory, MetaProperties
+from trio_broker.storage.log_directory import LogDirectory, MetaProperties, agreed_cluster_id, require_mounted
 from trio_broker.storage.log_loading import (
     ConfigFor,
     KnownAs,
     LogLoading,
     PartitionLoad,
     UnopenedLog,
-    known_as_none,
-    sizes_to_recover,
+    find_partitions,
+    lost_partitions,
 )
 from trio_broker.storage.recovery import OpenedLog, open_log
 from trio_broker.storage.recovery_progress import RecoveryProgress
@@ -157,8 +151,11 @@ class LogManager:
         try:
             found = [directory.open() for directory in self.directories]
             # Every check comes before the first id is written: a start that is refused marks no directory as ours.
-            self._agree(found)
-            self._refuse_missing_disks(found)
+            self._cluster_id = agreed_cluster_id(self.directories, found, self.node_id, self._cluster_id)
+            if self._cluster_id is None:
+                self._cluster_id = uuid_text(random_uuid(self.random))
+            if not self._allow_new:
+                require_mounted(self.directories, found)
             if check is not None:
                 check()
             for directory in self.directories:
@@ -174,78 +171,13 @@ class LogManager:
             self._unlock()
             raise
 
-    def _refuse_missing_disks(self, found: Sequence[MetaProperties | None]) -> None:
-        """Refuse an empty directory beside others that were in use: its disk is probably not mounted.
-
-        To begin there anew would give every partition that lies on that disk an empty log.
-        """
-        used = [each for each, properties in zip(self.directories, found, strict=True) if properties is not None]
-        for directory, properties in zip(self.directories, found, strict=True):
-            if properties is None and used and not self._allow_new:
-                raise DataDirectoryError(
-                    f"{directory.path} is empty while {used[0].path} has been in use: is its disk mounted?"
-                    " To add a new directory, start once with log.dirs.allow.new=true"
-                )
-
-    def _agree(self, found: Sequence[MetaProperties | None]) -> None:
-        """See that all directories name this node and one cluster, and settle the cluster id."""
-        for directory, properties in zip(self.directories, found, strict=True):
-            if properties is None:
-                continue
-            if properties.node_id != self.node_id:
-                raise DataDirectoryError(
-                    f"{directory.path} belongs to node {properties.node_id}, this is node {self.node_id}"
-                )
-            if self._cluster_id is None:
-                self._cluster_id = properties.cluster_id
-            elif self._cluster_id != properties.cluster_id:
-                raise DataDirectoryError(
-                    f"{directory.path} belongs to cluster {properties.cluster_id}, expected {self._cluster_id}"
-                )
-        if self._cluster_id is None:
-            self._cluster_id = uuid_text(random_uuid(self.random))
-
-    def load(self, config_for: ConfigFor, known_as: KnownAs = known_as_none) -> LoadReport:
-        """Open all logs of all directories, one after another: ``plan_load``, ``load_partition``, ``end_load``."""
-        loading = self.plan_load(config_for, known_as)
-        for load in loading.loads:
-            self.load_partition(loading, load)
-        return self.end_load(loading)
-
     def plan_load(self, config_for: ConfigFor, known_as: KnownAs) -> LogLoading:
         """Return what is to be loaded. Waits for the disk."""
-        loads: dict[TopicPartition, PartitionLoad] = {}
-        for directory in self.directories:
-            for name in sorted(entry.name for entry in self.disk.list_directory(directory.path) if entry.is_directory):
-                path = directory.path / name
-                if file_names.is_marked_directory(name, "delete"):
-                    remove_at_ms = self.clock.now_ms() + LEFT_OVER_DELETE_DELAY_MS
-                    self._marked_directories.append(DeletedFile(path, remove_at_ms))
-                    continue
-                partition = file_names.parse_partition_directory(name)
-                # Foreign directories such as lost+found are no error.
-                if partition is None or name == file_names.CLUSTER_METADATA_DIRECTORY:
-                    continue
-                load = loads.setdefault(partition, PartitionLoad(partition, []))
-                load.directories.append(directory)
-                if not directory.was_clean:
-                    sizes = sizes_to_recover(self.disk, path, directory.recovery_points.get(partition, 0))
-                    load.segments += len(sizes)
-                    load.size_bytes += sum(sizes)
-        for directory in self.directories:
-            for partition in self._lost_from(directory, loads, known_as):
-                loads[partition] = PartitionLoad(partition, [directory], is_lost=True)
-        return LogLoading(self.clock, self.directories, list(loads.values()), config_for, known_as)
-
-    def _lost_from(
-        self, directory: LogDirectory, found: Collection[TopicPartition], known_as: KnownAs
-    ) -> list[TopicPartition]:
-        """The partitions that have had records in the directory and of which nothing is there.
-
-        What the checkpoints say proves it: it is forgotten on the disk before a new partition takes the name.
-        """
-        named = directory.named_partitions
-        return [each for each in named if each not in found and known_as(each) is not None]
+        found = find_partitions(self.disk, self.directories)
+        remove_at_ms = self.clock.now_ms() + LEFT_OVER_DELETE_DELAY_MS
+        self._marked_directories += [DeletedFile(path, remove_at_ms) for path in found.deleted]
+        loads = [*found.loads, *lost_partitions(self.directories, found.loads, known_as)]
+        return LogLoading(self.clock, self.directories, loads, config_for, known_as)
 
     def load_partition(self, loading: LogLoading, load: PartitionLoad) -> None:
         """Open the log of one partition. One that cannot be opened does not keep the others from it.
@@ -266,7 +198,9 @@ class LogManager:
     ) -> None:
         partition = load.partition
         known = loading.known_as(partition)
-        topic_id = known.topic_id if known is not None and load.is_lost else self._topic_id_in(path)
+        topic_id = (
+            known.topic_id if known is not None and load.is_lost else partition_metadata.topic_id_in(self.disk, path)
+        )
         if topic_id is None and partition_metadata.is_unused(self.disk, path):
             # A power cut came soon after it was made. It is made again if its topic is there.
             self.disk.remove_tree(path)
@@ -296,31 +230,10 @@ class LogManager:
             if load.unopened is not None:
                 self._unopened[load.partition] = load.unopened
                 report.failures[load.partition] = load.unopened.reason
-        if any(self._has_recovery_points_too_high(each) or self._names_what_is_gone(each) for each in self.directories):
-            self.checkpoints.write()
+        self.checkpoints.write_if_outdated()
         report.progress = loading.end()
         self.load_report = report
         return report
-
-    def _has_recovery_points_too_high(self, directory: LogDirectory) -> bool:
-        """Whether a log was cut since its recovery point was written: by that, new records would count as durable."""
-        points = directory.recovery_points.items()
-        return any(
-            partition in self.logs and self.logs[partition].recovery_point < point for partition, point in points
-        )
-
-    def _names_what_is_gone(self, directory: LogDirectory) -> bool:
-        """Whether a checkpoint has a partition that is not there, of which the next start would think it lost."""
-        return any(each not in self.logs and each not in self._unopened for each in directory.named_partitions)
-
-    def _topic_id_in(self, path: PurePath) -> bytes | None:
-        """The topic id that a partition's directory names; None where it names none, or has had no use for one yet."""
-        try:
-            return partition_metadata.read(self.disk, path)
-        except CorruptCheckpoint:
-            if not partition_metadata.is_unused(self.disk, path):
-                raise
-            return None
 
     def _open(
         self,
@@ -355,12 +268,6 @@ class LogManager:
 
     # --- Logs come and go ---
 
-    def create_log(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
-        """Make the log of a new partition; see ``find_or_open``, which a worker thread calls."""
-        log = self.find_or_open(partition, topic_id, config)
-        self.add(log)
-        return log
-
     def add(self, log: Log) -> None:
         """Let ``log`` be one of ours from now on, if it is not."""
         self.logs[log.topic_partition] = log
@@ -389,7 +296,7 @@ class LogManager:
             directory = self._emptiest_directory(beside)
         self.checkpoints.require_in_place(directory)
         if holder is None:
-            self._forget(directory, partition)
+            self.checkpoints.forget(directory, partition)
         return self._open(directory, partition, topic_id, config).log
 
     def _holder_of(self, partition: TopicPartition) -> LogDirectory | None:
@@ -409,45 +316,6 @@ class LogManager:
             return directories[0]
         logs = [*list(self.logs.values()), *beside]
         return min(directories, key=lambda each: sum(log.directory.parent == each.path for log in logs))
-
-    def _forget(self, directory: LogDirectory, partition: TopicPartition) -> None:
-        """Drop what the checkpoints say of an older partition of the same name, on the disk too.
-
-        A new log that began at the old one's start offset, or was recovered only from its recovery point on, would
-        lose records.
-
-        Raises:
-            OSError: they could not be written.
-        """
-        if directory.forget(partition) and (error := self.checkpoints.write().get(directory.path)):
-            text = f"what the checkpoints say of {partition} cannot be changed: {error.strerror}"
-            raise OSError(error.errno, text, str(directory.path))
-
-    def truncate_log(self, partition: TopicPartition, offset: int, now_ms: int) -> bool:
-        """Cut a log so that it ends at ``offset``; see ``Log.truncate_to``. Returns whether anything was cut.
-
-        The recovery point is lowered on the disk first: at no time does it say more than what is durable.
-
-        Raises:
-            OSError: that could not be written; nothing is cut.
-            StorageFailed: as ``Log.truncate_to``.
-        """
-        log = self.logs[partition]
-        log.lower_recovery_point(offset)
-        if error := self.checkpoints.write().get(log.directory.parent):
-            text = f"the recovery point of {partition} cannot be lowered: {error.strerror}"
-            raise OSError(error.errno, text, str(log.directory))
-        return log.truncate_to(offset, now_ms)
-
-    def delete_logs(self, partitions: Iterable[TopicPartition]) -> None:
-        """Delete partitions' logs: their directories are renamed now and removed later. Unknown ones are no error.
-
-        In three steps, of which a worker thread does ``mark_deleted``.
-        """
-        marked = self.mark_deleted(self.take_logs(partitions))
-        self.note_marked(marked.files)
-        for error in marked.failures.values():
-            raise error
 
     def take_logs(self, partitions: Iterable[TopicPartition]) -> list[DeletedLog]:
         """Let these partitions' logs be ours no longer, and release them. What is returned is for ``mark_deleted``."""
@@ -551,12 +419,6 @@ class LogManager:
                 self.disk.remove_tree(path)
             else:
                 self.disk.unlink(path, missing_ok=True)
-
-    def remove_expired_files(self, now_ms: int) -> int:
-        """Remove deleted segments and partitions whose time has come. Returns how many files and directories."""
-        expired = self.take_expired_files(now_ms)
-        self.remove_files(expired)
-        return len(expired)
 
     def with_reserve(self, path: PurePath, work: Callable[[], T]) -> T:
         """Do ``work`` on the files of a data directory; see ``LogDirectory.with_reserve``."""

@@ -75,6 +75,20 @@ def read(disk: Disk, directory: PurePath) -> bytes | None:
         return None
 
 
+def topic_id_in(disk: Disk, directory: PurePath) -> bytes | None:
+    """The topic id that a partition's directory names; None where it names none, or has had no use for one yet.
+
+    Raises:
+        CorruptCheckpoint: the file is damaged, and there are records.
+    """
+    try:
+        return read(disk, directory)
+    except CorruptCheckpoint:
+        if not is_unused(disk, directory):
+            raise
+        return None
+
+
 def write(disk: Disk, directory: PurePath, topic_id: bytes) -> File:
     """Write the file, without a wait for the disk."""
     file = disk.open(directory / file_names.PARTITION_METADATA, OpenMode.REPLACE)

@@ -1,0 +1,41 @@
+"""What tests ask of a ``LogManager`` at once, and the broker in steps of which worker threads do some."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from trio_broker.config.log_config import LogConfig
+from trio_broker.storage.log import Log
+from trio_broker.storage.log_loading import ConfigFor, KnownAs, known_as_none
+from trio_broker.storage.log_manager import LoadReport, LogManager
+from trio_broker.topic_partition import TopicPartition
+
+
+def load_logs(manager: LogManager, config_for: ConfigFor, known_as: KnownAs = known_as_none) -> LoadReport:
+    """Open all logs, one after another."""
+    loading = manager.plan_load(config_for, known_as)
+    for load in loading.loads:
+        manager.load_partition(loading, load)
+    return manager.end_load(loading)
+
+
+def create_log(manager: LogManager, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
+    """The log of a partition, which is made if it is not there."""
+    log = manager.find_or_open(partition, topic_id, config)
+    manager.add(log)
+    return log
+
+
+def delete_logs(manager: LogManager, partitions: Iterable[TopicPartition]) -> None:
+    """Rename the directories of logs. Unknown ones are no error."""
+    marked = manager.mark_deleted(manager.take_logs(partitions))
+    manager.note_marked(marked.files)
+    for error in marked.failures.values():
+        raise error
+
+
+def remove_expired_files(manager: LogManager, now_ms: int) -> int:
+    """Remove what was deleted and whose time has come. Returns how many files and directories."""
+    expired = manager.take_expired_files(now_ms)
+    manager.remove_files(expired)
+    return len(expired)
