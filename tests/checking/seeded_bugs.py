@@ -17,7 +17,9 @@ import attrs
 from kafka_wire.records.record import NewRecord
 from trio_broker.cli import main
 from trio_broker.coordinator import group_machine
-from trio_broker.coordinator.classic.group import ClassicGroup
+from trio_broker.coordinator.classic import sync_group
+from trio_broker.coordinator.classic.group_metadata import GroupMetadata
+from trio_broker.coordinator.classic.group_update import ClassicGroupUpdate
 from trio_broker.coordinator.consumer.current_assignment import Reconciliation
 from trio_broker.coordinator.offsets import requests
 from trio_broker.coordinator.runtime.log import CoordinatorLog
@@ -78,19 +80,20 @@ def offsets_are_one_too_high() -> None:
 
 
 def everybody_gets_the_assignment_of_the_leader() -> None:
-    assign = ClassicGroup._assign
+    assign = sync_group.assign
 
-    def assign_to_all(group: ClassicGroup, by_leader: dict[str, bytes]) -> None:
-        assign(group, dict.fromkeys(group.members, by_leader.get(group.leader_id or "", b"")))
+    def assign_to_all(update: ClassicGroupUpdate, by_leader: dict[str, bytes]) -> None:
+        of_leader = by_leader.get(update.group.leader_id or "", b"")
+        assign(update, dict.fromkeys(update.group.members, of_leader))
 
-    replace(ClassicGroup, "_assign", assign_to_all)
+    replace(sync_group, "assign", assign_to_all)
 
 
 def generations_stay_the_same() -> None:
-    def next_generation(group: ClassicGroup) -> None:
+    def next_generation(group: GroupMetadata) -> None:
         group.generation_id = max(group.generation_id, 1)
 
-    replace(ClassicGroup, "_next_generation", next_generation)
+    replace(GroupMetadata, "next_generation", next_generation)
 
 
 def revocations_are_not_waited_for() -> None:

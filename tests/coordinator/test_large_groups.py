@@ -27,7 +27,8 @@ from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator import group_coordinator, group_machine
-from trio_broker.coordinator.classic.group import MAX_DUE_AT_ONCE, ClassicGroup
+from trio_broker.coordinator.classic.deadlines import MAX_DUE_AT_ONCE
+from trio_broker.coordinator.classic.group import ClassicGroup
 from trio_broker.coordinator.classic.member import ClassicMember
 from trio_broker.coordinator.classic.protocols import MAX_PROTOCOLS, MAX_PROTOCOLS_BYTES
 from trio_broker.coordinator.consumer.requests import MAX_ID_CHARACTERS, MAX_SUBSCRIBED_NAMES

@@ -17,7 +17,7 @@ from functools import partial
 import attrs
 from prometheus_client.core import Metric, SummaryMetricFamily
 
-from trio_broker.coordinator.classic.group import ClassicGroupState
+from trio_broker.coordinator.classic.group_metadata import ClassicGroupState
 from trio_broker.coordinator.consumer.stored_group import ConsumerGroupState
 from trio_broker.coordinator.reporting.snapshot import GroupType
 from trio_broker.histogram import HistogramSnapshot

@@ -22,7 +22,8 @@ from tests.coordinator.appended import appended, restored
 from tests.coordinator.classic.classic_driver import ClassicDriver
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
-from trio_broker.coordinator.classic.group import ClassicGroup, ClassicGroupState
+from trio_broker.coordinator.classic.group import ClassicGroup
+from trio_broker.coordinator.classic.group_metadata import ClassicGroupState
 from trio_broker.coordinator.classic.member import ClassicMember
 from trio_broker.coordinator.classic.member_table import MAX_PENDING_MEMBERS
 from trio_broker.coordinator.classic.responses import join_error, join_request_error

@@ -24,7 +24,8 @@ from kafka_wire.stored.groups import GroupMetadataValue, GroupRecord, decode_gro
 from tests.coordinator.appended import appended, restored
 from tests.coordinator.classic.classic_driver import IMAGE, in_version
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
-from trio_broker.coordinator.classic.group import ClassicGroup, ClassicGroupState
+from trio_broker.coordinator.classic.group import ClassicGroup
+from trio_broker.coordinator.classic.group_metadata import ClassicGroupState
 from trio_broker.coordinator.group_result import GroupResult
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
 from trio_broker.coordinator.runtime.result import CoordinatorEvent, Now, RequestContext

@@ -8,7 +8,8 @@ from kafka_wire.stored.groups import GroupMetadataValue, MemberMetadata, OffsetC
 from kafka_wire.stored.offset_commits import NO_EXPIRE_TIMESTAMP, encode_commit_key, encode_commit_value
 from tests.coordinator.appended import restored
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
-from trio_broker.coordinator.classic.group import ClassicGroup, ClassicGroupState
+from trio_broker.coordinator.classic.group import ClassicGroup
+from trio_broker.coordinator.classic.group_metadata import ClassicGroupState
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets
 from trio_broker.coordinator.offsets.expiry import OffsetRetention, expired_offsets
 from trio_broker.coordinator.runtime.result import Now
