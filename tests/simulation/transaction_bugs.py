@@ -13,12 +13,12 @@ import pytest
 from trio_broker.coordinator.group_machine import GroupMachine
 from trio_broker.coordinator.offsets.pending_offsets import PendingOffsets
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-from trio_broker.coordinator.transactions import transaction_coordinator
 from trio_broker.coordinator.transactions.marker_writer import MarkerWriter
 from trio_broker.coordinator.transactions.transaction_machine import TransactionMachine
 from trio_broker.coordinator.transactions.transaction_metadata import TransactionMetadata
 from trio_broker.handlers.support.transactional_produce import TransactionalProduce
 from trio_broker.partition.transaction_end import TransactionEnd
+from trio_broker.request_phase import ignore_release
 from trio_broker.steps import Steps
 from trio_broker.storage.open_transactions import OpenTransactions
 from trio_broker.storage.producer_state import ProducerStates
@@ -101,7 +101,7 @@ def markers_do_not_wait_for_the_decision(patch: pytest.MonkeyPatch) -> None:
     until_durable = CoordinatorRuntime.until_durable
 
     async def of_clients(runtime: Any, shard: Any, required_offset: int, release_handler: Any) -> None:
-        if release_handler is not transaction_coordinator._no_handler:
+        if release_handler is not ignore_release:
             await until_durable(runtime, shard, required_offset, release_handler)
 
     patch.setattr(CoordinatorRuntime, "until_durable", of_clients)

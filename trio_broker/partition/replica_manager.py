@@ -160,6 +160,11 @@ class ReplicaManager:
             raise KafkaError(f"no topic with id {uuid_text(topic_id)} here", code=ErrorCode.UNKNOWN_TOPIC_ID)
         return hosted
 
+    def find(self, partition: TopicPartition) -> Partition | None:
+        """The partition, None if there is no log of it here."""
+        hosted = self._topics.get(partition.topic)
+        return None if hosted is None else hosted.partitions.get(partition.partition)
+
     def partitions(self) -> Iterator[Partition]:
         """Every partition held, those whose disk failed included."""
         for hosted in self._topics.values():

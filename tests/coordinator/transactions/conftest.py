@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.handlers.transaction_client import running_transactions
-from trio_broker.coordinator.transactions import transaction_coordinator
+from trio_broker.coordinator.transactions import marker_writer
 
 
 @pytest.fixture(autouse=True)
 def quick_retries(monkeypatch):
-    monkeypatch.setattr(transaction_coordinator, "MARKER_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(marker_writer, "MARKER_RETRY_SECONDS", 0.001)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.coordinator.transactions.open_transactions import SECOND_PROTOCOL, co
 from tests.handlers.transaction_client import PRODUCE_SECOND_PROTOCOL, TransactionClient, running_transactions, until
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
-from trio_broker.coordinator.transactions import transaction_coordinator
+from trio_broker.coordinator.transactions import marker_writer
 from trio_broker.partition.hosted_topics import HostedTopic, TopicAssignment
 from trio_broker.partition.leader_appends import LeaderAppends
 from trio_broker.partition.replica_manager import ReplicaManager
@@ -82,7 +82,7 @@ async def test_no_transaction_is_aborted_as_nobodys_while_not_all_ids_are_known(
     partition = client.state_partition().topic_partition.partition
     shard = client.coordinator.runtime.shards.pop(partition)
     client.coordinator.topic_opened("another")
-    await client.coordinator._end_hanging()
+    await client.coordinator.hanging.end()
     assert client.markers() == []
     client.coordinator.runtime.shards[partition] = shard
     shard.machine.transactions.clear()
@@ -96,7 +96,7 @@ async def test_no_transaction_is_aborted_as_nobodys_while_not_all_ids_are_known(
 
 async def test_a_shard_that_is_loaded_anew_does_not_end_the_look_for_what_hangs(client, autojump_clock, monkeypatch):
     # The clock jumps for a minute, in which it would be tried thousands of times.
-    monkeypatch.setattr(transaction_coordinator, "MARKER_RETRY_SECONDS", 1.0)
+    monkeypatch.setattr(marker_writer, "MARKER_RETRY_SECONDS", 1.0)
     runtime = client.coordinator.runtime
     await started(client, 0)
     with pytest.MonkeyPatch.context() as full_disk:

@@ -37,6 +37,7 @@ from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.transactions import marker_writer, transaction_coordinator
 from trio_broker.coordinator.transactions.marker_writer import MarkerWriter
+from trio_broker.coordinator.transactions.requests import THE_BROKER
 from trio_broker.coordinator.transactions.transaction_metadata import MAX_EPOCH
 from trio_broker.partition.leader_appends import LeaderAppends
 from trio_broker.partition.partition import Partition
@@ -775,9 +776,7 @@ async def test_a_partition_is_added_when_the_last_marker_of_the_transaction_befo
         gated: Any = GatedMarkers(writer, gate)
         coordinator.markers = gated
         assert (await client.end(producer, transactional_id=transactional_id)).error_code == 0
-        adding = coordinator.add_partitions_steps(
-            transactional_id, producer, partitions, 0, transaction_coordinator.THE_BROKER, ignore_release
-        )
+        adding = coordinator.add_partitions_steps(transactional_id, producer, partitions, 0, THE_BROKER, ignore_release)
         return Race(begun(adding), gate.set)
 
     await outcomes(new_race, shortest_missed=transaction_coordinator.ENDING_SECONDS)

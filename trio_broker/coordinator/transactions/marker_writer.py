@@ -29,6 +29,10 @@ from trio_broker.yield_budget import YieldBudget
 MARKER_TIMEOUT_SECONDS: Final = 30.0
 """How long a marker may take to become durable: Kafka's ``request.timeout.ms`` between brokers."""
 
+MARKER_RETRY_SECONDS: Final = 0.5
+"""After which markers that could not be written are tried again: short against a client that waits for its next
+transaction, long against a disk that is full for minutes."""
+
 
 @attrs.frozen
 class MarkerWriter:

@@ -8,7 +8,7 @@ controller, which a machine cannot wait for.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -16,7 +16,11 @@ from kafka_wire.messages.end_txn import EndTxnResponse
 from kafka_wire.messages.init_producer_id import InitProducerIdResponse
 from kafka_wire.schema import Request
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
+from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.topic_partition import TopicPartition
+
+THE_BROKER: Final = RequestContext(client_id="", client_host="", version=0)
+"""Who asks what no client has asked."""
 
 
 @attrs.frozen

@@ -41,23 +41,23 @@ from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.runtime.response_future import NO_REQUIRED_OFFSET
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.coordinator.runtime.shard import Shard
+from trio_broker.coordinator.transactions import marker_writer
+from trio_broker.coordinator.transactions.hanging_transactions import HangingTransactions, log_delay
 from trio_broker.coordinator.transactions.marker_writer import MarkerWriter
 from trio_broker.coordinator.transactions.requests import (
+    THE_BROKER,
     AbortTransaction,
     AddPartitions,
     CompleteTransaction,
-    EndHanging,
     EndTransaction,
     InitProducerId,
-    LeftOpen,
     VerifyTransaction,
 )
-from trio_broker.coordinator.transactions.transaction_machine import NOTHING_OPEN, TransactionMachine
+from trio_broker.coordinator.transactions.transaction_machine import TransactionMachine
 from trio_broker.coordinator.transactions.transaction_metadata import NO_PARTITIONS, TransactionMetadata, by_topic
-from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.transaction_end import TransactionEnd
-from trio_broker.request_phase import ReleaseHandler, RequestPhase
+from trio_broker.request_phase import ReleaseHandler, RequestPhase, ignore_release
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.steps import Steps, finish
 from trio_broker.topic_names import TRANSACTION_STATE_TOPIC
@@ -69,16 +69,9 @@ COMMIT_TIMEOUT_SECONDS: Final = 5.0
 """How long a change of a transaction may take to become durable before its client is asked to try again: as long as
 ``offsets.commit.timeout.ms`` is."""
 
-MARKER_RETRY_SECONDS: Final = 0.5
-"""After which markers that could not be written are tried again: short against a client that waits for its next
-transaction, long against a disk that is full for minutes."""
-
 ENDING_SECONDS: Final = 0.1
 """How long a producer's next transaction waits for the markers of the one before, which spares the client its own wait;
 as long as Kafka's broker tries, by ``add.partitions.to.txn.retry.backoff.max.ms``."""
-
-THE_BROKER: Final = RequestContext(client_id="", client_host="", version=0)
-"""Who asks what no client has asked."""
 
 NEEDS_NO_MARKER: Final = frozenset(
     {
@@ -127,7 +120,7 @@ class TransactionCoordinator:
         self.runtime: CoordinatorRuntime[TransactionMachine] = CoordinatorRuntime(
             topic=TRANSACTION_STATE_TOPIC,
             new_topic=self._state_topic,
-            new_machine=lambda: TransactionMachine(self.settings, self._on_prepared, self._open_transactions),
+            new_machine=lambda: TransactionMachine(self.settings, self._on_prepared, self.hanging.open_transactions),
             commit_timeout_seconds=COMMIT_TIMEOUT_SECONDS,
             replicas=replicas,
             controller=controller,
@@ -135,10 +128,9 @@ class TransactionCoordinator:
             clock=runtime.clock,
             expiry_clock=runtime.expiry_clock,
         )
+        self.hanging = HangingTransactions(self.runtime, self.markers)
         # As many as there are transactional ids at most, each of which has one transaction.
         self._prepared_send, self._prepared_receive = trio.open_memory_channel[str](float("inf"))
-        # Set when partitions could be opened that could not before.
-        self._opened = trio.Event()
         # By transactional id whose markers are being written: where that is done.
         self._marked: dict[str, frozenset[TopicPartition]] = {}
         # By transactional id whose transaction is ending: set once it has ended, if somebody waits for it.
@@ -151,7 +143,7 @@ class TransactionCoordinator:
         async with trio.open_nursery() as nursery:
             start_background(nursery, "markers of transactions", partial(self._run_markers, nursery))
             await nursery.start(self.runtime.run)
-            start_background(nursery, "hanging transactions", self._end_hanging_when_loaded)
+            start_background(nursery, "hanging transactions", self.hanging.run)
             task_status.started()
 
     def _state_topic(self) -> NewTopic:
@@ -176,8 +168,7 @@ class TransactionCoordinator:
         """Load the shards whose partitions could not be opened before, and end what hangs in them."""
         if name == self.runtime.topic:
             self.runtime.load_new_partitions()
-        self._end_owned()
-        self._opened.set()
+        self.hanging.partitions_opened()
 
     # ---- requests -------------------------------------------------------------------------------------------------
 
@@ -255,7 +246,7 @@ class TransactionCoordinator:
             shard = self._shard(transactional_id)
         yield from self.runtime.call(shard, transactional_id, request, context, release_handler)
         # Now, and all together: librdkafka writes to one partition after another.
-        here = (found for each in partitions if (found := self._partition(each)) is not None)
+        here = (found for each in partitions if (found := self._replicas.find(each)) is not None)
         yield from self._replicas.appends.ready_steps(here, release_handler)
 
     def verify_steps(
@@ -348,11 +339,11 @@ class TransactionCoordinator:
                     if (yield from self._try_markers(shard, transactional_id)):
                         return
                 except KafkaError as error:
-                    self._log_delay(transactional_id, error)
+                    log_delay(self.runtime, transactional_id, error)
                 except Exception as bug:
                     text = f"ending the transaction of {transactional_id!r:.200} failed, and is tried again"
                     self.runtime.throttled_log.error("markers failed", text, bug)
-                yield partial(trio.sleep, MARKER_RETRY_SECONDS)
+                yield partial(trio.sleep, marker_writer.MARKER_RETRY_SECONDS)
         finally:
             del self._marked[transactional_id]
             if (ended := self._awaited_ends.pop(transactional_id, None)) is not None:
@@ -386,7 +377,7 @@ class TransactionCoordinator:
         metadata = shard.machine.transactions[transactional_id]
         # A marker is seen by readers at once, so nothing may take back the decision.
         if (required_offset := shard.log.required_offset) != NO_REQUIRED_OFFSET:
-            yield partial(self.runtime.until_durable, shard, required_offset, _no_handler)
+            yield partial(self.runtime.until_durable, shard, required_offset, ignore_release)
             if self._prepared_shard(transactional_id) is not shard:
                 return False  # another one has taken its place, and may have ended the transaction
         end = TransactionEnd(
@@ -399,12 +390,12 @@ class TransactionCoordinator:
         )
         topics = by_topic(metadata.partitions - self._marked[transactional_id])
         unmarked = [TopicPartition(topic, index) for topic, indexes in topics.items() for index in indexes]
-        codes = yield from self.markers.write_steps(end, unmarked, _no_handler)
+        codes = yield from self.markers.write_steps(end, unmarked, ignore_release)
         missing = [each for each, code in codes.items() if self._is_missing(each, metadata.producer_id, code)]
         self._marked[transactional_id] = metadata.partitions.difference(missing)
         if missing:
             first = missing[0]
-            self._log_delay(transactional_id, f"{first}: {codes[first].name}, and {len(missing) - 1} more")
+            log_delay(self.runtime, transactional_id, f"{first}: {codes[first].name}, and {len(missing) - 1} more")
             return False
         new_id = yield from self._new_producer_id(transactional_id)
         complete = CompleteTransaction(transactional_id, metadata.producer, metadata.partitions, new_id)
@@ -415,95 +406,8 @@ class TransactionCoordinator:
     def _is_missing(self, partition: TopicPartition, producer_id: int, code: ErrorCode) -> bool:
         """Whether the marker must be tried again. A refusal is no end while the transaction is open there."""
         if code in NEEDS_NO_MARKER:
-            return self._open_epoch(producer_id, partition) is not None
+            return self.hanging.open_epoch(producer_id, partition) is not None
         return code is not ErrorCode.NONE
-
-    def _log_delay(self, transactional_id: str, reason: object) -> None:
-        text = f"the transaction of {transactional_id!r:.200} is decided, but not ended everywhere: {reason}"
-        self.runtime.throttled_log.warning("markers", text)
-
-    # ---- hanging transactions -------------------------------------------------------------------------------------
-
-    def _open_transactions(self) -> LeftOpen:
-        """What the logs have open. Not in the log of a coordinator itself, which has no records of transactions."""
-        found: dict[int, dict[TopicPartition, int]] = {}
-        for partition in self._replicas.partitions():
-            producers = partition.log.producers
-            if not producers.transactions.undecided or partition.topic_partition.topic == TRANSACTION_STATE_TOPIC:
-                continue
-            for producer_id in producers.transactions.undecided.values():
-                epochs = found.setdefault(producer_id, {})
-                epochs[partition.topic_partition] = producers.producers[producer_id].producer_epoch
-        return found
-
-    async def _end_hanging_when_loaded(self) -> None:
-        """Once all shards are loaded, and again when further partitions could be opened.
-
-        Not where the topic of states was deleted while transactions were open: an operator sees those, and ends them.
-        """
-        while True:
-            self._opened = trio.Event()
-            await self.runtime.wait_until_loaded()
-            if not await self._end_hanging():
-                await trio.sleep(MARKER_RETRY_SECONDS)
-            # Else a shard is being loaded anew meanwhile, and not all ids were known.
-            elif self.runtime.is_loaded:
-                await self._opened.wait()
-
-    async def _end_hanging(self) -> bool:
-        """Try to end what hangs; return whether no log has refused that."""
-        is_ended = self._end_owned()
-        # Nobody else ever would.
-        for producer_id, epochs in self._unowned().items():
-            for partition in epochs:
-                await self._abort(producer_id, partition)
-        return is_ended and not self._unowned()
-
-    def _end_owned(self) -> bool:
-        """Have each transactional id end what hangs of its producer; return whether no log has refused that."""
-        left_open, refusals = self._open_transactions(), 0
-        for shard in self.runtime.active_shards() if left_open else ():
-            for transactional_id, metadata in list(shard.machine.transactions.items()):
-                if left_open.keys().isdisjoint((metadata.producer_id, metadata.previous_producer_id)):
-                    continue
-                try:
-                    shard.handle(transactional_id, EndHanging(transactional_id, left_open), THE_BROKER)
-                except KafkaError as error:
-                    refusals += 1
-                    self._log_delay(transactional_id, error)
-        return not refusals
-
-    def _open_epoch(self, producer_id: int, topic_partition: TopicPartition) -> int | None:
-        """The epoch of the transaction that the producer has open in a partition, None without one."""
-        partition = self._partition(topic_partition)
-        return None if partition is None else partition.log.producers.open_epoch(producer_id)
-
-    def _partition(self, topic_partition: TopicPartition) -> Partition | None:
-        topic = self._replicas.topics.get(topic_partition.topic)
-        return None if topic is None else topic.partitions.get(topic_partition.partition)
-
-    def _unowned(self) -> LeftOpen:
-        """Of the open transactions those of producers that no transactional id has, which is not known while not all
-        ids are.
-        """
-        if not (found := self._open_transactions()):
-            return NOTHING_OPEN
-        if not self.runtime.is_complete:
-            text = "transactions that no transactional id has are not looked for: not all of %s is loaded"
-            log.error(text, self.runtime.topic)
-            return NOTHING_OPEN
-        machines = [shard.machine for shard in self.runtime.shards.values()]
-        owned = {metadata.producer_id for machine in machines for metadata in machine.transactions.values()}
-        return {producer_id: epochs for producer_id, epochs in found.items() if producer_id not in owned}
-
-    async def _abort(self, producer_id: int, partition: TopicPartition) -> None:
-        """Abort the producer's transaction in ``partition`` if it is open there, and the disk lets it."""
-        if (epoch := self._open_epoch(producer_id, partition)) is None:
-            return
-        text = f"{partition}: aborts the transaction of producer {producer_id}, which no transactional id has"
-        self.runtime.throttled_log.warning("unowned", text)
-        end = TransactionEnd(producer_id, epoch, committed=False, coordinator_epoch=0, is_unfenced=True)
-        await self.markers.write(end, [partition], _no_handler)
 
     # ---- reporting ------------------------------------------------------------------------------------------------
 
@@ -541,7 +445,3 @@ class TransactionCoordinator:
         for shard in shards:
             for transactional_id, metadata in list(shard.machine.transactions.items()):
                 yield self._known(shard.machine, transactional_id, metadata)
-
-
-def _no_handler(phase: RequestPhase) -> None:
-    """The broker's own work holds no handler slot."""

@@ -1,0 +1,124 @@
+"""Transactions that hang: they are open in a partition, and nobody would end them.
+
+A power cut takes them out of the coordinator's log, or takes their markers out of the partitions. What hangs of a
+producer that a transactional id has is ended by that id, with the usual markers; what nobody has is aborted here, once
+all ids are known.
+
+Source: docs/decisions/0053; KIP-664 for the word.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import trio
+
+from kafka_wire.errors import KafkaError
+from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
+from trio_broker.coordinator.transactions import marker_writer
+from trio_broker.coordinator.transactions.marker_writer import MarkerWriter
+from trio_broker.coordinator.transactions.requests import THE_BROKER, EndHanging, LeftOpen
+from trio_broker.coordinator.transactions.transaction_machine import NOTHING_OPEN, TransactionMachine
+from trio_broker.partition.transaction_end import TransactionEnd
+from trio_broker.request_phase import ignore_release
+from trio_broker.topic_names import TRANSACTION_STATE_TOPIC
+from trio_broker.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+class HangingTransactions:
+    """What the logs of this broker have open, and the end of what hangs in them."""
+
+    def __init__(self, runtime: CoordinatorRuntime[TransactionMachine], markers: MarkerWriter) -> None:
+        self._runtime = runtime
+        self._markers = markers
+        # Set when partitions could be opened that could not before.
+        self._opened = trio.Event()
+
+    def open_transactions(self) -> LeftOpen:
+        """What the logs have open. Not in the log of a coordinator itself, which has no records of transactions."""
+        found: dict[int, dict[TopicPartition, int]] = {}
+        for partition in self._markers.replicas.partitions():
+            producers = partition.log.producers
+            if not producers.transactions.undecided or partition.topic_partition.topic == TRANSACTION_STATE_TOPIC:
+                continue
+            for producer_id in producers.transactions.undecided.values():
+                epochs = found.setdefault(producer_id, {})
+                epochs[partition.topic_partition] = producers.producers[producer_id].producer_epoch
+        return found
+
+    def open_epoch(self, producer_id: int, topic_partition: TopicPartition) -> int | None:
+        """The epoch of the transaction that the producer has open in a partition, None without one."""
+        partition = self._markers.replicas.find(topic_partition)
+        return None if partition is None else partition.log.producers.open_epoch(producer_id)
+
+    async def run(self) -> None:
+        """End what hangs once all shards are loaded, and again when further partitions could be opened.
+
+        Not where the topic of states was deleted while transactions were open: an operator sees those, and ends them.
+        """
+        while True:
+            self._opened = trio.Event()
+            await self._runtime.wait_until_loaded()
+            if not await self.end():
+                await trio.sleep(marker_writer.MARKER_RETRY_SECONDS)
+            # Else a shard is being loaded anew meanwhile, and not all ids were known.
+            elif self._runtime.is_loaded:
+                await self._opened.wait()
+
+    def partitions_opened(self) -> None:
+        """Partitions could be opened that could not before: end what hangs in them."""
+        self._end_owned()
+        self._opened.set()
+
+    async def end(self) -> bool:
+        """Try to end what hangs; return whether no log has refused that."""
+        is_ended = self._end_owned()
+        # Nobody else ever would.
+        for producer_id, epochs in self._unowned().items():
+            for partition in epochs:
+                await self._abort(producer_id, partition)
+        return is_ended and not self._unowned()
+
+    def _end_owned(self) -> bool:
+        """Have each transactional id end what hangs of its producer; return whether no log has refused that."""
+        left_open, refusals = self.open_transactions(), 0
+        for shard in self._runtime.active_shards() if left_open else ():
+            for transactional_id, metadata in list(shard.machine.transactions.items()):
+                if left_open.keys().isdisjoint((metadata.producer_id, metadata.previous_producer_id)):
+                    continue
+                try:
+                    shard.handle(transactional_id, EndHanging(transactional_id, left_open), THE_BROKER)
+                except KafkaError as error:
+                    refusals += 1
+                    log_delay(self._runtime, transactional_id, error)
+        return not refusals
+
+    def _unowned(self) -> LeftOpen:
+        """Of the open transactions those of producers that no transactional id has, which is not known while not all
+        ids are.
+        """
+        if not (found := self.open_transactions()):
+            return NOTHING_OPEN
+        if not self._runtime.is_complete:
+            text = "transactions that no transactional id has are not looked for: not all of %s is loaded"
+            log.error(text, self._runtime.topic)
+            return NOTHING_OPEN
+        machines = [shard.machine for shard in self._runtime.shards.values()]
+        owned = {metadata.producer_id for machine in machines for metadata in machine.transactions.values()}
+        return {producer_id: epochs for producer_id, epochs in found.items() if producer_id not in owned}
+
+    async def _abort(self, producer_id: int, partition: TopicPartition) -> None:
+        """Abort the producer's transaction in ``partition`` if it is open there, and the disk lets it."""
+        if (epoch := self.open_epoch(producer_id, partition)) is None:
+            return
+        text = f"{partition}: aborts the transaction of producer {producer_id}, which no transactional id has"
+        self._runtime.throttled_log.warning("unowned", text)
+        end = TransactionEnd(producer_id, epoch, committed=False, coordinator_epoch=0, is_unfenced=True)
+        await self._markers.write(end, [partition], ignore_release)
+
+
+def log_delay(runtime: CoordinatorRuntime[TransactionMachine], transactional_id: str, reason: object) -> None:
+    text = f"the transaction of {transactional_id!r:.200} is decided, but not ended everywhere: {reason}"
+    runtime.throttled_log.warning("markers", text)
