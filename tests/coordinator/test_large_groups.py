@@ -26,7 +26,7 @@ from trio_broker import yield_budget
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
-from trio_broker.coordinator import group_coordinator, group_machine
+from trio_broker.coordinator import group_machine, offset_deletion
 from trio_broker.coordinator.classic.deadlines import MAX_DUE_AT_ONCE
 from trio_broker.coordinator.classic.group import ClassicGroup
 from trio_broker.coordinator.classic.member import ClassicMember
@@ -159,7 +159,7 @@ async def test_a_large_fetch_is_refused_as_a_small_one(broker):
 
 
 async def test_others_come_while_the_offsets_of_one_group_expire(broker, monkeypatch):
-    monkeypatch.setattr(group_coordinator, "MAX_DELETED_AT_ONCE", 10)
+    monkeypatch.setattr(offset_deletion, "MAX_DELETED_AT_ONCE", 10)
     await commit(broker, "g", range(95))
     broker.advance(WEEK_SECONDS)
     async with turns_for_others(5, monkeypatch):
@@ -169,7 +169,7 @@ async def test_others_come_while_the_offsets_of_one_group_expire(broker, monkeyp
 
 
 async def test_others_come_while_offsets_are_looked_at_that_do_not_expire(broker, monkeypatch):
-    monkeypatch.setattr(group_coordinator, "MAX_DELETED_AT_ONCE", 10)
+    monkeypatch.setattr(offset_deletion, "MAX_DELETED_AT_ONCE", 10)
     await commit(broker, "g", range(95))
     async with turns_for_others(5, monkeypatch):
         await broker.groups.expire_offsets()
@@ -177,7 +177,7 @@ async def test_others_come_while_offsets_are_looked_at_that_do_not_expire(broker
 
 
 async def test_others_come_while_a_group_with_many_offsets_is_deleted_but_none_of_the_group(broker, monkeypatch):
-    monkeypatch.setattr(group_coordinator, "MAX_DELETED_AT_ONCE", 10)
+    monkeypatch.setattr(offset_deletion, "MAX_DELETED_AT_ONCE", 10)
     await commit(broker, "g", range(95))
     await commit(broker, "h", range(5))
     refusals = []
@@ -204,7 +204,7 @@ async def test_others_come_while_a_group_with_many_offsets_is_deleted_but_none_o
 
 
 async def test_a_group_that_the_log_refuses_to_delete_half_way_can_be_deleted_once_more(broker, monkeypatch):
-    monkeypatch.setattr(group_coordinator, "MAX_DELETED_AT_ONCE", 10)
+    monkeypatch.setattr(offset_deletion, "MAX_DELETED_AT_ONCE", 10)
     await commit(broker, "g", range(25))
     append, appends = broker.services.replicas.appends.append_internal, 0
 
@@ -243,12 +243,12 @@ async def test_the_lags_of_a_large_group_come_in_turns(broker, monkeypatch):
 
 
 async def test_others_come_while_a_deleted_topic_of_many_partitions_is_forgotten_by_one_group(broker, monkeypatch):
-    monkeypatch.setattr(group_coordinator, "MAX_DELETED_AT_ONCE", 10)
+    monkeypatch.setattr(offset_deletion, "MAX_DELETED_AT_ONCE", 10)
     await broker.create_topic("short-lived", 95)
     await commit(broker, "g", range(95), topic="short-lived")
     [deleted] = [broker.services.metadata_cache.image.topics["short-lived"]]
     async with turns_for_others(5, monkeypatch):
-        await broker.groups._delete_offsets_in(broker.groups.shard("g"), [deleted])
+        await offset_deletion.delete_offsets_in(broker.groups.runtime, broker.groups.shard("g"), [deleted])
     assert await broker.committed("g") == {}
 
 

@@ -11,9 +11,8 @@ Source: Kafka's GroupCoordinatorService.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import chain, islice
 from typing import TypeVar, cast
 
 import trio
@@ -36,12 +35,13 @@ from trio_broker.changes.change_log import ChangeLog
 from trio_broker.cluster.controller_client import ControllerClient
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_delta import MetadataDelta
-from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, TopicImage
+from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.coordinator.consumer.group import ConsumerGroup
 from trio_broker.coordinator.group import Group
 from trio_broker.coordinator.group_machine import GroupMachine
+from trio_broker.coordinator.offset_deletion import delete_group, delete_offsets_in, expire_offsets
 from trio_broker.coordinator.offsets.offset_changes import all_offsets, group_deletion, moved_offsets
 from trio_broker.coordinator.offsets.requests import least_batch_bytes
 from trio_broker.coordinator.reporting.lag import consumer_lags
@@ -51,8 +51,7 @@ from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupLagHist
 from trio_broker.coordinator.reporting.statistics import GroupStatistics, statistics_of
 from trio_broker.coordinator.request_parts import answered_in_turn, parts_of
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-from trio_broker.coordinator.runtime.log import EncodedRecord
-from trio_broker.coordinator.runtime.result import CoordinatorResult, RequestContext
+from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.coordinator.runtime.shard import Shard
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.transaction_end import TransactionEnd
@@ -67,9 +66,6 @@ from trio_broker.yield_budget import InTurns, YieldBudget, listed
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
-
-MAX_DELETED_AT_ONCE = 500
-"""Offsets that are looked at, and deleted with one batch, before others have a turn: five milliseconds."""
 
 MAX_FOLLOWING_HEARTBEATS = 2
 """One for the target of a large group, and one for its member."""
@@ -153,7 +149,7 @@ class GroupCoordinator:
             for shard in self.runtime.active_shards():
                 shard.machine.settings_changed(group_id, image)
         for shard in self.runtime.active_shards():
-            await self._delete_offsets_in(shard, delta.deleted_topics)
+            await delete_offsets_in(self.runtime, shard, delta.deleted_topics)
             if delta.deleted_topics or delta.changed_topics:
                 shard.machine.topics_changed()
             await trio.lowlevel.checkpoint()
@@ -170,65 +166,9 @@ class GroupCoordinator:
         if name == self.runtime.topic:
             self.runtime.load_new_partitions()
 
-    async def _delete_offsets_in(self, shard: Shard[GroupMachine], topics: Collection[TopicImage]) -> None:
-        """Delete the offsets in topics that were deleted. Yields between groups."""
-        budget, machine = YieldBudget(), shard.machine
-        for topic in topics:
-            await budget.maybe_yield()
-            for group_id in machine.offsets.groups_with_topic(topic.name):
-                deletion = partial(machine.topic_deletion, group_id, topic)
-                try:
-                    await self._delete_offsets(shard, group_id, [topic.name], deletion, budget)
-                except KafkaError as error:
-                    log.error("group %.200r: offsets in the deleted %s are kept: %s", group_id, topic.name, error)
-                await budget.maybe_yield()
-                if not shard.is_active:
-                    return
-
-    async def _delete_offsets(
-        self,
-        shard: Shard[GroupMachine],
-        group_id: str,
-        topics: Collection[str],
-        deletion: Callable[[list[TopicPartition]], CoordinatorResult[EncodedRecord]],
-        budget: YieldBudget,
-    ) -> None:
-        """Pass all partitions in which a group has committed offsets of ``topics`` to ``deletion``, some at a time, and
-        commit what it returns. Those of which commits are pending come last.
-
-        Raises:
-            KafkaError: the log refused, or the shard was closed meanwhile; earlier ones are deleted.
-        """
-        offsets = shard.machine.offsets
-        committed = (TopicPartition(each, index) for each in topics for index in offsets.partitions_of(group_id, each))
-        pending = (place for place in offsets.pending_of(group_id) if place.topic in topics)
-        places = chain(committed, pending)
-        while some := list(islice(places, MAX_DELETED_AT_ONCE)):
-            shard.require_active()
-            result = deletion(some)
-            if result.records:
-                shard.commit(group_id, result, self.runtime.now())
-            await budget.maybe_yield()
-
     async def expire_offsets(self) -> None:
         """Delete offsets that have expired, and groups that have neither offsets nor members left."""
-        budget = YieldBudget()
-        for shard in self.runtime.active_shards():
-            for group_id in list(shard.machine.groups):
-                try:
-                    await self._expire(shard, group_id, budget)
-                except KafkaError as error:
-                    log.error("group %.200r: offsets that expired are kept: %s", group_id, error)
-                await budget.maybe_yield()
-
-    async def _expire(self, shard: Shard[GroupMachine], group_id: str, budget: YieldBudget) -> None:
-        """Delete what has expired of one group, and the group if nothing is left of it. Raises KafkaError."""
-        machine = shard.machine
-        expiry = partial(machine.expiry, group_id, self.runtime.now())
-        await self._delete_offsets(shard, group_id, machine.offsets.topics_of(group_id), expiry, budget)
-        shard.require_active()
-        if machine.is_over(group_id):
-            shard.commit(group_id, machine.group_deletion(group_id), self.runtime.now())
+        await expire_offsets(self.runtime)
 
     # ---- requests -------------------------------------------------------------------------------------------------
 
@@ -400,7 +340,12 @@ class GroupCoordinator:
                 if not validate_only:
                     offsets = shard.machine.offsets
                     made = group_deletion(group_id, all_offsets(offsets, group_id), offsets.count_of(group_id))
-                    await self._delete_group(shard, group_id, budget)
+                    # No request sees it half deleted.
+                    self._deleting.add(group_id)
+                    try:
+                        await delete_group(self.runtime, shard, group_id, budget)
+                    finally:
+                        self._deleting.remove(group_id)
                     deletions[group_id] = made
             except KafkaError as error:
                 refused[group_id] = refused_deletion(group_id, error)
@@ -415,27 +360,6 @@ class GroupCoordinator:
                 self.changes.record(made)
         results = (refused.get(group_id) or DeletableGroupResult(group_id=group_id) for group_id in group_ids)
         return await finish(listed(results))
-
-    async def _delete_group(self, shard: Shard[GroupMachine], group_id: str, budget: YieldBudget) -> None:
-        """Delete a group without members. No request sees it half deleted; if the log refuses half-way, it is there to
-        be deleted once more.
-
-        Raises:
-            KafkaError: the log refused, or the shard was closed meanwhile.
-        """
-        machine = shard.machine
-        self._deleting.add(group_id)
-        try:
-            topics = {
-                *machine.offsets.topics_of(group_id),
-                *(each.topic for each in machine.offsets.pending_of(group_id)),
-            }
-            deletion = partial(machine.offsets_deletion, group_id)
-            await self._delete_offsets(shard, group_id, topics, deletion, budget)
-            shard.require_active()
-            shard.commit(group_id, machine.group_deletion(group_id), self.runtime.now())
-        finally:
-            self._deleting.remove(group_id)
 
     # ---- reporting ------------------------------------------------------------------------------------------------
 
