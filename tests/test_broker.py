@@ -313,7 +313,7 @@ async def test_a_stop_answers_a_waiting_fetch_at_once(tmp_path):
         await client.create_topic("orders")
         poll = fetch_request("orders", max_wait_ms=600_000, min_bytes=1)
         await client.send(poll, 12)
-        await until(lambda: broker.server.statistics().handlers.parked)
+        await until(lambda: broker.server.statistics().handlers.delayed)
         with fail_after(PATIENCE_SECONDS):
             broker.stop()
             response = await client.receive(poll, 12)

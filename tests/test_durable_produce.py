@@ -54,15 +54,15 @@ def partition_of(answer):
     return answer.responses[0].partition_responses[0]
 
 
-async def parked_is(broker, count):
-    await until(lambda: broker.server.statistics().handlers.parked == count)
+async def delayed_is(broker, count):
+    await until(lambda: broker.server.statistics().handlers.delayed == count)
 
 
 async def test_an_answer_comes_after_the_sync_and_no_earlier(broker, held):
     request = produce_request("t", b"a")
     async with connected(broker) as kafka:
         await kafka.send(request, VERSION)
-        await parked_is(broker, 1)
+        await delayed_is(broker, 1)
         await trio.testing.wait_all_tasks_blocked()
         assert broker.server.statistics().handlers.in_flight == 1
         held.released.set()
@@ -74,9 +74,9 @@ async def test_an_answer_comes_after_the_sync_and_no_earlier(broker, held):
 async def test_a_client_that_goes_meanwhile_leaves_nothing_behind(broker, held):
     async with connected(broker) as kafka:
         await kafka.send(produce_request("t", b"a"), VERSION)
-        await parked_is(broker, 1)
+        await delayed_is(broker, 1)
     held.released.set()
-    await parked_is(broker, 0)
+    await delayed_is(broker, 0)
     async with connected(broker) as kafka:
         assert await kafka.values("t") == [b"a"]
 
@@ -87,12 +87,12 @@ async def test_a_failed_sync_answers_all_that_waited_for_it(broker, held):
     async with connected(broker) as one, connected(broker) as another:
         for kafka in (one, another):
             await kafka.send(request, VERSION)
-        await parked_is(broker, 2)
+        await delayed_is(broker, 2)
         held.released.set()
         for kafka in (one, another):
             assert partition_of(await kafka.receive(request, VERSION)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert partition_of(await kafka.ask(request, VERSION)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    await parked_is(broker, 0)
+    await delayed_is(broker, 0)
 
 
 async def test_a_produce_that_is_not_safe_in_time_is_answered_all_the_same(broker, held):
@@ -102,14 +102,14 @@ async def test_a_produce_that_is_not_safe_in_time_is_answered_all_the_same(broke
         answer = partition_of(await kafka.ask(request, VERSION))
     assert (answer.error_code, answer.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, 0)
     held.released.set()
-    await parked_is(broker, 0)
+    await delayed_is(broker, 0)
 
 
 async def test_a_deleted_topic_answers_who_waits_for_it(broker, held):
     request = produce_request("t", b"a")
     async with connected(broker) as kafka:
         await kafka.send(request, VERSION)
-        await parked_is(broker, 1)
+        await delayed_is(broker, 1)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(broker.services.replicas.delete_topics, ["t"])
             answer = partition_of(await kafka.receive(request, VERSION))
@@ -124,7 +124,7 @@ async def test_a_stop_waits_for_the_sync_and_answers(tmp_path, monkeypatch):
         await kafka.create_topic("t")
         monkeypatch.setattr(Log, "sync_files", lambda log: held(log))
         await kafka.send(request, VERSION)
-        await parked_is(broker, 1)
+        await delayed_is(broker, 1)
         broker.stop()
         await trio.testing.wait_all_tasks_blocked()
         held.released.set()

@@ -84,7 +84,7 @@ async def test_a_request_that_waits_for_a_disk_leaves_the_only_slot_to_others(br
         assert await other.produce("written", b"value") == 0
         healed = hanging_disk()
         await waiting.send(request, version)
-        await until(lambda: broker.server.statistics().handlers.parked)
+        await until(lambda: broker.server.statistics().handlers.delayed)
         assert broker.server.statistics().handlers.idle == 1
         await other.ask(MetadataRequest(topics=[]), 9)
         assert waiting.answered < waiting.sent
@@ -133,7 +133,7 @@ async def test_a_request_that_waits_for_the_metadata_log_leaves_the_only_slot_to
             await other.create_topic(topic)
         async with broker.services.controller._lock:
             await waiting.send(request, version)
-            await until(lambda: broker.server.statistics().handlers.parked)
+            await until(lambda: broker.server.statistics().handlers.delayed)
             assert broker.server.statistics().handlers.idle == 1
             await other.ask(MetadataRequest(topics=[]), 9)
             assert waiting.answered < waiting.sent

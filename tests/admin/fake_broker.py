@@ -42,6 +42,7 @@ from broker_admin.views.segments import (
 from broker_admin.views.storage import TopicSize
 from broker_admin.views.transactions import TransactionDetail, TransactionPartition
 from tests.admin.fake_groups import FakeGroup, fake_groups
+from tests.admin.fake_topics import PartitionInfo, TopicInfo
 from tests.admin.fake_transactions import fake_transactions
 from trio_broker.changes.change import Change
 from trio_broker.config.config_key import ConfigType, UpdateMode
@@ -57,7 +58,6 @@ from trio_broker.coordinator.transactions.transaction_snapshot import Transactio
 from trio_broker.metrics.bottleneck import Bottleneck, bottleneck, readings_of
 from trio_broker.metrics.history import HistorySample
 from trio_broker.metrics.latency import NO_LATENCY, LatencyReport
-from trio_broker.metrics.topics import PartitionInfo, TopicInfo
 from trio_broker.network.statistics import FailedHandshake
 
 START_MS = 1_780_000_000_000
@@ -281,9 +281,6 @@ class FakeOverview:
 class FakeTopics(NotFaked):
     broker: FakeBroker
 
-    def list(self) -> Sequence[TopicInfo]:
-        return self.broker.topic_list
-
     def names(self) -> tuple[str, ...]:
         return tuple(topic.name for topic in self.broker.topic_list)
 
@@ -343,7 +340,7 @@ class FakeReadings(NotFaked):
             network=pool_statistics("network-thread", sample.network_idle_ratio, sample.network_idle_ratios),
             io=pool_statistics("io-thread", sample.io_idle_ratio, sample.io_idle_ratios),
             queue=QueueStatistics(sample.queue_depth, sample.queue_capacity),
-            parked_requests=sample.parked_requests,
+            delayed_requests=sample.delayed_requests,
             event_loop_busy_ratio=sample.event_loop_busy_ratio,
         )
 
@@ -530,7 +527,7 @@ class FakeBroker:
             io_idle_ratios=io_idle,
             queue_depth=int(max(0.0, load * 5.6 / io_threads - 0.33 + 0.1 * noise(second + 0.5)) * 220),
             queue_capacity=int(self.config_entry("queued.max.requests").value or 1),
-            parked_requests=14,
+            delayed_requests=14,
             connections=42,
             event_loop_busy_ratio=min(1.0, load * 0.7),
             records_in_per_second=load * 52_000,

@@ -44,7 +44,7 @@ EMPTY_DETAILS = """
     (each) => each.replaceChildren(each.querySelector(':scope > summary')))
 """
 
-QUERIES = {"/groups/detail": f"group_id={NAMES['group_id']}", "/clients/client": "client_id=test"}
+QUERIES = {"/clients/client": "client_id=test"}
 """What the pages need that have no name in their path."""
 
 LOOK = """

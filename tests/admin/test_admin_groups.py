@@ -291,7 +291,7 @@ async def test_what_no_path_can_carry_goes_into_the_query(
 ) -> None:
     fake.group_list[group_id] = fake_group(group_id, generation=77)
     for address in ("/api/v1/groups/-", "/api/v1/groups/-/offsets"):
-        answer = await client.get(address, params={"group_id": group_id})
+        answer = await client.get(address, params={"id": group_id})
         assert answer.json()["group_id"] == group_id
 
 

@@ -48,7 +48,7 @@ async def test_requests_that_wait_for_the_same_are_one_row(live):
     async with connected(live.broker) as one, connected(live.broker) as another:
         for kafka in (one, another):
             await kafka.send(fetch_request("waiting", max_wait_ms=600_000, min_bytes=1), 12)
-        await until(lambda: live.broker.server.statistics().handlers.parked == 2)
+        await until(lambda: live.broker.server.statistics().handlers.delayed == 2)
         rows = await tasks_named(live, "request handler")
         assert [row["count"] for row in rows if "DelayedFetch.wait" in row["waits_in"]] == [2]
 

@@ -73,9 +73,11 @@ async def make_group(live: LiveAdmin) -> None:
 async def state_of(live: LiveAdmin) -> Any:
     """What a refused request must leave as it was."""
     report = await live.view.groups.report()
+    services = live.broker.services
     return (
-        [(topic.name, topic.configs, topic.partitions) for topic in live.view.topics.list()],
-        [(entry.name, entry.value, entry.source) for entry in live.broker.services.config.entries()],
+        [(topic.name, topic.configs, topic.partitions) for topic in services.metadata_cache.image.topics.values()],
+        [(each.topic_partition, each.log_start_offset, each.log_end_offset) for each in services.replicas.partitions()],
+        [(entry.name, entry.value, entry.source) for entry in services.config.entries()],
         sorted(lag.group.group_id for lag in report.groups),
     )
 

@@ -106,7 +106,7 @@ async def test_an_offset_outside_of_the_log_is_moved_into_it_with_a_remark(
 
 
 async def test_a_group_that_does_not_exist_is_created(live: LiveAdmin, members: CoordinatorHarness):
-    address = "/api/v1/groups/-:reset-offsets?group_id=a/new.."
+    address = "/api/v1/groups/-:reset-offsets?id=a/new.."
     body = await reset(live, address, target="latest", topics=[{"topic": "t"}])
     assert body["creates_group"]
     assert await members.committed("a/new..") == {"t": {0: 5, 1: 0}}
@@ -278,7 +278,7 @@ async def test_lag_over_time_and_its_reason_are_served(live: LiveAdmin, members:
     history = await live.get("/api/v1/groups/g/history")
     assert (history["interval_ms"], history["rates"]) == (5000, None)
     assert [sample["lag_records"] for sample in history["samples"]] == [3]
-    [finding] = (await live.get("/api/v1/groups/-/diagnosis", group_id="g"))["findings"]
+    [finding] = (await live.get("/api/v1/groups/-/diagnosis", id="g"))["findings"]
     assert finding["cause"] in ("no members", "keeps up")
     for what in ("history", "diagnosis"):
         await refusal(live, "GET", f"/api/v1/groups/nobody/{what}", 404)

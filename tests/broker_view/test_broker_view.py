@@ -136,12 +136,10 @@ async def test_a_pool_is_shown_with_the_sizes_it_may_be_given_now(view):
 async def test_topics_are_shown_with_the_offsets_of_their_partitions(client, view):
     await client.create_topic("orders", 2)
     await client.produce("orders", b"one", b"two")
-    [topic] = view.topics.list()
-    first, second = topic.partitions
+    first, second = await view.topics.partitions("orders")
     assert (first.log_start_offset, first.high_watermark, first.log_end_offset) == (0, 2, 2)
     assert (second.log_end_offset, second.size_bytes) == (0, 0)
     assert first.size_bytes > 0
-    assert not topic.internal
 
 
 async def test_the_threads_shown_are_those_that_run(broker, view):

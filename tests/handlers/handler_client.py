@@ -59,7 +59,7 @@ class Client:
     producer_ids: Any = attrs.Factory(CountingProducerIds)
 
     @property
-    def parked(self) -> int:
+    def delayed(self) -> int:
         return len(self.waits)
 
     def context(self, version: int) -> Context:

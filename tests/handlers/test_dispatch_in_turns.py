@@ -40,7 +40,7 @@ async def test_a_large_request_is_answered_for_each_of_its_elements(wire):
 
 async def test_it_gives_its_slot_back_before_it_is_handled(wire):
     await wire.ask(LARGE, VERSION)
-    assert wire.parked == 1
+    assert wire.delayed == 1
 
 
 async def test_a_large_body_of_few_elements_is_handled_in_the_turn_it_was_read_in(wire):
@@ -48,7 +48,7 @@ async def test_a_large_body_of_few_elements_is_handled_in_the_turn_it_was_read_i
     body = encode_bytes(DescribeGroupsRequest(groups=["g" * LARGE_REQUEST_BYTES]), VERSION)
     assert len(body) > LARGE_REQUEST_BYTES
     await wire.send(ApiKey.DESCRIBE_GROUPS, VERSION, body)
-    assert wire.parked == 0
+    assert wire.delayed == 0
 
 
 async def test_garbage_behind_many_elements_closes_the_connection(wire):

@@ -191,7 +191,7 @@ async def poll_while(act, client, *partitions, **fields):
     with fail_after(20):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(poll)
-            while not client.parked:
+            while not client.delayed:
                 await trio.testing.wait_all_tasks_blocked()
             await act()
     return answers[0]
@@ -211,37 +211,37 @@ async def test_a_fetch_waits_until_its_time_is_over(idle_client, autojump_clock)
     [answer] = await ask(idle_client, wanted(), max_wait_ms=500)
     assert trio.current_time() - begin == 0.5
     assert (answer.error_code, bytes(answer.records)) == (0, b"")
-    assert idle_client.parked == 1
+    assert idle_client.delayed == 1
 
 
 async def test_an_error_in_any_partition_answers_at_once(client, replicas):
     await add_topic(replicas)
     answers = await ask(client, wanted(0), wanted(9), max_wait_ms=60_000)
     assert [answer.error_code for answer in answers] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert client.parked == 0
+    assert client.delayed == 0
 
 
 async def test_a_fetch_of_nothing_answers_at_once(client, replicas):
     response = await client.ask(fetch, request(max_wait_ms=60_000), 11)
     assert response.responses == []
-    assert client.parked == 0
+    assert client.delayed == 0
 
 
 async def test_a_fetch_answers_when_min_bytes_are_there_from_whichever_partitions(client, replicas):
     partitions = await add_topic(replicas, partitions=2)
     for partition in partitions:
         await produce(replicas, partition, b"v" * 1000)
-    parked = []
+    delayed = []
 
     async def more():
         await produce(replicas, partitions[1], b"v" * 1000)
         await trio.testing.wait_all_tasks_blocked()
-        parked.append(replicas.statistics().delayed_fetches)
+        delayed.append(replicas.statistics().delayed_fetches)
         await produce(replicas, partitions[0], b"v" * 1000)
 
     answers = await poll_while(more, client, wanted(0), wanted(1), min_bytes=4000)
     assert [len(values(answer)) for answer in answers] == [2, 2]
-    assert parked == [1], "three records are too few"
+    assert delayed == [1], "three records are too few"
 
 
 async def test_min_bytes_beyond_max_bytes_are_not_waited_for(client, replicas):
@@ -275,7 +275,7 @@ async def test_stopping_answers_waiting_fetches_with_what_there_is(client, repli
     [answer] = await poll_while(stop, client, wanted(), min_bytes=10_000)
     assert values(answer) == [b"a"]
     await ask(client, wanted(offset=1), max_wait_ms=60_000)
-    assert client.parked == 1
+    assert client.delayed == 1
 
 
 async def test_many_waiting_fetches_leave_nothing_behind(idle_client, autojump_clock):

@@ -87,7 +87,7 @@ async def test_a_static_member_is_let_in_at_once_and_keeps_its_place(groups, ver
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_join_waits_for_the_others_and_gives_its_slot_back(groups, nursery, version):
     member = await groups.enter()
-    parked_before = groups.wire.parked
+    delayed_before = groups.wire.delayed
     answers = []
 
     async def join():
@@ -97,7 +97,7 @@ async def test_a_join_waits_for_the_others_and_gives_its_slot_back(groups, nurse
     nursery.start_soon(join)
     await wait_all_tasks_blocked()
     assert answers == []
-    assert groups.wire.parked == parked_before + 1
+    assert groups.wire.delayed == delayed_before + 1
     leader = await groups.join(3, member.member_id)
     await wait_all_tasks_blocked()
     [follower] = answers

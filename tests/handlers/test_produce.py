@@ -295,7 +295,7 @@ async def test_in_page_cache_mode_acks_all_is_answered_without_waiting(client, r
     [partition] = await add_topic(replicas)
     await replicas.appends.ready_to_append(partition)
     assert (await ask(client, batch(b"a"), acks=ALL)).error_code == 0
-    assert client.parked == 0
+    assert client.delayed == 0
 
 
 async def test_in_fsync_mode_acks_all_waits_for_the_disk(durable_client, durable_replicas):
@@ -304,14 +304,14 @@ async def test_in_fsync_mode_acks_all_waits_for_the_disk(durable_client, durable
     answer = await ask(durable_client, batch(b"a"), acks=ALL)
     assert (answer.error_code, answer.base_offset) == (0, 0)
     assert partition.state.durable_offset == 1
-    assert durable_client.parked == 1
+    assert durable_client.delayed == 1
 
 
 async def test_in_fsync_mode_acks_1_does_not_wait_and_becomes_visible_all_the_same(durable_client, durable_replicas):
     [partition] = await add_topic(durable_replicas)
     await durable_replicas.appends.ready_to_append(partition)
     await ask(durable_client, batch(b"a"), acks=LEADER)
-    assert durable_client.parked == 0
+    assert durable_client.delayed == 0
     await durable_replicas.flusher.wait_idle(partition.writer)
     assert partition.high_watermark == 1
 

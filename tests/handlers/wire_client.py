@@ -43,13 +43,13 @@ def new_dispatcher(services: BrokerServices) -> Dispatcher:
 
 @attrs.define
 class WireClient:
-    """A client on one connection; ``request`` is what it sent last. ``parked`` counts given-back handler slots."""
+    """A client on one connection; ``request`` is what it sent last. ``delayed`` counts given-back handler slots."""
 
     dispatcher: Dispatcher
     clock: ManualClock
     connection: ConnectionInfo = CONNECTION
     request: QueuedRequest | None = None
-    parked: int = 0
+    delayed: int = 0
 
     @property
     def services(self) -> BrokerServices:
@@ -60,7 +60,7 @@ class WireClient:
         sent = RequestHeader(api_key=api_key, api_version=version, correlation_id=CORRELATION_ID, client_id="test")
         frame = memoryview(bytearray(request_header(sent) + body))
         header, position = read_request_header(frame)
-        self.request = QueuedRequest(header, frame[position:], self.connection, release_slot=self.count_parked)
+        self.request = QueuedRequest(header, frame[position:], self.connection, release_slot=self.count_delayed)
         answer: Any = self.dispatcher.answer(self.request)
         while isinstance(answer, DelayedAnswer):
             is_complete = trio.Event()
@@ -71,8 +71,8 @@ class WireClient:
             answer = await answer
         return None if answer is None else joined(list(answer))
 
-    def count_parked(self) -> None:
-        self.parked += 1
+    def count_delayed(self) -> None:
+        self.delayed += 1
 
     async def ask(self, request: Any, version: int, *, trailing: bytes = b"") -> Any:
         """The response as a client of ``version`` reads it, to the last byte; None for silence."""

@@ -64,8 +64,8 @@ def channel_statistics(recent_peak_depth: int = 0, capacity: int = 500) -> Reque
     return RequestChannelStatistics(0, capacity, recent_peak_depth, recent_peak_depth, 0)
 
 
-def handler_statistics(*slots: HandlerSlotStatistics, parked: int = 0) -> HandlerPoolStatistics:
-    return HandlerPoolStatistics(len(slots), 0, slots, parked, 0, 0, 0)
+def handler_statistics(*slots: HandlerSlotStatistics, delayed: int = 0) -> HandlerPoolStatistics:
+    return HandlerPoolStatistics(len(slots), 0, slots, delayed, 0, 0, 0)
 
 
 def processor_statistics(number: int, idle_ratio: float, busy_seconds: float = 0.0) -> ProcessorStatistics:

@@ -43,13 +43,13 @@ def test_levels_and_ratios_are_those_at_the_end() -> None:
     later = broker_readings(
         1.0,
         channel=channel_statistics(recent_peak_depth=9, capacity=250),
-        handlers=handler_statistics(slot_statistics(0, 0.5), slot_statistics(1, 1.0), parked=4),
+        handlers=handler_statistics(slot_statistics(0, 0.5), slot_statistics(1, 1.0), delayed=4),
         processors=(processor_statistics(0, 0.25),),
         connections=2,
         loop_busy_ratio=0.3,
     )
     sample = sample_between(broker_readings(0.0, connections=7, loop_busy_ratio=0.9), later, 0)
-    assert (sample.queue_depth, sample.queue_capacity, sample.parked_requests, sample.connections) == (9, 250, 4, 2)
+    assert (sample.queue_depth, sample.queue_capacity, sample.delayed_requests, sample.connections) == (9, 250, 4, 2)
     assert (sample.network_idle_ratio, sample.network_idle_ratios) == (0.25, (0.25,))
     assert (sample.io_idle_ratio, sample.io_idle_ratios) == (0.75, (0.5, 1.0))
     assert sample.event_loop_busy_ratio == 0.3

@@ -46,7 +46,7 @@ SERVER = server_statistics(
     connections=5,
     connections_accepted=6,
     processors=(processor_statistics(0, 0.5, busy_seconds=0.5),),
-    handlers=handler_statistics(slot_statistics(0, 0.5, busy_seconds=0.5), slot_statistics(1, 1.0), parked=8),
+    handlers=handler_statistics(slot_statistics(0, 0.5, busy_seconds=0.5), slot_statistics(1, 1.0), delayed=8),
     channel=channel_statistics(recent_peak_depth=7),
     loop_busy_ratio=0.5,
     loop_busy_ns=500_000_000,

@@ -95,14 +95,14 @@ async def test_no_more_requests_are_handled_at_a_time_than_there_are_slots(nurse
     nursery.cancel_scope.cancel()
 
 
-async def test_fifty_parked_polls_go_through_one_slot(nursery):
+async def test_fifty_delayed_polls_go_through_one_slot(nursery):
     gate = Gate(release_handler=True)
     pool = await started(nursery, gate, 1)
     requests = await send(pool, 50)
-    assert (gate.held, pool.statistics().parked) == (50, 50)
+    assert (gate.held, pool.statistics().delayed) == (50, 50)
     gate.opened.set()
     assert [await reply_of(request) for request in requests] == [[b"answer"]] * 50
-    assert pool.statistics().parked == 0
+    assert pool.statistics().delayed == 0
     nursery.cancel_scope.cancel()
 
 
@@ -117,15 +117,15 @@ async def test_a_wait_that_was_announced_before_the_handler_needs_a_task_takes_n
     await nursery.start(pool.run)
     requests = await send(pool, 50)
     statistics = pool.statistics()
-    assert (gate.held, statistics.parked, statistics.idle, statistics.in_flight) == (50, 50, 1, 50)
+    assert (gate.held, statistics.delayed, statistics.idle, statistics.in_flight) == (50, 50, 1, 50)
     assert pool.slots[0].busy_time.depth == 0
     gate.opened.set()
     assert [await reply_of(request) for request in requests] == [[b"answer"]] * 50
-    assert pool.statistics().parked == 0
+    assert pool.statistics().delayed == 0
     nursery.cancel_scope.cancel()
 
 
-async def test_parked_workers_rest_and_are_used_again(nursery):
+async def test_delayed_workers_rest_and_are_used_again(nursery):
     gate = Gate(release_handler=True)
     pool = await started(nursery, gate, 1)
     for _ in range(3):
@@ -227,7 +227,7 @@ async def test_cancelling_the_pool_answers_what_it_holds(nursery):
     assert reply.cause is CloseCause.STOPPING
 
 
-async def test_a_slot_is_busy_while_a_request_holds_it_and_idle_while_it_is_parked(nursery):
+async def test_a_slot_is_busy_while_a_request_holds_it_and_idle_while_it_is_delayed(nursery):
     gate = Gate()
     pool = await started(nursery, gate, 2)
     pool.sample(slot_times(pool))
@@ -244,7 +244,7 @@ async def test_a_slot_is_busy_while_a_request_holds_it_and_idle_while_it_is_park
     nursery.cancel_scope.cancel()
 
 
-async def test_time_spent_parked_is_told_apart_from_time_in_a_slot(nursery):
+async def test_time_spent_delayed_is_told_apart_from_time_in_a_slot(nursery):
     gate = Gate(release_handler=True)
     pool = await started(nursery, gate, 1)
     [request] = await send(pool, 1)
@@ -371,12 +371,12 @@ async def test_a_delayed_answer_holds_no_slot_and_no_task_and_comes_in_the_turn_
     requests = [new_request(number) for number in range(50)]
     for request in requests:
         pool.submit(request)
-    assert (len(delays.calls), pool.statistics().parked, pool.statistics().idle) == (50, 50, 1)
+    assert (len(delays.calls), pool.statistics().delayed, pool.statistics().idle) == (50, 50, 1)
     delays.call_all()
     assert [replies_to(request) for request in requests] == [[[b"answer"]]] * 50
     assert all(request.waits and request.waits.disk_ns for request in requests)
     statistics = pool.statistics()
-    assert (statistics.parked, statistics.in_flight, statistics.answered, statistics.failed) == (0, 0, 50, 0)
+    assert (statistics.delayed, statistics.in_flight, statistics.answered, statistics.failed) == (0, 0, 50, 0)
     assert not pool._resting, "no worker was ever started"
 
 
@@ -394,7 +394,7 @@ async def test_what_a_delayed_answer_waits_for_next_may_need_a_task_or_another_c
     delays.call_all()
     assert await reply_of(request) == [b"last"]
     statistics = pool.statistics()
-    assert (statistics.parked, statistics.in_flight, statistics.idle) == (0, 0, 1)
+    assert (statistics.delayed, statistics.in_flight, statistics.idle) == (0, 0, 1)
 
 
 async def test_a_request_from_the_queue_may_be_delayed_and_its_worker_goes_on(nursery):
@@ -408,12 +408,12 @@ async def test_a_request_from_the_queue_may_be_delayed_and_its_worker_goes_on(nu
     assert await reply_of(held) == [b"answer"]
     assert await reply_of(last) == [b"at once"]
     await wait_all_tasks_blocked()
-    assert (replies_to(delayed), pool.statistics().parked, pool.statistics().idle) == ([], 1, 1)
+    assert (replies_to(delayed), pool.statistics().delayed, pool.statistics().idle) == ([], 1, 1)
     delayed.release_handler(RequestPhase.DISK)
     assert pool.statistics().idle == 1, "its worker's slot is not its own any more"
     delays.call_all()
     assert replies_to(delayed) == [[b"delayed"]]
-    assert pool.statistics().parked == 0
+    assert pool.statistics().delayed == 0
 
 
 async def test_a_delayed_answer_that_fails_ends_its_connection_only(nursery, caplog):
@@ -425,7 +425,7 @@ async def test_a_delayed_answer_that_fails_ends_its_connection_only(nursery, cap
     reply = await reply_of(request)
     assert isinstance(reply, CloseConnection)
     assert reply.cause is CloseCause.FAILURE
-    assert (pool.statistics().failed, pool.statistics().parked) == (1, 0)
+    assert (pool.statistics().failed, pool.statistics().delayed) == (1, 0)
 
 
 async def test_delayed_requests_are_given_up_when_the_pool_ends(nursery):
@@ -443,7 +443,7 @@ async def test_delayed_requests_are_given_up_when_the_pool_ends(nursery):
         assert reply.cause is CloseCause.STOPPING
     delays.call_all()
     assert delays.closed == 4
-    assert (pool.statistics().parked, pool.statistics().in_flight) == (0, 0)
+    assert (pool.statistics().delayed, pool.statistics().in_flight) == (0, 0)
 
 
 @pytest.mark.parametrize("end", ["a slot is added", "the slot is given back", "the request before is answered"])

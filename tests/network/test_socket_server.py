@@ -86,7 +86,7 @@ async def test_fifty_long_polls_and_a_produce_go_through_one_slot(serving):
         polls = [await harness.connect() for _ in range(50)]
         for number, poll in enumerate(polls):
             await poll.send(number, b"poll")
-        await harness.until(lambda: harness.server.statistics().handlers.parked == 50)
+        await harness.until(lambda: harness.server.statistics().handlers.delayed == 50)
         other = await harness.connect()
         assert await other.ask(99) == b""
         gate.opened.set()
@@ -94,7 +94,7 @@ async def test_fifty_long_polls_and_a_produce_go_through_one_slot(serving):
             assert await poll.receive() == (number, b"poll")
 
 
-async def test_a_client_that_goes_away_while_its_request_is_parked_leaves_nothing_behind(serving):
+async def test_a_client_that_goes_away_while_its_request_is_delayed_leaves_nothing_behind(serving):
     gate = Gate(release_handler=True)
     async with serving(gate.handle) as harness:
         gone, reset, stays = [await harness.connect() for _ in range(3)]
@@ -109,7 +109,7 @@ async def test_a_client_that_goes_away_while_its_request_is_parked_leaves_nothin
         gate.opened.set()
         assert await stays.receive() == (1, b"poll")
         statistics = harness.server.statistics()
-        assert (statistics.handlers.parked, statistics.handlers.answered) == (0, 3)
+        assert (statistics.handlers.delayed, statistics.handlers.answered) == (0, 3)
         assert statistics.connections_closed == {"gone while waiting": 2}
 
 
@@ -294,7 +294,7 @@ async def test_after_any_mixture_of_resizing_and_bad_clients_nothing_is_left(ser
         await harness.until(lambda: not harness.server.statistics().connections)
         await harness.until(lambda: not harness.server.statistics().handlers.in_flight)
         statistics = harness.server.statistics()
-        assert statistics.request_bytes_held == statistics.handlers.parked == statistics.channel.depth == 0
+        assert statistics.request_bytes_held == statistics.handlers.delayed == statistics.channel.depth == 0
         assert sum(statistics.connections_closed.values()) == 240
         assert statistics.connections_closed.keys() == {"peer", "truncated frame"}
         assert not harness.server.quotas.by_address
@@ -395,7 +395,7 @@ def test_even_out_moves_what_is_needed_and_no_more(current, staying, expected):
 # ---- waiting too long
 
 
-async def test_idle_connections_are_closed_and_parked_ones_are_not(serving):
+async def test_idle_connections_are_closed_and_delayed_ones_are_not(serving):
     gate = Gate(release_handler=True)
     async with serving(gate.handle, connections_max_idle_ms=60_000) as harness:
         idle, polling = await harness.connect(), await harness.connect()
@@ -576,7 +576,7 @@ async def test_an_answer_survives_draining_though_its_client_had_sent_more(servi
         await harness.ended.wait()
 
 
-async def test_draining_answers_what_is_parked_and_says_what_it_waits_for(serving, caplog):
+async def test_draining_answers_what_is_delayed_and_says_what_it_waits_for(serving, caplog):
     caplog.set_level("INFO")
     gate = Gate(release_handler=True)
     async with serving(gate.handle) as harness:

@@ -56,7 +56,7 @@ async def sent_at_once(harness, frame_of, count: int, body: bytes = b"x" * 100, 
     frames = [frame_of(number, body, api_key=api_key) for number in range(count)]
     await client.stream.send_all(b"".join(frames))
     behind = sum(map(len, frames[1:]))
-    await harness.until(lambda: unread_now(harness) == behind and harness.server.handlers.statistics().parked)
+    await harness.until(lambda: unread_now(harness) == behind and harness.server.handlers.statistics().delayed)
     return behind
 
 

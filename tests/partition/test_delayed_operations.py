@@ -24,22 +24,22 @@ async def test_waiting_ends_when_the_time_is_over(autojump_clock):
 
 
 async def test_a_wake_before_the_wait_counts(autojump_clock):
-    parked = DelayedFetch(1)
-    parked.wake()
+    delayed = DelayedFetch(1)
+    delayed.wake()
     begin = trio.current_time()
-    assert await parked.wait(10)
+    assert await delayed.wait(10)
     assert trio.current_time() == begin
 
 
 async def test_a_produce_wakes_when_the_last_of_its_partitions_is_done(autojump_clock):
-    parked = DelayedProduce(1, ExpirationReaper())
-    parked.partitions_pending = 2
-    parked.partition_completed()
+    delayed = DelayedProduce(1, ExpirationReaper())
+    delayed.partitions_pending = 2
+    delayed.partition_completed()
     begin = trio.current_time()
-    await parked.wait()
+    await delayed.wait()
     assert trio.current_time() - begin == 1, "its time was over"
-    parked.partition_completed()
-    await parked.wait()
+    delayed.partition_completed()
+    await delayed.wait()
     assert trio.current_time() - begin == 1
 
 
@@ -47,13 +47,13 @@ async def test_what_waits_without_a_task_is_called_once_by_the_last_partition(au
     reaper = ExpirationReaper()
     nursery.start_soon(reaper.run)
     calls: list[float] = []
-    parked = DelayedProduce(10, reaper)
-    parked.partitions_pending = 2
-    parked.when_complete(lambda: calls.append(trio.current_time()))
-    parked.partition_completed()
+    delayed = DelayedProduce(10, reaper)
+    delayed.partitions_pending = 2
+    delayed.when_complete(lambda: calls.append(trio.current_time()))
+    delayed.partition_completed()
     assert not calls
     begin = trio.current_time()
-    parked.partition_completed()
+    delayed.partition_completed()
     assert calls == [begin]
     await trio.sleep(20)
     assert calls == [begin]
@@ -65,9 +65,9 @@ async def test_operations_without_a_task_end_in_the_order_of_their_deadlines(aut
     begin = trio.current_time()
     ended: list[tuple[float, float]] = []
     for seconds in (5.0, 2.0, 7.0, 0.0, 2.0, -1.0):
-        parked = DelayedProduce(seconds, reaper)
-        parked.partitions_pending = 1
-        parked.when_complete(partial(lambda seconds: ended.append((seconds, trio.current_time() - begin)), seconds))
+        delayed = DelayedProduce(seconds, reaper)
+        delayed.partitions_pending = 1
+        delayed.when_complete(partial(lambda seconds: ended.append((seconds, trio.current_time() - begin)), seconds))
         await trio.testing.wait_all_tasks_blocked()
     await trio.sleep(10)
     assert ended == [(0.0, 0.0), (-1.0, 0.0), (2.0, 2.0), (2.0, 2.0), (5.0, 5.0), (7.0, 7.0)]
@@ -76,28 +76,28 @@ async def test_operations_without_a_task_end_in_the_order_of_their_deadlines(aut
 async def test_deadlines_of_completed_operations_do_not_pile_up(autojump_clock):
     reaper = ExpirationReaper()
     for number in range(20 * PRUNED_ABOVE):
-        parked = DelayedProduce(30, reaper)
-        parked.partitions_pending = 1
-        parked.when_complete(lambda: None)
+        delayed = DelayedProduce(30, reaper)
+        delayed.partitions_pending = 1
+        delayed.when_complete(lambda: None)
         if number % 100:
-            parked.partition_completed()
+            delayed.partition_completed()
     assert len(reaper._heap) <= PRUNED_ABOVE
 
 
 async def test_a_fetch_wakes_when_enough_bytes_have_come(autojump_clock):
-    parked = DelayedFetch(min_bytes=100)
-    parked.advanced(Advance.DECIDED, 60)
-    assert not await parked.wait(1)
-    parked.advanced(Advance.UNDECIDED, 60)
-    assert await parked.wait(1)
+    delayed = DelayedFetch(min_bytes=100)
+    delayed.advanced(Advance.DECIDED, 60)
+    assert not await delayed.wait(1)
+    delayed.advanced(Advance.UNDECIDED, 60)
+    assert await delayed.wait(1)
 
 
 async def test_a_fetch_of_committed_records_does_not_wake_for_those_of_an_open_transaction(autojump_clock):
-    parked = DelayedFetch(min_bytes=100, reads_committed=True)
-    parked.advanced(Advance.UNDECIDED, 1000)
-    assert not await parked.wait(1)
-    parked.advanced(Advance.RELEASED, 1)
-    assert await parked.wait(1)
+    delayed = DelayedFetch(min_bytes=100, reads_committed=True)
+    delayed.advanced(Advance.UNDECIDED, 1000)
+    assert not await delayed.wait(1)
+    delayed.advanced(Advance.RELEASED, 1)
+    assert await delayed.wait(1)
 
 
 async def test_a_time_below_zero_is_no_time(autojump_clock):

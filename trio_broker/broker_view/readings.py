@@ -131,7 +131,7 @@ class LiveReadingsView:
                 {each.slot: each for each in server.handlers.slots},
             ),
             queue=QueueStatistics(server.channel.recent_peak_depth, server.channel.capacity),
-            parked_requests=server.handlers.parked,
+            delayed_requests=server.handlers.delayed,
             event_loop_busy_ratio=server.loop_busy_ratio,
         )
 

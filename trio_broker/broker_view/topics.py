@@ -30,7 +30,6 @@ from trio_broker.config.resource_config import topic_entries
 from trio_broker.coordinator.reporting.lag import UnconsumedRecord, batch_timestamps
 from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupTopicLag
 from trio_broker.handlers.support.services import BrokerServices
-from trio_broker.metrics.topics import PartitionInfo, TopicInfo
 from trio_broker.partition.broker_topic_stats import SNAPSHOT_SECONDS, TrafficRates
 from trio_broker.partition.hosted_topics import HostedTopic
 from trio_broker.partition.partition import Partition
@@ -54,32 +53,8 @@ class LiveTopicsView:
 
     # ---- all of them ----
 
-    def list(self) -> Sequence[TopicInfo]:
-        return [
-            TopicInfo(
-                name=topic.name,
-                topic_id=uuid_text(topic.topic_id),
-                partitions=tuple(map(self._partition_info, partitions_of(self._hosted(topic)))),
-                configs=dict(topic.configs),
-                internal=is_internal_topic(topic.name),
-            )
-            for topic in sorted(self.services.metadata_cache.image.topics.values(), key=lambda topic: topic.name)
-        ]
-
     def names(self) -> Sequence[str]:
         return tuple(self.services.metadata_cache.image.topics)
-
-    def _partition_info(self, partition: Partition) -> PartitionInfo:
-        return PartitionInfo(
-            partition=partition.topic_partition.partition,
-            leader=self.services.node.node_id,
-            leader_epoch=partition.leader_epoch,
-            log_start_offset=partition.log_start_offset,
-            last_stable_offset=partition.last_stable_offset,
-            high_watermark=partition.high_watermark,
-            log_end_offset=partition.log_end_offset,
-            size_bytes=partition.log.size_bytes,
-        )
 
     def _hosted(self, topic: TopicImage) -> HostedTopic | None:
         hosted = self.services.replicas.topics.get(topic.name)

@@ -24,8 +24,6 @@ from trio_broker.steps import finish
 from trio_broker.topic_partition import TopicPartition
 from trio_broker.yield_budget import InTurns, emptied
 
-ERROR_CODE_SINCE_VERSION = 1
-
 NOTHING_TO_ELECT = (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 """Left out of an answer about all partitions; the second are those that were deleted since it was begun."""
 

@@ -47,7 +47,7 @@ class HistorySample:
     """One second of the broker's life: rates and times over that second, levels at its end.
 
     An idle ratio is one minus the busy share of the interval, from 0 to 1; a pool's is the mean over its workers.
-    ``queue_depth`` is the deepest that the queue was. ``parked_requests`` wait for something other than a handler.
+    ``queue_depth`` is the deepest that the queue was. ``delayed_requests`` wait for something other than a handler.
 
     ``sync_busy_ratio`` is the share of the interval in which all sync threads were busy, so that what came next had to
     wait; ``sync_threads_busy_ratio`` is the mean over the threads, and ``syncs_waiting`` how many partitions waited for
@@ -83,7 +83,7 @@ class HistorySample:
     io_idle_ratios: tuple[float, ...]
     queue_depth: int
     queue_capacity: int
-    parked_requests: int
+    delayed_requests: int
     connections: int
     event_loop_busy_ratio: float
     sync_threads: int
@@ -151,7 +151,7 @@ def sample_between(earlier: BrokerReadings, later: BrokerReadings, sampled_at_ms
         io_idle_ratios=tuple(slot.idle_ratio for slot in server.handlers.slots),
         queue_depth=server.channel.recent_peak_depth,
         queue_capacity=server.channel.capacity,
-        parked_requests=server.handlers.parked,
+        delayed_requests=server.handlers.delayed,
         connections=server.connections,
         event_loop_busy_ratio=server.loop_busy_ratio,
         sync_threads=later.flusher.threads,

@@ -183,7 +183,7 @@ def queue_metrics(server: SocketServerStatistics) -> Iterator[Metric]:
     """What lies between the network threads and the handlers, and what waits beside them."""
     yield gauge("request_queue_size", "Requests waiting for a handler", server.channel.recent_peak_depth)
     yield gauge("request_queue_capacity", "Requests that may wait: queued.max.requests", server.channel.capacity)
-    yield gauge("purgatory_size", "Requests that wait without holding a handler", server.handlers.parked)
+    yield gauge("purgatory_size", "Requests that wait without holding a handler", server.handlers.delayed)
     yield gauge("unread_bytes", "Bytes that clients have sent and nobody has read", server.unread_bytes)
     wait = 0.0 if server.backlog is None else server.backlog.wait_seconds
     if wait is not None:

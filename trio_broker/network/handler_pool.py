@@ -130,7 +130,7 @@ class HandlerPool:
         self._context = copy_context()  # no request's
         self._resting: list[Worker] = []
         self._delayed: dict[QueuedRequest, DelayedAnswer] = {}
-        self._parked = 0
+        self._delayed_count = 0
         self._in_flight = 0
         self._answered = 0
         self._failed = 0
@@ -180,7 +180,7 @@ class HandlerPool:
             size=self.size,
             idle=len(self._idle),
             slots=tuple(slot.statistics() for slot in self.slots),
-            parked=self._parked,
+            delayed=self._delayed_count,
             in_flight=self._in_flight,
             answered=self._answered,
             failed=self._failed,
@@ -213,7 +213,7 @@ class HandlerPool:
             # It waits already: the slot was never taken from the idle ones.
             slot.busy_time.busy_ns += perf_counter_ns() - began_ns
             self._in_flight += 1
-            self._parked += 1
+            self._delayed_count += 1
             self._wait(request, reply)
         else:
             self._answered += 1
@@ -223,7 +223,7 @@ class HandlerPool:
 
     def slot_released(self, slot: HandlerSlot) -> None:
         """Use ``slot``, whose worker goes on with a delayed request, for others."""
-        self._parked += 1
+        self._delayed_count += 1
         self._free(slot)
 
     def _free(self, slot: HandlerSlot) -> None:
@@ -310,7 +310,7 @@ class HandlerPool:
             self._answer_delayed(request, reply)  # type: ignore[arg-type] # as in ``submit``
 
     def _answer_delayed(self, request: QueuedRequest, reply: Reply) -> None:
-        self._parked -= 1
+        self._delayed_count -= 1
         self._end(request)
         request.reply_target.respond(reply)
 
@@ -387,7 +387,7 @@ class HandlerPool:
             if worker.slot is not None:
                 worker.slot.busy_time.exit_at(answered_ns)
             else:
-                self._parked -= 1
+                self._delayed_count -= 1
             request.reply_target.respond(reply)
 
     async def _reply_to(self, request: QueuedRequest, reply: Reply | PendingAnswer) -> Reply:

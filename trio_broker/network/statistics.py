@@ -36,12 +36,12 @@ class HandlerSlotStatistics:
 
 @attrs.frozen
 class HandlerPoolStatistics:
-    """Of all handlers. ``idle`` slots have no request; ``parked`` requests wait without a slot."""
+    """Of all handlers. ``idle`` slots have no request; ``delayed`` requests wait without a slot."""
 
     size: int
     idle: int
     slots: tuple[HandlerSlotStatistics, ...]
-    parked: int
+    delayed: int
     in_flight: int
     answered: int
     failed: int

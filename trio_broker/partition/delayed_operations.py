@@ -1,6 +1,6 @@
 """Requests that wait: a Produce for its records to be safe, a Fetch for enough records to be there.
 
-A parked request registers with each of its partitions, is woken at most once, and then looks at the partitions itself
+A delayed request registers with each of its partitions, is woken at most once, and then looks at the partitions itself
 to see what came true: waking says "look again" and nothing else, so a spurious wake costs one look and can do no
 harm. A missing wake would cost the client its whole timeout; so a partition that fails or is deleted wakes everyone
 too.
@@ -182,14 +182,14 @@ class DelayedFetch:
 
 
 class HighWatermarkWaiter(NamedTuple):
-    """A parked Produce and the high watermark it waits for. ``order`` keeps equal offsets first come, first served.
+    """A delayed Produce and the high watermark it waits for. ``order`` keeps equal offsets first come, first served.
 
     A tuple, because a heap compares its items five times for each that passes through, and tuples do that in C.
     """
 
     required_offset: int
     order: int
-    parked: DelayedProduce
+    delayed: DelayedProduce
 
 
 class DelayedOperations:
@@ -204,44 +204,44 @@ class DelayedOperations:
         self.fetches: dict[DelayedFetch, None] = {}
         self._order = itertools.count()
 
-    def add_produce(self, required_offset: int, parked: DelayedProduce) -> None:
-        """Notify ``parked`` when the high watermark reaches ``required_offset``, or when the partition fails."""
-        parked.partitions_pending += 1
-        heapq.heappush(self.produces, HighWatermarkWaiter(required_offset, next(self._order), parked))
+    def add_produce(self, required_offset: int, delayed: DelayedProduce) -> None:
+        """Notify ``delayed`` when the high watermark reaches ``required_offset``, or when the partition fails."""
+        delayed.partitions_pending += 1
+        heapq.heappush(self.produces, HighWatermarkWaiter(required_offset, next(self._order), delayed))
 
-    def remove_produce(self, parked: DelayedProduce) -> None:
+    def remove_produce(self, delayed: DelayedProduce) -> None:
         """Forget a Produce whose time is over."""
         # A heap has no cheaper removal; this happens only when a Produce times out or its client goes.
-        kept = [waiter for waiter in self.produces if waiter.parked is not parked]
+        kept = [waiter for waiter in self.produces if waiter.delayed is not delayed]
         heapq.heapify(kept)
         self.produces = kept
 
-    def add_fetch(self, parked: DelayedFetch) -> None:
-        """Notify ``parked`` of every byte that becomes visible, and of all else after which it must read again."""
-        self.fetches[parked] = None
+    def add_fetch(self, delayed: DelayedFetch) -> None:
+        """Notify ``delayed`` of every byte that becomes visible, and of all else after which it must read again."""
+        self.fetches[delayed] = None
 
-    def remove_fetch(self, parked: DelayedFetch) -> None:
+    def remove_fetch(self, delayed: DelayedFetch) -> None:
         """Forget a Fetch that reads again, or whose time is over."""
-        self.fetches.pop(parked, None)
+        self.fetches.pop(delayed, None)
 
     def advanced(self, advance: Advance, high_watermark: int, visible_bytes: int) -> None:
         """Readers may see ``visible_bytes`` more, up to ``high_watermark``."""
         produces = self.produces
         # Waiters leave the heap before their tasks run, so none is woken twice.
         while produces and produces[0].required_offset <= high_watermark:
-            heapq.heappop(produces).parked.partition_completed()
-        for parked in self.fetches:
-            parked.advanced(advance, visible_bytes)
+            heapq.heappop(produces).delayed.partition_completed()
+        for delayed in self.fetches:
+            delayed.advanced(advance, visible_bytes)
 
     def wake_fetches(self) -> None:
         """Something else has changed than what is visible: each Fetch reads again."""
-        for parked in self.fetches:
-            parked.wake()
+        for delayed in self.fetches:
+            delayed.wake()
 
     def release(self) -> None:
         """The partition has failed: nothing that waits for it will come."""
         # Counted as completed, not woken: a Produce to several partitions goes on waiting for the others.
         for waiter in self.produces:
-            waiter.parked.partition_completed()
+            waiter.delayed.partition_completed()
         self.produces.clear()
         self.wake_fetches()

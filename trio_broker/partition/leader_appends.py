@@ -234,20 +234,20 @@ class LeaderAppends:
 
         A batch that is not safe in time stays in the log all the same: its producer gets REQUEST_TIMED_OUT.
         """
-        parked = DelayedProduce(timeout_seconds, self._reaper)
+        delayed = DelayedProduce(timeout_seconds, self._reaper)
         partitions = [each.partition for each in awaited]
         for each in awaited:
             if each.code() is ErrorCode.REQUEST_TIMED_OUT:
-                each.partition.delayed.add_produce(each.required_offset, parked)
-        if parked.partitions_pending:
+                each.partition.delayed.add_produce(each.required_offset, delayed)
+        if delayed.partitions_pending:
             # On one broker the high watermark waits for nothing but a sync.
             release_handler(RequestPhase.DISK)
             try:
-                yield parked
+                yield delayed
             finally:
-                if parked.partitions_pending:
+                if delayed.partitions_pending:
                     for partition in partitions:
-                        partition.delayed.remove_produce(parked)
+                        partition.delayed.remove_produce(delayed)
         return [each.code() for each in awaited]
 
 

@@ -128,7 +128,6 @@ class GroupChangeQuery(ChangeQuery):
     """The query of a change of a group, with its id where no path can carry it."""
 
     id: str | None = None
-    group_id: str | None = None
 
 
 @attrs.frozen

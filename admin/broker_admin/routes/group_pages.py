@@ -14,7 +14,7 @@ from urllib.parse import quote
 import attrs
 import trio
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from broker_admin.group_actions import group_actions, group_address
@@ -95,7 +95,6 @@ class GroupPageQuery(RangeQuery):
     """Which group, as for the API, and what time its charts show."""
 
     id: str | None = None
-    group_id: str | None = None
 
 
 async def get_group_page(request: Request) -> Response:
@@ -153,14 +152,8 @@ def render_group(
     )
 
 
-async def redirect_to_group_page(request: Request) -> Response:
-    """The former address of a group's page."""
-    return RedirectResponse(group_address(request.query_params.get("group_id", "")), 308)
-
-
 ROUTES = [
     Route("/groups", get_groups_page),
-    Route("/groups/detail", redirect_to_group_page),
     GroupRoute("/groups/{group_id}", get_group_page),
     GroupRoute("/groups/{group_id}/reset", get_group_page),
 ]

@@ -43,10 +43,9 @@ MAX_OFFSET = 2**31 - 1
 
 @attrs.frozen
 class GroupIdQuery:
-    """The group's id, where no path can carry it; ``group_id`` is its former name."""
+    """The group's id, where no path can carry it."""
 
     id: str | None = None
-    group_id: str | None = None
 
 
 @attrs.frozen
@@ -82,8 +81,7 @@ class GroupRoute(Route):
 
 def group_id_of(request: Request) -> str:
     """The group that a request is about."""
-    parameters = request.query_params
-    return str(parameters.get("id", parameters.get("group_id", request.path_params["group_id"])))
+    return str(request.query_params.get("id", request.path_params["group_id"]))
 
 
 NO_SUCH_GROUP = {404: "there is no such group"}

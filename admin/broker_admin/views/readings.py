@@ -39,13 +39,13 @@ class QueueStatistics:
 class ThreadStatistics:
     """Both pools, what lies between them, and the loop they all share.
 
-    ``parked_requests`` wait for something other than a slot (long polls, acks=all) and occupy none.
+    ``delayed_requests`` wait for something other than a slot (long polls, acks=all) and occupy none.
     """
 
     network: PoolStatistics
     io: PoolStatistics
     queue: QueueStatistics
-    parked_requests: int
+    delayed_requests: int
     event_loop_busy_ratio: float
 
 

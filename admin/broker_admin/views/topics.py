@@ -14,7 +14,6 @@ import attrs
 
 from trio_broker.config.entries import ConfigEntry
 from trio_broker.coordinator.reporting.snapshot import GroupRates
-from trio_broker.metrics.topics import TopicInfo
 
 S = TypeVar("S")
 
@@ -282,10 +281,6 @@ class ChangedTopicConfigs:
 
 class TopicsView(Protocol):
     """The topics of a broker, as the admin app sees them. Whatever is asked of one that does not exist is None."""
-
-    def list(self) -> Sequence[TopicInfo]:
-        """All topics, by name."""
-        ...
 
     def names(self) -> Sequence[str]:
         """The names of all topics, in no order; cheap however many they are."""

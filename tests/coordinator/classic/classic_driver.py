@@ -237,7 +237,7 @@ class ClassicDriver:
             encode_bytes(response, completion.future.version)
             lines.append(f"{completion.future.label}: {_response_of(response)}")
         if future in self.uncompleted:
-            lines.append("(parked)")
+            lines.append("(delayed)")
         return lines
 
     def _record(self, record: GroupRecord) -> str:

@@ -12,12 +12,12 @@ from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
 from tests.spark.log_files import ORDERS, LogFiles, numbered
 from tests.spark.offline_directories import flip, killed, read_all, stopped, write_checkpoints
+from tests.spark.pipelines.local_task_runner import LocalTaskRunner
 from tests.storage.conftest import NOW_MS
 from trio_broker.spark.batch_table import scan_batches
 from trio_broker.spark.errors import CorruptData
 from trio_broker.spark.files.offline import OfflineLogs
 from trio_broker.spark.pipelines.stats import PartitionHealth, StatsSettings, stats
-from trio_broker.spark.pipelines.task_runner import LocalTaskRunner
 from trio_broker.storage import file_names
 
 

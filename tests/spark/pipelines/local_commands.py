@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.spark.pipelines.local_task_runner import LocalTaskRunner
 from trio_broker.cli import main
-from trio_broker.spark.pipelines.task_runner import LocalTaskRunner
 
 
 def run_here(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:

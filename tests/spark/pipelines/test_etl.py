@@ -9,13 +9,13 @@ import pytest
 
 from kafka_wire.records.record import NewRecord
 from tests.spark.pipelines.crash_points import Crash, crashing
+from tests.spark.pipelines.local_task_runner import LocalTaskRunner
 from tests.spark.pipelines.memory_topics import NOON_MS, MemorySource, Topics
 from tests.spark.pipelines.table_rows import read_table, target_in
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.pipelines.commit_log import CommitLogError
 from trio_broker.spark.pipelines.etl import EtlSettings, etl_settings, run_etl
 from trio_broker.spark.pipelines.micro_batches import JobReport
-from trio_broker.spark.pipelines.task_runner import LocalTaskRunner
 from trio_broker.spark.pipelines.trigger import Trigger
 from trio_broker.spark.tables.target import Format, Target
 

@@ -15,6 +15,7 @@ import pytest
 
 from kafka_wire.records.record import NewRecord
 from tests.spark.pipelines.crash_points import Crash, crashing
+from tests.spark.pipelines.local_task_runner import LocalTaskRunner
 from tests.spark.pipelines.memory_topics import NOON_MS, MemorySource, Topics, numbered, two_topics
 from tests.spark.pipelines.table_rows import read_table, rows_of, target_in
 from trio_broker.spark.errors import DataLoss, OptionError
@@ -24,7 +25,7 @@ from trio_broker.spark.pipelines.dry_run import plan_job
 from trio_broker.spark.pipelines.export import ExportSettings, read_job_options, run_export
 from trio_broker.spark.pipelines.micro_batches import JobReport
 from trio_broker.spark.pipelines.progress import Progress
-from trio_broker.spark.pipelines.task_runner import LocalTaskRunner, TaskFailed
+from trio_broker.spark.pipelines.task_runner import TaskFailed
 from trio_broker.spark.pipelines.trigger import Trigger
 from trio_broker.spark.tables.table import TableError
 from trio_broker.spark.tables.target import Format, Target

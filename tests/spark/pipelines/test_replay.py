@@ -12,6 +12,7 @@ import pytest
 
 from tests.spark.pipelines.broker_records import TIME_MS, Kept, kept, numbered, send
 from tests.spark.pipelines.local_commands import run_here
+from tests.spark.pipelines.local_task_runner import LocalTaskRunner
 from tests.spark.producer.consumed_records import headers_of, read_back
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.producer.settings import ProducerSettings
@@ -29,7 +30,6 @@ from trio_broker.spark.pipelines.replay import (
 )
 from trio_broker.spark.pipelines.target_topics import Partitions
 from trio_broker.spark.pipelines.task_runner import (
-    LocalTaskRunner,
     Result,
     SparkTaskRunner,
     TaskFunction,
@@ -255,7 +255,7 @@ def committed(job: Job) -> list[list[Kept]]:
 
 def test_a_job_in_transactions_is_not_continued_without(job: Job):
     job.with_settings(is_exactly_once=True).run()
-    with pytest.raises(CommitLogError, match="its exactly_once is True, not None"):
+    with pytest.raises(CommitLogError, match="its exactly_once is True, not False"):
         job.run()
 
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from tests.spark.pipelines.broker_records import TIME_MS, Kept, kept, numbered, send
 from tests.spark.pipelines.local_commands import run_here
+from tests.spark.pipelines.local_task_runner import LocalTaskRunner
 from tests.spark.producer.consumed_records import read_back, values_of
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.producer.settings import ProducerSettings
@@ -38,7 +39,7 @@ from trio_broker.spark.pipelines.parquet_parts import (
 from trio_broker.spark.pipelines.parquet_rows import rows_in_order
 from trio_broker.spark.pipelines.restore import RestoreReport, RestoreSettings, plan_restore, restore
 from trio_broker.spark.pipelines.target_topics import NewTopics, Partitions
-from trio_broker.spark.pipelines.task_runner import LocalTaskRunner, Result, SparkTaskRunner, TasksDone
+from trio_broker.spark.pipelines.task_runner import Result, SparkTaskRunner, TasksDone
 from trio_broker.spark.producer.row_ids import Deduplicator, find_row_id
 from trio_broker.spark.producer.target_topic import TargetError
 from trio_broker.spark.schema import COLUMNS, arrow_schema

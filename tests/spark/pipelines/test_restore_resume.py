@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from tests.property_examples import examples
 from tests.spark.pipelines.crash_points import Crash, crashing
 from tests.spark.pipelines.local_commands import run_here
+from tests.spark.pipelines.local_task_runner import LocalTaskRunner
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.pipelines import restore as restore_module
@@ -31,7 +32,6 @@ from trio_broker.spark.pipelines.parquet_parts import Origin, RestoreError, RowG
 from trio_broker.spark.pipelines.restore import RestoreReport, RestoreSettings, restore
 from trio_broker.spark.pipelines.restore_slices import GroupPositions, next_slices
 from trio_broker.spark.pipelines.target_topics import Partitions
-from trio_broker.spark.pipelines.task_runner import LocalTaskRunner
 from trio_broker.spark.producer import record_writer
 from trio_broker.spark.producer.record_writer import DeliveryReport
 from trio_broker.spark.producer.row_ids import Deduplicator, RowId, TaskId

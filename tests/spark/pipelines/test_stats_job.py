@@ -15,6 +15,7 @@ import pytest
 from kafka_wire.records.compression import Codec
 from tests.spark.pipelines.broker_records import TIME_MS, Kept, numbered, send
 from tests.spark.pipelines.local_commands import run_here
+from tests.spark.pipelines.local_task_runner import LocalTaskRunner
 from tests.spark.pipelines.memory_log import (
     InMemory,
     batch,
@@ -27,7 +28,7 @@ from trio_broker.spark.errors import OptionError
 from trio_broker.spark.pipelines.stats import StatsScope, StatsSettings, first_slices, join, stats
 from trio_broker.spark.pipelines.stats_page import html_page
 from trio_broker.spark.pipelines.stats_report import Document, report_document
-from trio_broker.spark.pipelines.task_runner import LocalTaskRunner, SparkTaskRunner
+from trio_broker.spark.pipelines.task_runner import SparkTaskRunner
 from trio_broker.testing import BrokerThread, broker_in_thread
 
 ALL = StatsSettings(verify_crc=True, keys=True)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.spark.pipelines.local_task_runner import LocalTaskRunner
 from tests.spark.pipelines.memory_log import InMemory, batch, task_on
-from trio_broker.spark.pipelines.task_runner import LocalTaskRunner, Result, SparkTaskRunner, TaskFailed, run_tasks
+from trio_broker.spark.pipelines.task_runner import Result, SparkTaskRunner, TaskFailed
 from trio_broker.spark.tasks import ReadTask, read_task
 
 if TYPE_CHECKING:
@@ -36,12 +37,12 @@ def test_results_come_in_the_order_of_the_tasks():
 
 @pytest.mark.spark
 def test_spark_gives_the_same_results_as_this_process(spark: SparkSession):
-    assert run_tasks(spark, tasks(11), count_rows) == LocalTaskRunner().run(tasks(11), count_rows)
+    assert SparkTaskRunner(spark).run(tasks(11), count_rows) == LocalTaskRunner().run(tasks(11), count_rows)
 
 
 @pytest.mark.spark
 def test_no_tasks_are_no_job(spark: SparkSession):
-    assert run_tasks(spark, [], count_rows) == []
+    assert SparkTaskRunner(spark).run([], count_rows) == []
 
 
 @pytest.mark.spark
@@ -54,7 +55,7 @@ def test_spark_tells_how_many_tasks_are_done(spark: SparkSession):
         time.sleep(0.4)  # longer than Spark is left alone between two looks
         return []
 
-    run_tasks(spark, tasks(6), slow, told.append)
+    SparkTaskRunner(spark).run(tasks(6), slow, told.append)
     assert told == sorted(told)
     assert 0 < max(told) <= 6
     assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None
@@ -68,7 +69,7 @@ def test_what_went_wrong_in_a_task_is_told_in_one_line(spark: SparkSession):
         raise DataLoss(task.offsets.partition, task.offsets.start_offset, "the segment is gone")
 
     with pytest.raises(TaskFailed) as caught:
-        run_tasks(spark, tasks(1), lose)
+        SparkTaskRunner(spark).run(tasks(1), lose)
     assert str(caught.value) == "orders-0 at offset 1: the segment is gone"
 
 
@@ -81,7 +82,7 @@ def test_what_nobody_foresaw_is_told_with_its_name(spark: SparkSession):
             raise OSError(28, "No space left on device") from None
 
     with pytest.raises(TaskFailed, match=r"^OSError: \[Errno 28\] No space left on device$"):
-        run_tasks(spark, tasks(1), fail)
+        SparkTaskRunner(spark).run(tasks(1), fail)
 
 
 @pytest.mark.spark
@@ -95,7 +96,7 @@ def test_a_package_that_executors_lack_is_told_with_where_to_install_it(spark: S
         r"^No module named 'no_such_package': install trio-broker\[spark-provided\] in the Python of Spark's executors$"
     )
     with pytest.raises(TaskFailed, match=expected):
-        run_tasks(spark, tasks(1), lack)
+        SparkTaskRunner(spark).run(tasks(1), lack)
 
 
 @pytest.mark.spark

@@ -72,8 +72,7 @@ class ReplaySettings:
             "target": ",".join(map(str, self.target.bootstrap_servers)),
             "topic": self.topic,
             "partitions": self.partitions.value,
-            # None and not False, as in the checkpoints of jobs that are older than the setting.
-            "exactly_once": self.is_exactly_once or None,
+            "exactly_once": self.is_exactly_once,
         }
 
 

@@ -80,24 +80,6 @@ class TaskRunner(Protocol):
 
 
 @attrs.frozen
-class LocalTaskRunner:
-    """Runs one task after the other in this process: for tests, and for measuring what Spark adds."""
-
-    def parallelism(self) -> int:
-        return 1
-
-    def run(
-        self, tasks: Sequence[ReadTask], function: TaskFunction, on_done: TasksDone | None = None
-    ) -> list[list[Result]]:
-        results = []
-        for number, task in enumerate(tasks):
-            results.append(function(number, task))
-            if on_done is not None:
-                on_done(number + 1)
-        return results
-
-
-@attrs.frozen
 class SparkTaskRunner:
     """Runs each task of the plan as a task of Spark. The session may be one of Spark Connect."""
 
@@ -118,17 +100,6 @@ class SparkTaskRunner:
         with _failing_in_one_line():
             collected = apply(self.spark, _task_body(function), list(enumerate(tasks)), on_done)
         return [results for _, results in sorted(collected, key=lambda each: each[0])]
-
-
-def run_tasks(
-    spark: SparkSession, tasks: Sequence[ReadTask], function: TaskFunction, on_done: TasksDone | None = None
-) -> list[list[Result]]:
-    """Return the results of ``function(number, task)`` for each task, run in Spark's tasks.
-
-    Raises:
-        TaskFailed: a task failed for good.
-    """
-    return SparkTaskRunner(spark).run(tasks, function, on_done)
 
 
 def _task_body(function: TaskFunction) -> TaskBody:

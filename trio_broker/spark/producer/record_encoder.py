@@ -40,9 +40,6 @@ assert MAX_RECORDS_PER_BATCH < 1 << 20
 
 LENGTH_AND_OFFSET_BYTES: Final = MAX_LENGTH_BYTES + MAX_DELTA_BYTES
 
-ROW_BYTES: Final = 8
-"""The size of the row number at the end of a row id."""
-
 
 @attrs.frozen
 class RowIds:

@@ -48,8 +48,6 @@ _ROW_ID = struct.Struct(">B16sqiq")
 _PREFIX = struct.Struct(">B16sqi")
 
 ROW_ID_BYTES: Final = _ROW_ID.size
-ROW_ID_PREFIX_BYTES: Final = _PREFIX.size
-"""The part that all ids of one task have in common; the row follows in eight bytes."""
 
 
 @attrs.frozen

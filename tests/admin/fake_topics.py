@@ -1,4 +1,4 @@
-"""Topics and their partitions as the admin page, its API and the metrics show them."""
+"""The topics of a ``FakeBroker``."""
 
 from __future__ import annotations
 
