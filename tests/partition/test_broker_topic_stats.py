@@ -12,6 +12,7 @@ from trio_broker.partition import broker_topic_stats
 from trio_broker.partition.broker_topic_stats import BrokerTopicStats, TrafficPoint, TrafficRates
 from trio_broker.partition.fetch_operation import FetchLimits, FetchTarget
 from trio_broker.runtime.clock import ManualClock
+from trio_broker.steps import finish
 
 OTHER_ID = bytes(range(16, 32))
 
@@ -43,7 +44,7 @@ async def append(replicas, partition, *values: bytes) -> int:
 async def fetch(replicas, partition, offset: int) -> None:
     target = FetchTarget(0, offset, 1 << 20, partition)
     limits = FetchLimits(max_wait_seconds=0, min_bytes=1, max_bytes=1 << 20)
-    await replicas.fetch([target], limits, release_handler=lambda: None)
+    await finish(replicas.fetch_steps([target], limits, release_handler=lambda: None))
 
 
 async def snapshot(replicas, clock, seconds: float = 10) -> None:

@@ -26,6 +26,7 @@ from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.simulated_disk import SimulatedDisk
 from trio_broker.runtime.simulated_workers import LONG_DELAY_SECONDS, SimulatedWorkers
+from trio_broker.steps import finish
 from trio_broker.storage.log_reader import LogReader, ReadableLog
 
 DATA, OTHER_DATA = PurePath("/data"), PurePath("/other")
@@ -145,7 +146,7 @@ async def test_eight_partitions_on_a_disk_that_hangs_leave_produce_and_fetch_in_
             slots.release()
 
         targets = [FetchTarget(0, 0, 1000, partition)]
-        [result] = await slow_disk.replicas.fetch(targets, limits, release_handler=release)
+        [result] = await finish(slow_disk.replicas.fetch_steps(targets, limits, release_handler=release))
         assert result.error_code == ErrorCode.NONE
         assert result.record_count > 0
         answered.append(partition)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from trio_broker.config.log_config import LogConfig
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_loading import ConfigFor, KnownAs, known_as_none
-from trio_broker.storage.log_manager import LoadReport, LogManager
+from trio_broker.storage.log_manager import LoadReport, LogManager, remove_expired
 from trio_broker.topic_partition import TopicPartition
 
 
@@ -37,5 +37,5 @@ def delete_logs(manager: LogManager, partitions: Iterable[TopicPartition]) -> No
 def remove_expired_files(manager: LogManager, now_ms: int) -> int:
     """Remove what was deleted and whose time has come. Returns how many files and directories."""
     expired = manager.take_expired_files(now_ms)
-    manager.remove_files(expired)
+    remove_expired(manager.disk, expired)
     return len(expired)

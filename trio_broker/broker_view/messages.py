@@ -108,7 +108,7 @@ class LiveMessagesView:
             for index, offset in positions.items()
         ]
         limits = FetchLimits(max_wait_seconds, 1 if max_wait_seconds else 0, max_bytes)
-        results = await replicas.fetch(targets, limits, release_handler=no_handler)
+        results = await finish(replicas.fetch_steps(targets, limits, release_handler=no_handler))
         return [
             fetched_batches(topic, result, outcomes_of(target, result))
             for target, result in zip(targets, results, strict=True)

@@ -18,6 +18,8 @@ All connections of a Processor share one staging buffer, which is empty again wh
 connection holds none; a large frame is read directly into a buffer of its size. What waits for something else than its
 socket, the disk or a client that is to close first, does so in a task of its own.
 
+It is one class, since all of its steps change the same queues of connections, and each request goes through them.
+
 Promises: whatever a client sends or a handler raises ends at most that connection, with one line in the log. A
 connection that moves to another Processor loses no byte, and its client does not notice.
 

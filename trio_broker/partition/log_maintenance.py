@@ -27,7 +27,7 @@ from trio_broker.partition.partition import Partition
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.scheduled_task import NEVER_MS, ScheduledTask, start_scheduled
 from trio_broker.storage.log import Log
-from trio_broker.storage.log_manager import LogManager
+from trio_broker.storage.log_manager import LogManager, remove_expired
 from trio_broker.topic_partition import TopicPartition
 from trio_broker.yield_budget import InTurns
 
@@ -149,7 +149,7 @@ class LogMaintenance:
     async def _remove_files(self, full: Collection[PurePath]) -> None:
         """As ``remove_expired_files``, where ``full`` are the directories whose disk is."""
         expired = self.log_manager.take_expired_files(self.expiry_clock.now_ms(), full)
-        await self.run_in_thread(partial(self.log_manager.remove_files, expired))
+        await self.run_in_thread(partial(remove_expired, self.log_manager.disk, expired))
         if full and expired:
             await self.change_directories(self.log_manager.restore_reserves)
 

@@ -45,7 +45,7 @@ from trio_broker.partition.partition import Durability, Partition
 from trio_broker.request_phase import ReleaseHandler
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.scheduled_task import ScheduledTask, start_scheduled
-from trio_broker.steps import Steps, finish
+from trio_broker.steps import Steps
 from trio_broker.storage.errors import CorruptCheckpoint, StorageShortage, is_shortage
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_manager import LogManager
@@ -293,12 +293,6 @@ class ReplicaManager:
 
     # ---- fetching -------------------------------------------------------------------------------------------------
 
-    async def fetch(
-        self, targets: Sequence[FetchTarget], limits: FetchLimits, *, release_handler: ReleaseHandler
-    ) -> list[FetchedPartition]:
-        """``fetch_steps`` in the calling task."""
-        return await finish(self.fetch_steps(targets, limits, release_handler=release_handler))
-
     def fetch_steps(
         self,
         targets: Sequence[FetchTarget],
@@ -382,14 +376,8 @@ class ReplicaManager:
         start_offset = partition.log_start_offset
         if not await self.failures.changing(partition, partition.writer.delete_before(end_offset)):
             return False
-        self._record_deletion(partition, start_offset)
+        self.changes.record(deletion_of_records(partition, start_offset))
         return True
-
-    def _record_deletion(self, partition: Partition, start_offset: int) -> None:
-        topic_partition = partition.topic_partition
-        moved = ValueChange(str(topic_partition), str(start_offset), str(partition.log_start_offset))
-        made = MadeChange(ChangeAction.RECORDS_DELETED, ChangedResource.TOPIC, topic_partition.topic, (moved,))
-        self.changes.record(made)
 
     # ---- running --------------------------------------------------------------------------------------------------
 
@@ -492,3 +480,10 @@ class ReplicaManager:
 
 def _nothing_follows(topic: str) -> None:
     """Follow partitions that were opened, where nothing else depends on them."""
+
+
+def deletion_of_records(partition: Partition, start_offset: int) -> MadeChange:
+    """What is recorded of a log that began at ``start_offset``, and begins later now."""
+    topic_partition = partition.topic_partition
+    moved = ValueChange(str(topic_partition), str(start_offset), str(partition.log_start_offset))
+    return MadeChange(ChangeAction.RECORDS_DELETED, ChangedResource.TOPIC, topic_partition.topic, (moved,))

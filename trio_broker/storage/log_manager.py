@@ -411,15 +411,6 @@ class LogManager:
                 self._marked_directories.append(each)
         return expired
 
-    def remove_files(self, expired: Iterable[PurePath]) -> None:
-        """Remove what ``take_expired_files`` returned. Waits for the disk: call it in a worker thread."""
-        for path in expired:
-            # What cannot be removed keeps its name and is tried again after the next start.
-            if file_names.is_marked_directory(path.name, "delete"):
-                self.disk.remove_tree(path)
-            else:
-                self.disk.unlink(path, missing_ok=True)
-
     def with_reserve(self, path: PurePath, work: Callable[[], T]) -> T:
         """Do ``work`` on the files of a data directory; see ``LogDirectory.with_reserve``."""
         return next(each for each in self.directories if each.path == path).with_reserve(work)
@@ -501,3 +492,13 @@ class LogManager:
     def _unlock(self) -> None:
         for directory in self.directories:
             directory.unlock()
+
+
+def remove_expired(disk: Disk, expired: Iterable[PurePath]) -> None:
+    """Remove what ``LogManager.take_expired_files`` returned. Waits for the disk: call it in a worker thread."""
+    for path in expired:
+        # What cannot be removed keeps its name and is tried again after the next start.
+        if file_names.is_marked_directory(path.name, "delete"):
+            disk.remove_tree(path)
+        else:
+            disk.unlink(path, missing_ok=True)
