@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 # hundreds, would compile all modules again, which takes a third of its start; so would pytest with the tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# Modules and what pytest makes of their tests leave no garbage, and are several hundred thousand objects.
+gc.disable()
 
 # The default run takes the same examples each time, so that it fails for the change at hand and nothing else. The
 # nightly run (--hypothesis-profile=nightly) draws others each time, and a failure prints how to take the same again.
@@ -47,6 +51,19 @@ def pytest_configure() -> None:
         required_oracles()
     except ValueError as error:
         raise pytest.UsageError(str(error)) from error
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave what was collected out of what the garbage collector searches while the tests run: it stays anyway.
+
+    Else each full collection would search all of it, and many tests ask for one.
+    """
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 START_SECONDS, STOP_SECONDS = process.START_SECONDS, process.STOP_SECONDS
