@@ -43,8 +43,8 @@ def is_name(entry: str) -> bool:
     return "_" in entry or not entry.islower()
 
 
-FORBIDDEN = {pattern(entry): entry.split()[0].lower() for entry in entries()}
-"""Each pattern, and its first word: in nearly all texts that is not to be found, which is known sooner."""
+FORBIDDEN = {pattern(entry): sorted(entry.lower().split(), key=len, reverse=True) for entry in entries()}
+"""Each pattern and its words, the longest first: most texts lack one of them, which is known sooner."""
 
 
 def texts() -> dict[str, str]:
@@ -68,8 +68,8 @@ def findings(text: str) -> list[str]:
     lowered = text.lower()
     return [
         f"line {text.count(chr(10), 0, match.start()) + 1}: {match[0]}"
-        for forbidden, first_word in FORBIDDEN.items()
-        if first_word in lowered
+        for forbidden, words in FORBIDDEN.items()
+        if all(word in lowered for word in words)
         for match in forbidden.finditer(text)
     ]
 
