@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.patience import run_program
-from tests.spark.session_fixture import JAVA_OPTIONS
+from tests.spark.session_fixture import java_options
 from trio_broker.testing import BrokerProcess
 
 ROOT = Path(__file__).parents[2]
@@ -76,7 +76,7 @@ def run_trio_broker(broker: BrokerProcess, line: str, directory: Path) -> str:
         [sys.executable, "-m", "trio_broker", *words[1:], "--bootstrap-server", broker.bootstrap_servers],
         SECONDS,
         cwd=directory,
-        env={**os.environ, "JDK_JAVA_OPTIONS": JAVA_OPTIONS},
+        env={**os.environ, "JDK_JAVA_OPTIONS": java_options()},
         input=echo.removeprefix("echo ").strip(" '") + "\n" if echo else "",
         capture_output=True,
         text=True,

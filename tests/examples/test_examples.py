@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.patience import flushed, run_program
-from tests.spark.session_fixture import JAVA_OPTIONS
+from tests.spark.session_fixture import java_options
 from trio_broker.testing import BrokerProcess
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ def run(*command: str) -> str:
         [sys.executable, *command],
         SECONDS,
         cwd=ROOT,
-        env={**os.environ, "PYTHONWARNINGS": "ignore", "JDK_JAVA_OPTIONS": JAVA_OPTIONS},
+        env={**os.environ, "PYTHONWARNINGS": "ignore", "JDK_JAVA_OPTIONS": java_options()},
         capture_output=True,
         text=True,
     )

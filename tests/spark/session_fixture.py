@@ -1,31 +1,87 @@
-"""The Spark session of the tests: one for the whole run, because its JVM takes longer than most of the tests."""
+"""The Spark session of the tests: one for the whole run, because its JVM takes longer than most of the tests.
+
+Some tests start another in a process of its own. Nearly half of what a JVM takes for that, several seconds of CPU, is
+to read and link Spark's classes: the first run keeps them in an archive (Java's class data sharing), and all JVMs since
+map that. A JVM that finds another class path, or other jars, goes on without it.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
+import shutil
+import sys
+import tempfile
 from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.java_programs import QUICK_START
+from tests.patience import run_program
+from trio_broker.spark.java import cache_directory
 from trio_broker.spark.session import spark_session
+from trio_broker.spark.spark_home import installed_package
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # The whole heap is collected each time the classes' memory outgrows what it begins with, which is little.
 JAVA_OPTIONS: Final = " ".join((*QUICK_START, "-XX:MetaspaceSize=192m"))
-"""What a JVM of the tests starts with, of Java 17 and later ones."""
+"""What a JVM of the tests starts with, of Java 17 and later ones, beside the archive."""
+
+WITHOUT_A_WORD: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+"""A JVM that cannot use an archive, or cannot keep some class in it, would print that among what a test reads."""
+
+ARCHIVE_SECONDS: Final = 300
+"""For the session that fills the archive: it takes twenty on a quiet machine."""
 
 ORACLE_JARS: Final = Path(__file__).parent.parent / "compat" / "spark" / "target" / "jars"
 """Spark's own Kafka source, where it was fetched: a JVM has to be given its jars when it starts."""
+
+
+@cache
+def java_options() -> str:
+    """What a JVM with Spark starts with: ``JAVA_OPTIONS`` and the archive of its classes, made now if there is none."""
+    package, java = installed_package("pyspark"), shutil.which("java")
+    if package is None or java is None:
+        return JAVA_OPTIONS
+    made_for = "\0".join((str(Path(java).resolve()), str(package), version("pyspark"), JAVA_OPTIONS))
+    directory = cache_directory(os.environ) / "tests"
+    archive = directory / f"classes-{hashlib.sha256(made_for.encode()).hexdigest()[:16]}.jsa"
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # Several test runs may be at it at the same time: one makes it, and the others wait.
+    with (directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not archive.exists():
+            make_archive(archive)
+    return f"{JAVA_OPTIONS} {WITHOUT_A_WORD} -XX:SharedArchiveFile={archive}" if archive.exists() else JAVA_OPTIONS
+
+
+def make_archive(archive: Path) -> None:
+    """Keep the classes that a session loads. Java writes nothing where it cannot do that."""
+    with tempfile.TemporaryDirectory(dir=archive.parent) as directory:
+        made = Path(directory, archive.name)
+        options = f"{JAVA_OPTIONS} {WITHOUT_A_WORD} -XX:ArchiveClassesAtExit={made}"
+        # It ends when its output does: that is, when the JVM has ended, behind the program that started it.
+        run_program(
+            [sys.executable, "-m", "tests.spark.archive_job", directory],
+            ARCHIVE_SECONDS,
+            env={**os.environ, "JDK_JAVA_OPTIONS": options},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+        )
+        if made.exists():
+            made.rename(archive)
 
 
 def start_session(
     directory: Path, *, master: str = "local[2]", settings: Mapping[str, str] | None = None
 ) -> SparkSession:
     """Return the session of this process, started now if it is the first time; its files go to ``directory``."""
-    os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
+    os.environ.setdefault("JDK_JAVA_OPTIONS", java_options())
     chosen = {
         "spark.driver.memory": "1g",
         "spark.sql.shuffle.partitions": "1",

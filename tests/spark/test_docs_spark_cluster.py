@@ -21,7 +21,7 @@ import pytest
 
 from tests.patience import patiently
 from tests.spark.pipelines.table_rows import read_table
-from tests.spark.session_fixture import JAVA_OPTIONS
+from tests.spark.session_fixture import java_options
 from tests.spark.topic_records import fill, numbers
 from trio_broker.spark.tables.target import Format, Target
 from trio_broker.testing import BrokerThread
@@ -138,7 +138,7 @@ def test_the_commands_of_the_page_do_what_it_says(kafka_broker_session: BrokerTh
     variables = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))},
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
+        "JDK_JAVA_OPTIONS": java_options(),
         "SPARK_CONF_DIR": str(tmp_path / "conf"),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOG_DIR": str(tmp_path / "logs"),

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from tests.patience import run_program
-from tests.spark.session_fixture import JAVA_OPTIONS
+from tests.spark.session_fixture import java_options
 from tests.spark.topic_records import fill, numbers
 from trio_broker.spark.column_hint import MIN_OFFSETS
 from trio_broker.testing import BrokerThread
@@ -45,7 +45,7 @@ def test_a_few_rows_are_right_and_reading_all_columns_leaves_one_line(
     ended = run_program(
         [sys.executable, "-c", JOB, kafka_broker_session.bootstrap_servers],
         SECONDS,
-        env={**os.environ, "JDK_JAVA_OPTIONS": JAVA_OPTIONS},
+        env={**os.environ, "JDK_JAVA_OPTIONS": java_options()},
         capture_output=True,
         text=True,
     )

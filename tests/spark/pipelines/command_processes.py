@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from tests.patience import Patience
-from tests.spark.session_fixture import JAVA_OPTIONS
+from tests.spark.session_fixture import java_options
 
 SECONDS = 300
 """For a JVM to start and a few batches, on a machine that does other things as well."""
@@ -33,7 +33,7 @@ def pipeline_process(*arguments: str, master: str = "local[2]") -> Iterator[subp
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, "JDK_JAVA_OPTIONS": f"{JAVA_OPTIONS} -Xmx512m"},
+        env={**os.environ, "JDK_JAVA_OPTIONS": f"{java_options()} -Xmx512m"},
         start_new_session=True,
     ) as process:
         try:
