@@ -26,6 +26,7 @@ from __future__ import annotations
 import errno
 import ipaddress
 import logging
+import os
 import resource
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -58,9 +59,11 @@ from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.memory import release_free_memory
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.runtime import Runtime
+from trio_broker.runtime.service_manager import ServiceReport, ServiceState, service_manager
 from trio_broker.scheduled_task import ScheduledTask, start_scheduled
 from trio_broker.storage import file_names
 from trio_broker.storage.errors import DataDirectoryError, is_shortage
+from trio_broker.storage.recovery_progress import progress_text
 
 if TYPE_CHECKING:
     from broker_admin.server import AdminAddress
@@ -119,6 +122,8 @@ class Broker:
         )
         self.loader = LogLoader()
         self.admin_url: str | None = None
+        self.is_running = False
+        """Whether the start is over, so that clients are served, or were before the stop."""
         self.stopped = trio.Event()
         # Why the broker ends, or ended, without closing everything properly; empty as long as it does not.
         self.failure = ""
@@ -160,6 +165,10 @@ class Broker:
     @property
     def is_stopping(self) -> bool:
         return self._stopping.is_set()
+
+    async def wait_stopping(self) -> None:
+        """Return once the stop has begun."""
+        await self._stopping.wait()
 
     def stop(self) -> None:
         """Begin to stop; ``run`` returns when everything is closed, or raises while it is loading logs. Idempotent."""
@@ -238,6 +247,7 @@ class Broker:
                 await nursery.start(self.server.run)
                 if self._admin is not None:
                     self._show_all(self._admin, nursery)
+                self.is_running = True
                 task_status.started(self)
                 await self._stopping.wait()
             await self._stop_serving(services)
@@ -355,14 +365,31 @@ async def serve_until_signalled(broker: Broker, announce: Callable[[str], object
             start_background(nursery, "stop on a signal", stop)
             # Before the start, of which searches for garbage would be a third with 5,000 partitions.
             collect_in_small_steps()
+            manager = service_manager(os.environ, os.getpid())
+            report = None if manager is None else ServiceReport(manager, partial(service_state, broker))
+            if report is not None:
+                start_background(nursery, "service manager", partial(report.run, broker.wait_stopping))
             await nursery.start(broker.run)
             start_background(nursery, "stop without storage", partial(stop_without_storage, broker))
             start_scheduled(nursery, FULL_COLLECTION)
             start_scheduled(nursery, tidying_after_backlogs(broker.server.memory_pool))
             for line in announcement(broker):
                 announce(line)
+            if report is not None:
+                report.send()
             await broker.stopped.wait()
             nursery.cancel_scope.cancel()
+
+
+def service_state(broker: Broker) -> ServiceState:
+    """What the service manager learns of ``broker``: ready when ``/readyz`` would say so."""
+    if broker.is_stopping:
+        return ServiceState(is_ready=False, is_stopping=True, status=broker.failure or "stopping")
+    if not broker.is_running:
+        return ServiceState(is_ready=False, is_stopping=False, status=progress_text(broker.loader.progress()))
+    reason = broker.services.log_dir_failures.reason_not_served()
+    listening = ", ".join(map(str, broker.bound_endpoints))
+    return ServiceState(is_ready=not reason, is_stopping=False, status=reason or f"serving clients on {listening}")
 
 
 def tidying_after_backlogs(memory_pool: RequestMemoryPool) -> ScheduledTask:
