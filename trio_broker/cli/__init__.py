@@ -29,6 +29,7 @@ COMMANDS = {
     "fsck": "trio_broker.cli.fsck:fsck",
     "import-kafka": "trio_broker.cli.import_kafka:import_kafka",
     "pipeline": "trio_broker.cli.pipeline:pipeline",
+    "ready": "trio_broker.cli.ready:ready",
     "version": "trio_broker.cli.version:version",
 }
 
