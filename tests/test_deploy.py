@@ -1,6 +1,7 @@
 """The files of ``deploy/`` fit the broker: options, settings, ports, paths, probes, users and times.
 
-What needs a tool (systemd's own check of a unit) is an oracle; the rest is read here, without any.
+What needs a tool (systemd's own check of a unit) is an oracle; the rest is read here, without any. The rules for
+Prometheus have their tests in ``admin/test_prometheus_alerts.py``.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import attrs
 import click
 import pytest
 import yaml
@@ -23,8 +26,11 @@ from broker_admin.authentication import OPEN_PATHS
 from broker_admin.routes.health import ROUTES
 from tests.oracles import absent
 from trio_broker.cli import main
-from trio_broker.cli.start import configured
+from trio_broker.cli.declarations import read_declarations
+from trio_broker.cli.log_output import LogFormat
+from trio_broker.cli.start import configured, given_options
 from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.declaration.declaration import Declaration
 from trio_broker.testing import BrokerProcess
 
 ROOT = Path(__file__).parents[1]
@@ -47,26 +53,46 @@ def instruction(name: str) -> str:
 
 
 ENTRYPOINT: list[str] = json.loads(instruction("ENTRYPOINT"))
+IMAGE_ENVIRONMENT = dict(word.split("=", maxsplit=1) for word in instruction("ENV").split())
 
 
-def settings_of(arguments: list[str]) -> BrokerConfig:
-    """The configuration of ``trio-broker start`` with these arguments, all of which it has to know."""
+@attrs.frozen
+class Start:
+    """What a start with some arguments and variables does, all of which it has to know."""
+
+    config: BrokerConfig
+    declaration: Declaration
+
+
+def started(
+    arguments: list[str], environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, file: Path | None = None
+) -> Start:
+    """What is started; ``file`` stands for the one that ``TRIO_BROKER_DECLARE`` names."""
+    for name, value in environment.items():
+        if name.startswith("TRIO_BROKER_"):
+            monkeypatch.setenv(name, value)
     program, command, *rest = arguments
     assert (program, command) == ("trio-broker", "start")
     start = main.get_command(click.Context(main), "start")
     assert start is not None
-    values = start.make_context("start", rest).params
-    names = ("config_file", "overrides", "data_dir", "port", "admin_port")
-    return configured(*(values[name] for name in names))
+    context = start.make_context("start", rest)
+    values = context.params
+    config = configured(values["config_file"], values["overrides"], given_options(context), LogFormat.TEXT)
+    assert (file is None) == (values["declaration_file"] is None)
+    return Start(config, read_declarations(file, values["declared_topics"]))
+
+
+def documents(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((DEPLOY / name).read_text(encoding="utf-8")))
 
 
 def compose() -> dict[str, Any]:
-    return yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+    (document,) = documents("compose.yaml")
+    return document
 
 
 def manifest(kind: str) -> dict[str, Any]:
-    documents = yaml.safe_load_all((DEPLOY / "statefulset.yaml").read_text(encoding="utf-8"))
-    (found,) = (each for each in documents if each["kind"] == kind)
+    (found,) = (each for each in documents("statefulset.yaml") if each["kind"] == kind)
     return found
 
 
@@ -90,8 +116,8 @@ def test_the_image_has_all_that_its_package_is_built_from():
     assert {"trio_broker", "protocol", "admin"} <= copied
 
 
-def test_the_image_serves_on_the_ports_it_exposes_as_a_user_without_rights():
-    config = settings_of([*ENTRYPOINT, *json.loads(instruction("CMD"))])
+def test_the_image_serves_on_the_ports_it_exposes_as_a_user_without_rights(monkeypatch):
+    config = started(ENTRYPOINT, IMAGE_ENVIRONMENT, monkeypatch).config
     exposed = instruction("EXPOSE").split()
     assert exposed == [
         config.socket_server.listeners[0].rpartition(":")[2],
@@ -102,6 +128,12 @@ def test_the_image_serves_on_the_ports_it_exposes_as_a_user_without_rights():
     assert [Path(each).parent for each in config.node.log_dirs] == [Path(STATE)]
 
 
+def test_the_image_takes_further_options(monkeypatch):
+    """As in ``podman run trio-broker --topic orders:12``."""
+    found = started([*ENTRYPOINT, "--topic", "orders:12"], IMAGE_ENVIRONMENT, monkeypatch)
+    assert [topic.name for topic in found.declaration.topics] == ["orders"]
+
+
 def test_the_health_check_is_a_command_of_ours():
     words = json.loads(instruction("HEALTHCHECK").partition("CMD ")[2])
     assert words[0] == "trio-broker"
@@ -109,15 +141,133 @@ def test_the_health_check_is_a_command_of_ours():
     assert words[2:] == []
 
 
+# --- the fields of compose and Kubernetes
+
+
+MANY = {"*": str}
+PROBE = {
+    "httpGet": {"path": str, "port": str, "httpHeaders": [{"name": str, "value": str}]},
+    **dict.fromkeys(("initialDelaySeconds", "periodSeconds", "timeoutSeconds", "failureThreshold"), int),
+}
+METADATA = {"name": str, "labels": MANY, "namespace": str}
+CONTAINER = {
+    "name": str,
+    "image": str,
+    "args": [str],
+    "env": [{"name": str, "value": str}],
+    "ports": [{"name": str, "containerPort": int}],
+    "livenessProbe": PROBE,
+    "readinessProbe": PROBE,
+    "resources": {"requests": MANY, "limits": MANY},
+    "securityContext": {
+        "allowPrivilegeEscalation": bool,
+        "readOnlyRootFilesystem": bool,
+        "capabilities": {"drop": [str]},
+    },
+    "volumeMounts": [{"name": str, "mountPath": str, "readOnly": bool}],
+}
+POD = {
+    "terminationGracePeriodSeconds": int,
+    "automountServiceAccountToken": bool,
+    "enableServiceLinks": bool,
+    "securityContext": {
+        "runAsNonRoot": bool,
+        **dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"), int),
+        "fsGroupChangePolicy": str,
+        "seccompProfile": {"type": str},
+    },
+    "containers": [CONTAINER],
+    "volumes": [{"name": str, "configMap": {"name": str}}],
+}
+FIELDS: Final[dict[str, Any]] = {
+    "Service": {
+        "clusterIP": str,
+        "publishNotReadyAddresses": bool,
+        "selector": MANY,
+        "ports": [{"name": str, "port": int, "targetPort": str}],
+    },
+    "StatefulSet": {
+        "serviceName": str,
+        "replicas": int,
+        "selector": {"matchLabels": MANY},
+        "template": {"metadata": METADATA, "spec": POD},
+        "volumeClaimTemplates": [
+            {"metadata": METADATA, "spec": {"accessModes": [str], "resources": {"requests": MANY}}},
+        ],
+    },
+}
+COMPOSE: Final = {
+    "services": {
+        "*": {
+            "build": {"context": str, "dockerfile": str},
+            "image": str,
+            "command": [str],
+            "environment": MANY,
+            "ports": [str],
+            "volumes": [str],
+            "restart": str,
+            "stop_grace_period": str,
+            "ulimits": {"nofile": int},
+            "depends_on": {"*": {"condition": str}},
+        }
+    },
+    "volumes": {"*": type(None)},
+}
+"""The fields that are used, with their types as the references of Kubernetes and of compose give them. Another one is
+refused until somebody has looked it up there, and so is a number where YAML was to read a text."""
+
+
+def misfits(value: Any, fields: Any, path: str) -> list[str]:
+    if isinstance(fields, dict):
+        if not isinstance(value, dict):
+            return [f"{path} is no mapping"]
+        return [
+            found
+            for key, each in value.items()
+            for found in (
+                misfits(each, fields.get(key, fields.get("*")), f"{path}.{key}")
+                if key in fields or "*" in fields
+                else [f"{path}.{key} is unknown"]
+            )
+        ]
+    if isinstance(fields, list):
+        if not isinstance(value, list):
+            return [f"{path} is no list"]
+        return [found for each in value for found in misfits(each, fields[0], f"{path}[]")]
+    return [] if type(value) is fields else [f"{path} is {value!r}, no {fields.__name__}"]
+
+
+def test_compose_has_fields_of_compose_alone():
+    assert misfits(compose(), COMPOSE, "compose") == []
+
+
+def test_the_manifest_has_fields_of_kubernetes_alone():
+    versions = {"Service": "v1", "ConfigMap": "v1", "StatefulSet": "apps/v1"}
+    found = {document["kind"]: document["apiVersion"] for document in documents("statefulset.yaml")}
+    assert found == versions
+    for document in documents("statefulset.yaml"):
+        kind = document["kind"]
+        body = {"data": MANY} if kind == "ConfigMap" else {"spec": FIELDS[kind]}
+        assert misfits(document, {"apiVersion": str, "kind": str, "metadata": METADATA, **body}, kind) == []
+
+
+def test_a_misspelt_field_and_a_number_for_a_text_are_found():
+    assert misfits({"spec": {"replica": 1}}, {"spec": {"replicas": int}}, "StatefulSet") == [
+        "StatefulSet.spec.replica is unknown"
+    ]
+    assert misfits({"value": 9092}, {"value": str}, "env") == ["env.value is 9092, no str"]
+
+
 # --- compose
 
 
-def test_compose_starts_the_broker_with_an_address_for_each_side():
+def test_compose_starts_the_broker_with_topics_and_an_address_for_each_side(monkeypatch):
     service = compose()["services"]["broker"]
-    config = settings_of([*ENTRYPOINT, *service["command"]])
-    assert "INSIDE://broker:29092" in config.socket_server.advertised_listeners
-    assert "OUTSIDE://localhost:9092" in config.socket_server.advertised_listeners
+    found = started(ENTRYPOINT, {**IMAGE_ENVIRONMENT, **service["environment"]}, monkeypatch)
+    config = found.config
+    assert config.socket_server.advertised_listeners == ("INSIDE://broker:29092", "OUTSIDE://localhost:9092")
     assert config.node.admin_token_file.startswith(STATE)
+    assert {topic.name for topic in found.declaration.topics} == {"orders", "payments"}
     published = [each.rpartition(":")[2] for each in service["ports"]]
     assert published == ["9092", config.node.admin_listener.rpartition(":")[2]]
     assert all(each.startswith("127.0.0.1:") for each in service["ports"])
@@ -136,11 +286,19 @@ def test_the_client_of_compose_uses_the_inner_address_once_the_broker_is_healthy
 # --- Kubernetes
 
 
-def test_the_manifest_starts_the_broker_at_the_address_of_its_pod():
+def test_the_manifest_starts_the_broker_at_the_address_of_its_pod(monkeypatch, tmp_path):
     service, stateful = manifest("Service"), manifest("StatefulSet")
     pod = stateful["spec"]["template"]
     (container,) = pod["spec"]["containers"]
-    config = settings_of([*ENTRYPOINT, *container["args"]])
+    variables = {each["name"]: each["value"] for each in container["env"]}
+    declared = manifest("ConfigMap")["data"]
+    (volume,) = pod["spec"]["volumes"]
+    assert volume["configMap"]["name"] == manifest("ConfigMap")["metadata"]["name"]
+    assert Path(variables["TRIO_BROKER_DECLARE"]).name in declared
+    (tmp_path / "topics.toml").write_text(declared["topics.toml"])
+    found = started(ENTRYPOINT, {**IMAGE_ENVIRONMENT, **variables}, monkeypatch, tmp_path / "topics.toml")
+    config = found.config
+    assert [topic.name for topic in found.declaration.topics] == ["orders"]
     name, headless = stateful["metadata"]["name"], service["metadata"]["name"]
     assert config.socket_server.advertised_listeners == (f"PLAINTEXT://{name}-0.{headless}:9092",)
     assert stateful["spec"]["serviceName"] == headless
@@ -149,7 +307,6 @@ def test_the_manifest_starts_the_broker_at_the_address_of_its_pod():
     ports = {each["name"]: each["containerPort"] for each in container["ports"]}
     assert {each["targetPort"]: each["port"] for each in service["spec"]["ports"]} == ports
     assert pod["spec"]["terminationGracePeriodSeconds"] > GRACE_SECONDS
-    # Variables such as TRIO_BROKER_PORT=tcp://… of a service with this name would be read as settings.
     assert pod["spec"]["enableServiceLinks"] is False
 
 
@@ -174,7 +331,9 @@ def test_the_pod_is_the_user_of_the_image_on_a_volume_of_its_own():
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert {pod["securityContext"][key] for key in ("runAsUser", "runAsGroup", "fsGroup")} == {user}
     (claim,) = stateful["volumeClaimTemplates"]
-    assert container["volumeMounts"] == [{"name": claim["metadata"]["name"], "mountPath": STATE}]
+    mounted = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    assert mounted[claim["metadata"]["name"]] == STATE
+    assert mounted.keys() == {claim["metadata"]["name"], *(each["name"] for each in pod["volumes"])}
 
 
 # --- systemd
@@ -194,10 +353,10 @@ def unit() -> Unit:
     return parser
 
 
-def test_the_unit_starts_the_broker_in_its_state_directory(unit):
+def test_the_unit_starts_the_broker_in_its_state_directory(unit, monkeypatch):
     service = unit["Service"]
     program, *arguments = service["ExecStart"].split()
-    config = settings_of([Path(program).name, *arguments])
+    config = started([Path(program).name, *arguments], {}, monkeypatch).config
     assert service["Type"] == "notify"
     assert [Path(each).parent for each in config.node.log_dirs] == [Path("/var/lib") / service["StateDirectory"]]
     assert float(service["TimeoutStopSec"]) > GRACE_SECONDS
