@@ -49,14 +49,15 @@ TESTS_OF: Mapping[str, tuple[str, ...]] = {
     "trio_broker/storage/": ("storage/", "partition/", "handlers/", *CLIENTS),
     "trio_broker/testing/": ("testing/", *CLIENTS),
     "bench/": ("bench/",),
+    "deploy/": ("test_deploy", "admin/test_prometheus_alerts"),
     "docs/": ("docs/", "config/", "handlers/test_apis_documentation.py"),
     "examples/": ("examples/",),
     "fuzz/": ("protocol/test_fuzz", "compat/test_fuzz", "spark/decoder/"),
     "scripts/": ("test_lanes.py", "test_changed.py", "test_patience.py", "test_pressure.py"),
     "README.md": ("docs/",),
     "CONTRIBUTING.md": ("docs/",),
-    "CHANGELOG.md": (),
-    "newsfragments/": (),
+    "CHANGELOG.md": ("docs/test_changelog",),
+    "newsfragments/": ("docs/test_changelog",),
 }
 """Beginnings of paths of test files below ``tests/``, by the beginning of a changed path; the longest counts.
 

@@ -29,6 +29,7 @@ from trio_broker.cluster.config_trials import ConfigTrials
 from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.dynamic_config_publisher import BrokerReconfigurable, DynamicConfigPublisher
 from trio_broker.cluster.errors import MetadataLogUnusable
+from trio_broker.cluster.features import require_supported
 from trio_broker.cluster.log_dir_failure_handler import LogDirFailureHandler
 from trio_broker.cluster.lost_metadata import MentionedTopics, require_topics, require_whole_log
 from trio_broker.cluster.metadata_cache import MetadataCache
@@ -190,7 +191,7 @@ def open_metadata(log_manager: LogManager, runtime: Runtime, config: BrokerConfi
     """The metadata log, in the first directory, and the image of all its records. Blocks.
 
     Raises:
-        MetadataLogUnusable: it is damaged, or has records that this broker never writes, or has lost some.
+        MetadataLogUnusable: it is damaged, or has records or features unknown to this version, or has lost some.
     """
     directory = log_manager.directories[0]
     assert directory.properties is not None, "the directory is open"
@@ -212,6 +213,7 @@ def open_metadata(log_manager: LogManager, runtime: Runtime, config: BrokerConfi
         image = replayed(records, offset=offset, epoch=epoch)
     except (ContradictoryMetadata, NotImplementedError) as error:
         raise MetadataLogUnusable(f"{metadata_log.log.directory} cannot be replayed: {error}") from error
+    require_supported(image)
     require_topics(runtime.disk, directory_ids(log_manager), topics)
     return metadata_log, image
 

@@ -20,6 +20,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import FeatureLevelRecord
 from trio_broker.cluster.controller_result import ControllerResult
+from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.metadata_image import MetadataImage
 
 GROUP_VERSION: Final = "group.version"
@@ -80,6 +81,21 @@ def decide_features(image: MetadataImage) -> list[FeatureLevelRecord]:
         for name, levels in SUPPORTED.items()
         if name not in image.features
     ]
+
+
+def require_supported(image: MetadataImage) -> None:
+    """Refuse a cluster whose features a newer version has finalized: this one would not do what they promise.
+
+    Raises:
+        MetadataLogUnusable: a level is not among those of this broker.
+    """
+    beyond = [
+        f"{name} is {level}, and this version knows {supported.low} to {supported.high}"
+        for name, level in sorted(image.features.items())
+        if not (supported := supported_levels(name)).low <= level <= supported.high
+    ]
+    if beyond:
+        raise MetadataLogUnusable(f"a newer version has raised features of the cluster: {'; '.join(beyond)}")
 
 
 def decide_feature_updates(

@@ -125,7 +125,9 @@ class MetadataDelta:
             case NoOpRecord():
                 pass
             case _:
-                raise NotImplementedError(f"a {type(record).__name__} in the metadata log")
+                raise NotImplementedError(
+                    f"a {type(record).__name__} in the metadata log, as a newer version may write"
+                )
 
     def _partitions(self, topic_id: bytes) -> dict[int, PartitionImage]:
         """The partitions of a topic, to be changed."""

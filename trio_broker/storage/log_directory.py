@@ -95,7 +95,8 @@ class MetaProperties:
         """Read the file's content.
 
         Raises:
-            ForeignDirectory: a property is missing, or of another version (0 was ZooKeeper's).
+            ForeignDirectory: a property is missing, or of another version (0 was ZooKeeper's, a later one is of a newer
+                broker).
         """
         values = {}
         for line in content.decode(errors="replace").splitlines():
@@ -104,8 +105,9 @@ class MetaProperties:
                 key, _, value = line.partition("=")
                 values[key.strip()] = value.strip().replace("\\", "")
         try:
-            if int(values["version"]) != META_PROPERTIES_VERSION:
-                raise ForeignDirectory(f"{name}: version {values['version']}, expected {META_PROPERTIES_VERSION}")
+            if (version := int(values["version"])) != META_PROPERTIES_VERSION:
+                newer = ", as a newer version may write" if version > META_PROPERTIES_VERSION else ""
+                raise ForeignDirectory(f"{name}: version {version}, expected {META_PROPERTIES_VERSION}{newer}")
             return cls(values["cluster.id"], int(values["node.id"]), values.get("directory.id", ""))
         except (KeyError, ValueError) as error:
             raise ForeignDirectory(f"{name}: no good version, cluster.id or node.id: {error}") from error

@@ -424,6 +424,9 @@ METADATA_RECORDS: Final[tuple[type[Any], ...]] = (
 )
 """Every record this module knows, in the order of their types."""
 
+IF_NEWER: Final = ", as a newer version may write"
+"""Said of a record that is not known: most likely an operator has gone back to an older version."""
+
 _RECORD_OF_TYPE: Final[dict[int, type[Any]]] = {record.API_KEY: record for record in METADATA_RECORDS}
 
 
@@ -450,12 +453,12 @@ def decode_metadata_record(value: bytes | memoryview) -> Any:
     view = memoryview(value)
     frame_version, position = read_unsigned_varint(view, 0)
     if frame_version != FRAME_VERSION:
-        raise WireError(f"metadata record in frame version {frame_version}, not {FRAME_VERSION}")
+        raise WireError(f"metadata record in frame version {frame_version}, not {FRAME_VERSION}{IF_NEWER}")
     record_type, position = read_unsigned_varint(view, position)
     kind = _RECORD_OF_TYPE.get(record_type)
     if kind is None:
-        raise WireError(f"metadata record of unknown type {record_type}")
+        raise WireError(f"metadata record of unknown type {record_type}{IF_NEWER}")
     version, position = read_unsigned_varint(view, position)
     if version not in kind.VERSIONS:
-        raise WireError(f"{kind.__name__} in version {version}, not {kind.VERSIONS}")
+        raise WireError(f"{kind.__name__} in version {version}, not {kind.VERSIONS}{IF_NEWER}")
     return decode_whole(kind, version, view, position)
