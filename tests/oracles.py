@@ -23,6 +23,7 @@ ORACLES: Final = {
     "schemathesis": "schemathesis, which `pip install -e '.[dev]'` brings",
     "promtool": "promtool, of Debian's package prometheus",
     "node": "Node, and the packages of tests/compat/node/package.json",
+    "rsync": "rsync",
     "systemd": "systemd-analyze",
     "go": "Go, and the modules of tests/compat/go/go.mod",
 }
