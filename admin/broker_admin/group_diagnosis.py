@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from broker_admin.texts import number_text, short_duration_text, shown_text
+from broker_admin.texts import duration_text, number_text, short_duration_text, shown_text, time_text
 from trio_broker.coordinator.reporting.snapshot import (
     ConsumerLag,
     GroupOffsets,
@@ -59,6 +59,7 @@ class LagCause(enum.Enum):
 
     KEEPS_UP = "keeps up"
     NO_MEMBERS = "no members"
+    OFFSETS_EXPIRE = "offsets expire"
     OPEN_TRANSACTION = "open transaction"
     REBALANCING = "rebalancing too often"
     STOPPED_COMMITTING = "stopped committing"
@@ -114,9 +115,10 @@ def diagnosis(
         findings = [*restless(rebalances, now_ms), *findings]
         if not findings:
             findings = [LagFinding(cause=LagCause.KEEPS_UP, summary=keeps_up_text(offsets))]
-        return LagDiagnosis(findings=tuple(findings))
+        return LagDiagnosis(findings=(*findings, *offsets_expire(group, offsets.partitions, now_ms)))
     if not group.member_count:
-        return LagDiagnosis(findings=(no_members(offsets, behind, now_ms), *findings))
+        expire = offsets_expire(group, offsets.partitions, now_ms)
+        return LagDiagnosis(findings=(no_members(offsets, behind, now_ms), *expire, *findings))
     waiting = waiting_for_transactions(behind, held_back)
     # What waits for a transaction says nothing of those that read it.
     held = {(lag.topic, lag.partition) for lag, _ in waiting}
@@ -211,6 +213,25 @@ def no_members(offsets: GroupOffsets, behind: Sequence[ConsumerLag], now_ms: int
         evidence=(f"{number_text(offsets.lag_records or 0)} records wait", *last_commit(behind, now_ms)),
         advice="Start its consumers. If it is not needed any more, delete it.",
     )
+
+
+def offsets_expire(group: GroupSnapshot, partitions: Iterable[ConsumerLag], now_ms: int) -> list[LagFinding]:
+    """When the offsets of a group without members begin to be deleted."""
+    first_ms = min((each.expires_at_ms for each in partitions if each.expires_at_ms is not None), default=None)
+    if first_ms is None or group.member_count:
+        return []
+    left = duration_text(max(0, first_ms - now_ms) / 1000)
+    return [
+        LagFinding(
+            cause=LagCause.OFFSETS_EXPIRE,
+            summary=f"Its offsets are deleted from {time_text(first_ms)} on, in {left}.",
+            evidence=("offsets.retention.minutes, a setting of the broker, counts while a group has no members",),
+            advice=(
+                "Start a consumer before, or set a longer offsets.retention.minutes. Once they are deleted, a consumer "
+                "begins where its own setting auto.offset.reset says: with latest it leaves records out."
+            ),
+        )
+    ]
 
 
 def is_restless(started_at_ms: Sequence[int], now_ms: int) -> bool:

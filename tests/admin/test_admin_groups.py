@@ -231,6 +231,7 @@ async def test_offsets_are_shown_by_partition_with_their_sum_and_maximum(client:
     assert (body["lag_records"], body["lag_seconds"], body["partition_count"]) == (3, 0.041, 3)
     assert body["partitions"][1] == {
         "committed_at_ms": None,
+        "expires_at_ms": None,
         "topic": "orders",
         "partition": 1,
         "member_id": "checkout-b-0000000c-5f1c-4d0e-9b7a-0242ac120002",

@@ -278,7 +278,8 @@ async def test_lag_over_time_and_its_reason_are_served(live: LiveAdmin, members:
     history = await live.get("/api/v1/groups/g/history")
     assert (history["interval_ms"], history["rates"]) == (5000, None)
     assert [sample["lag_records"] for sample in history["samples"]] == [3]
-    [finding] = (await live.get("/api/v1/groups/-/diagnosis", id="g"))["findings"]
+    finding, expiry = (await live.get("/api/v1/groups/-/diagnosis", id="g"))["findings"]
+    assert expiry["cause"] == "offsets expire"
     assert finding["cause"] in ("no members", "keeps up")
     for what in ("history", "diagnosis"):
         await refusal(live, "GET", f"/api/v1/groups/nobody/{what}", 404)

@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from broker_admin.group_diagnosis import LagCause, LagDiagnosis, diagnosis
+from broker_admin.texts import time_text
 from tests.admin.fake_groups import fake_group, fake_member, fake_partition, fake_rebalance
 from tests.admin.fake_transactions import held_back
 from trio_broker.coordinator.group_event import GroupEventKind
@@ -65,6 +66,21 @@ JOINS = [
     for number in range(5, 0, -1)
 ]
 UNDER_WAY = [fake_rebalance(NOW_MS - 120_000, None, 9, 2, (GroupEventKind.MEMBER_JOINED, B, ""))]
+
+
+def test_a_group_without_members_says_when_its_offsets_expire():
+    """In seven days, of which one is over. While there are members nothing is said, though one may expire."""
+    expiring = [attrs.evolve(partition(number, None, 40), expires_at_ms=NOW_MS + 6 * 86_400_000) for number in (0, 1)]
+    without, finding = found(expiring, members=()).findings
+    assert (without.cause, finding.cause) == (LagCause.NO_MEMBERS, LagCause.OFFSETS_EXPIRE)
+    assert finding.summary == f"Its offsets are deleted from {time_text(NOW_MS + 6 * 86_400_000)} on, in 6 d 0 h."
+    assert "auto.offset.reset" in finding.advice
+    caught_up = [attrs.evolve(each, lag_records=0, lag_seconds=0.0) for each in expiring]
+    assert [each.cause for each in found(caught_up, members=()).findings] == [
+        LagCause.KEEPS_UP,
+        LagCause.OFFSETS_EXPIRE,
+    ]
+    assert LagCause.OFFSETS_EXPIRE not in {each.cause for each in found(expiring).findings}
 
 
 @pytest.mark.parametrize(

@@ -387,7 +387,8 @@ class GroupCoordinator:
     async def lags(self, group_id: str) -> list[ConsumerLag]:
         """The lag of a group in every partition it has committed or owns; errors as ``GroupMachine.snapshot``."""
         machine = self.machine(group_id, allow_empty=True)
-        return await consumer_lags(machine.snapshot(group_id), machine.offsets, self.replicas, self.clock.now_ms())
+        group, now_ms = machine.snapshot(group_id), self.clock.now_ms()
+        return await consumer_lags(group, machine.offsets, self.replicas, now_ms, machine.expires_at_ms)
 
     async def lag_report(self, *, with_partitions: bool = False) -> GroupLagReport:
         """All groups with their lag. Takes the longer the more groups there are, and yields."""

@@ -51,8 +51,8 @@ from trio_broker.coordinator.consumer.upgrade import first_heartbeat, upgraded
 from trio_broker.coordinator.contradictory_groups import ContradictoryGroups
 from trio_broker.coordinator.group import Group
 from trio_broker.coordinator.group_result import GroupResult
-from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets
-from trio_broker.coordinator.offsets.expiry import expired_offsets
+from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
+from trio_broker.coordinator.offsets.expiry import expired_offsets, expires_at_ms
 from trio_broker.coordinator.offsets.requests import (
     TransactionalCommit,
     commit_result,
@@ -403,6 +403,11 @@ class GroupMachine(Machine[Any]):
             return CoordinatorResult()
         expired = expired_offsets(self.offsets, group_id, group, self._settings, now, places)
         return CoordinatorResult(expired, is_routine=True)
+
+    def expires_at_ms(self, group_id: str, topic: str, commit: OffsetAndMetadata) -> int | None:
+        """When a committed offset expires if its group stays as it is; None if it does not."""
+        group = self.groups.get(group_id)
+        return None if group is None else expires_at_ms(commit, topic, group, self._settings)
 
     def is_over(self, group_id: str) -> bool:
         """Whether a group has neither offsets nor members left."""

@@ -11,7 +11,7 @@ from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup
 from trio_broker.coordinator.classic.group_metadata import ClassicGroupState
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets
-from trio_broker.coordinator.offsets.expiry import OffsetRetention, expired_offsets
+from trio_broker.coordinator.offsets.expiry import OffsetRetention, expired_offsets, expires_at_ms
 from trio_broker.coordinator.runtime.result import Now
 from trio_broker.topic_partition import TopicPartition
 
@@ -156,3 +156,27 @@ def test_what_has_expired_is_gone_and_the_rest_is_not():
 def test_a_group_without_offsets_has_none_to_expire():
     assert expired(CommittedOffsets(), simple_group()) == set()
     assert expired(CommittedOffsets(), group(since_ms=0)) == set()
+
+
+@pytest.mark.parametrize(
+    "held_by",
+    [
+        simple_group(),
+        group(since_ms=NOW_MS - 1000),
+        group(since_ms=-1),
+        group(subscribed=subscription("read")),
+        ConsumerLike("read"),
+    ],
+    ids=["simple", "empty", "empty, since when is not known", "classic", "consumer"],
+)
+def test_the_time_that_is_told_is_that_at_which_it_expires(held_by):
+    offsets = committed(left=5000, own=(5000, 7000), read=5000)
+    for topic in ("left", "own", "read"):
+        commit = offsets.get("g", topic, 0)
+        assert commit is not None
+        at_ms = expires_at_ms(commit, topic, held_by, SETTINGS)
+        if at_ms is None:
+            assert topic not in expired(offsets, held_by, Now(0.0, NOW_MS + 1000 * RETENTION_MS))
+        else:
+            assert topic not in expired(offsets, held_by, Now(0.0, at_ms - 1))
+            assert topic in expired(offsets, held_by, Now(0.0, at_ms))

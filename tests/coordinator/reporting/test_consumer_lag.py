@@ -9,7 +9,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.stored.offset_commits import encode_commit_key, encode_commit_value
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NOW_MS, add_topic, batch, make_replicas
-from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets
+from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
 from trio_broker.coordinator.reporting.lag import consumer_lags
 from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupSnapshot, GroupType, MemberSnapshot
 from trio_broker.partition.append_times import AppendTimes
@@ -61,10 +61,26 @@ async def append(replicas, partition, *values: bytes, at_ms: int) -> None:
     await append_to_leader(replicas, partition, batch(*values, timestamp=at_ms - 500))
 
 
+WEEK_MS = 7 * 24 * 3_600_000
+
+
+def a_week_later(group_id: str, topic: str, commit: OffsetAndMetadata) -> int:
+    return commit.commit_timestamp_ms + WEEK_MS
+
+
+async def test_an_offset_says_when_it_expires(replicas):
+    await add_topic(replicas, partitions=2)
+    found = await lags(replicas, committed(("orders", 0, 0)), described(m1={"orders": (0, 1)}))
+    committed_at_ms = found["orders", 0].committed_at_ms
+    assert committed_at_ms is not None
+    assert found["orders", 0].expires_at_ms == committed_at_ms + WEEK_MS
+    assert found["orders", 1].expires_at_ms is None
+
+
 async def lags(
     replicas, offsets, description=None, *, now_ms: int = NOW_MS + 60_000
 ) -> dict[tuple[str, int], ConsumerLag]:
-    found = await consumer_lags(description or described(), offsets, replicas, now_ms)
+    found = await consumer_lags(description or described(), offsets, replicas, now_ms, a_week_later)
     return {(lag.topic, lag.partition): lag for lag in found}
 
 
@@ -134,7 +150,9 @@ async def test_partitions_come_in_order_with_their_owners_committed_or_not(repli
     for partition in await add_topic(replicas, partitions=11):
         await append(replicas, partition, b"a", at_ms=NOW_MS)
     description = described(m1={"orders": (10, 0)}, m2={"orders": (1,)}, m3=None)
-    found = await consumer_lags(description, committed(("orders", 2, 1), ("orders", 0, 0)), replicas, NOW_MS)
+    found = await consumer_lags(
+        description, committed(("orders", 2, 1), ("orders", 0, 0)), replicas, NOW_MS, a_week_later
+    )
     assert [(lag.partition, lag.member_id, lag.committed_offset, lag.lag_records) for lag in found] == [
         (0, "m1", 0, 1),
         (1, "m2", None, None),

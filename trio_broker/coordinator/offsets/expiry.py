@@ -66,15 +66,23 @@ def expired_offsets(
         for place in places
         if not group.is_subscribed_to(place.topic)
         and (commit := offsets.get(group_id, place.topic, place.partition)) is not None
-        and _is_expired(commit, retention, settings, now)
+        and now.expiry_ms >= _expires_at_ms(commit, retention, settings)
         and not offsets.has_pending(group_id, place.topic, place.partition)
     ]
 
 
-def _is_expired(
-    commit: OffsetAndMetadata, retention: OffsetRetention, settings: GroupCoordinatorConfig, now: Now
-) -> bool:
+def expires_at_ms(
+    commit: OffsetAndMetadata, topic: str, group: ExpiringGroup, settings: GroupCoordinatorConfig
+) -> int | None:
+    """Return when an offset of ``topic`` expires if its group stays as it is; None if it does not."""
+    retention = group.offset_retention()
+    if retention is None or group.is_subscribed_to(topic):
+        return None
+    return _expires_at_ms(commit, retention, settings)
+
+
+def _expires_at_ms(commit: OffsetAndMetadata, retention: OffsetRetention, settings: GroupCoordinatorConfig) -> int:
     if commit.expire_timestamp_ms is not None:
-        return now.expiry_ms >= commit.expire_timestamp_ms
+        return commit.expire_timestamp_ms
     begin_ms = commit.commit_timestamp_ms if retention.since_ms is None else retention.since_ms
-    return now.expiry_ms - begin_ms >= settings.offsets_retention_ms
+    return begin_ms + settings.offsets_retention_ms

@@ -9,9 +9,10 @@ Neither is exact: a member commits after it has processed, and only now and then
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import methodcaller
+from typing import TypeAlias
 
 import attrs
 
@@ -26,6 +27,9 @@ from trio_broker.steps import finish
 from trio_broker.storage.segment import FetchedRecords
 from trio_broker.topic_partition import TopicPartition
 from trio_broker.yield_budget import InTurns, emptied, listed
+
+ExpiresAtMs: TypeAlias = Callable[[str, str, OffsetAndMetadata], int | None]
+"""When an offset that a group committed in a topic expires; see ``GroupMachine.expires_at_ms``."""
 
 
 @attrs.frozen
@@ -46,6 +50,7 @@ def consumer_lag(
     commit: OffsetAndMetadata | None,
     seconds: float | None,
     member_id: str | None = None,
+    expires_at_ms: int | None = None,
 ) -> ConsumerLag:
     """The lag in ``place``; ``seconds`` is the age of the first unconsumed record, 0 where there is none."""
     committed_offset = None if commit is None else commit.offset
@@ -60,6 +65,7 @@ def consumer_lag(
         lag_records=records,
         lag_seconds=seconds,
         committed_at_ms=None if commit is None else commit.commit_timestamp_ms,
+        expires_at_ms=expires_at_ms,
     )
 
 
@@ -82,7 +88,7 @@ class _Place:
 
 
 async def consumer_lags(
-    group: GroupSnapshot, offsets: CommittedOffsets, replicas: ReplicaManager, now_ms: int
+    group: GroupSnapshot, offsets: CommittedOffsets, replicas: ReplicaManager, now_ms: int, expires_at_ms: ExpiresAtMs
 ) -> list[ConsumerLag]:
     """Return the lag in every partition that the group has committed or one of its members owns, in their order.
 
@@ -109,7 +115,15 @@ async def consumer_lags(
             if time is not None:
                 seconds[name] = age_seconds(time, now_ms)
     lags = (
-        consumer_lag(each.name, each.partition, each.commit, seconds.get(each.name), each.member_id) for each in places
+        consumer_lag(
+            each.name,
+            each.partition,
+            each.commit,
+            seconds.get(each.name),
+            each.member_id,
+            None if each.commit is None else expires_at_ms(group.group_id, each.name.topic, each.commit),
+        )
+        for each in places
     )
     found = await finish(listed(lags))
     await finish(emptied(places, seconds, older))

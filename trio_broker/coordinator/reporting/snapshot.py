@@ -62,8 +62,8 @@ class ConsumerLag:
 
     ``log_end_offset`` is the end of what consumers may read, the high watermark. ``lag_seconds`` is how long ago the
     first record was appended that the group has not consumed: 0 when there is none. ``committed_at_ms`` is when the
-    offset was committed. None stands for what is not known: no commit, no such partition any more, no time of the next
-    record.
+    offset was committed, ``expires_at_ms`` when it will be deleted if nobody commits and no member joins. None stands
+    for what is not known, or will not be: no commit, no such partition any more, no time of the next record.
     """
 
     topic: str
@@ -74,6 +74,7 @@ class ConsumerLag:
     lag_records: int | None
     lag_seconds: float | None
     committed_at_ms: int | None = None
+    expires_at_ms: int | None = None
 
 
 @attrs.frozen(kw_only=True)
