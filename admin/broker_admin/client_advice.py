@@ -1,9 +1,12 @@
-"""Advice to a producer, from the numbers of what it has sent. Pure functions.
+"""Advice to a producer, from the numbers of what it has sent and the errors it got. Pure functions.
 
 Advice is given only where the numbers leave little doubt; a producer that sends little gets none.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
 
 import attrs
 
@@ -117,3 +120,27 @@ def idempotence_advice(produced: ProducedBatches) -> ClientAdvice | None:
     if produced.idempotent_batches or produced.acks != -1:
         return None
     return ClientAdvice("enable.idempotence=true", "acks=all without it: a retry may write records twice")
+
+
+SIZE_SETTINGS: Final[Mapping[str, str]] = {
+    "apache-kafka-java": "max.request.size",
+    "librdkafka": "message.max.bytes",
+    "confluent-kafka-": "message.max.bytes",
+    "kafka-python": "max_request_size",
+    "aiokafka": "max_request_size",
+    "kgo": "ProducerBatchMaxBytes",
+    "sarama": "Producer.MaxMessageBytes",
+}
+"""What bounds a client's batches, by how the name of its software begins."""
+
+
+def error_advice(error: str, software_name: str) -> str:
+    """Which settings, of the topic and of this client, an error is about; empty for one that is about none."""
+    if error != "MESSAGE_TOO_LARGE":
+        return ""
+    found = (setting for name, setting in SIZE_SETTINGS.items() if software_name.startswith(name))
+    own = next(found, "its own limit of a request")
+    return (
+        "A batch was larger than max.message.bytes of its topic (message.max.bytes of the broker where it has none)."
+        f" Raise that, and {own} of this client where that is smaller; or send smaller records."
+    )

@@ -23,6 +23,7 @@ from starlette.responses import HTMLResponse, Response
 from broker_admin import texts
 from broker_admin.authentication import ROLE_IN_SCOPE
 from broker_admin.change_list import band_text, difference_text, reading_text
+from broker_admin.client_advice import error_advice
 from broker_admin.getting_started import bootstrap_address
 from broker_admin.group_actions import group_address
 from broker_admin.parts import MAX_EVENT_STREAMS, parts_of, view_of
@@ -75,6 +76,7 @@ def page_environment() -> jinja2.Environment:
         reading_text=reading_text,
         band_text=band_text,
         difference_text=difference_text,
+        error_advice=error_advice,
         transaction_address=transaction_address,
         held_for_text=held_for_text,
         holder_text=holder_text,

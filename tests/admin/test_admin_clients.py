@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_admin.client_advice import producer_advice
+from broker_admin.client_advice import error_advice, producer_advice
 from broker_admin.client_list import gather_clients
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.api_versions import ApiVersionsRequest
@@ -46,6 +46,31 @@ async def test_the_errors_that_a_client_got_are_counted_by_api(live):
     connection = await own_connection(live)
     assert connection["errors"] == 1
     assert connection["errors_by_api"] == [{"api": "Produce", "error": "UNKNOWN_TOPIC_OR_PARTITION", "count": 1}]
+
+
+async def test_a_batch_that_was_too_large_leads_to_the_settings_of_topic_and_client(live):
+    software = {"client_software_name": "apache-kafka-java", "client_software_version": "4.4.0"}
+    await live.kafka.ask(ApiVersionsRequest(**software), 3)
+    await live.kafka.create_topic("orders")
+    assert await live.kafka.produce("orders", b"." * 1_100_000) == ErrorCode.MESSAGE_TOO_LARGE
+    connection = await own_connection(live)
+    page = await live.http.get("/clients/client", params={"client_id": connection["client_id"]})
+    assert "larger than max.message.bytes of its topic" in page.text
+    assert "max.request.size of this client" in page.text
+
+
+@pytest.mark.parametrize(
+    ("software", "setting"),
+    [
+        ("confluent-kafka-python", "message.max.bytes"),
+        ("kafka-python", "max_request_size"),
+        ("kgo", "ProducerBatchMaxBytes"),
+        ("", "its own limit of a request"),
+    ],
+)
+def test_each_client_has_its_own_name_for_the_setting(software, setting):
+    assert f"Raise that, and {setting} of this client" in error_advice("MESSAGE_TOO_LARGE", software)
+    assert error_advice("UNKNOWN_TOPIC_OR_PARTITION", software) == ""
 
 
 async def test_a_client_that_has_left_is_told_of_for_an_hour_with_its_errors(live):
