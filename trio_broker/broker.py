@@ -30,6 +30,7 @@ import os
 import resource
 import signal
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -467,4 +468,6 @@ def single_startup_error(group: BaseExceptionGroup[BaseException]) -> StartupErr
 def raise_file_limit() -> None:
     """Let the process open as many files as it is allowed to ask for: connections and segments are files."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    # macOS has an infinite hard limit and refuses it.
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -49,8 +49,8 @@ async def test_the_errors_that_a_client_got_are_counted_by_api(live):
 
 
 async def test_a_batch_that_was_too_large_leads_to_the_settings_of_topic_and_client(live):
-    software = {"client_software_name": "apache-kafka-java", "client_software_version": "4.4.0"}
-    await live.kafka.ask(ApiVersionsRequest(**software), 3)
+    hello = ApiVersionsRequest(client_software_name="apache-kafka-java", client_software_version="4.4.0")
+    await live.kafka.ask(hello, 3)
     await live.kafka.create_topic("orders")
     assert await live.kafka.produce("orders", b"." * 1_100_000) == ErrorCode.MESSAGE_TOO_LARGE
     connection = await own_connection(live)

@@ -16,7 +16,7 @@ import trio.testing
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from tests.patience import patiently
-from trio_broker.runtime.real_workers import RealWorkers, ThreadWorkQueue
+from trio_broker.runtime.real_workers import WAKE, RealWorkers, ThreadWorkQueue, wakeup_descriptors
 
 PATIENCE_SECONDS = 20
 
@@ -92,16 +92,34 @@ async def test_items_that_end_before_the_loop_looks_are_reported_together(gates:
     assert gates.reports[0][:2] == [0, 1]
 
 
+async def test_a_pipe_wakes_the_loop_where_there_is_no_eventfd(
+    gates: Gates, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delattr(os, "eventfd")
+    woken, waking = wakeup_descriptors()
+    assert woken != waking
+    for descriptor in (woken, waking):
+        os.close(descriptor)
+    queue = gates.make_queue(1)
+    await nursery.start(queue.run)
+    for item in range(3):
+        queue.put(item)
+        gates.gate.release()
+        await gates.wait_reported(item + 1)
+    assert sorted(item for report in gates.reports for item in report) == [0, 1, 2]
+
+
 async def test_items_that_end_before_the_loop_looks_wake_it_once(
     gates: Gates, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ):
-    write, wakes = os.eventfd_write, []
+    write, wakes = os.write, []
 
-    def counted_write(number: int, value: int) -> None:
-        wakes.append(value)
-        write(number, value)
+    def counted_write(number: int, data: bytes) -> int:
+        if data is WAKE:
+            wakes.append(data)
+        return write(number, data)
 
-    monkeypatch.setattr(os, "eventfd_write", counted_write)
+    monkeypatch.setattr(os, "write", counted_write)
     queue = gates.make_queue(1)
     await nursery.start(queue.run)
     for item in range(3):

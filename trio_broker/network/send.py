@@ -36,6 +36,9 @@ JOIN_BYTES = 32 * 1024
 IOV_PIECES = 512
 """Pieces per ``sendmsg``; the kernel takes at most 1024."""
 
+MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
+"""0 where the platform has none: then there may be a packet more."""
+
 WINDOW_BYTES = 1024 * 1024
 """Bytes sent between two yields, and between two probes of the page cache: about 0.2 ms of copying."""
 
@@ -108,7 +111,7 @@ class Sender:
                 pieces.append(chunk)
                 continue
             if read == REGIONS_PER_TURN or connection.bytes_out >= turn_end:
-                yield from self._send_pieces(connection, pieces, socket.MSG_MORE)
+                yield from self._send_pieces(connection, pieces, MSG_MORE)
                 yield Pause.TURN
                 pieces, read, turn_end = [], 0, connection.bytes_out + WINDOW_BYTES
             # Not checked: ``isinstance`` with a Protocol costs more than all the rest of sending the chunk.
@@ -118,7 +121,7 @@ class Sender:
                 read += 1
                 continue
             # More follows at once, so the kernel need not send a packet for these few bytes alone.
-            yield from self._send_pieces(connection, pieces, socket.MSG_MORE)
+            yield from self._send_pieces(connection, pieces, MSG_MORE)
             pieces = []
             yield from self._send_region(connection, region)
         yield from self._send_pieces(connection, pieces, 0)

@@ -33,6 +33,14 @@ sending."""
 RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 """0 where the platform has none; then nobody can tell what is in the page cache."""
 
+F_FULLFSYNC: int = getattr(fcntl, "F_FULLFSYNC", 0)
+"""0 but on macOS, whose fsync leaves the data in the cache of the drive."""
+
+HAS_FALLOCATE = hasattr(os, "posix_fallocate")
+
+ZEROS = bytes(64 * 1024)
+"""Written at a time where space cannot be allocated otherwise."""
+
 
 class RealFile:
     """An open file descriptor, closed when the last reference to it goes.
@@ -62,8 +70,11 @@ class RealFile:
         os.ftruncate(self.number, size)
 
     def sync(self) -> None:
-        # fdatasync includes a changed file length, without which the bytes could not be read back.
-        os.fdatasync(self.number)
+        if F_FULLFSYNC:
+            fcntl.fcntl(self.number, F_FULLFSYNC)
+        else:
+            # fdatasync includes a changed file length, without which the bytes could not be read back.
+            os.fdatasync(self.number)
 
     def read_cached(self, size: int, position: int) -> bytearray:
         buffer = bytearray(size)
@@ -88,7 +99,12 @@ class RealFile:
         return FileIdentity(found.st_dev, found.st_ino)
 
     def preallocate(self, size: int) -> None:
-        os.posix_fallocate(self.number, 0, size)
+        if HAS_FALLOCATE:
+            os.posix_fallocate(self.number, 0, size)
+            return
+        position = self.size()
+        while position < size:
+            position += os.pwrite(self.number, ZEROS[: size - position], position)
 
     def forget(self, position: int, size: int) -> None:
         if hasattr(os, "posix_fadvise"):

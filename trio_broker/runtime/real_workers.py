@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from _thread import LockType, allocate_lock
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -49,8 +50,23 @@ def _outcome_of(work: Callable[[], T]) -> outcome.Outcome[T]:
     return result
 
 
+WAKE = (1).to_bytes(8, sys.byteorder)
+"""What wakes the event loop: an eventfd takes a number of eight bytes, a pipe any."""
+
+
+def wakeup_descriptors() -> tuple[int, int]:
+    """Return what is readable once something was written to the other: an eventfd for both, or the ends of a pipe."""
+    if hasattr(os, "eventfd"):
+        both = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        return both, both
+    ends = os.pipe()
+    for end in ends:
+        os.set_blocking(end, False)
+    return ends
+
+
 class ThreadWorkQueue(Generic[Item], trio.abc.Instrument):
-    """See ``WorkQueue``. Items that end close together wake the event loop once, through an eventfd: only the first of
+    """See ``WorkQueue``. Items that end close together wake the event loop once, by a descriptor: only the first of
     them writes to it, since a system call makes its thread let go of the interpreter lock and wait for it again. Trio's
     ``run_sync_soon`` makes one each time, and reads twice for it.
 
@@ -76,7 +92,8 @@ class ThreadWorkQueue(Generic[Item], trio.abc.Instrument):
         self._done: deque[Item] = deque()
         # An entry while nobody has woken the event loop since it last looked. The thread that takes it does.
         self._unwoken: deque[None] = deque([None])
-        self._wakeup = -1  # the eventfd, while it runs
+        # While it runs: both ends of what wakes the event loop, which are one where there is an eventfd.
+        self._woken, self._waking = -1, -1
         self._under_way = 0
         self._started = 0
         # One entry for each thread that is to end, not counted in ``_started`` any more. The thread that takes it ends.
@@ -117,7 +134,7 @@ class ThreadWorkQueue(Generic[Item], trio.abc.Instrument):
             self._start_threads()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._woken, self._waking = wakeup_descriptors()
         # A run before may have ended between a thread's wake-up and its own look.
         self._unwoken = deque([None])
         try:
@@ -136,7 +153,8 @@ class ThreadWorkQueue(Generic[Item], trio.abc.Instrument):
                         self._is_instrument = False
                     self._end_threads(self._started)
         finally:
-            os.close(self._wakeup)
+            for descriptor in {self._woken, self._waking}:
+                os.close(descriptor)
             self._report()
 
     def _start_threads(self) -> None:
@@ -185,12 +203,12 @@ class ThreadWorkQueue(Generic[Item], trio.abc.Instrument):
             self._done.append(item)
             with suppress(IndexError):
                 self._unwoken.pop()
-                os.eventfd_write(self._wakeup, 1)
+                os.write(self._waking, WAKE)
 
     async def _report_always(self) -> None:
         while True:
-            await trio.lowlevel.wait_readable(self._wakeup)
-            os.eventfd_read(self._wakeup)
+            await trio.lowlevel.wait_readable(self._woken)
+            os.read(self._woken, len(WAKE))
             # Before the look: what ends from here on, and is not seen by it, wakes the loop again.
             self._unwoken.append(None)
             self._report()
