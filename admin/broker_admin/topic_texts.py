@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from broker_admin.texts import bytes_text, duration_text, number_text
 from broker_admin.views.topics import SegmentDetail, TopicSummary
@@ -33,6 +34,26 @@ def retention_text(topic: TopicSummary) -> str:
     if "compact" in topic.cleanup_policy:
         return f"compacted, {text}" if "delete" in topic.cleanup_policy else "compacted"
     return text
+
+
+def kept_text(configs: Mapping[str, str]) -> str:
+    """How long records of a topic with these settings stay: longer than retention says, since segments go whole."""
+    if "delete" not in configs["cleanup.policy"]:
+        return "The newest record of each key stays for ever."
+    retention_ms, retention_bytes = int(configs["retention.ms"]), int(configs["retention.bytes"])
+    if retention_ms < 0 and retention_bytes < 0:
+        return "Records stay for ever."
+    parts = []
+    if retention_ms >= 0:
+        longest_ms = retention_ms + int(configs["segment.ms"])
+        parts.append(
+            f"Records stay {span_text(retention_ms / 1000)}, and where few are written up to"
+            f" {span_text(longest_ms / 1000)}, because they are deleted by whole segments (segment.ms)."
+        )
+    if retention_bytes >= 0:
+        segment = bytes_text(int(configs["segment.bytes"]))
+        parts.append(f"Each partition keeps the newest {bytes_text(retention_bytes)}, and up to {segment} more.")
+    return " ".join(parts)
 
 
 def segment_end_text(segment: SegmentDetail, now_ms: int) -> str:

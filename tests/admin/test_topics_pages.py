@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from broker_admin.topic_texts import retention_text, segment_end_text, span_text
+from broker_admin.topic_texts import kept_text, retention_text, segment_end_text, span_text
 from broker_admin.views.topics import SegmentDetail
 from tests.admin.chromium import Browser, Page, needs_chromium
 from tests.admin.live_admin import LiveAdmin, open_live_admin
@@ -372,3 +372,25 @@ async def test_no_page_of_a_topic_is_wider_than_a_telephone(live: LiveAdmin, pag
 async def test_an_answer_says_nothing_that_could_be_kept(live: LiveAdmin) -> None:
     answer: httpx.Response = await live.http.get("/topics", headers=HTML)
     assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        (
+            {},
+            "Records stay 7 d, and where few are written up to 14 d, because they are deleted by whole segments"
+            " (segment.ms).",
+        ),
+        ({"retention.ms": "-1"}, "Records stay for ever."),
+        (
+            {"retention.ms": "-1", "retention.bytes": "2147483648"},
+            "Each partition keeps the newest 2.0 GiB, and up to 1.0 GiB more.",
+        ),
+        ({"cleanup.policy": "compact"}, "The newest record of each key stays for ever."),
+    ],
+)
+def test_a_new_topic_says_how_long_its_records_stay(changes, text):
+    week_ms = str(7 * 24 * 3_600_000)
+    defaults = {"cleanup.policy": "delete", "retention.ms": week_ms, "retention.bytes": "-1", "segment.ms": week_ms}
+    assert kept_text({**defaults, "segment.bytes": "1073741824", **changes}) == text

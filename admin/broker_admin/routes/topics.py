@@ -36,6 +36,7 @@ from broker_admin.topic_list import (
     select_segments,
     select_topics,
 )
+from broker_admin.topic_texts import kept_text
 from broker_admin.view import BrokerView
 from broker_admin.views.topics import (
     AddedPartitions,
@@ -181,7 +182,9 @@ class TopicsEndpoint(HTTPEndpoint):
             )
         except TopicRefused as refused:
             raise problem_of(refused, reasons=reasons) from refused
-        return json_response(created, 200 if dry_run else 201)
+        defaults = {entry.name: entry.value or "" for entry in view_of(request).topics.config_defaults()}
+        kept = kept_text({**defaults, **created.configs})
+        return json_response(attrs.evolve(created, kept=kept), 200 if dry_run else 201)
 
 
 class TopicEndpoint(HTTPEndpoint):

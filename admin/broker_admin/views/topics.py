@@ -180,7 +180,10 @@ class TopicRefused(Exception):
 
 @attrs.frozen(kw_only=True)
 class TopicCreation:
-    """A topic as it was created, or with ``dry_run`` would be; ``configs`` are the settings of its own."""
+    """A topic as it was created, or with ``dry_run`` would be; ``configs`` are the settings of its own.
+
+    ``kept`` says how long its records stay, by all of its settings, in words.
+    """
 
     dry_run: bool
     name: str
@@ -188,6 +191,7 @@ class TopicCreation:
     partitions: int
     replication_factor: int
     configs: Mapping[str, str]
+    kept: str = ""
 
 
 @attrs.frozen(kw_only=True)

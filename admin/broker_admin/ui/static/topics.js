@@ -43,8 +43,8 @@ const counted = (count, word) => `${numberText(count)} ${word}${count === 1 ? ""
 
 /** What a dry run found, in words, by the dialog's id; for settings, the changes. @type {Record<string, (answer: any) => string>} */
 const FOUND = {
-  "create-topic": (answer) => `It would have ${counted(answer.partitions, "partition")}${settingsText(answer.configs)}.`,
-  "clone-topic": (answer) => `It would have ${counted(answer.partitions, "partition")}${settingsText(answer.configs)}.`,
+  "create-topic": (answer) => `It would have ${counted(answer.partitions, "partition")}${settingsText(answer.configs)}. ${answer.kept}`,
+  "clone-topic": (answer) => `It would have ${counted(answer.partitions, "partition")}${settingsText(answer.configs)}. ${answer.kept}`,
   "add-partitions": (answer) =>
     `From ${answer.partitions_before} to ${counted(answer.partitions, "partition")}. ${Math.round(100 * answer.keys_that_stay_ratio)} % of keys ` +
     "would go to the same partition as before, all others to another one.",
