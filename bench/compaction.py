@@ -21,6 +21,7 @@ from bench.wire import BenchError, connect, create_topic, produce_frame, produce
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import NewRecord
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.cleaner import Cleaning
@@ -30,7 +31,6 @@ from trio_broker.storage.offset_map import OffsetMap
 from trio_broker.storage.recovery import open_log
 from trio_broker.storage.segment_swap import SegmentSwap
 from trio_broker.testing.process import BrokerProcess
-from trio_broker.topic_partition import TopicPartition
 
 NOW_MS = 1_700_000_000_000
 MIB = 1 << 20

@@ -28,6 +28,8 @@ from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.offset_commits import NO_EXPIRE_TIMESTAMP, encode_commit_key, encode_commit_value
+from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import partition_metadata
@@ -35,8 +37,6 @@ from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.log import Log
 from trio_broker.storage.recovery import open_log
 from trio_broker.testing.process import BrokerProcess
-from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC
-from trio_broker.topic_partition import TopicPartition
 
 TOPIC = "events"
 

@@ -16,11 +16,11 @@ from bench.outcome import Options, Outcome
 from bench.partitions import BATCH_BYTES, read_and_check, write_log
 from bench.subject import scratch
 from bench.wire import MIB
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.log_file import LogFile
 from trio_broker.storage.partition_check import PartitionBounds, check_partition
 from trio_broker.storage.segment_scrub import SegmentScrub
-from trio_broker.topic_partition import TopicPartition
 
 CHECKED_MIB = 32
 

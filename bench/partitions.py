@@ -25,13 +25,13 @@ from kafka_wire.messages.delete_topics import DeleteTopicsRequest
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.crc import crc32c
 from kafka_wire.records.record import NewRecord
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.log import Log
 from trio_broker.storage.recovery import open_log
 from trio_broker.testing.process import BrokerProcess
-from trio_broker.topic_partition import TopicPartition
 
 DELETE_TOPICS_VERSION = 5
 """The last one that names topics in a plain list."""

@@ -23,12 +23,12 @@ from kafka_wire.records.batch import (
 )
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import Header, NewRecord
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.batch_table import scan_batches
 from trio_broker.spark.chunk import Chunk, Decoding
 from trio_broker.spark.decoder import Engine, decode
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.schema import COLUMNS, default_columns
-from trio_broker.topic_partition import TopicPartition
 
 NOW_MS = 1_700_000_000_000
 DISTINCT_BATCHES = 64

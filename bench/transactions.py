@@ -39,11 +39,11 @@ from kafka_wire.stored.transactions import (
     TransactionStatus,
     encode_transaction_record,
 )
+from trio_broker.common.topic_names import TRANSACTION_STATE_TOPIC
 from trio_broker.partition.transaction_end import TransactionEnd
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.log import Log
 from trio_broker.testing.process import BrokerProcess
-from trio_broker.topic_names import TRANSACTION_STATE_TOPIC
 
 TOPIC = "transactions"
 

@@ -28,10 +28,10 @@ from kafka_wire.headers import RequestHeader, read_request_header, request_heade
 from kafka_wire.messages.catalogue import all_requests
 from kafka_wire.messages.produce import ProduceRequest
 from kafka_wire.primitives import MAX_TAGS
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
 from trio_broker.handlers.support.dispatch import LARGE_REQUEST_BYTES
 from trio_broker.storage import validation
-from trio_broker.topic_partition import TopicPartition
 
 ELEMENTS: Final = 20_000
 """Of the construct that is repeated: most readers would take three times as many."""

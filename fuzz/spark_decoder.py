@@ -52,13 +52,13 @@ from kafka_wire.records.batch import (
 from kafka_wire.records.compression import Codec, decompress
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch, read_control_record
 from kafka_wire.records.record import NewRecord, Record
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.batch_table import BatchTable, scan_batches
 from trio_broker.spark.chunk import AbortedTransactionStart, Chunk, Decoding
 from trio_broker.spark.decoder import Engine, decode
 from trio_broker.spark.errors import CorruptData
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.schema import COLUMNS, arrow_schema
-from trio_broker.topic_partition import TopicPartition
 
 PARTITION: Final = TopicPartition("orders", 3)
 

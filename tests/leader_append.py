@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from trio_broker.concurrency.steps import finish
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
-from trio_broker.steps import finish
 from trio_broker.storage.append import AppendInfo
 
 

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import attrs
 import trio
 
-from trio_broker.steps import Steps, finish
+from trio_broker.concurrency.steps import Steps, finish
 
 T = TypeVar("T")
 

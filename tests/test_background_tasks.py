@@ -13,8 +13,8 @@ import trio
 
 from tests.patience import fail_after, scaled
 from tests.running_broker import PATIENCE_SECONDS, connected, running, until
-from trio_broker import barrier
 from trio_broker.broker import Broker
+from trio_broker.concurrency import barrier
 
 ROOT = Path(__file__).parent.parent
 PRODUCT = [*(ROOT / "trio_broker").rglob("*.py"), *(ROOT / "admin").rglob("*.py")]
@@ -55,10 +55,10 @@ WITHOUT_BARRIER = {
     "admin/broker_admin/guard.py: discard",
     "admin/broker_admin/routes/messages.py: cancel_at_disconnect",
     # The barriers themselves.
-    "trio_broker/barrier.py: run_background",
-    "trio_broker/barrier.py: run_to_end",
+    "trio_broker/concurrency/barrier.py: run_background",
+    "trio_broker/concurrency/barrier.py: run_to_end",
 }
-"""Where a task is started without ``trio_broker.barrier``, and why that costs no more than it may."""
+"""Where a task is started without ``trio_broker.concurrency.barrier``, and why that costs no more than it may."""
 
 
 def started_tasks(source: str) -> Iterator[str]:

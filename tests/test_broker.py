@@ -29,8 +29,8 @@ from tests.running_broker import (
     serve_as_process,
     until,
 )
-from trio_broker import steps
 from trio_broker.broker import StartupError, announcement, single_startup_error
+from trio_broker.concurrency import steps
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import listener_endpoints
 from trio_broker.handlers.support.registry import served_apis

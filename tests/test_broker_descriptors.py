@@ -14,7 +14,7 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from tests.patience import fail_after, scaled
 from tests.running_broker import PATIENCE_SECONDS, Connection, until
-from trio_broker.log_throttle import LOG_INTERVAL_SECONDS
+from trio_broker.common.log_throttle import LOG_INTERVAL_SECONDS
 from trio_broker.testing.process import BrokerProcess
 
 DESCRIPTORS = 128

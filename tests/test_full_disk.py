@@ -27,11 +27,11 @@ from tests.handlers.group_client import GroupClient
 from tests.handlers.wire_client import WireClient
 from tests.running_broker import Connection, connected, make_broker, until
 from trio_broker.broker import Broker, StartupError, single_startup_error
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.runtime.clock import SystemClock
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.simulated_disk import SimulatedDisk
 from trio_broker.storage.log_directory import RESERVE_BYTES, RESERVE_PART_BYTES
-from trio_broker.topic_partition import TopicPartition
 
 DATA = PurePath("/data")
 RESERVE = DATA / ".space-reserve"

@@ -40,6 +40,7 @@ from trio_broker.cluster.metadata_publisher import MetadataPublisher
 from trio_broker.cluster.metadata_snapshot import image_records
 from trio_broker.cluster.producer_ids import ProducerIds
 from trio_broker.cluster.stored_metadata import require_own_metadata
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint
 from trio_broker.config.log_config import LogConfig
@@ -58,7 +59,6 @@ from trio_broker.storage import partition_metadata
 from trio_broker.storage.errors import is_shortage
 from trio_broker.storage.log_loading import KnownPartition
 from trio_broker.storage.log_manager import LogManager
-from trio_broker.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 

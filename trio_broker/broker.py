@@ -40,9 +40,10 @@ import outcome
 import trio
 
 from trio_broker import __version__
-from trio_broker.barrier import start_background
 from trio_broker.bootstrap import open_services
 from trio_broker.cluster.declared_topics import declare_topics
+from trio_broker.concurrency.barrier import start_background
+from trio_broker.concurrency.scheduled_task import ScheduledTask, start_scheduled
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint, advertised_endpoints, listener_endpoints
 from trio_broker.config.validators import parse_host_port
@@ -61,7 +62,6 @@ from trio_broker.runtime.memory import release_free_memory
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.service_manager import ServiceReport, ServiceState, service_manager
-from trio_broker.scheduled_task import ScheduledTask, start_scheduled
 from trio_broker.storage import file_names
 from trio_broker.storage.errors import DataDirectoryError, is_shortage
 from trio_broker.storage.recovery_progress import progress_text

@@ -16,7 +16,7 @@ import gc
 import logging
 from collections.abc import Callable
 
-from trio_broker.scheduled_task import ScheduledTask
+from trio_broker.concurrency.scheduled_task import ScheduledTask
 
 log = logging.getLogger(__name__)
 

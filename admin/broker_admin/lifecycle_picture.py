@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
+from trio_broker.common.request_phase import RequestPhase
 from trio_broker.metrics.latency import ApiLatency, LatencySummary
-from trio_broker.request_phase import RequestPhase
 
 BAR_WIDTH = 560.0
 """Of the longest bar, in the units of the picture; the page scales it."""

@@ -13,10 +13,10 @@ from tests.admin.live_admin import LiveAdmin
 from tests.metrics.statistics_fixtures import client_backlog
 from tests.metrics.test_effect import EIGHT_THREADS, LOADED, STEADY, span
 from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
+from trio_broker.common.request_phase import RequestPhase
 from trio_broker.config.entries import ValueChange
 from trio_broker.metrics.effect import effect
 from trio_broker.metrics.latency import NO_LATENCY, ApiLatency, LatencySummary, PhaseLatency, RequestLatency
-from trio_broker.request_phase import RequestPhase
 
 SUMMARY = "+182 % records/s, p99 −61 %, syncs busy 99 → 58 %"
 WIDTHS = (420, 768, 1280)

@@ -16,15 +16,15 @@ from tests.handlers.loop_rounds import counted_rounds
 from tests.handlers.transaction_client import TransactionClient, running_transactions
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import batch
-from trio_broker import yield_budget
 from trio_broker.broker_view.groups import LiveGroupsView
 from trio_broker.broker_view.messages import LiveMessagesView
 from trio_broker.broker_view.transactions import LiveTransactionsView
 from trio_broker.changes.change import ChangeAction, ChangedResource
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency import yield_budget
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.transactions import transaction_report as reporting
 from trio_broker.coordinator.transactions.transaction_report import OVERDUE_SECONDS
-from trio_broker.topic_partition import TopicPartition
 
 HANGING = ProducerIdAndEpoch(9_000, 2)
 """A producer that no coordinator knows."""

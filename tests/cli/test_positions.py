@@ -10,7 +10,7 @@ import pytest
 from tests.cli.scripted_commands import EARLIEST, LATEST, group_server
 from tests.client.scripted_client import client_of
 from trio_broker.cli.positions import AtMoment, AtOffset, BeforeEnd, Boundary, known_ranges, position, resolve
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 PARTITION = TopicPartition("t", 0)
 

@@ -8,7 +8,7 @@ import pytest
 from kafka_wire.records.record import Record
 from trio_broker.cli.escapes import separator, unescape
 from trio_broker.cli.record_format import as_it_is, harmless, parse_format, plain_format
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 ORDERS = TopicPartition("orders", 3)
 RECORD = Record(42, 1_700_000_000_000, b"key", b"\xff value", (("a", b"1"), ("b", None)))

@@ -12,7 +12,7 @@ from kafka_wire.records.batch import TimestampType
 from kafka_wire.records.record import Record
 from trio_broker.cli.record_json import parse_record, record_line
 from trio_broker.client.producer.record_producer import ProducerRecord
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 ORDERS = TopicPartition("orders", 3)
 

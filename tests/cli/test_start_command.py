@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from trio_broker import broker as broker_module
 from trio_broker.cli import main
 from trio_broker.cli.start import OPTION_VARIABLES
+from trio_broker.common.environment import environment_name, key_of_variable
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.keys import BROKER_KEYS
-from trio_broker.environment import environment_name, key_of_variable
 
 TLS = "listeners=SASL_SSL://0.0.0.0:9093"
 

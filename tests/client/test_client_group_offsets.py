@@ -34,7 +34,7 @@ from tests.client.scripted_client import client_of, coordinator_at
 from tests.fakes.scripted_kafka import ScriptedKafka, served_up_to
 from trio_broker.client.errors import Refused, VersionNotServed
 from trio_broker.client.group_offsets import CommittedOffset, commit_offsets, delete_offsets, fetch_offsets
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

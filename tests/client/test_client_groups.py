@@ -32,7 +32,7 @@ from tests.client.scripted_client import Pauses, client_of, coordinator_at
 from tests.fakes.scripted_kafka import CLOSED, Cluster, ScriptedKafka, served_up_to
 from trio_broker.client.errors import ConnectionLost, Refused, VersionNotServed
 from trio_broker.client.groups import delete_group, describe_group, list_groups
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 NOT_FOUND = ErrorCode.GROUP_ID_NOT_FOUND
 

@@ -6,7 +6,7 @@ from trio_broker.client.errors import Refused
 from trio_broker.client.group_offsets import CommittedOffset
 from trio_broker.client.groups import GroupMember
 from trio_broker.client.lag import lags, partitions_of
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 A0, A1, A2, A3 = (TopicPartition("a", index) for index in range(4))
 

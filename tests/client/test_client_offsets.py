@@ -19,8 +19,8 @@ from tests.client.scripted_client import Pauses, client_of, unused_port
 from tests.fakes.scripted_kafka import HOST, Cluster, ScriptedKafka, served_up_to
 from trio_broker.client.errors import Refused, VersionNotServed
 from trio_broker.client.offsets import EARLIEST, LATEST, find_offsets, find_offsets_at, find_ranges
-from trio_broker.log_range import LogRange
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.log_range import LogRange
+from trio_broker.common.topic_partition import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 

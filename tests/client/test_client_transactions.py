@@ -27,7 +27,7 @@ from trio_broker.client.transactions import (
     list_transactions,
     open_transactions,
 )
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 BUSY = InitProducerIdResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS, producer_id=-1, producer_epoch=-1)
 

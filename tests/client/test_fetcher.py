@@ -32,7 +32,7 @@ from tests.fakes.scripted_kafka import CLOSED, Cluster, ScriptedKafka, served_up
 from trio_broker.client.errors import DamagedRecords, Refused, TopicReplaced
 from trio_broker.client.fetcher import Fetcher, PartitionRecords
 from trio_broker.client.kafka_client import KafkaClient
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -11,7 +11,7 @@ from tests.fakes.images import image_with
 from trio_broker.cluster.metadata_image import PartitionImage
 from trio_broker.cluster.partition_reassignments import Reassignment, decide_reassignment
 from trio_broker.cluster.replication_control import NewTopic
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 
 @pytest.fixture

@@ -34,9 +34,9 @@ from trio_broker.cluster.replication_control import (
     decide_new_topics,
     decide_topic_deletions,
 )
+from trio_broker.common.topic_names import is_internal_topic, is_valid_topic_name
+from trio_broker.concurrency.steps import finish
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.steps import finish
-from trio_broker.topic_names import is_internal_topic, is_valid_topic_name
 
 RANDOM = SystemRandom()
 

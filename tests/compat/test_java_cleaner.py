@@ -22,12 +22,12 @@ from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.record import NewRecord
 from tests.java_programs import Java
 from tests.storage.compaction_harness import compact, planned
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.log import Log
 from trio_broker.storage.recovery import open_log
-from trio_broker.topic_partition import TopicPartition
 
 PARTITION = TopicPartition("compacted", 0)
 TOPIC_ID = bytes(range(16))

@@ -22,8 +22,8 @@ from tests.compat.test_transactions_python import SECONDS, confluent_read
 from tests.compat.transaction_requests import describe_producers
 from tests.java_programs import Java
 from tests.patience import flushed, patiently
+from trio_broker.common.topic_names import TRANSACTION_STATE_TOPIC
 from trio_broker.testing.process import BrokerProcess
-from trio_broker.topic_names import TRANSACTION_STATE_TOPIC
 
 TOOL = "org.apache.kafka.tools.TransactionsCommand"
 

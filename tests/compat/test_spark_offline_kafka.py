@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.kafka_process import KafkaProcess
 from tests.patience import Patience, flushed, patiently
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.chunk import Decoding
 from trio_broker.spark.errors import OptionError
@@ -29,7 +30,6 @@ from trio_broker.spark.options.selection import Subscribe
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.tasks import ReadTask, read_task
 from trio_broker.storage import checkpoints, file_names
-from trio_broker.topic_partition import TopicPartition
 
 pytestmark = pytest.mark.soak
 

@@ -23,11 +23,11 @@ from trio_broker.client.address import parse_addresses
 from trio_broker.client.errors import RecordTooLarge, WriteFailed
 from trio_broker.client.producer.batch_producer import BatchProducer
 from trio_broker.client.producer.settings import ProducerSettings
-from trio_broker.murmur2 import murmur2
+from trio_broker.common.murmur2 import murmur2
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.producer.record_encoder import NumbaEngine, PlainEngine, RecordEngine
 from trio_broker.spark.producer.record_writer import RecordWriter
 from trio_broker.spark.producer.target_topic import TargetError, require_topic
-from trio_broker.topic_partition import TopicPartition
 
 SECONDS = 30
 PARTITIONS = 3

@@ -22,6 +22,7 @@ from tests.compat.kafka_process import KafkaProcess
 from tests.java_programs import Java
 from tests.patience import Patience, flushed, patiently
 from trio_broker.client.address import parse_addresses
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.chunk import Decoding
 from trio_broker.spark.decoder import Engine, available_engine, decode
 from trio_broker.spark.errors import DataLoss
@@ -31,7 +32,6 @@ from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.schema import COLUMNS
 from trio_broker.spark.wire.cluster import KafkaCluster
 from trio_broker.spark.wire.transport import WireTransport
-from trio_broker.topic_partition import TopicPartition
 
 SECONDS: Final = 60.0
 SETTINGS: Final = {

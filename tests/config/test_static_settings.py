@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from trio_broker.common.environment import environment_name, key_of_variable
 from trio_broker.config.broker_config import load_broker_config
 from trio_broker.config.entries import ConfigLevel, ConfigScope
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS
 from trio_broker.config.static_settings import SettingsFile, gather_settings
-from trio_broker.environment import environment_name, key_of_variable
 
 
 @pytest.fixture

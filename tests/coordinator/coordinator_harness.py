@@ -22,11 +22,11 @@ from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from trio_broker.bootstrap import open_services
 from trio_broker.cluster.replication_control import NewTopic
+from trio_broker.common.request_phase import RequestPhase
 from trio_broker.config.broker_config import load_broker_config
 from trio_broker.config.listeners import advertised_endpoints
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.handlers.support.services import BrokerServices
-from trio_broker.request_phase import RequestPhase
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
 

@@ -22,11 +22,11 @@ from kafka_wire.records.record import NewRecord
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
 from tests.patience import fail_after
 from trio_broker.cluster.replication_control import TopicTarget
+from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.coordinator.classic.group import ClassicGroup
 from trio_broker.coordinator.group_machine import MAX_MEMBER_ID_PREFIX_CHARACTERS
 from trio_broker.coordinator.runtime.coordinator_runtime import partition_for
 from trio_broker.coordinator.runtime.result import RequestContext
-from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC
 
 WEEK_SECONDS = 7 * 86_400
 

@@ -22,9 +22,11 @@ from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetc
 from tests.coordinator.appended import appended
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
 from tests.patience import fail_after
-from trio_broker import yield_budget
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import TopicTarget
+from trio_broker.concurrency import yield_budget
+from trio_broker.concurrency.steps import finish
+from trio_broker.concurrency.yield_budget import at_once
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator import group_machine, offset_deletion
 from trio_broker.coordinator.classic.deadlines import MAX_DUE_AT_ONCE
@@ -36,8 +38,6 @@ from trio_broker.coordinator.consumer.stored_group import MAX_SMALL_GROUP
 from trio_broker.coordinator.runtime import shard
 from trio_broker.coordinator.runtime.result import Now, RequestContext
 from trio_broker.coordinator.runtime.shard import Shard
-from trio_broker.steps import finish
-from trio_broker.yield_budget import at_once
 
 WEEK_SECONDS = 7 * 86_400
 GROUPS = 40

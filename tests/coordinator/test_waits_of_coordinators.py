@@ -21,8 +21,8 @@ from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestPro
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.coordinator.coordinator_harness import CoordinatorHarness, no_park, running_coordinator
 from tests.scheduling import Race, begun, outcomes
+from trio_broker.concurrency.steps import Steps, finish
 from trio_broker.coordinator.runtime.result import RequestContext
-from trio_broker.steps import Steps, finish
 
 GROUPS: Iterator[str] = (f"g{number}" for number in itertools.count())
 

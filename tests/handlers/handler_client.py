@@ -13,13 +13,13 @@ import attrs
 
 from kafka_wire.codec import decode, encode
 from kafka_wire.headers import RequestHeader
+from trio_broker.common.request_phase import RequestPhase
+from trio_broker.concurrency.steps import finish
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest
 from trio_broker.partition.replica_manager import ReplicaManager
-from trio_broker.request_phase import RequestPhase
 from trio_broker.runtime.real import real_runtime
-from trio_broker.steps import finish
 
 CONNECTION = ConnectionInfo(1, "PLAINTEXT", "127.0.0.1", 50_000, "127.0.0.1", 9092)
 

@@ -15,7 +15,7 @@ from kafka_wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from tests.handlers.loop_rounds import counted_rounds
-from trio_broker import yield_budget
+from trio_broker.concurrency import yield_budget
 from trio_broker.handlers.alter_replica_log_dirs import error_response
 
 

@@ -21,7 +21,7 @@ from kafka_wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from tests.handlers.handler_client import CONNECTION, joined
-from trio_broker import yield_budget
+from trio_broker.concurrency import yield_budget
 from trio_broker.network.request_channel import QueuedRequest
 
 LATEST, EARLIEST, A_TIME = -1, -2, 1_700_000_000_000

@@ -12,9 +12,9 @@ from fuzz.dense_batches import DenseBatch, dense_batches
 from kafka_wire.codec import encode_bytes
 from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.handlers.calls_per_step import calls_per_step
-from trio_broker import yield_budget
+from trio_broker.concurrency import yield_budget
+from trio_broker.concurrency.turns import Turns
 from trio_broker.storage import validation
-from trio_broker.turns import Turns
 
 VERSION = 9
 

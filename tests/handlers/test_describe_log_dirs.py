@@ -19,7 +19,7 @@ from kafka_wire.messages.describe_log_dirs import (
 from tests.handlers.loop_rounds import counted_rounds
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import add_topic, batch
-from trio_broker import yield_budget
+from trio_broker.concurrency import yield_budget
 from trio_broker.handlers.describe_log_dirs import describe_log_dirs, error_response
 from trio_broker.storage.log_directory import LogDirectory
 

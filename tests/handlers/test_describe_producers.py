@@ -13,7 +13,7 @@ from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from tests.handlers.loop_rounds import counted_rounds
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NOW_MS, add_topic, batch
-from trio_broker import yield_budget
+from trio_broker.concurrency import yield_budget
 from trio_broker.handlers.describe_producers import describe_producers, error_response
 from trio_broker.storage.append import AppendOrigin
 

@@ -12,8 +12,8 @@ from kafka_wire.primitives import NO_UUID
 from tests.handlers.handler_client import CONNECTION
 from tests.handlers.loop_rounds import counted_rounds
 from tests.handlers.wire_client import ADVERTISED, WireClient, advertising, broker_config, new_dispatcher
-from trio_broker import yield_budget
 from trio_broker.bootstrap import open_services
+from trio_broker.concurrency import yield_budget
 from trio_broker.handlers.describe_quorum import error_response
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime

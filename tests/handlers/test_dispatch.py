@@ -23,10 +23,10 @@ from kafka_wire.schema import VersionRange, default_instance
 from tests.handlers.handler_client import joined
 from tests.handlers.wire_client import CORRELATION_ID, WireClient
 from tests.partition.real_logs import batch
+from trio_broker.common.request_phase import RequestPhase
 from trio_broker.handlers.support.dispatch import error_response
 from trio_broker.handlers.support.registry import served_apis
 from trio_broker.network.errors import CloseConnection
-from trio_broker.request_phase import RequestPhase
 
 METADATA_VERSIONS = range(14)
 

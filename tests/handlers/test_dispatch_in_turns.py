@@ -18,10 +18,10 @@ from kafka_wire.messages.delete_topics import DeleteTopicsRequest
 from kafka_wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.handlers.wire_client import WireClient
+from trio_broker.common.request_phase import RequestPhase
 from trio_broker.handlers.support.dispatch import LARGE_REQUEST_BYTES
 from trio_broker.handlers.support.registry import served_apis
 from trio_broker.network.errors import CloseConnection
-from trio_broker.request_phase import RequestPhase
 
 NAMES = [f"name-{number}" for number in range(1000)]
 LARGE = DescribeGroupsRequest(groups=NAMES)

@@ -25,7 +25,7 @@ from kafka_wire.messages.offset_delete import (
 )
 from kafka_wire.records import batch
 from tests.handlers.calls_per_step import calls_per_step
-from trio_broker import yield_budget
+from trio_broker.concurrency import yield_budget
 from trio_broker.coordinator import request_parts
 
 TOPICS = 600

@@ -39,7 +39,7 @@ from tests.handlers.handler_client import CONNECTION, response_of
 from tests.handlers.loop_rounds import counted_rounds
 from tests.handlers.scripted_groups import ScriptedGroups, classic_group, consumer_group
 from tests.handlers.wire_client import ADVERTISED
-from trio_broker import yield_budget
+from trio_broker.concurrency import yield_budget
 from trio_broker.handlers.alter_configs import alter_configs
 from trio_broker.handlers.alter_partition_reassignments import alter_partition_reassignments
 from trio_broker.handlers.consumer_group_describe import consumer_group_describe

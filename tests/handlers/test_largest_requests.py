@@ -16,9 +16,9 @@ from trio.lowlevel import checkpoint
 from bench.largest_requests import array_paths, request_with
 from kafka_wire.schema import Request
 from tests.handlers.calls_per_step import calls_per_step
-from trio_broker import yield_budget
+from trio_broker.concurrency import yield_budget
+from trio_broker.concurrency.turns import Turns
 from trio_broker.handlers.support.registry import served_apis
-from trio_broker.turns import Turns
 
 ELEMENTS = 3000
 

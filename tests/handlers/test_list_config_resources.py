@@ -10,8 +10,8 @@ from kafka_wire.messages.list_config_resources import ListConfigResourcesRequest
 from kafka_wire.stored.metadata import ConfigRecord
 from tests.fakes.images import image_after
 from tests.handlers.loop_rounds import counted_rounds
-from trio_broker import yield_budget
 from trio_broker.cluster.metadata_image import ConfigResourceType
+from trio_broker.concurrency import yield_budget
 from trio_broker.handlers.list_config_resources import error_response
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = (int(each) for each in ConfigResourceType)

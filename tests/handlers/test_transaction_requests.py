@@ -32,14 +32,14 @@ from tests.handlers.transaction_client import (
     running_transactions,
     until,
 )
+from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.steps import Steps
 from trio_broker.coordinator import request_parts
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.coordinator.runtime.log import CoordinatorLog
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.transactions import marker_writer, transaction_coordinator
-from trio_broker.steps import Steps
-from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from trio_broker.topic_partition import TopicPartition
 
 OLD_FENCED, FENCED = ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED
 MAPPING, INVALID_STATE = ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_TXN_STATE

@@ -27,6 +27,7 @@ from kafka_wire.stored.transactions import TransactionStatus
 from tests.handlers.wire_client import ADVERTISED, WireClient, broker_config, new_dispatcher
 from tests.patience import fail_after
 from trio_broker.bootstrap import open_services
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from trio_broker.coordinator.transactions.transaction_metadata import COMPLETED
@@ -35,7 +36,6 @@ from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.workers import Workers
 from trio_broker.storage.producer_replay import read_transaction_marker
-from trio_broker.topic_partition import TopicPartition
 
 ADD_BATCHED, ADD_BY_CLIENTS = 4, 3
 LAST_OF_THE_FIRST_PROTOCOL = 4

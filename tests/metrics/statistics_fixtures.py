@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from trio_broker.histogram import NOTHING_COUNTED, HistogramSnapshot
+from trio_broker.common.histogram import NOTHING_COUNTED, HistogramSnapshot
 from trio_broker.metrics.history import BrokerReadings
 from trio_broker.network.statistics import (
     ClientBacklog,

@@ -11,6 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.metrics.test_metrics_prometheus import GROUPS, lag, partition_reading, request_times, snapshot
 from tests.network.test_request_metrics import MS
 from tests.running_broker import connected, running, view_of
+from trio_broker.common.histogram import Histogram
+from trio_broker.common.request_phase import RequestPhase
 from trio_broker.coordinator.reporting.snapshot import (
     ConsumerLag,
     GroupLag,
@@ -18,12 +20,10 @@ from trio_broker.coordinator.reporting.snapshot import (
     GroupSnapshot,
     GroupType,
 )
-from trio_broker.histogram import Histogram
 from trio_broker.metrics.jmx_exporter_names import remote_times
 from trio_broker.metrics.prometheus import NAMES, render
 from trio_broker.metrics.snapshot import MetricsSnapshot
 from trio_broker.network.request_metrics import RequestTimes
-from trio_broker.request_phase import RequestPhase
 
 PAGE = Path(__file__).parents[2] / "docs" / "metric-names.md"
 

@@ -7,9 +7,9 @@ import pytest
 from kafka_wire.apis import ApiKey
 from kafka_wire.error_codes import ErrorCode
 from tests.network.test_request_metrics import MS, Timed
+from trio_broker.common.request_phase import RequestPhase
 from trio_broker.metrics.latency import NO_LATENCY, api_latencies, latency_summary
 from trio_broker.network.request_metrics import RequestChannelMetrics, RequestWaits
-from trio_broker.request_phase import RequestPhase
 
 
 def test_apis_are_reported_by_name_with_their_rate_and_errors():

@@ -18,12 +18,12 @@ from tests.metrics.statistics_fixtures import (
     processor_statistics,
     slot_statistics,
 )
-from trio_broker.histogram import Histogram
+from trio_broker.common.histogram import Histogram
+from trio_broker.common.request_phase import RequestPhase
 from trio_broker.metrics.history import HISTORY_SAMPLES, SERIES, History, HistorySample, sample_between
 from trio_broker.metrics.series import row_of
 from trio_broker.network.request_metrics import RequestTimes
 from trio_broker.partition.thread_occupancy import ThreadOccupancyStatistics
-from trio_broker.request_phase import RequestPhase
 from trio_broker.runtime.cpu_clock import CpuTimes
 
 

@@ -21,10 +21,12 @@ from tests.metrics.statistics_fixtures import (
     slot_statistics,
 )
 from tests.network.test_request_metrics import MS, Timed
+from trio_broker.common.histogram import Histogram
+from trio_broker.common.request_phase import RequestPhase
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupPartitionLag, GroupType
 from trio_broker.coordinator.reporting.statistics import GroupKind, GroupStatistics
 from trio_broker.coordinator.transactions.transaction_snapshot import TransactionStatistics
-from trio_broker.histogram import Histogram
 from trio_broker.metrics.history import sample_between
 from trio_broker.metrics.prometheus import render
 from trio_broker.metrics.prometheus_times import BOUNDS_NS, add_histogram
@@ -33,10 +35,8 @@ from trio_broker.network.request_metrics import RequestMetrics, RequestTimes, Re
 from trio_broker.partition.log_cleaner import UncleanablePartition
 from trio_broker.partition.replica_manager import ReplicaManagerStatistics
 from trio_broker.partition.thread_occupancy import ThreadOccupancyStatistics
-from trio_broker.request_phase import RequestPhase
 from trio_broker.runtime.cpu_clock import CpuTimes
 from trio_broker.storage.recovery_progress import DirectoryRecovery, RecoveryProgress
-from trio_broker.topic_partition import TopicPartition
 
 SERVER = server_statistics(
     1.0,

@@ -12,8 +12,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from trio_broker.common.log_throttle import LogThrottle
 from trio_broker.config.socket_server_config import SocketServerConfig
-from trio_broker.log_throttle import LogThrottle
 from trio_broker.network.acceptor import Acceptor, Listener, listen
 from trio_broker.network.connection_quotas import ConnectionQuotas
 from trio_broker.runtime.clock import ManualClock

@@ -6,11 +6,11 @@ import pytest
 import trio
 
 from kafka_wire.apis import ApiKey
+from trio_broker.common.request_phase import RequestPhase
 from trio_broker.network.connection_statistics import connection_statistics, stage_of
 from trio_broker.network.failed_handshakes import MAX_FAILED_HANDSHAKES
 from trio_broker.network.request_channel import Answer, QueuedRequest
 from trio_broker.network.statistics import ConnectionStage
-from trio_broker.request_phase import RequestPhase
 
 
 def stages(harness) -> list[ConnectionStage]:

@@ -14,10 +14,10 @@ from trio.testing import wait_all_tasks_blocked
 
 from kafka_wire.headers import RequestHeader
 from tests.scheduling import RACES, Race, outcomes
+from trio_broker.common.request_phase import RequestPhase
 from trio_broker.network.errors import CloseCause, CloseConnection
 from trio_broker.network.handler_pool import MAX_RESTING_WORKERS, DelayedAnswer, Handle, HandlerPool, PendingAnswer
 from trio_broker.network.request_channel import Answer, ConnectionInfo, QueuedRequest, Reply, RequestChannel
-from trio_broker.request_phase import RequestPhase
 
 INFO = ConnectionInfo(1, "PLAINTEXT", "10.0.0.1", 5000, "10.0.0.2", 9092)
 

@@ -15,11 +15,11 @@ import trio.testing
 
 from kafka_wire.apis import ApiKey
 from tests.patience import fail_after, scaled
+from trio_broker.concurrency.turns import turns_of_loop
 from trio_broker.network.connection import ConnectionState
 from trio_broker.network.errors import CloseConnection
 from trio_broker.network.processor import REPORTED_SECONDS, TURN_SECONDS, Processor
 from trio_broker.network.request_channel import Answer, QueuedRequest
-from trio_broker.turns import turns_of_loop
 
 PATIENCE_SECONDS = 20
 """What was sent over loopback has come long before."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from attrs import define
 
-from trio_broker.histogram import bucket_of
+from trio_broker.common.histogram import bucket_of
+from trio_broker.common.request_phase import RequestPhase
 from trio_broker.network.request_metrics import (
     BATCH,
     RECENT_INTERVALS,
@@ -13,7 +14,6 @@ from trio_broker.network.request_metrics import (
     RequestMetrics,
     RequestWaits,
 )
-from trio_broker.request_phase import RequestPhase
 
 PRODUCE, FETCH = 0, 1
 MS = 1_000_000

@@ -12,12 +12,12 @@ import trio
 
 from kafka_wire.apis import ApiKey
 from tests.network.conftest import Harness, echo
+from trio_broker.common.request_phase import RequestPhase
 from trio_broker.network import unread_requests
 from trio_broker.network.connection_statistics import connection_statistics
 from trio_broker.network.request_channel import Answer, QueuedRequest
 from trio_broker.network.statistics import ConnectionStage
 from trio_broker.network.unread_bytes import BACKLOG_SECONDS
-from trio_broker.request_phase import RequestPhase
 
 
 @attrs.define

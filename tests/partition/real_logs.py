@@ -13,6 +13,7 @@ from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.record import NewRecord
 from tests.patience import scaled
 from tests.storage.managed_logs import load_logs
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.resource_config import topic_config
@@ -29,7 +30,6 @@ from trio_broker.storage.leader_epochs import EpochEntry, LeaderEpochs
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.storage.recovery import open_log
-from trio_broker.topic_partition import TopicPartition
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))

@@ -7,12 +7,12 @@ import pytest
 from tests.handlers.loop_rounds import counted_rounds
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NOW_MS, add_topic, batch, make_replicas
-from trio_broker import yield_budget
+from trio_broker.concurrency import yield_budget
+from trio_broker.concurrency.steps import finish
 from trio_broker.partition import broker_topic_stats
 from trio_broker.partition.broker_topic_stats import BrokerTopicStats, TrafficPoint, TrafficRates
 from trio_broker.partition.fetch_operation import FetchLimits, FetchTarget
 from trio_broker.runtime.clock import ManualClock
-from trio_broker.steps import finish
 
 OTHER_ID = bytes(range(16, 32))
 

@@ -15,6 +15,7 @@ from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.record import NewRecord
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import add_topic, make_replicas
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.entries import ConfigScope
 from trio_broker.config.log_manager_config import LogManagerConfig
 from trio_broker.config.resource_config import topic_config
@@ -26,7 +27,6 @@ from trio_broker.storage import checkpoints
 from trio_broker.storage.cleaner import Cleaning
 from trio_broker.storage.log_file import LogFile
 from trio_broker.storage.segment_swap import SegmentSwap
-from trio_broker.topic_partition import TopicPartition
 
 COMPACT = {"cleanup.policy": "compact", "internal.segment.bytes": "2000"}
 

@@ -18,12 +18,12 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.isolation_level import IsolationLevel
 from tests.partition.real_logs import NOW_MS, add_topic, batch, commit, make_replicas, sync, write_epoch_entry
-from trio_broker import yield_budget
+from trio_broker.common.request_phase import ignore_release
+from trio_broker.concurrency import yield_budget
+from trio_broker.concurrency.steps import Steps, finish
 from trio_broker.partition.fetch_operation import READS_PER_LOOK, FetchedPartition, FetchLimits, FetchTarget
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
-from trio_broker.request_phase import ignore_release
-from trio_broker.steps import Steps, finish
 from trio_broker.storage.log_reader import ReadableLog
 
 WAIT_SECONDS = 60.0

@@ -12,6 +12,7 @@ import pytest
 from tests.partition.real_logs import NOW_MS, batch
 from tests.patience import scaled
 from tests.storage.managed_logs import create_log, load_logs
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
 from trio_broker.partition.log_loader import LoadStopped, LogLoader
 from trio_broker.runtime.clock import ManualClock
@@ -25,7 +26,6 @@ from trio_broker.runtime.workers import Workers
 from trio_broker.storage.log_loading import known_as_none
 from trio_broker.storage.log_manager import LoadReport, LogManager
 from trio_broker.storage.recovery_progress import DirectoryRecovery, RecoveryProgress, progress_text
-from trio_broker.topic_partition import TopicPartition
 
 A, B = PurePath("/a"), PurePath("/b")
 TOPIC_ID = bytes(range(16))

@@ -14,13 +14,13 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import add_topic, batch, make_replicas, sync
-from trio_broker import yield_budget
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency import yield_budget
 from trio_broker.partition import log_maintenance
 from trio_broker.runtime.expiry_clock import MAX_CLOCK_STEP_MS
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import checkpoints
 from trio_broker.storage.log import Log
-from trio_broker.topic_partition import TopicPartition
 
 WEEK_SECONDS = 7 * 86_400
 

@@ -24,21 +24,21 @@ from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
 from tests.patience import patiently
 from tests.running_broker import until
+from trio_broker.common.request_phase import RequestPhase, ignore_release
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.steps import finish
 from trio_broker.config.resource_config import topic_config
 from trio_broker.handlers.produce import ProduceOperation
 from trio_broker.network.client_activity import ProducerActivity
 from trio_broker.partition.hosted_topics import TopicAssignment
 from trio_broker.partition.leader_appends import RequiredOffset
-from trio_broker.request_phase import RequestPhase, ignore_release
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.disk_trace import OperationKind
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.simulated_disk import SimulatedDisk
-from trio_broker.steps import finish
 from trio_broker.storage import checkpoints, validation
 from trio_broker.storage.errors import StorageFailed
 from trio_broker.storage.log import Log
-from trio_broker.topic_partition import TopicPartition
 
 OTHER_ID = bytes(range(16, 32))
 

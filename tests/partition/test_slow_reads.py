@@ -17,16 +17,16 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NOW_MS, add_topic, batch, make_replicas
+from trio_broker.common.request_phase import RequestPhase
+from trio_broker.concurrency.steps import finish
 from trio_broker.partition.fetch_operation import FetchLimits, FetchTarget
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.slow_work import SLOW_SECONDS as LOOK_SECONDS
-from trio_broker.request_phase import RequestPhase
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.simulated_disk import SimulatedDisk
 from trio_broker.runtime.simulated_workers import LONG_DELAY_SECONDS, SimulatedWorkers
-from trio_broker.steps import finish
 from trio_broker.storage.log_reader import LogReader, ReadableLog
 
 DATA, OTHER_DATA = PurePath("/data"), PurePath("/other")

@@ -14,6 +14,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.isolation_level import IsolationLevel
 from tests.partition.real_logs import NOW_MS, add_topic, batch, commit, make_replicas, sync, write_epoch_entry
 from tests.scheduling import RACES, Race, begun, outcomes
+from trio_broker.common.request_phase import ignore_release
 from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.delayed_operations import DelayedProduce, ExpirationReaper
 from trio_broker.partition.fetch_operation import FetchLimits, FetchTarget
@@ -22,7 +23,6 @@ from trio_broker.partition.leader_appends import RequiredOffset
 from trio_broker.partition.log_cleaner import _Round
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
-from trio_broker.request_phase import ignore_release
 from trio_broker.runtime.real_workers import RealWorkers
 
 GONE = KafkaError("gone", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -11,11 +11,11 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from tests.partition.real_logs import NOW_MS, add_topic, batch, make_replicas, sync, write_epoch_entry
+from trio_broker.common.request_phase import ignore_release
+from trio_broker.concurrency.steps import Steps, finish
 from trio_broker.partition.leader_appends import RequiredOffset
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
-from trio_broker.request_phase import ignore_release
-from trio_broker.steps import Steps, finish
 
 
 @pytest.fixture

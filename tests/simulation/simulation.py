@@ -48,7 +48,7 @@ from tests.simulation.simulated_transactions import (
 )
 from tests.simulation.simulated_waits import WaitingReader, WaitWatch, jump_in_grains
 from tests.simulation.simulated_world import DirectConnection, FaultyConnection, World
-from trio_broker import yield_budget
+from trio_broker.concurrency import yield_budget
 from trio_broker.runtime.simulated_clock import SimulatedClock
 from trio_broker.runtime.simulated_network import SimulatedNetwork
 

@@ -10,6 +10,8 @@ from typing import Any
 import attrs
 import pytest
 
+from trio_broker.common.request_phase import ignore_release
+from trio_broker.concurrency.steps import Steps
 from trio_broker.coordinator.group_machine import GroupMachine
 from trio_broker.coordinator.offsets.pending_offsets import PendingOffsets
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
@@ -18,8 +20,6 @@ from trio_broker.coordinator.transactions.transaction_machine import Transaction
 from trio_broker.coordinator.transactions.transaction_metadata import TransactionMetadata
 from trio_broker.handlers.support.transactional_produce import TransactionalProduce
 from trio_broker.partition.transaction_end import TransactionEnd
-from trio_broker.request_phase import ignore_release
-from trio_broker.steps import Steps
 from trio_broker.storage.open_transactions import OpenTransactions
 from trio_broker.storage.producer_state import ProducerStates
 from trio_broker.storage.transaction_index import TransactionIndex

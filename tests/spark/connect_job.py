@@ -12,12 +12,12 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 
 from tests.patience import terminated
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import DataLoss
 from trio_broker.spark.pipelines.export import export
 from trio_broker.spark.pipelines.task_runner import Result, SparkTaskRunner, TaskFailed
 from trio_broker.spark.session import spark_session
 from trio_broker.spark.tasks import ReadTask
-from trio_broker.topic_partition import TopicPartition
 
 
 def lose(number: int, task: ReadTask) -> list[Result]:

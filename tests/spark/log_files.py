@@ -18,6 +18,7 @@ from tests.partition.real_logs import make_partition
 from tests.storage.compaction_harness import compact
 from tests.storage.conftest import NOW_MS, TOPIC_ID, make_marker
 from trio_broker.broker_view.segments import PartitionSnapshot, log_snapshot, partition_manifest
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.chunk import Decoding, Transport
@@ -28,7 +29,6 @@ from trio_broker.spark.ranges import OffsetRange
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.log import Log
 from trio_broker.storage.recovery import open_log
-from trio_broker.topic_partition import TopicPartition
 
 CLUSTER_ID = "cluster"
 ORDERS = TopicPartition("orders", 0)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options.offset_specs import OffsetSource
 from trio_broker.spark.options.selection import Assign, Selection, Subscribe
-from trio_broker.topic_partition import TopicPartition
 
 
 class FakeLogs:

@@ -24,11 +24,11 @@ from tests.client.scripted_client import Pauses
 from tests.fakes.scripted_kafka import Cluster, ScriptedKafka
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.offsets import EARLIEST
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.chunk import Chunk
 from trio_broker.spark.options.kafka_settings import KafkaSettings
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.wire.transport import WireReader, WireTransport
-from trio_broker.topic_partition import TopicPartition
 
 TOPIC = "orders"
 TOPIC_ID = bytes(range(16))

@@ -25,6 +25,7 @@ from pyspark.sql.types import (
 from tests.client.producer.scripted_logs import ScriptedLogs
 from tests.fakes.scripted_kafka import Cluster, ScriptedKafka
 from tests.spark.exactly_once.job import COMMITS, Job
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark import sink
 from trio_broker.spark.errors import OptionError, SparkJobError
 from trio_broker.spark.producer.errors import UnwritableRow
@@ -32,7 +33,6 @@ from trio_broker.spark.producer.producer_pool import PRODUCERS
 from trio_broker.spark.producer.row_ids import NO_BATCH, RowId, TaskId, find_row_id
 from trio_broker.spark.sink import batch_writer, stream_task_id, stream_writer
 from trio_broker.testing import BrokerThread
-from trio_broker.topic_partition import TopicPartition
 
 QUERY = UUID("12345678-1234-5678-1234-567812345678")
 HEADERS = ArrayType(StructType().add("key", StringType()).add("value", BinaryType()))

@@ -18,10 +18,10 @@ from pyspark.errors import PySparkException
 from tests.patience import patiently, terminated
 from tests.spark.producer.consumed_records import headers_of, read_back
 from tests.spark.topic_records import fill
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.producer.row_ids import Deduplicator, RowId, find_row_id
 from trio_broker.spark.session import make_active, spark_session
 from trio_broker.testing import BrokerThread
-from trio_broker.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,13 +11,13 @@ import attrs
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark import sink
 from trio_broker.spark.chunk import Chunk, Decoding
 from trio_broker.spark.errors import CorruptData, DataLoss, OptionError, SourceUnavailable, SparkJobError
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.task_partition import TaskPartition, read_partition
 from trio_broker.spark.tasks import ReadTask
-from trio_broker.topic_partition import TopicPartition
 
 ORDERS = TopicPartition("orders", 3)
 

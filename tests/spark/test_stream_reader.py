@@ -14,12 +14,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from tests.spark.offset_sources import FakeLogs
 from tests.spark.topic_records import fill, numbers
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import DataLoss, OptionError, SourceUnavailable, SparkJobError
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.read_options import ReadOptions, read_options
 from trio_broker.spark.stream_reader import StreamReader
 from trio_broker.testing import BrokerThread
-from trio_broker.topic_partition import TopicPartition
 
 ALL = ReadAllAvailable()
 NOT_YET: dict[str, Any] = {"": {}}

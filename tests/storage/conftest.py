@@ -13,13 +13,13 @@ from kafka_wire.records.batch import RecordBatch, build_batch, read_batches
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.record import NewRecord
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.log import Log
 from trio_broker.storage.recovery import OpenedLog, open_log
-from trio_broker.topic_partition import TopicPartition
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))

@@ -29,6 +29,7 @@ from kafka_wire.records.record import NewRecord
 from tests.storage.compaction_harness import compact
 from tests.storage.file_damage import FileDamage, drawn
 from tests.storage.managed_logs import create_log, load_logs, remove_expired_files
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.disk import OpenMode, write_all
@@ -39,7 +40,6 @@ from trio_broker.storage.errors import DataDirectoryError
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_loading import KnownPartition
 from trio_broker.storage.log_manager import LogManager
-from trio_broker.topic_partition import TopicPartition
 
 DATA = PurePath("/data")
 PLAIN = TopicPartition("plain", 0)

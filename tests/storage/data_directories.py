@@ -13,13 +13,13 @@ from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.metadata import TopicRecord, encode_metadata_record
 from kafka_wire.stored.offset_commits import encode_commit_key, encode_commit_value
 from tests.storage.managed_logs import create_log
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.disk import Disk
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_manager import LogManager
-from trio_broker.topic_partition import TopicPartition
 
 ORDERS: Final = TopicPartition("orders", 0)
 OFFSETS: Final = TopicPartition("__consumer_offsets", 0)

@@ -35,6 +35,7 @@ from tests.storage.log_content import (
 )
 from tests.storage.managed_logs import create_log, delete_logs, load_logs, remove_expired_files
 from tests.storage.partition_model import PartitionModel
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.disk_trace import DiskOperation
@@ -43,7 +44,6 @@ from trio_broker.runtime.simulated_volume import ProcessEnded
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_manager import LogManager
-from trio_broker.topic_partition import TopicPartition
 
 DATA = PurePath("/data")
 KEYS = 6

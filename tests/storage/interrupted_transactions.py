@@ -22,10 +22,10 @@ from tests.storage.compaction_harness import Round, planned
 from tests.storage.interrupted_logs import COMPACTED, LEGAL_PROBLEMS, PLAIN, DiskFailed, End, InterruptedLogs
 from tests.storage.managed_logs import create_log
 from tests.storage.transaction_history import Appended, Outcome, TransactionHistory
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.log import Log
-from trio_broker.topic_partition import TopicPartition
 
 PRODUCERS = (1, 2, 3)
 SECOND_PROTOCOL = 3

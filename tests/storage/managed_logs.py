@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_loading import ConfigFor, KnownAs, known_as_none
 from trio_broker.storage.log_manager import LoadReport, LogManager, remove_expired
-from trio_broker.topic_partition import TopicPartition
 
 
 def load_logs(manager: LogManager, config_for: ConfigFor, known_as: KnownAs = known_as_none) -> LoadReport:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import attrs
 
 from tests.storage.log_content import Written
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
-from trio_broker.topic_partition import TopicPartition
 
 
 @attrs.define

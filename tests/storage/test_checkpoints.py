@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.runtime.disk import write_atomically
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import checkpoints
 from trio_broker.storage.errors import CorruptCheckpoint
-from trio_broker.topic_partition import TopicPartition
 
 
 def test_offset_checkpoint_is_kafkas_text(tmp_path: Path):

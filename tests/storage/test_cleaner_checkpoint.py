@@ -9,12 +9,12 @@ import pytest
 
 from tests.storage.conftest import NOW_MS, make_batch
 from tests.storage.managed_logs import create_log, delete_logs, load_logs
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import checkpoints
 from trio_broker.storage.log_manager import LogManager
-from trio_broker.topic_partition import TopicPartition
 
 ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 1)
 TOPIC_ID = bytes(range(16))

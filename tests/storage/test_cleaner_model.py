@@ -22,6 +22,7 @@ from kafka_wire.records.record import NewRecord, Record
 from tests.property_examples import examples
 from tests.storage.committed_records import committed_view
 from tests.storage.compaction_harness import Round
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import file_names
@@ -29,7 +30,6 @@ from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.log import Log
 from trio_broker.storage.offset_map import SLOT_BYTES
 from trio_broker.storage.recovery import open_log
-from trio_broker.topic_partition import TopicPartition
 
 NOW_MS = 1_700_000_000_000
 PARTITION = TopicPartition("model", 0)

@@ -20,6 +20,7 @@ from kafka_wire.records.record import NewRecord
 from tests.storage.committed_records import CommittedView, committed_view
 from tests.storage.compaction_harness import Round, compact
 from tests.storage.conftest import NOW_MS, TOPIC_ID
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.errors import StorageFailed
@@ -28,7 +29,6 @@ from trio_broker.storage.log_file import LogFile
 from trio_broker.storage.recovery import open_log
 from trio_broker.storage.segment import Segment
 from trio_broker.storage.segment_swap import SegmentSwap
-from trio_broker.topic_partition import TopicPartition
 
 MakeLog = Callable[..., Any]
 CONFIG = LogConfig(

@@ -19,10 +19,10 @@ from kafka_wire.records.record import NewRecord
 from tests.storage.data_directories import OFFSETS, ORDERS, batches_in, write_data_directory
 from tests.storage.directory_findings import findings_in
 from trio_broker.cli import main
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import producer_snapshot
 from trio_broker.storage.findings import FindingKind
-from trio_broker.topic_partition import TopicPartition
 
 Damage = Callable[[Path], None]
 

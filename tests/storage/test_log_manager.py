@@ -14,8 +14,9 @@ import pytest
 
 from kafka_wire.primitives import uuid_text
 from tests.storage.managed_logs import create_log, delete_logs, load_logs, remove_expired_files
+from trio_broker.common.log_throttle import LOG_INTERVAL_SECONDS
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
-from trio_broker.log_throttle import LOG_INTERVAL_SECONDS
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.disk import Disk
 from trio_broker.runtime.real_disk import RealDisk, RealFile
@@ -25,7 +26,6 @@ from trio_broker.storage.log import Log
 from trio_broker.storage.log_directory import MetaProperties
 from trio_broker.storage.log_loading import KnownPartition
 from trio_broker.storage.log_manager import LogManager
-from trio_broker.topic_partition import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 OTHER = TopicPartition("other", 3)

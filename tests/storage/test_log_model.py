@@ -19,11 +19,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import NewRecord
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.real_disk import RealDisk, RealFileRegion
 from trio_broker.storage.log import Log
 from trio_broker.storage.recovery import open_log
-from trio_broker.topic_partition import TopicPartition
 
 NOW_MS = 1_700_000_000_000
 PARTITION = TopicPartition("model", 0)

@@ -13,6 +13,7 @@ from tests.storage.compaction_harness import Round
 from tests.storage.conftest import NOW_MS, TOPIC_ID, make_batch, make_marker
 from tests.storage.log_content import found_records
 from tests.storage.managed_logs import create_log, delete_logs, load_logs
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.disk_trace import DiskOperation, OperationKind
@@ -24,7 +25,6 @@ from trio_broker.storage.log import Log
 from trio_broker.storage.log_directory import LogDirectory
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.storage.recovery import OpenedLog, open_log
-from trio_broker.topic_partition import TopicPartition
 
 PARTITION = TopicPartition("orders", 0)
 DATA = PurePath("/data")

@@ -9,6 +9,7 @@ import pytest
 
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.simulated_disk import SimulatedDisk
@@ -16,7 +17,6 @@ from trio_broker.storage.errors import StorageFailed
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_directory import LogDirectory
 from trio_broker.storage.recovery import open_log
-from trio_broker.topic_partition import TopicPartition
 
 DATA = PurePath("/var/lib/broker")
 

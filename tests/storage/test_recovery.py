@@ -13,11 +13,11 @@ from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.errors import CorruptRecordBatch
 from kafka_wire.records.record import NewRecord
 from tests.storage.conftest import make_batch
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.errors import CorruptCheckpoint
 from trio_broker.storage.recovery import open_log
-from trio_broker.topic_partition import TopicPartition
 
 MakeLog = Callable[..., Any]
 FIRST_LOG = "00000000000000000000.log"

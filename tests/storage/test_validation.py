@@ -25,11 +25,11 @@ from kafka_wire.records.crc import crc32c
 from kafka_wire.records.errors import InvalidRecord
 from kafka_wire.records.record import MIN_RECORD_BYTES, NewRecord
 from tests.storage.conftest import NOW_MS
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.config_key import LONG_MAX
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.storage import validation
 from trio_broker.storage.errors import MessageTooLarge, RecordError, RecordValidationError
-from trio_broker.topic_partition import TopicPartition
 
 Batch = Callable[..., bytearray]
 HOUR_MS = 3_600_000

@@ -9,11 +9,11 @@ import attrs
 from kafka_wire.records.batch import RecordBatch
 from tests.storage.committed_records import committed_view
 from tests.storage.log_content import found_batches
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
 from trio_broker.storage.log import Log
 from trio_broker.storage.producer_replay import read_transaction_marker
 from trio_broker.storage.transaction_index import AbortedTransaction
-from trio_broker.topic_partition import TopicPartition
 
 
 @attrs.frozen

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from broker_admin.views.clients import NetworkLimits, ServedVersions
 from kafka_wire.apis import api_name
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.advertised_versions import advertised_versions
 from trio_broker.handlers.support.registry import served_apis
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.connection_statistics import connection_statistics, stage_of
 from trio_broker.network.socket_server import SocketServer
 from trio_broker.network.statistics import ConnectionStage, ConnectionStatistics, DepartedConnection
-from trio_broker.yield_budget import InTurns
 
 
 class LiveClientsView:

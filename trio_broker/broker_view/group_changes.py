@@ -41,16 +41,9 @@ from kafka_wire.messages.offset_delete import (
 )
 from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup
 from kafka_wire.schema import Request
-from trio_broker.coordinator.group_coordinator import GroupCoordinator
-from trio_broker.coordinator.reporting.snapshot import GroupSnapshot
-from trio_broker.coordinator.runtime.result import RequestContext
-from trio_broker.handlers.list_offsets import find_offset
-from trio_broker.handlers.offset_commit import commit_existing
-from trio_broker.handlers.offset_delete import delete_existing
-from trio_broker.handlers.support.services import BrokerServices
-from trio_broker.log_range import LogRange
-from trio_broker.moments import parse_duration, parse_moment
-from trio_broker.offset_reset import (
+from trio_broker.common.log_range import LogRange
+from trio_broker.common.moments import parse_duration, parse_moment
+from trio_broker.common.offset_reset import (
     FromFile,
     FromGroup,
     PlanError,
@@ -66,10 +59,17 @@ from trio_broker.offset_reset import (
     read_offsets,
     to_moment,
 )
-from trio_broker.request_phase import RequestPhase
-from trio_broker.steps import Steps, finish
-from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import InTurns
+from trio_broker.common.request_phase import RequestPhase
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.steps import Steps, finish
+from trio_broker.concurrency.yield_budget import InTurns
+from trio_broker.coordinator.group_coordinator import GroupCoordinator
+from trio_broker.coordinator.reporting.snapshot import GroupSnapshot
+from trio_broker.coordinator.runtime.result import RequestContext
+from trio_broker.handlers.list_offsets import find_offset
+from trio_broker.handlers.offset_commit import commit_existing
+from trio_broker.handlers.offset_delete import delete_existing
+from trio_broker.handlers.support.services import BrokerServices
 
 R = TypeVar("R")
 

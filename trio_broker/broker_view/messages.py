@@ -30,20 +30,20 @@ from kafka_wire.records.batch import NO_PRODUCER_ID, BatchHeader, RecordBatch, b
 from kafka_wire.records.record import NewRecord, Record
 from trio_broker.broker_view.metadata_records import MetadataRecords, is_secret
 from trio_broker.broker_view.own_formats import read_own_format, without_secrets
+from trio_broker.common.murmur2 import partition_of
+from trio_broker.common.request_phase import RequestPhase
+from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC, is_internal_topic
+from trio_broker.concurrency.steps import finish
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.list_offsets import find_offset
 from trio_broker.handlers.produce import append_batch, require_may_write
 from trio_broker.handlers.support.services import BrokerServices
-from trio_broker.murmur2 import partition_of
 from trio_broker.partition.fetch_operation import FetchedPartition, FetchLimits, FetchTarget
 from trio_broker.partition.hosted_topics import HostedTopic
 from trio_broker.partition.leader_appends import RequiredOffset
-from trio_broker.request_phase import RequestPhase
 from trio_broker.runtime.disk import FileRegion
-from trio_broker.steps import finish
 from trio_broker.storage.own_records import OWN_TOPICS
 from trio_broker.storage.transaction_index import AbortedTransaction
-from trio_broker.topic_names import CLUSTER_METADATA_TOPIC, is_internal_topic
-from trio_broker.yield_budget import InTurns
 
 PRODUCE_VERSION = 13
 """The version of Produce whose rules appended records follow: the newest."""

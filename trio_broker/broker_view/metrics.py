@@ -13,10 +13,10 @@ from trio_broker.broker_view.node import LiveNodeView
 from trio_broker.broker_view.overview import LiveOverviewView
 from trio_broker.broker_view.partition_readings import partition_readings
 from trio_broker.broker_view.transactions import LiveTransactionsView
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.metrics.latency import api_label
 from trio_broker.network.socket_server import SocketServer
-from trio_broker.yield_budget import InTurns
 
 
 @attrs.frozen

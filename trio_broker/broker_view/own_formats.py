@@ -20,7 +20,7 @@ from kafka_wire.records.record import Record
 from kafka_wire.stored.groups import ConsumerGroupMemberMetadataValue, GroupMetadataValue, decode_group_record
 from kafka_wire.stored.metadata import ConfigRecord, decode_metadata_record, encode_metadata_record
 from kafka_wire.stored.transactions import TransactionStatus, decode_transaction_record
-from trio_broker.topic_names import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 
 SECRET: Final = "(hidden)"
 """In place of a setting that is a password, or may be one."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.metrics.snapshot import PartitionReading
-from trio_broker.yield_budget import InTurns
 
 
 async def partition_readings(services: BrokerServices) -> list[PartitionReading]:

@@ -31,8 +31,10 @@ from broker_admin.views.storage import (
     TopicSize,
     UncleanableLog,
 )
+from trio_broker.common.histogram import HistogramSnapshot, upper_bound_ns
+from trio_broker.common.topic_names import is_internal_topic
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.services import BrokerServices
-from trio_broker.histogram import HistogramSnapshot, upper_bound_ns
 from trio_broker.partition.disk_usage import forecast_disk
 from trio_broker.partition.flusher import FlusherStatistics
 from trio_broker.partition.log_cleaner import LogCleanerStatistics
@@ -43,8 +45,6 @@ from trio_broker.storage.log_directory import LogDirectory
 from trio_broker.storage.log_manager import LoadReport
 from trio_broker.storage.recovery_progress import RecoveryProgress
 from trio_broker.storage.retention import expired_segments
-from trio_broker.topic_names import is_internal_topic
-from trio_broker.yield_budget import InTurns
 
 REPORT_SECONDS = 5.0
 """How long a report is kept: disks change slowly, and a look at 10,000 partitions takes tenths of a second."""

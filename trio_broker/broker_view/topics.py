@@ -25,6 +25,8 @@ from kafka_wire.primitives import uuid_text
 from trio_broker.broker_view.groups import REPORT_PAUSE_FACTOR, REPORT_SECONDS
 from trio_broker.broker_view.topic_lags import TopicLags
 from trio_broker.cluster.metadata_image import TopicImage
+from trio_broker.common.topic_names import is_internal_topic
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.config.entries import ConfigEntry
 from trio_broker.config.resource_config import topic_entries
 from trio_broker.coordinator.reporting.lag import UnconsumedRecord, batch_timestamps
@@ -33,8 +35,6 @@ from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.partition.broker_topic_stats import SNAPSHOT_SECONDS, TrafficRates
 from trio_broker.partition.hosted_topics import HostedTopic
 from trio_broker.partition.partition import Partition
-from trio_broker.topic_names import is_internal_topic
-from trio_broker.yield_budget import InTurns
 
 
 class LiveTopicsView:

@@ -20,6 +20,9 @@ from trio_broker.broker_view.group_changes import no_handler
 from trio_broker.broker_view.groups import REPORT_PAUSE_FACTOR, REPORT_SECONDS
 from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
 from trio_broker.changes.change_log import MAX_VALUES
+from trio_broker.common.topic_names import TRANSACTION_STATE_TOPIC
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.config.entries import ValueChange
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.transactions.transaction_coordinator import KnownTransaction
@@ -41,9 +44,6 @@ from trio_broker.coordinator.transactions.transaction_snapshot import (
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.transaction_end import TransactionEnd
-from trio_broker.topic_names import TRANSACTION_STATE_TOPIC
-from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import InTurns
 
 
 class LiveTransactionsView:

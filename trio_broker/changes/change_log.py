@@ -18,7 +18,6 @@ from functools import partial
 import attrs
 import trio
 
-from trio_broker.barrier import Barrier
 from trio_broker.changes.caller import CALLER, Caller
 from trio_broker.changes.change import (
     Change,
@@ -32,6 +31,7 @@ from trio_broker.changes.change import (
     with_outcome,
 )
 from trio_broker.changes.change_file import ChangeFile, StoredChanges
+from trio_broker.concurrency.barrier import Barrier
 from trio_broker.config.entries import ValueChange
 from trio_broker.runtime.clock import Clock
 

@@ -36,7 +36,7 @@ from trio_broker.cli.record_format import as_it_is, harmless, parse_format, plai
 from trio_broker.cli.record_json import record_line
 from trio_broker.client.fetcher import FetchedBatch, Fetcher
 from trio_broker.client.kafka_client import KafkaClient
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 NULL: Final = b"NULL"
 

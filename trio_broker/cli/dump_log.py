@@ -10,7 +10,7 @@ import click
 
 from trio_broker.cli.failure import fail
 from trio_broker.cli.output import let_everything_be_printed
-from trio_broker.topic_names import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 
 DECODERS: Final = {
     "--offsets-decoder": CONSUMER_OFFSETS_TOPIC,

@@ -17,7 +17,7 @@ import click
 
 from trio_broker.cli.failure import complain, fail
 from trio_broker.cli.output import print_json, visible
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from trio_broker.storage.directory_check import DirectoryFacts, PartitionTask

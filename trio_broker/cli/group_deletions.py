@@ -23,7 +23,7 @@ from trio_broker.client.errors import ClientError
 from trio_broker.client.group_offsets import Outcome, delete_offsets, fetch_offsets
 from trio_broker.client.groups import delete_group, describe_group, remove_static_member
 from trio_broker.client.kafka_client import KafkaClient
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 # --- delete ---
 

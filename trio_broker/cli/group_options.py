@@ -15,7 +15,7 @@ from trio_broker.cli.failure import Failures
 from trio_broker.client.errors import Refused
 from trio_broker.client.group_offsets import Outcome
 from trio_broker.client.groups import MEMBERLESS_STATES, GroupDescription
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 
 def topic_options(command: Callable[..., None]) -> Callable[..., None]:

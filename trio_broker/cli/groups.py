@@ -22,7 +22,7 @@ from trio_broker.client.groups import GroupDescription, GroupMember, describe_gr
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.lag import PartitionLag, lags, partitions_of
 from trio_broker.client.offsets import LATEST, find_offsets
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 LAG_COLUMNS: Mapping[str, str] = {
     "TOPIC": "topic",

@@ -31,7 +31,7 @@ import click
 from kafka_wire.records.record import Record
 from trio_broker.cli.escapes import unescape
 from trio_broker.cli.output import visible
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 TOKEN: Final = re.compile(r"%(.)?", re.DOTALL)
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from kafka_wire.records.batch import NO_TIMESTAMP, TimestampType
 from kafka_wire.records.record import Header, Record
 from trio_broker.client.producer.record_producer import ProducerRecord
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 BASE64: Final = "_base64"
 

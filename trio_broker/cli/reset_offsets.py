@@ -30,8 +30,8 @@ from trio_broker.client.errors import Refused
 from trio_broker.client.group_offsets import Outcome, commit_offsets, fetch_offsets
 from trio_broker.client.groups import describe_group
 from trio_broker.client.kafka_client import KafkaClient
-from trio_broker.moments import parse_duration, parse_moment
-from trio_broker.offset_reset import (
+from trio_broker.common.moments import parse_duration, parse_moment
+from trio_broker.common.offset_reset import (
     FromFile,
     FromGroup,
     PlanError,
@@ -47,7 +47,7 @@ from trio_broker.offset_reset import (
     read_offsets,
     to_moment,
 )
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 
 @click.command("reset-offsets")

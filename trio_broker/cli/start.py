@@ -21,9 +21,9 @@ from click.core import ParameterSource
 from trio_broker.cli.declarations import read_declarations
 from trio_broker.cli.log_output import LogFormat, set_up_logging
 from trio_broker.cli.output import let_everything_be_printed, visible
+from trio_broker.common.environment import environment_name, is_of_service
 from trio_broker.declaration.declaration import Declaration, DeclarationError
 from trio_broker.declaration.plan import difference_lines
-from trio_broker.environment import environment_name, is_of_service
 
 if TYPE_CHECKING:
     from trio_broker.config.broker_config import BrokerConfig

@@ -24,8 +24,8 @@ from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.offsets import find_ranges
 from trio_broker.client.topic_changes import BROKER_DEFAULT, add_partitions, create_topic, delete_topic
 from trio_broker.client.topics import TopicDescription, describe_topics, find_topics, list_topics
-from trio_broker.log_range import LogRange
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.log_range import LogRange
+from trio_broker.common.topic_partition import TopicPartition
 
 PARTITIONS = click.IntRange(1, 0x7FFF_FFFF)
 """The numbers of partitions that the protocol can express: an int32."""

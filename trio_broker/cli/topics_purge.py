@@ -19,8 +19,8 @@ from trio_broker.client.configs import Resource, ResourceType, describe_configs
 from trio_broker.client.errors import Refused
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.records_deletion import delete_records
-from trio_broker.log_range import LogRange
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.log_range import LogRange
+from trio_broker.common.topic_partition import TopicPartition
 
 DELETION_DELAY = "file.delete.delay.ms"
 

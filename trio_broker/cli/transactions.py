@@ -32,7 +32,7 @@ from trio_broker.client.transactions import (
     list_transactions,
     open_transactions,
 )
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 DEFAULT_MAX_TIMEOUT_MINUTES: Final = 15
 """Kafka's default of ``transaction.max.timeout.ms``: no coordinator lets a transaction be open for longer."""

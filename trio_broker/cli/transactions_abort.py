@@ -32,7 +32,7 @@ from trio_broker.client.transactions import (
     describe_transaction,
     open_transactions,
 )
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 MAX_EPOCH = 2**15 - 1
 MAX_INT32 = 2**31 - 1

@@ -12,7 +12,7 @@ from typing import Final
 
 from kafka_wire.consumer_protocol import decode_assignment, decode_subscription
 from kafka_wire.errors import WireError
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 CONSUMER_PROTOCOL: Final = "consumer"
 """The protocol type of groups whose members are consumers (``ConsumerProtocol.PROTOCOL_TYPE`` in Kafka)."""

@@ -51,7 +51,7 @@ from trio_broker.client.kafka_client import NOT_NOW, PERHAPS_DONE, KafkaClient
 from trio_broker.client.offsets import find_ranges
 from trio_broker.client.receive_buffer import ReceiveBuffer
 from trio_broker.client.topics import describe_topics
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 MAX_WAIT_MS: Final = 500
 """How long a broker waits for new records before it sends an empty answer; Kafka's default ``fetch.max.wait.ms``."""

@@ -36,7 +36,7 @@ from kafka_wire.messages.offset_fetch import (
 )
 from trio_broker.client.errors import Refused, check, only
 from trio_broker.client.kafka_client import NOT_NOW, KafkaClient
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 NamedPartitionT = TypeVar("NamedPartitionT")
 

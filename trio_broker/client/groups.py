@@ -26,7 +26,7 @@ from kafka_wire.messages.list_groups import ListedGroup, ListGroupsRequest
 from trio_broker.client.consumer_protocol import CONSUMER_PROTOCOL, read_assignment, read_subscription
 from trio_broker.client.errors import Refused, check, only
 from trio_broker.client.kafka_client import KafkaClient, Node
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 FILTERS_STATES_FROM: Final = 4
 FILTERS_TYPES_FROM: Final = 5

@@ -13,7 +13,7 @@ from trio_broker.client.errors import Refused
 from trio_broker.client.group_offsets import CommittedOffset
 from trio_broker.client.groups import GroupMember
 from trio_broker.client.offsets import Found
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 
 @attrs.frozen

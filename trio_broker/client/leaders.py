@@ -18,7 +18,7 @@ from trio_broker.client.deadline import pauses
 from trio_broker.client.errors import ConnectFailed, ConnectionLost, Refused
 from trio_broker.client.kafka_client import NOT_NOW, PERHAPS_DONE, KafkaClient
 from trio_broker.client.topics import find_topics
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 T = TypeVar("T")
 

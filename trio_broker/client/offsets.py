@@ -17,8 +17,8 @@ from trio_broker.client.connection import BrokerConnection
 from trio_broker.client.errors import Refused
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.leaders import ask_leaders
-from trio_broker.log_range import LogRange
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.log_range import LogRange
+from trio_broker.common.topic_partition import TopicPartition
 
 LATEST: Final = -1
 """As a timestamp: the end of the visible log, which is the high watermark, or for ``read_committed`` the last stable

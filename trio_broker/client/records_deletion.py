@@ -13,7 +13,7 @@ from trio_broker.client.connection import BrokerConnection
 from trio_broker.client.errors import Refused
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.leaders import ask_leaders
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 
 def delete_records(client: KafkaClient, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | Refused]:

@@ -32,7 +32,7 @@ from trio_broker.client.deadline import pauses
 from trio_broker.client.errors import ClientError, Refused, check, only
 from trio_broker.client.kafka_client import KafkaClient, Node
 from trio_broker.client.leaders import ask_leaders
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 FILTERS_DURATION_FROM: Final = 1
 FILTERS_IDS_FROM: Final = 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trio_broker.barrier import Barrier
+from trio_broker.concurrency.barrier import Barrier
 
 
 def barrier(part: object) -> Barrier:

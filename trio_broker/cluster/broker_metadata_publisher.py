@@ -18,13 +18,13 @@ import attrs
 from trio_broker.cluster.barrier import barrier
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, TopicImage
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.resource_config import topic_config
 from trio_broker.partition.hosted_topics import TopicAssignment
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.errors import CorruptCheckpoint
-from trio_broker.yield_budget import InTurns
 
 log = logging.getLogger(__name__)
 

@@ -20,6 +20,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import ConfigRecord
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType, MetadataImage
+from trio_broker.common.topic_names import require_valid_topic_name
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.client_metrics_config import (
     CLIENT_METRICS_KEYS,
@@ -31,7 +32,6 @@ from trio_broker.config.entries import ConfigScope
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
 from trio_broker.config.resource_config import check_group_configs, check_topic_configs
-from trio_broker.topic_names import require_valid_topic_name
 
 KEYS: Mapping[ConfigResourceType, Mapping[str, ConfigKey]] = {
     ConfigResourceType.TOPIC: TOPIC_KEYS,

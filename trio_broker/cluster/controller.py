@@ -48,12 +48,12 @@ from trio_broker.cluster.replication_control import (
     decide_new_topics,
     decide_topic_deletions,
 )
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.steps import finish
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ConfigScope
 from trio_broker.runtime.chance import Random
-from trio_broker.steps import finish
-from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import InTurns
 
 T = TypeVar("T")
 

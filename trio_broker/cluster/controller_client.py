@@ -22,7 +22,7 @@ from trio_broker.cluster.metadata_image import ConfigResource, TopicImage
 from trio_broker.cluster.partition_reassignments import Reassignment
 from trio_broker.cluster.producer_ids import ProducerIdBlock
 from trio_broker.cluster.replication_control import CreatedTopic, NewPartitions, NewTopic, TopicTarget
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 
 @attrs.frozen

@@ -19,11 +19,11 @@ from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.stored import metadata as records
 from trio_broker.cluster.metadata_delta import ContradictoryMetadata
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.runtime.disk import Disk, names_in
 from trio_broker.storage import file_names, partition_metadata
 from trio_broker.storage.errors import CorruptCheckpoint, CorruptSnapshot, DataDirectoryError
 from trio_broker.storage.log_directory import LogDirectory, MetaProperties
-from trio_broker.topic_partition import TopicPartition
 
 
 class HandoverRefused(Exception):

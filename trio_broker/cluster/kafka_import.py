@@ -47,6 +47,7 @@ from trio_broker.cluster.metadata_image import NO_LEADER, ConfigResource, Config
 from trio_broker.cluster.metadata_log import QUORUM_STATE_FILE, read_quorum_state
 from trio_broker.cluster.metadata_snapshot import SnapshotId, image_records, write_snapshot
 from trio_broker.cluster.stored_metadata import StoredMetadata, is_of_kafka, read_stored_metadata, stored_batches
+from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.client_metrics_config import check_client_metrics_configs
 from trio_broker.config.entries import ConfigScope
@@ -54,7 +55,6 @@ from trio_broker.config.errors import ConfigError
 from trio_broker.config.resource_config import check_group_configs, check_topic_configs
 from trio_broker.runtime.disk import Disk, OpenMode, names_in
 from trio_broker.storage import file_names
-from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC
 
 FOLDED_KINDS: Final = frozenset({RecordKind.SHARED, RecordKind.FEATURE})
 

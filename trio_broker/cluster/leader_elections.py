@@ -17,7 +17,7 @@ from kafka_wire.stored.metadata import PartitionChangeRecord
 from trio_broker.cluster.cluster_control import elect
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.metadata_image import NO_LEADER, MetadataImage
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 
 class ElectionType(enum.IntEnum):

@@ -29,10 +29,10 @@ from kafka_wire.stored.metadata import RegisterBrokerRecord, TopicRecord
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.metadata_log import QUORUM_STATE_FILE
 from trio_broker.cluster.metadata_snapshot import snapshots
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.runtime.disk import Disk, names_in
 from trio_broker.storage import file_names, partition_metadata, producer_snapshot
 from trio_broker.storage.errors import CorruptCheckpoint
-from trio_broker.topic_partition import TopicPartition
 
 CONSEQUENCE: Final = "topics, settings and groups are lost with it. Bring it back from a copy, or, to start without it,"
 

@@ -37,7 +37,7 @@ from trio_broker.cluster.metadata_image import (
     PartitionImage,
     TopicImage,
 )
-from trio_broker.yield_budget import at_once
+from trio_broker.concurrency.yield_budget import at_once
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -37,6 +37,9 @@ from kafka_wire.stored.metadata import PartitionRecord, TopicRecord, decode_meta
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.metadata_image import NO_LEADER
 from trio_broker.cluster.metadata_snapshot import SnapshotId, read_snapshot, remove_older, snapshots, write_snapshot
+from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.yield_budget import in_turns
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk, names_in, write_atomically
 from trio_broker.runtime.runtime import Runtime
@@ -44,9 +47,6 @@ from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.errors import StorageFailed, is_log_failure
 from trio_broker.storage.log import Log
 from trio_broker.storage.recovery import open_log
-from trio_broker.topic_names import CLUSTER_METADATA_TOPIC
-from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import in_turns
 
 logger = logging.getLogger(__name__)
 

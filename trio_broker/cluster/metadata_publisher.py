@@ -26,7 +26,7 @@ from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_changes import made_changes
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import MetadataImage
-from trio_broker.yield_budget import InTurns, in_turns
+from trio_broker.concurrency.yield_budget import InTurns, in_turns
 
 
 class MetadataSubscriber(Protocol):

@@ -19,7 +19,7 @@ from kafka_wire.stored.metadata import PartitionChangeRecord
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.metadata_image import MetadataImage, PartitionImage
 from trio_broker.cluster.replication_control import UNASSIGNED_DIRECTORY, check_replicas
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 
 @attrs.frozen

@@ -23,13 +23,13 @@ from kafka_wire.primitives import NO_UUID, uuid_text
 from kafka_wire.stored.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from trio_broker.cluster.controller_result import ControllerResult, attempt
 from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, TopicImage
+from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC, collision_key, require_valid_topic_name
+from trio_broker.concurrency.steps import Steps
+from trio_broker.concurrency.yield_budget import counted, listed
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.keys import TOPIC_KEYS
 from trio_broker.config.resource_config import check_topic_configs
 from trio_broker.runtime.chance import Random, random_uuid
-from trio_broker.steps import Steps
-from trio_broker.topic_names import CLUSTER_METADATA_TOPIC, collision_key, require_valid_topic_name
-from trio_broker.yield_budget import counted, listed
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 """New partitions that one request may ask for; Kafka's number. They are created one after the other, and other changes

@@ -19,10 +19,10 @@ from functools import lru_cache
 
 import attrs
 
+from trio_broker.common.suggestion import did_you_mean
 from trio_broker.config.config_key import ConfigKey, Fallback, UpdateMode, unchanged
 from trio_broker.config.keys_without_effect import WITHOUT_EFFECT
 from trio_broker.config.socket_server_config import ListenerLimits
-from trio_broker.suggestion import did_you_mean
 
 _NAME = re.compile(r"listener\.name\.(?P<listener>[^.]+)\.(?P<key>.+)", re.DOTALL)
 

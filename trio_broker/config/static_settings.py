@@ -11,12 +11,12 @@ from collections.abc import Collection, Mapping
 
 import attrs
 
+from trio_broker.common.environment import ENVIRONMENT_PREFIX, environment_name, is_of_service, key_of_variable
+from trio_broker.common.suggestion import did_you_mean
 from trio_broker.config.entries import ConfigLevel
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS
 from trio_broker.config.properties import parse_properties
-from trio_broker.environment import ENVIRONMENT_PREFIX, environment_name, is_of_service, key_of_variable
-from trio_broker.suggestion import did_you_mean
 
 CLIENT_VARIABLES = frozenset({"TRIO_BROKER_BOOTSTRAP_SERVER"})
 """Variables that the commands for a cluster read; a broker ignores them."""

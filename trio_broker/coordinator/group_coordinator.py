@@ -29,7 +29,6 @@ from kafka_wire.messages.offset_commit import OffsetCommitRequest
 from kafka_wire.messages.offset_delete import OffsetDeleteRequest
 from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from kafka_wire.schema import Request
-from trio_broker.barrier import Barrier
 from trio_broker.changes.change import MadeChange
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.cluster.controller_client import ControllerClient
@@ -37,6 +36,13 @@ from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage
 from trio_broker.cluster.replication_control import NewTopic
+from trio_broker.common.request_phase import ReleaseHandler
+from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.barrier import Barrier
+from trio_broker.concurrency.scheduled_task import ScheduledTask, start_scheduled
+from trio_broker.concurrency.steps import Steps, finish
+from trio_broker.concurrency.yield_budget import InTurns, YieldBudget, listed
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.coordinator.consumer.group import ConsumerGroup
 from trio_broker.coordinator.group import Group
@@ -55,13 +61,7 @@ from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.coordinator.runtime.shard import Shard
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.transaction_end import TransactionEnd
-from trio_broker.request_phase import ReleaseHandler
 from trio_broker.runtime.runtime import Runtime
-from trio_broker.scheduled_task import ScheduledTask, start_scheduled
-from trio_broker.steps import Steps, finish
-from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC
-from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import InTurns, YieldBudget, listed
 
 log = logging.getLogger(__name__)
 

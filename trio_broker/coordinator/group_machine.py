@@ -42,6 +42,8 @@ from kafka_wire.stored.groups import (
 )
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, MetadataImage, TopicImage
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.steps import Steps
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.config.resource_config import group_config
 from trio_broker.coordinator.classic.group import ClassicGroup, first_join
@@ -68,8 +70,6 @@ from trio_broker.coordinator.runtime.log import EncodedRecord
 from trio_broker.coordinator.runtime.machine import Machine
 from trio_broker.coordinator.runtime.result import Completion, CoordinatorEvent, CoordinatorResult, Now
 from trio_broker.runtime.chance import Random, random_uuid, random_uuid_text
-from trio_broker.steps import Steps
-from trio_broker.topic_partition import TopicPartition
 
 COMMIT_PREFIX = b"\0\1"
 """How the key of a commit begins: its record type."""

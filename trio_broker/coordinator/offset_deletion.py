@@ -15,13 +15,13 @@ from itertools import chain, islice
 
 from kafka_wire.errors import KafkaError
 from trio_broker.cluster.metadata_image import TopicImage
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.coordinator.group_machine import GroupMachine
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from trio_broker.coordinator.runtime.log import EncodedRecord
 from trio_broker.coordinator.runtime.result import CoordinatorResult
 from trio_broker.coordinator.runtime.shard import Shard
-from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import YieldBudget
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.leave_group import LeaveGroupRequest
 from kafka_wire.messages.offset_commit import OffsetCommitRequest
 from kafka_wire.messages.offset_delete import OffsetDeleteRequest
-from trio_broker.steps import Steps
+from trio_broker.concurrency.steps import Steps
 
 P = TypeVar("P")
 R = TypeVar("R")

@@ -22,8 +22,8 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from trio_broker.common.suggestion import did_you_mean
 from trio_broker.declaration.declaration import DeclarationError, DeclaredTopic
-from trio_broker.suggestion import did_you_mean
 
 TABLES: Final = ("topics",)
 TOPIC_KEYS: Final = ("partitions", "replication_factor", "config")

@@ -14,8 +14,8 @@ from typing import Final
 
 import attrs
 
+from trio_broker.common.suggestion import did_you_mean
 from trio_broker.declaration.declaration import Declaration, DeclarationError, DeclaredTopic
-from trio_broker.suggestion import did_you_mean
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?", re.ASCII)
 

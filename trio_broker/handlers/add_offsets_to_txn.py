@@ -11,11 +11,11 @@ from typing import Final
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from trio_broker.concurrency.steps import Steps
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.transactions import in_version
-from trio_broker.steps import Steps
 
 FENCED_SINCE_VERSION: Final = 2
 

@@ -24,15 +24,15 @@ from kafka_wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.common.topic_names import is_internal_topic
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.steps import Steps
+from trio_broker.concurrency.yield_budget import YieldBudget, listed
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.transactions import in_version
 from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
-from trio_broker.steps import Steps
-from trio_broker.topic_names import is_internal_topic
-from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import YieldBudget, listed
 
 BATCHED_SINCE_VERSION: Final = 4
 FENCED_SINCE_VERSION: Final = 2

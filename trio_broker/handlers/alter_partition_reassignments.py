@@ -14,11 +14,11 @@ from kafka_wire.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from trio_broker.cluster.partition_reassignments import Reassignment
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.steps import finish
+from trio_broker.concurrency.yield_budget import InTurns, emptied
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.steps import finish
-from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import InTurns, emptied
 
 
 def error_response(

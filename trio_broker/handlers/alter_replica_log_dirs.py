@@ -24,12 +24,12 @@ from kafka_wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
     AlterReplicaLogDirTopicResult,
 )
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.yield_budget import InTurns, YieldBudget
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.log_directory import LogDirectory
-from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import InTurns, YieldBudget
 
 log = logging.getLogger(__name__)
 

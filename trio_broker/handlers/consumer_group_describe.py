@@ -14,10 +14,10 @@ from kafka_wire.messages.consumer_group_describe import (
     DescribedGroup,
 )
 from trio_broker.cluster.features import require_consumer_protocol
+from trio_broker.concurrency.yield_budget import in_turns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.group_descriptions import described_groups
 from trio_broker.handlers.support.registry import handles
-from trio_broker.yield_budget import in_turns
 
 
 def error_response(request: ConsumerGroupDescribeRequest, error: KafkaError) -> ConsumerGroupDescribeResponse:

@@ -13,9 +13,9 @@ from kafka_wire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from trio_broker.cluster.replication_control import NewPartitions
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.yield_budget import InTurns
 
 
 def error_response(request: CreatePartitionsRequest, error: KafkaError) -> CreatePartitionsResponse:

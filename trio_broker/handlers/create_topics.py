@@ -20,11 +20,11 @@ from kafka_wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from trio_broker.cluster.replication_control import CreatedTopic, NewTopic
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.resource_config import topic_entries
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.yield_budget import InTurns
 
 
 def error_response(request: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:

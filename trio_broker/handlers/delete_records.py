@@ -22,12 +22,12 @@ from kafka_wire.messages.delete_records import (
     DeleteRecordsTopic,
     DeleteRecordsTopicResult,
 )
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.record_deletion import deletable_partition
 from trio_broker.handlers.support.registry import handles
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
-from trio_broker.yield_budget import InTurns
 
 NO_LOW_WATERMARK = -1
 

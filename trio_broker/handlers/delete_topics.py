@@ -15,10 +15,10 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from trio_broker.cluster.metadata_image import TopicImage
 from trio_broker.cluster.replication_control import TopicTarget
+from trio_broker.concurrency.steps import finish
+from trio_broker.concurrency.yield_budget import InTurns, emptied
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.steps import finish
-from trio_broker.yield_budget import InTurns, emptied
 
 DELETION_DISABLED_SINCE_VERSION = 3
 """Clients of earlier versions do not know TOPIC_DELETION_DISABLED and get INVALID_REQUEST."""

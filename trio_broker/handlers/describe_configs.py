@@ -25,13 +25,13 @@ from kafka_wire.messages.describe_configs import (
 )
 from trio_broker.cluster.configuration_control import parse_resource, require_configurable
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
+from trio_broker.concurrency.steps import Steps
+from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.config.entries import ConfigEntry
 from trio_broker.config.loggers import logger_entries
 from trio_broker.config.resource_config import client_metrics_entries, group_entries, topic_entries
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.steps import Steps
-from trio_broker.yield_budget import YieldBudget
 
 
 def error_response(request: DescribeConfigsRequest, error: KafkaError) -> DescribeConfigsResponse:

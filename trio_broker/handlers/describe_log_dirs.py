@@ -22,13 +22,13 @@ from kafka_wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from trio_broker.common.request_phase import RequestPhase
+from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
-from trio_broker.request_phase import RequestPhase
 from trio_broker.storage.log_directory import LogDirectory
-from trio_broker.yield_budget import YieldBudget
 
 log = logging.getLogger(__name__)
 

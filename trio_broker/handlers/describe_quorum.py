@@ -22,10 +22,10 @@ from kafka_wire.messages.describe_quorum import (
     TopicData,
 )
 from kafka_wire.primitives import NO_UUID
+from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC
+from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.topic_names import CLUSTER_METADATA_TOPIC
-from trio_broker.yield_budget import YieldBudget
 
 UNKNOWN = -1
 

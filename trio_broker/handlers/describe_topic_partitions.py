@@ -23,12 +23,12 @@ from kafka_wire.messages.describe_topic_partitions import (
 )
 from kafka_wire.primitives import NO_UUID
 from trio_broker.cluster.metadata_image import MetadataImage, PartitionImage, TopicImage
+from trio_broker.common.topic_names import is_internal_topic, is_valid_topic_name
+from trio_broker.concurrency.steps import finish
+from trio_broker.concurrency.yield_budget import InTurns, sorted_distinct
 from trio_broker.handlers.support.authorized_operations import topic_operations
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.steps import finish
-from trio_broker.topic_names import is_internal_topic, is_valid_topic_name
-from trio_broker.yield_budget import InTurns, sorted_distinct
 
 
 def error_response(request: DescribeTopicPartitionsRequest, error: KafkaError) -> DescribeTopicPartitionsResponse:

@@ -12,10 +12,10 @@ from kafka_wire.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.coordinator.transactions.transaction_metadata import STATE_NAMES, by_topic
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.yield_budget import InTurns
 
 
 def failed(transactional_id: str, error: KafkaError) -> TransactionState:

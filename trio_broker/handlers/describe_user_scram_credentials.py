@@ -12,10 +12,10 @@ from kafka_wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from trio_broker.concurrency.steps import finish
+from trio_broker.concurrency.yield_budget import InTurns, counted
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.steps import finish
-from trio_broker.yield_budget import InTurns, counted
 
 
 def error_response(

@@ -18,11 +18,11 @@ from kafka_wire.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 from trio_broker.cluster.leader_elections import ElectionType
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.steps import finish
+from trio_broker.concurrency.yield_budget import InTurns, emptied
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.steps import finish
-from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import InTurns, emptied
 
 NOTHING_TO_ELECT = (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 """Left out of an answer about all partitions; the second are those that were deleted since it was begun."""

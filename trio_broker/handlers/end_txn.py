@@ -12,12 +12,12 @@ from typing import Final
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from trio_broker.concurrency.steps import Steps
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.transactions import in_version
 from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
-from trio_broker.steps import Steps
 
 FENCED_SINCE_VERSION: Final = 2
 EPOCH_BUMP_SINCE_VERSION: Final = 5

@@ -26,6 +26,8 @@ from kafka_wire.messages.fetch import (
     PartitionData,
     SnapshotId,
 )
+from trio_broker.concurrency.steps import Steps
+from trio_broker.concurrency.yield_budget import YieldBudget, emptied
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.partition.fetch_operation import FetchedPartition, FetchLimits, FetchTarget
@@ -37,8 +39,6 @@ from trio_broker.partition.fetch_sessions import (
     SessionKey,
 )
 from trio_broker.partition.partition import Partition
-from trio_broker.steps import Steps
-from trio_broker.yield_budget import YieldBudget, emptied
 
 BY_ID_SINCE_VERSION = 13
 

@@ -16,10 +16,10 @@ import enum
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from trio_broker.concurrency.steps import Steps
+from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.steps import Steps
-from trio_broker.yield_budget import YieldBudget
 
 BATCHED_SINCE_VERSION = 4
 """From it on there are many keys, each answered on its own (KIP-699)."""

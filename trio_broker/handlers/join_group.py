@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from trio_broker.concurrency.steps import Steps
 from trio_broker.coordinator.classic.responses import NO_MEMBER_ID
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.steps import Steps
 
 NULL_PROTOCOL_SINCE_VERSION = 7
 """KIP-559: since this version the protocol is null beside an error; before, it is the empty string."""

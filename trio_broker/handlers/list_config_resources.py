@@ -16,10 +16,10 @@ from kafka_wire.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from trio_broker.cluster.metadata_image import ConfigResourceType
+from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.services import BrokerServices
-from trio_broker.yield_budget import YieldBudget
 
 TYPES_SINCE_VERSION = 1
 

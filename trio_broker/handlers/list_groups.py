@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.yield_budget import InTurns
 
 
 def error_response(request: ListGroupsRequest, error: KafkaError) -> ListGroupsResponse:

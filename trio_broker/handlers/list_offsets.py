@@ -27,15 +27,15 @@ from kafka_wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from trio_broker.common.request_phase import ReleaseHandler, RequestPhase, ignore_release
+from trio_broker.concurrency.steps import Steps
+from trio_broker.concurrency.yield_budget import YieldBudget, counted, listed
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
-from trio_broker.request_phase import ReleaseHandler, RequestPhase, ignore_release
-from trio_broker.steps import Steps
 from trio_broker.storage.log_reader import LogReader
 from trio_broker.storage.time_index import TimestampOffset
-from trio_broker.yield_budget import YieldBudget, counted, listed
 
 NOTHING = -1
 """In place of an offset, timestamp or epoch that does not exist."""

@@ -30,13 +30,13 @@ from kafka_wire.primitives import NO_UUID
 from kafka_wire.release import release_in_turns
 from trio_broker.cluster.metadata_image import PartitionImage, TopicImage
 from trio_broker.cluster.replication_control import NewTopic
+from trio_broker.common.request_phase import RequestPhase
+from trio_broker.common.topic_names import is_internal_topic, require_valid_topic_name
+from trio_broker.concurrency.steps import Steps
+from trio_broker.concurrency.yield_budget import YieldBudget, emptied, in_turns, listed
 from trio_broker.handlers.support.authorized_operations import cluster_operations, topic_operations
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.request_phase import RequestPhase
-from trio_broker.steps import Steps
-from trio_broker.topic_names import is_internal_topic, require_valid_topic_name
-from trio_broker.yield_budget import YieldBudget, emptied, in_turns, listed
 
 NULL_MEANS_ALL_SINCE_VERSION = 1
 """Before it an empty list means all topics; from it on null does, and empty means none (KIP-4)."""

@@ -26,10 +26,10 @@ from kafka_wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.concurrency.steps import Steps
+from trio_broker.concurrency.yield_budget import YieldBudget, divided, listed
 from trio_broker.handlers.support.context import Context, GroupCaller
 from trio_broker.handlers.support.registry import handles
-from trio_broker.steps import Steps
-from trio_broker.yield_budget import YieldBudget, divided, listed
 
 BY_ID_SINCE_VERSION = 10
 

@@ -17,10 +17,10 @@ from kafka_wire.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.concurrency.steps import Steps, finish
+from trio_broker.concurrency.yield_budget import InTurns, divided, listed
 from trio_broker.handlers.support.context import Context, GroupCaller
 from trio_broker.handlers.support.registry import handles
-from trio_broker.steps import Steps, finish
-from trio_broker.yield_budget import InTurns, divided, listed
 
 
 def error_response(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDeleteResponse:

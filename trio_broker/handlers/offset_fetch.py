@@ -29,10 +29,10 @@ from kafka_wire.messages.offset_fetch import (
 )
 from kafka_wire.primitives import NO_UUID
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.concurrency.steps import Steps
+from trio_broker.concurrency.yield_budget import YieldBudget, listed
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.steps import Steps
-from trio_broker.yield_budget import YieldBudget, listed
 
 GROUP_ERROR_SINCE_VERSION = 2
 GROUPS_SINCE_VERSION = 8

@@ -34,6 +34,10 @@ from kafka_wire.messages.produce import (
 )
 from kafka_wire.records.batch import CODEC_MASK, TRANSACTIONAL_BIT
 from kafka_wire.records.errors import InvalidRecord
+from trio_broker.common.request_phase import ReleaseHandler, ignore_release
+from trio_broker.common.topic_names import INTERNAL_TOPICS
+from trio_broker.concurrency.steps import Steps
+from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.transactional_produce import NotInTransaction, TransactionalProduce
@@ -43,12 +47,8 @@ from trio_broker.partition.hosted_topics import HostedTopic
 from trio_broker.partition.leader_appends import AppendGuard, RequiredOffset
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
-from trio_broker.request_phase import ReleaseHandler, ignore_release
-from trio_broker.steps import Steps
 from trio_broker.storage.append import AppendInfo
 from trio_broker.storage.errors import RecordValidationError
-from trio_broker.topic_names import INTERNAL_TOPICS
-from trio_broker.yield_budget import YieldBudget
 
 ACKS_NONE = 0
 ACKS_LEADER = 1

@@ -10,9 +10,9 @@ from __future__ import annotations
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from trio_broker.concurrency.steps import Steps
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.steps import Steps
 
 PROTOCOL_SINCE_VERSION = 5
 """Since this version a member states the protocol that it takes the group to use (KIP-559)."""

@@ -27,6 +27,9 @@ from kafka_wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from kafka_wire.schema import Request
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.steps import Steps
+from trio_broker.concurrency.yield_budget import YieldBudget, listed
 from trio_broker.coordinator.offsets.requests import TransactionalCommit
 from trio_broker.coordinator.request_parts import answered_in_turn, parts_of
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
@@ -35,9 +38,6 @@ from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
-from trio_broker.steps import Steps
-from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import YieldBudget, listed
 
 R = TypeVar("R")
 

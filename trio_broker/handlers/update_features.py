@@ -13,9 +13,9 @@ from kafka_wire.messages.update_features import (
     UpdateFeaturesResponse,
 )
 from trio_broker.cluster.features import FeatureUpdate, UpgradeType
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.yield_budget import InTurns
 
 
 def error_response(request: UpdateFeaturesRequest, error: KafkaError) -> UpdateFeaturesResponse:

@@ -17,11 +17,11 @@ from kafka_wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.partition.transaction_end import TransactionEnd
-from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import InTurns
 
 
 def error_response(request: WriteTxnMarkersRequest, error: KafkaError) -> WriteTxnMarkersResponse:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import attrs
 
 from kafka_wire.apis import ApiKey
+from trio_broker.common.request_phase import RequestPhase
 from trio_broker.network.request_metrics import NO_REQUESTS, RequestTimes
 from trio_broker.network.statistics import ClientBacklog, SocketServerStatistics
 from trio_broker.partition.flusher import FlusherStatistics
 from trio_broker.partition.log_cleaner import LogCleanerStatistics
-from trio_broker.request_phase import RequestPhase
 from trio_broker.runtime.cpu_clock import CpuTimes
 
 HISTORY_SAMPLES = 300

@@ -17,15 +17,15 @@ from functools import partial
 import attrs
 from prometheus_client.core import Metric, SummaryMetricFamily
 
+from trio_broker.common.histogram import HistogramSnapshot
+from trio_broker.common.request_phase import RequestPhase
 from trio_broker.coordinator.classic.group_metadata import ClassicGroupState
 from trio_broker.coordinator.consumer.stored_group import ConsumerGroupState
 from trio_broker.coordinator.reporting.snapshot import GroupType
-from trio_broker.histogram import HistogramSnapshot
 from trio_broker.metrics.latency import error_name
 from trio_broker.metrics.snapshot import MetricsSnapshot, PartitionReading
 from trio_broker.metrics.streamed_metric import LabelledValue, streamed_metric, values_of_partitions
 from trio_broker.network.request_metrics import NO_REQUESTS, RequestTimes
-from trio_broker.request_phase import RequestPhase
 from trio_broker.storage.recovery_progress import RecoveryProgress
 
 QUANTILES = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")

@@ -8,9 +8,9 @@ import attrs
 
 from kafka_wire.apis import ApiKey, api_name
 from kafka_wire.error_codes import ErrorCode
-from trio_broker.histogram import HistogramSnapshot
+from trio_broker.common.histogram import HistogramSnapshot
+from trio_broker.common.request_phase import RequestPhase
 from trio_broker.network.request_metrics import RequestChannelMetrics, RequestTimes
-from trio_broker.request_phase import RequestPhase
 
 
 @attrs.frozen

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from trio_broker.histogram import HistogramSnapshot, upper_bound_ns
+from trio_broker.common.histogram import HistogramSnapshot, upper_bound_ns
 from trio_broker.metrics.latency import error_name
 from trio_broker.network.request_metrics import RequestTimes
 from trio_broker.network.statistics import ProcessorStatistics

@@ -22,9 +22,9 @@ import attrs
 import trio
 from trio.lowlevel import checkpoint, wait_readable
 
-from trio_broker.barrier import run_background
+from trio_broker.common.log_throttle import LogThrottle
+from trio_broker.concurrency.barrier import run_background
 from trio_broker.config.socket_server_config import SocketServerConfig
-from trio_broker.log_throttle import LogThrottle
 from trio_broker.network.connection import Connection
 from trio_broker.network.connection_quotas import ConnectionQuotas, plain_address
 from trio_broker.network.processor import Processor

@@ -22,9 +22,9 @@ from functools import partial
 
 import trio
 
+from trio_broker.common.log_throttle import LogThrottle
 from trio_broker.config.config_key import INT_MAX
 from trio_broker.config.socket_server_config import SocketServerConfig
-from trio_broker.log_throttle import LogThrottle
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.workers import Workers
 

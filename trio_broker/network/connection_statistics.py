@@ -13,11 +13,11 @@ from kafka_wire.apis import api_name
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.records.batch import CODEC_MASK
 from kafka_wire.records.compression import Codec
+from trio_broker.common.request_phase import RequestPhase
 from trio_broker.network.client_activity import NOT_IDEMPOTENT, VERSION_BITS, VERSION_MASK, ProducerActivity
 from trio_broker.network.connection import Connection, ConnectionState
 from trio_broker.network.request_channel import QueuedRequest
 from trio_broker.network.statistics import ApiErrors, ApiUse, ConnectionStage, ConnectionStatistics, ProducedBatches
-from trio_broker.request_phase import RequestPhase
 from trio_broker.runtime.measurement import perf_counter_ns
 
 MUTED_BECAUSE = {

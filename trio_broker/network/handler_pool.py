@@ -33,8 +33,8 @@ import trio
 from trio.lowlevel import Abort, RaiseCancelT, Task, checkpoint, current_task, reschedule, wait_task_rescheduled
 
 from kafka_wire.apis import api_name
-from trio_broker.barrier import start_once
-from trio_broker.network.busy_time import BusyTime, Utilization
+from trio_broker.common.busy_time import BusyTime, Utilization
+from trio_broker.concurrency.barrier import start_once
 from trio_broker.network.errors import STOPPING, CloseCause, CloseConnection
 from trio_broker.network.request_channel import Answer, QueuedRequest, Reply, RequestChannel, no_slot
 from trio_broker.network.statistics import HandlerPoolStatistics, HandlerSlotStatistics

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 import trio
 
-from trio_broker.network.busy_time import BusyTime
+from trio_broker.common.busy_time import BusyTime
 from trio_broker.runtime.measurement import perf_counter_ns
 
 RECENT_INTERVALS = 60

@@ -8,7 +8,7 @@ broker answers.
 
 Behind those it serves the connections that have been served and have more: requests that came before the one ahead of
 them was answered, the rest of a large frame, the rest of a response. Clients may have any amount of that. What does not
-fit into one turn is done by a second task, in turns with all other long work of the loop (``trio_broker.turns``), and
+fit into one turn is done by a second task, in turns with all other long work of the loop (``concurrency.turns``), and
 without a pass of the loop between two turns until somebody comes (docs/decisions/0057).
 
 The selector reports changes only (``EPOLLET``), so muting a connection costs no system call: what it reports is kept in
@@ -45,8 +45,9 @@ from trio.lowlevel import ParkingLot, checkpoint, notify_closing, wait_readable
 from kafka_wire.apis import ApiKey, api_name
 from kafka_wire.errors import WireError
 from kafka_wire.headers import RequestHeader, read_request_header
-from trio_broker.barrier import start_once
-from trio_broker.network.busy_time import BusyTime, Utilization
+from trio_broker.common.busy_time import BusyTime, Utilization
+from trio_broker.concurrency.barrier import start_once
+from trio_broker.concurrency.turns import Turns, turns_of_loop
 from trio_broker.network.client_activity import VERSION_BITS
 from trio_broker.network.connection import Connection, ConnectionState, Reassign, frame_deadline
 from trio_broker.network.errors import STOPPING, CloseCause, CloseConnection
@@ -59,7 +60,6 @@ from trio_broker.network.statistics import ProcessorStatistics
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.measurement import perf_counter_ns
 from trio_broker.runtime.workers import Workers
-from trio_broker.turns import Turns, turns_of_loop
 
 log = logging.getLogger(__name__)
 

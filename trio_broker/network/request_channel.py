@@ -20,11 +20,11 @@ import attrs
 
 from kafka_wire.headers import RequestHeader
 from kafka_wire.primitives import Chunk
+from trio_broker.common.request_phase import RequestPhase
 from trio_broker.network.client_activity import ClientActivity
 from trio_broker.network.errors import CloseConnection
 from trio_broker.network.request_metrics import RequestChannelMetrics, RequestWaits
 from trio_broker.network.statistics import RequestChannelStatistics
-from trio_broker.request_phase import RequestPhase
 from trio_broker.runtime.measurement import perf_counter_ns
 
 Answer = Sequence[Chunk] | None

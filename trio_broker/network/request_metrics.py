@@ -16,7 +16,7 @@ from typing import Protocol, TypeAlias
 
 import attrs
 
-from trio_broker.histogram import (
+from trio_broker.common.histogram import (
     BUCKET_TABLE,
     NOTHING_COUNTED,
     SUM,
@@ -25,8 +25,8 @@ from trio_broker.histogram import (
     HistogramSnapshot,
     bucket_of,
 )
+from trio_broker.common.request_phase import RequestPhase
 from trio_broker.network.recent_errors import RecentErrors
-from trio_broker.request_phase import RequestPhase
 from trio_broker.runtime.measurement import perf_counter_ns
 
 RECENT_INTERVALS = 60

@@ -29,11 +29,11 @@ import attrs
 import trio
 
 from kafka_wire.connection import ServerConnection
-from trio_broker.barrier import Backoff, Barrier, start_background
+from trio_broker.common.busy_time import Utilization
+from trio_broker.common.log_throttle import LogThrottle
+from trio_broker.concurrency.barrier import Backoff, Barrier, start_background
 from trio_broker.config.socket_server_config import SocketServerConfig
-from trio_broker.log_throttle import LogThrottle
 from trio_broker.network.acceptor import Accept, Acceptor, Listener, accept_from, listen
-from trio_broker.network.busy_time import Utilization
 from trio_broker.network.connection import Connection, Reassign, reason_to_close
 from trio_broker.network.connection_quotas import ConnectionQuotas
 from trio_broker.network.departed_clients import DepartedClients

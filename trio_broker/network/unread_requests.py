@@ -17,9 +17,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from kafka_wire.apis import ApiKey
+from trio_broker.common.request_phase import RequestPhase
 from trio_broker.network.connection import Connection, ConnectionState
 from trio_broker.network.statistics import ClientBacklog
-from trio_broker.request_phase import RequestPhase
 from trio_broker.runtime.network import unread_bytes
 
 MAX_LOOKS = 1000

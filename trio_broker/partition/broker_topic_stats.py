@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 import attrs
 
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.partition.hosted_topics import HostedTopic
 from trio_broker.partition.partition import Partition
 from trio_broker.runtime.clock import Clock
-from trio_broker.yield_budget import InTurns
 
 SNAPSHOT_SECONDS = 10.0
 """Between two snapshots, and between two points of a chart. Reading 10,000 partitions takes some 5 ms, and the counters

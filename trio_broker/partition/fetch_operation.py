@@ -24,15 +24,15 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.isolation_level import IsolationLevel
+from trio_broker.common.request_phase import ReleaseHandler, RequestPhase
+from trio_broker.concurrency.steps import Steps
+from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.partition.delayed_operations import DelayedFetch
 from trio_broker.partition.partition import NO_EPOCH, Partition
-from trio_broker.request_phase import ReleaseHandler, RequestPhase
 from trio_broker.runtime.disk import FileRegion
-from trio_broker.steps import Steps
 from trio_broker.storage.leader_epochs import EpochEndOffset
 from trio_broker.storage.log_reader import LogReader
 from trio_broker.storage.transaction_index import AbortedTransaction
-from trio_broker.yield_budget import YieldBudget
 
 T = TypeVar("T")
 

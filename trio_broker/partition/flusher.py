@@ -20,8 +20,8 @@ from pathlib import PurePath
 import attrs
 import trio
 
-from trio_broker.barrier import Barrier, start_background
-from trio_broker.histogram import Histogram, HistogramSnapshot
+from trio_broker.common.histogram import Histogram, HistogramSnapshot
+from trio_broker.concurrency.barrier import Barrier, start_background
 from trio_broker.partition.sync_queue import PartitionSync, Syncable, SyncQueue
 from trio_broker.partition.thread_occupancy import ThreadOccupancy, ThreadOccupancyStatistics
 from trio_broker.runtime.descriptors import NO_DESCRIPTORS

@@ -19,17 +19,17 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import RecordBatch
-from trio_broker.barrier import start_once
+from trio_broker.common.request_phase import ReleaseHandler, RequestPhase, ignore_release
+from trio_broker.concurrency.barrier import start_once
+from trio_broker.concurrency.steps import Steps, finish
+from trio_broker.concurrency.yield_budget import divided
 from trio_broker.partition.delayed_operations import DelayedProduce, ExpirationReaper
 from trio_broker.partition.log_dir_failures import LogDirFailures
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.transaction_end import TransactionEnd
-from trio_broker.request_phase import ReleaseHandler, RequestPhase, ignore_release
 from trio_broker.runtime.runtime import Runtime
-from trio_broker.steps import Steps, finish
 from trio_broker.storage import validation
 from trio_broker.storage.append import AppendInfo, AppendOrigin
-from trio_broker.yield_budget import divided
 
 T = TypeVar("T")
 

@@ -26,9 +26,10 @@ import attrs
 import trio
 
 from kafka_wire.errors import KafkaError
-from trio_broker.barrier import start_once
+from trio_broker.common.busy_time import BusyTime
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.barrier import start_once
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.network.busy_time import BusyTime
 from trio_broker.partition.compaction_pace import BytesPerSecond, run_slice
 from trio_broker.partition.log_dir_failures import LogDirFailures
 from trio_broker.partition.partition import Partition
@@ -41,7 +42,6 @@ from trio_broker.storage.log_manager import LogManager
 from trio_broker.storage.offset_map import SECRET_BYTES, OffsetMap
 from trio_broker.storage.segment import Segment
 from trio_broker.storage.segment_swap import SegmentSwap
-from trio_broker.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 

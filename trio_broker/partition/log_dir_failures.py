@@ -16,7 +16,7 @@ from typing import TypeVar, cast
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from trio_broker.log_throttle import LogThrottle
+from trio_broker.common.log_throttle import LogThrottle
 from trio_broker.partition.flusher import is_postponed
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.sync_queue import Syncable

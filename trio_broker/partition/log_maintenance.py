@@ -16,7 +16,10 @@ from typing import TypeVar
 
 import trio
 
-from trio_broker.barrier import start_background
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.barrier import start_background
+from trio_broker.concurrency.scheduled_task import NEVER_MS, ScheduledTask, start_scheduled
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.disk_usage import DISK_USAGE_INTERVAL_MS, DiskUsageHistory
@@ -25,11 +28,8 @@ from trio_broker.partition.log_dir_failures import LogDirFailures
 from trio_broker.partition.log_scrubber import LogScrubber
 from trio_broker.partition.partition import Partition
 from trio_broker.runtime.runtime import Runtime
-from trio_broker.scheduled_task import NEVER_MS, ScheduledTask, start_scheduled
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_manager import LogManager, remove_expired
-from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import InTurns
 
 log = logging.getLogger(__name__)
 

@@ -21,6 +21,8 @@ from typing import TypeVar
 import attrs
 import trio
 
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.partition.compaction_pace import BytesPerSecond, run_slice
 from trio_broker.partition.log_cleaner import PartitionOwner
@@ -31,8 +33,6 @@ from trio_broker.storage.errors import CorruptCheckpoint
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.storage.segment import Segment
 from trio_broker.storage.segment_scrub import SegmentScrub
-from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import InTurns
 
 log = logging.getLogger(__name__)
 

@@ -23,13 +23,18 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import uuid_text
-from trio_broker.barrier import start_background
 from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
 from trio_broker.changes.change_log import ChangeLog
+from trio_broker.common.log_throttle import LogThrottle
+from trio_broker.common.request_phase import ReleaseHandler
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.barrier import start_background
+from trio_broker.concurrency.scheduled_task import ScheduledTask, start_scheduled
+from trio_broker.concurrency.steps import Steps
+from trio_broker.concurrency.yield_budget import InTurns, YieldBudget
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ValueChange
 from trio_broker.config.log_config import LogConfig
-from trio_broker.log_throttle import LogThrottle
 from trio_broker.partition.broker_topic_stats import SNAPSHOT_SECONDS, BrokerTopicStats
 from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.delayed_operations import DelayedFetch, ExpirationReaper
@@ -42,16 +47,11 @@ from trio_broker.partition.leader_appends import LeaderAppends
 from trio_broker.partition.log_dir_failures import LogDirFailures
 from trio_broker.partition.log_maintenance import LogMaintenance
 from trio_broker.partition.partition import Durability, Partition
-from trio_broker.request_phase import ReleaseHandler
 from trio_broker.runtime.runtime import Runtime
-from trio_broker.scheduled_task import ScheduledTask, start_scheduled
-from trio_broker.steps import Steps
 from trio_broker.storage.errors import CorruptCheckpoint, StorageShortage, is_shortage
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.storage.log_reader import LogReader
-from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import InTurns, YieldBudget
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 import trio
 
-from trio_broker.barrier import start_once
+from trio_broker.concurrency.barrier import start_once
 
 SLOW_SECONDS = 0.02
 """Far above a sync or a read of a solid-state disk, and about one of a disk that turns, whose partitions may all be

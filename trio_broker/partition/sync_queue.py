@@ -18,7 +18,7 @@ from typing import Protocol
 import attrs
 import trio
 
-from trio_broker.barrier import start_background
+from trio_broker.concurrency.barrier import start_background
 from trio_broker.partition.slow_work import SLOW_SECONDS, SlowWork
 from trio_broker.runtime.workers import Workers, WorkQueue
 

@@ -8,7 +8,7 @@ They travel from workers to the driver as pickles, so each keeps the arguments t
 
 from __future__ import annotations
 
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 
 class SparkJobError(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 
 @attrs.frozen(order=True)

@@ -34,6 +34,7 @@ from pyspark.sql.types import (
 )
 
 from trio_broker.client.errors import ClientError
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import SparkJobError
 from trio_broker.spark.job_errors import without_traceback
 from trio_broker.spark.options.option import Mode
@@ -41,7 +42,6 @@ from trio_broker.spark.options.write_options import TOPIC, WriteOptions, write_o
 from trio_broker.spark.producer.errors import UnwritableRow
 from trio_broker.spark.producer.row_ids import NO_BATCH, TaskId
 from trio_broker.spark.worker_memory import keeping_loaded
-from trio_broker.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -36,6 +36,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.column_hint import ColumnHint
 from trio_broker.spark.early_end import end_with_the_query
 from trio_broker.spark.errors import SourceUnavailable
@@ -67,7 +68,6 @@ from trio_broker.spark.schema import columns_of
 from trio_broker.spark.task_partition import input_partitions, read_partition
 from trio_broker.spark.task_planning import open_offset_source, plan_tasks
 from trio_broker.spark.tasks import ReadTask
-from trio_broker.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa

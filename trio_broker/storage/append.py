@@ -21,10 +21,10 @@ import attrs
 
 from kafka_wire.records.batch import MAX_OFFSET, RecordBatch, read_batches
 from kafka_wire.records.errors import CorruptRecordBatch
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
 from trio_broker.storage.errors import FencedLeaderEpoch, OffsetsExhausted, RecordListTooLarge, UnexpectedAppendOffset
 from trio_broker.storage.producer_state import BatchMetadata
-from trio_broker.topic_partition import TopicPartition
 
 
 class AppendOrigin(enum.Enum):

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.runtime.disk import Disk, sync_file, write_atomically
 from trio_broker.storage.errors import CorruptCheckpoint
-from trio_broker.topic_partition import TopicPartition
 
 CHECKPOINT_VERSION = "0"
 

@@ -16,6 +16,8 @@ import attrs
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.records.batch import RecordBatch
 from kafka_wire.stored.metadata import ConfigRecord, RemoveTopicRecord, TopicRecord, decode_metadata_record
+from trio_broker.common.topic_names import INTERNAL_TOPICS
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.runtime.disk import Disk
 from trio_broker.storage import batch_scan, checkpoints, file_names
 from trio_broker.storage.errors import CorruptCheckpoint, ForeignDirectory
@@ -27,8 +29,6 @@ from trio_broker.storage.partition_check import (
     PartitionBounds,
     check_metadata_snapshot,
 )
-from trio_broker.topic_names import INTERNAL_TOPICS
-from trio_broker.topic_partition import TopicPartition
 
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 CLEANUP_POLICY = "cleanup.policy"

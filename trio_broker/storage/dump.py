@@ -17,6 +17,7 @@ from kafka_wire.records.batch import BatchHeader, RecordBatch
 from kafka_wire.records.control import EndTransactionMarker, read_control_record
 from kafka_wire.records.errors import CorruptRecordBatch
 from kafka_wire.records.record import Record
+from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC
 from trio_broker.runtime.disk import Disk, names_in
 from trio_broker.storage import batch_scan, checkpoints, file_names, producer_snapshot
 from trio_broker.storage.errors import CorruptCheckpoint, CorruptIndex, CorruptSnapshot
@@ -25,7 +26,6 @@ from trio_broker.storage.offset_index import OffsetIndex
 from trio_broker.storage.own_records import own_text
 from trio_broker.storage.time_index import TimeIndex
 from trio_broker.storage.transaction_index import TransactionIndex
-from trio_broker.topic_names import CLUSTER_METADATA_TOPIC
 
 MAX_INDEX_BYTES = 2**31 - 1
 """A dump reads an index of any size."""

@@ -17,6 +17,7 @@ from threading import get_ident  # noqa: TID251 - starts no thread
 
 import attrs
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk
 from trio_broker.storage.errors import LogClosed, StorageFailed
@@ -24,7 +25,6 @@ from trio_broker.storage.leader_epochs import LeaderEpochs
 from trio_broker.storage.log_reader import ReadableLog
 from trio_broker.storage.producer_state import ProducerStates
 from trio_broker.storage.segment import Segment
-from trio_broker.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ import re
 from pathlib import PurePath
 from typing import TypeVar
 
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 P = TypeVar("P", bound=PurePath)
 

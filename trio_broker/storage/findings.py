@@ -10,7 +10,7 @@ from pathlib import PurePath
 
 import attrs
 
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 
 class FindingKind(enum.Enum):

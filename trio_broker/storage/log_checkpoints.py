@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import PurePath
 
-from trio_broker.log_throttle import LogThrottle
+from trio_broker.common.log_throttle import LogThrottle
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.disk import Disk
 from trio_broker.storage import checkpoints, file_names
@@ -25,7 +26,6 @@ from trio_broker.storage.errors import is_disk_failure
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_directory import LogDirectory
 from trio_broker.storage.log_loading import UnopenedLog
-from trio_broker.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

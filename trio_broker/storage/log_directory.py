@@ -29,6 +29,7 @@ from typing import TypeVar
 import attrs
 
 from kafka_wire.primitives import NO_UUID, parse_uuid
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.runtime.disk import (
     DirectoryLock,
     Disk,
@@ -47,7 +48,6 @@ from trio_broker.storage.errors import (
     ForeignDirectory,
     StorageFailed,
 )
-from trio_broker.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -16,6 +16,7 @@ from pathlib import PurePath
 
 import attrs
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.disk import Disk
@@ -23,7 +24,6 @@ from trio_broker.storage import file_names
 from trio_broker.storage.log_directory import LogDirectory
 from trio_broker.storage.recovery import OpenedLog
 from trio_broker.storage.recovery_progress import DirectoryRecovery, RecoveryProgress
-from trio_broker.topic_partition import TopicPartition
 
 ConfigFor = Callable[[TopicPartition, bytes], LogConfig | None]
 """Gives the configuration for a partition of a topic id, None when there is no such topic or partition.

@@ -29,6 +29,7 @@ import attrs
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import uuid_text
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.config_key import LONG_MAX
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.chance import Random, random_uuid
@@ -52,7 +53,6 @@ from trio_broker.storage.recovery import OpenedLog, open_log
 from trio_broker.storage.recovery_progress import RecoveryProgress
 from trio_broker.storage.recovery_report import RecoveryReport
 from trio_broker.storage.segmented_log import DeletedFile
-from trio_broker.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

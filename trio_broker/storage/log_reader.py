@@ -17,6 +17,7 @@ from typing import Generic, TypeVar, overload
 
 import attrs
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk
 from trio_broker.storage.errors import LogClosed, OffsetOutOfRange
@@ -25,7 +26,6 @@ from trio_broker.storage.retention import SegmentFacts
 from trio_broker.storage.segment import FetchedRecords, Segment
 from trio_broker.storage.time_index import TimestampOffset
 from trio_broker.storage.transaction_index import AbortedTransaction
-from trio_broker.topic_partition import TopicPartition
 
 T = TypeVar("T")
 

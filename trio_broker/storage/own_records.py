@@ -17,7 +17,7 @@ from kafka_wire.plain import plain
 from kafka_wire.stored.groups import decode_group_record
 from kafka_wire.stored.metadata import decode_metadata_record
 from kafka_wire.stored.transactions import decode_transaction_record
-from trio_broker.topic_names import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 
 
 def own_text(topic: str, key: bytes | None, value: bytes | None) -> str | None:

@@ -22,6 +22,8 @@ from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.records.batch import BatchHeader, RecordBatch
 from kafka_wire.records.errors import CorruptRecordBatch
 from kafka_wire.stored.metadata import decode_metadata_record
+from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.runtime.disk import Disk, names_in
 from trio_broker.storage import (
     batch_checks,
@@ -44,8 +46,6 @@ from trio_broker.storage.producer_snapshot_checks import ProducerSnapshotCheck
 from trio_broker.storage.producer_state import ProducerStates
 from trio_broker.storage.time_index import TimeIndex
 from trio_broker.storage.transaction_index import TransactionIndex
-from trio_broker.topic_names import CLUSTER_METADATA_TOPIC
-from trio_broker.topic_partition import TopicPartition
 
 _T = TypeVar("_T")
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import PurePath
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.disk import Disk, sync_file
 from trio_broker.storage import checkpoints, file_names, partition_metadata
@@ -21,7 +22,6 @@ from trio_broker.storage.findings import FindingKind, StorageFinding
 from trio_broker.storage.log_file import LogFile
 from trio_broker.storage.partition_check import PartitionReport
 from trio_broker.storage.recovery import open_log
-from trio_broker.topic_partition import TopicPartition
 
 KEEP_FOR_EVER = -1
 

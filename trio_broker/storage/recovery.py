@@ -27,6 +27,7 @@ from pathlib import PurePath
 import attrs
 
 from kafka_wire.records.errors import CorruptRecordBatch
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk
 from trio_broker.storage import (
@@ -47,7 +48,6 @@ from trio_broker.storage.producer_state import ProducerStates
 from trio_broker.storage.recovery_report import RecoveryReport
 from trio_broker.storage.segment import Segment
 from trio_broker.storage.segment_recovery import ProvenFacts, SegmentRecovery, put_aside, remove
-from trio_broker.topic_partition import TopicPartition
 
 
 @attrs.frozen

@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 import attrs
 
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 

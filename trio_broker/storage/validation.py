@@ -50,6 +50,7 @@ from kafka_wire.records.compression import Codec, check_framing, decompression_l
 from kafka_wire.records.crc import crc32c
 from kafka_wire.records.errors import CorruptRecordBatch, InvalidRecord
 from kafka_wire.records.record import check_record_lengths, check_records, require_room_for_records
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.config_key import LONG_MAX
 from trio_broker.config.log_config import LogConfig
 from trio_broker.storage.errors import (
@@ -59,7 +60,6 @@ from trio_broker.storage.errors import (
     RecordValidationError,
     UnsupportedCompressionType,
 )
-from trio_broker.topic_partition import TopicPartition
 
 CHEAP_WALK_RECORDS = 16
 """Up to so many records a batch is walked over on any topic: about a microsecond each."""

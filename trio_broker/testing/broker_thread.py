@@ -28,10 +28,10 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import uuid_text
 from trio_broker.broker import Broker
 from trio_broker.cluster.replication_control import NewTopic
+from trio_broker.concurrency.scheduled_task import run_once
 from trio_broker.config.broker_config import load_broker_config
 from trio_broker.config.errors import ConfigError
 from trio_broker.runtime.real import real_runtime
-from trio_broker.scheduled_task import run_once
 from trio_broker.testing.advancing_clock import AdvancingClock
 
 T = TypeVar("T")

@@ -35,7 +35,7 @@ from tests.fakes.scripted_kafka import SILENCE, Cluster, ScriptedKafka
 from trio_broker.client.errors import RecordTooLarge, WriteFailed
 from trio_broker.client.producer.batch_producer import BatchProducer
 from trio_broker.client.producer.producer_batch import UnsequencedBatch
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 

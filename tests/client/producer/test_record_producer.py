@@ -15,8 +15,8 @@ from tests.fakes.scripted_kafka import Cluster, ScriptedKafka
 from trio_broker.client.errors import WriteFailed
 from trio_broker.client.producer.batch_producer import BatchProducer
 from trio_broker.client.producer.record_producer import ProducerRecord, RecordProducer
-from trio_broker.murmur2 import murmur2
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.murmur2 import murmur2
+from trio_broker.common.topic_partition import TopicPartition
 
 NOW_MS = 1_700_000_000_000
 

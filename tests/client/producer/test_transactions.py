@@ -17,7 +17,7 @@ from tests.fakes.scripted_kafka import ScriptedKafka
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.errors import Refused
 from trio_broker.client.producer.transactions import Transaction, TransactionClient
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 NOT_ATTEMPTED, UNKNOWN = ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_SERVER_ERROR
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED

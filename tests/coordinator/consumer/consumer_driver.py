@@ -35,10 +35,10 @@ from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAss
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.stored.groups import GroupRecord
 from tests.coordinator.group_runner import GROUP, GroupRunner
+from trio_broker.concurrency.yield_budget import at_once
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.consumer.group import ConsumerGroup
 from trio_broker.coordinator.group_event import GroupEvent
-from trio_broker.yield_budget import at_once
 
 NOTHING = "-"
 

@@ -32,6 +32,7 @@ from kafka_wire.stored.groups import (
 from tests.coordinator import conversations
 from tests.coordinator.consumer.consumer_driver import ConsumerDriver
 from tests.coordinator.group_runner import GROUP, GroupRunner, contents
+from trio_broker.concurrency.yield_budget import at_once
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.consumer import descriptions
 from trio_broker.coordinator.consumer.group import ConsumerGroup
@@ -43,7 +44,6 @@ from trio_broker.coordinator.consumer.records import (
     target_record,
 )
 from trio_broker.coordinator.consumer.stored_group import StoredConsumerGroup
-from trio_broker.yield_budget import at_once
 
 
 @pytest.mark.parametrize("path", conversations.files("consumer_*.txt"), ids=lambda path: path.stem)

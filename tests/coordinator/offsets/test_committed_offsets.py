@@ -34,6 +34,8 @@ from kafka_wire.stored.groups import (
     encode_group_record,
 )
 from kafka_wire.stored.offset_commits import encode_commit_key, encode_commit_value
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.steps import finish
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
 from trio_broker.coordinator.offsets.requests import (
@@ -46,8 +48,6 @@ from trio_broker.coordinator.offsets.requests import (
 from trio_broker.coordinator.runtime.log import EncodedRecord
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
 from trio_broker.coordinator.runtime.result import CoordinatorResult, Now
-from trio_broker.steps import finish
-from trio_broker.topic_partition import TopicPartition
 
 NOW_MS = 1_700_000_000_000
 MOMENT = Now(10.0, NOW_MS)

@@ -7,13 +7,13 @@ import pytest
 from kafka_wire.stored.groups import GroupMetadataValue, MemberMetadata, OffsetCommitKey, decode_group_record
 from kafka_wire.stored.offset_commits import NO_EXPIRE_TIMESTAMP, encode_commit_key, encode_commit_value
 from tests.coordinator.appended import restored
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup
 from trio_broker.coordinator.classic.group_metadata import ClassicGroupState
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets
 from trio_broker.coordinator.offsets.expiry import OffsetRetention, expired_offsets, expires_at_ms
 from trio_broker.coordinator.runtime.result import Now
-from trio_broker.topic_partition import TopicPartition
 
 RETENTION_MS = 60_000
 SETTINGS = GroupCoordinatorConfig(offsets_retention_minutes=1)

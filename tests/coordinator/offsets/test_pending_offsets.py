@@ -29,13 +29,13 @@ from kafka_wire.stored.offset_commits import encode_commit_key, encode_commit_va
 from tests.coordinator.coordinator_harness import CoordinatorHarness, no_park, running_coordinator
 from tests.patience import fail_after
 from trio_broker.cluster.replication_control import TopicTarget
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets
 from trio_broker.coordinator.offsets.requests import TransactionalCommit
 from trio_broker.coordinator.runtime import log as log_module
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.partition.transaction_end import TransactionEnd
-from trio_broker.topic_partition import TopicPartition
 
 CLIENT = RequestContext("client", "/127.0.0.1", 5)
 MOVER, OTHER = ProducerIdAndEpoch(7, 0), ProducerIdAndEpoch(8, 3)

@@ -10,6 +10,7 @@ import pytest
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.record import NewRecord
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
 from trio_broker.coordinator.runtime.log import CoordinatorLog
 from trio_broker.runtime.clock import ManualClock
@@ -18,7 +19,6 @@ from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_reader import LogReader
 from trio_broker.storage.recovery import open_log
-from trio_broker.topic_partition import TopicPartition
 
 PARTITION = TopicPartition("__consumer_offsets", 0)
 MOVER, OTHER = 7, 8

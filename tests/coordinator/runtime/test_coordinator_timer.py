@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from trio_broker import yield_budget
+from trio_broker.concurrency import yield_budget
 from trio_broker.coordinator.runtime.timer import MAX_STALE_ENTRIES, CoordinatorTimer
 
 

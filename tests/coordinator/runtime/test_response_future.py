@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 
+from trio_broker.common.request_phase import RequestPhase
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
-from trio_broker.request_phase import RequestPhase
 
 
 async def test_an_answer_that_is_there_is_not_waited_for():

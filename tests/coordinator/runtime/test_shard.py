@@ -18,6 +18,7 @@ from kafka_wire.records.record import NewRecord
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
 from tests.coordinator.runtime.lease_machine import Acquire, Lease, LeaseMachine, ReleaseAll
 from trio_broker.cluster.replication_control import NewTopic
+from trio_broker.concurrency.steps import finish
 from trio_broker.coordinator.runtime import coordinator_runtime
 from trio_broker.coordinator.runtime import shard as shard_module
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
@@ -25,7 +26,6 @@ from trio_broker.coordinator.runtime.log import CoordinatorLog
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.coordinator.runtime.shard import Shard
 from trio_broker.runtime.clock import ManualClock
-from trio_broker.steps import finish
 
 TOPIC = "__leases"
 

@@ -15,14 +15,14 @@ from kafka_wire.stored.transactions import TransactionStatus
 from tests.coordinator.transactions.open_transactions import SECOND_PROTOCOL, committed, refuse_appends, started
 from tests.handlers.transaction_client import PRODUCE_SECOND_PROTOCOL, TransactionClient, running_transactions, until
 from trio_broker.cluster.replication_control import TopicTarget
+from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.transactions import marker_writer
 from trio_broker.partition.hosted_topics import HostedTopic, TopicAssignment
 from trio_broker.partition.leader_appends import LeaderAppends
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.errors import StorageShortage
-from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from trio_broker.topic_partition import TopicPartition
 
 
 def lose(client: TransactionClient, end_offset: int, *, topic: str = "t", index: int = 0) -> None:

@@ -32,8 +32,12 @@ from tests.handlers.transaction_client import (
 from tests.partition.real_logs import require_side_by_side
 from tests.patience import fail_after
 from tests.scheduling import RACES, Race, begun, outcomes
-from trio_broker import barrier
 from trio_broker.cluster.replication_control import TopicTarget
+from trio_broker.common.request_phase import ReleaseHandler, ignore_release
+from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency import barrier
+from trio_broker.concurrency.steps import Steps
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.transactions import marker_writer, transaction_coordinator
 from trio_broker.coordinator.transactions.marker_writer import MarkerWriter
@@ -42,12 +46,8 @@ from trio_broker.coordinator.transactions.transaction_metadata import MAX_EPOCH
 from trio_broker.partition.leader_appends import LeaderAppends
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.transaction_end import TransactionEnd
-from trio_broker.request_phase import ReleaseHandler, ignore_release
 from trio_broker.runtime.simulated_workers import SimulatedWorkers
-from trio_broker.steps import Steps
 from trio_broker.storage.log import Log
-from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from trio_broker.topic_partition import TopicPartition
 
 PROTOCOLS = [(PRODUCE_FIRST_PROTOCOL, 4), (PRODUCE_SECOND_PROTOCOL, SECOND_PROTOCOL)]
 """Versions of Produce and EndTxn."""

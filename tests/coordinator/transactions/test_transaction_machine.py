@@ -27,6 +27,7 @@ from tests.coordinator.transactions.transaction_driver import (
     producer_of,
     replayed,
 )
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.transactions.requests import (
     AbortTransaction,
@@ -36,7 +37,6 @@ from trio_broker.coordinator.transactions.requests import (
 )
 from trio_broker.coordinator.transactions.transaction_machine import TransactionRecord
 from trio_broker.coordinator.transactions.transaction_metadata import MAX_EPOCH, TransactionMetadata
-from trio_broker.topic_partition import TopicPartition
 
 EMPTY, ONGOING = TransactionStatus.EMPTY, TransactionStatus.ONGOING
 PREPARE_COMMIT, PREPARE_ABORT = TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT

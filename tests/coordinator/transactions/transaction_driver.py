@@ -8,6 +8,7 @@ from kafka_wire.messages.end_txn import EndTxnResponse
 from kafka_wire.messages.init_producer_id import InitProducerIdResponse
 from trio_broker.cluster.features import TRANSACTION_VERSION
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.transaction_coordinator_config import TransactionCoordinatorConfig
 from trio_broker.coordinator.runtime.log import EncodedRecord
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
@@ -27,7 +28,6 @@ from trio_broker.coordinator.transactions.transaction_machine import (
     TransactionResult,
 )
 from trio_broker.coordinator.transactions.transaction_metadata import NO_PARTITIONS, TransactionMetadata
-from trio_broker.topic_partition import TopicPartition
 
 START_MS = 1_700_000_000_000
 CLIENT = RequestContext("client", "/127.0.0.1", 0)

@@ -11,12 +11,12 @@ import pyarrow as pa
 from kafka_wire.records.batch import BATCH_HEADER_BYTES, BatchHeader, assemble_batch, build_batch, read_batch_header
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.record import NewRecord
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.batch_table import scan_batches
 from trio_broker.spark.chunk import AbortedTransactionStart, Chunk, Decoding
 from trio_broker.spark.decoder import Engine, decode
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.schema import COLUMNS, arrow_schema
-from trio_broker.topic_partition import TopicPartition
 
 PARTITION = TopicPartition("orders", 3)
 NOW_MS = 1_700_000_000_000

@@ -10,6 +10,7 @@ import pytest
 from tests.patience import flushed
 from tests.spark.log_files import read
 from trio_broker.client.address import parse_addresses
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import DataLoss, OptionError, SourceUnavailable
 from trio_broker.spark.files.admin_address import admin_manifests, url_of
 from trio_broker.spark.files.file_planning import plan_files
@@ -17,7 +18,6 @@ from trio_broker.spark.files.manifest import NoSuchTopic
 from trio_broker.spark.options.kafka_settings import KafkaSettings
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.testing.broker_thread import BrokerThread
-from trio_broker.topic_partition import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
 

@@ -9,10 +9,10 @@ import attrs
 import pytest
 
 from tests.spark.log_files import CountedManifests, LogFiles, numbered, read
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import DataLoss
 from trio_broker.spark.files.file_planning import ByteMap, FileTask, plan_files
 from trio_broker.spark.ranges import OffsetRange
-from trio_broker.topic_partition import TopicPartition
 
 
 @pytest.fixture

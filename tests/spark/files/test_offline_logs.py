@@ -16,6 +16,7 @@ from tests.spark.log_files import COMPACTED, ORDERS, LogFiles, numbered, read
 from tests.spark.offline_directories import killed, read_all, stopped
 from tests.storage.compaction_harness import Round
 from tests.storage.conftest import NOW_MS
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.errors import DataLoss, OptionError, SourceUnavailable
 from trio_broker.spark.files.file_planning import plan_files
@@ -24,7 +25,6 @@ from trio_broker.spark.files.offline import OfflineLogs
 from trio_broker.spark.options.selection import Assign, Subscribe, SubscribePattern
 from trio_broker.storage import file_names
 from trio_broker.storage.log_directory import LogDirectory, MetaProperties
-from trio_broker.topic_partition import TopicPartition
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.options.offset_specs import (
     Earliest,
     Latest,
@@ -20,7 +21,6 @@ from trio_broker.spark.options.offset_specs import (
     parse_timestamp,
     parse_timestamps_json,
 )
-from trio_broker.topic_partition import TopicPartition
 
 ORDERS_0 = TopicPartition("orders", 0)
 ORDERS_1 = TopicPartition("orders", 1)

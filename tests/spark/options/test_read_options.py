@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 from trio_broker.client.address import Address
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options.documentation import render
 from trio_broker.spark.options.kafka_options import READ_OPTIONS, REFUSED_IN_READING, UNUSED_IN_READING
@@ -35,7 +36,6 @@ from trio_broker.spark.options.read_options import (
 )
 from trio_broker.spark.options.write_options import OWN_OPTIONS as OPTIONS_OF_THE_SINK
 from trio_broker.spark.schema import COLUMNS
-from trio_broker.topic_partition import TopicPartition
 
 PAGE = Path(__file__).parents[3] / "docs" / "spark-options.md"
 ORDERS_0 = TopicPartition("orders", 0)

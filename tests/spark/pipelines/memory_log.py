@@ -9,12 +9,12 @@ import attrs
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import NewRecord
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.batch_table import scan_batches
 from trio_broker.spark.chunk import Chunk, Decoding
 from trio_broker.spark.errors import CorruptData
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.tasks import ReadTask
-from trio_broker.topic_partition import TopicPartition
 
 PARTITION = TopicPartition("orders", 0)
 

@@ -11,13 +11,13 @@ from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import Header, NewRecord
 from tests.spark.offset_sources import FakeLogs
 from tests.spark.pipelines.memory_log import InMemory, StoredBatch
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.read_options import read_options
 from trio_broker.spark.pipelines.job_source import JobSource
 from trio_broker.spark.planning.offset_planning import split
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.tasks import ReadTask
-from trio_broker.topic_partition import TopicPartition
 
 DAY_MS = 86_400_000
 NOON_MS = 1_700_000_000_000 // DAY_MS * DAY_MS + DAY_MS // 2

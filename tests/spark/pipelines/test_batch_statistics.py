@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.pipelines.batch_statistics import (
     BINS,
     BadBatch,
@@ -23,7 +24,6 @@ from trio_broker.spark.pipelines.batch_statistics import (
     statistics_of,
 )
 from trio_broker.spark.pipelines.timestamp_order import NO_OFFSET
-from trio_broker.topic_partition import TopicPartition
 
 PARTITION = TopicPartition("orders", 3)
 CONTROL = 0x20

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.spark.pipelines.crash_points import crashing
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.pipelines import commit_log
 from trio_broker.spark.pipelines.commit_log import CommitLog, CommitLogError, read_last_commit
-from trio_broker.topic_partition import TopicPartition
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 10)
 

@@ -18,6 +18,7 @@ from tests.spark.pipelines.crash_points import Crash, crashing
 from tests.spark.pipelines.local_task_runner import LocalTaskRunner
 from tests.spark.pipelines.memory_topics import NOON_MS, MemorySource, Topics, numbered, two_topics
 from tests.spark.pipelines.table_rows import read_table, rows_of, target_in
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import DataLoss, OptionError
 from trio_broker.spark.pipelines import micro_batches
 from trio_broker.spark.pipelines.commit_log import CommitLogError
@@ -29,7 +30,6 @@ from trio_broker.spark.pipelines.task_runner import TaskFailed
 from trio_broker.spark.pipelines.trigger import Trigger
 from trio_broker.spark.tables.table import TableError
 from trio_broker.spark.tables.target import Format, Target
-from trio_broker.topic_partition import TopicPartition
 
 SMALL_BATCHES = Trigger(batch_records=16)
 

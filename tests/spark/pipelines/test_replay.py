@@ -16,6 +16,7 @@ from tests.spark.pipelines.local_task_runner import LocalTaskRunner
 from tests.spark.producer.consumed_records import headers_of, read_back
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.producer.settings import ProducerSettings
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.read_options import read_options
@@ -41,7 +42,6 @@ from trio_broker.spark.producer.row_ids import HEADER, Deduplicator, find_row_id
 from trio_broker.spark.producer.target_topic import TargetError
 from trio_broker.spark.tasks import ReadTask
 from trio_broker.testing import BrokerThread, broker_in_thread
-from trio_broker.topic_partition import TopicPartition
 
 FIRST = [*numbered(60), Kept(None, None), Kept(b"", b"", (("h", None),))]
 SECOND = numbered(30, start=100)

@@ -23,6 +23,7 @@ from tests.spark.pipelines.local_task_runner import LocalTaskRunner
 from tests.spark.producer.consumed_records import read_back, values_of
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.producer.settings import ProducerSettings
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.read_options import read_options
@@ -45,7 +46,6 @@ from trio_broker.spark.producer.target_topic import TargetError
 from trio_broker.spark.schema import COLUMNS, arrow_schema
 from trio_broker.spark.tables.target import parse_target
 from trio_broker.testing import BrokerThread, broker_in_thread
-from trio_broker.topic_partition import TopicPartition
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -25,6 +25,7 @@ from tests.spark.pipelines.local_commands import run_here
 from tests.spark.pipelines.local_task_runner import LocalTaskRunner
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.producer.settings import ProducerSettings
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.pipelines import restore as restore_module
 from trio_broker.spark.pipelines import slice_schedule
 from trio_broker.spark.pipelines.commit_log import CommitLogError
@@ -35,7 +36,6 @@ from trio_broker.spark.pipelines.target_topics import Partitions
 from trio_broker.spark.producer import record_writer
 from trio_broker.spark.producer.record_writer import DeliveryReport
 from trio_broker.spark.producer.row_ids import Deduplicator, RowId, TaskId
-from trio_broker.topic_partition import TopicPartition
 
 SERVER = "nowhere:1"
 TARGET = ProducerSettings(parse_addresses(SERVER))

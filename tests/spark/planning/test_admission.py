@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import SparkJobError
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.read_options import read_options
@@ -19,7 +20,6 @@ from trio_broker.spark.planning.admission import (
     next_offsets,
     shorter_logs,
 )
-from trio_broker.topic_partition import TopicPartition
 
 A, B, C, D = (TopicPartition(topic, 0) for topic in "abcd")
 

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.spark.offset_sources import FakeLogs, logs
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import DataLoss, OptionError, SourceUnavailable
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.read_options import read_options
 from trio_broker.spark.planning.offset_planning import initial_offsets, known_topic_ids, plan_batch, plan_stream, split
 from trio_broker.spark.ranges import OffsetRange
-from trio_broker.topic_partition import TopicPartition
 
 ORDERS_0 = TopicPartition("orders", 0)
 ORDERS_1 = TopicPartition("orders", 1)

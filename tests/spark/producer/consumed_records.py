@@ -10,8 +10,8 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
 
 from tests.patience import patiently
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.producer.row_ids import Deduplicator, find_row_id
-from trio_broker.topic_partition import TopicPartition
 
 SECONDS = 20
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_pythons_murmur2
 
-from trio_broker.murmur2 import murmur2
+from trio_broker.common.murmur2 import murmur2
 from trio_broker.spark.producer.partitioner import StickyPartitioner, assign_partitions, hash_keys, ignore_keys
 from trio_broker.spark.producer.record_encoder import NumbaEngine
 from trio_broker.spark.producer.row_columns import RowColumns, read_columns

@@ -14,11 +14,11 @@ from tests.spark.producer.arrow_rows import Row, arrow_batch
 from tests.spark.producer.consumed_records import headers_of, read_back, values_of
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.producer.settings import ProducerSettings
-from trio_broker.murmur2 import murmur2
+from trio_broker.common.murmur2 import murmur2
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.producer.record_writer import RecordWriter
 from trio_broker.spark.producer.row_ids import Deduplicator, TaskId, find_row_id
 from trio_broker.testing import BrokerProcess
-from trio_broker.topic_partition import TopicPartition
 
 TOPIC = "survivor"
 PARTITIONS = 3

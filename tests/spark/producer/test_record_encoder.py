@@ -15,6 +15,7 @@ from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import NewRecord
 from tests.spark.producer.arrow_rows import Row, arrow_batch, rows
 from trio_broker.client.producer.producer_batch import UnsequencedBatch, encode_batch
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.producer import record_encoder
 from trio_broker.spark.producer.record_encoder import (
     NumbaEngine,
@@ -26,7 +27,6 @@ from trio_broker.spark.producer.record_encoder import (
 )
 from trio_broker.spark.producer.row_columns import read_columns
 from trio_broker.spark.producer.row_ids import HEADER, RowId, TaskId
-from trio_broker.topic_partition import TopicPartition
 
 PARTITION = TopicPartition("orders", 0)
 TASK = TaskId(UUID(int=77), 5, 6)

@@ -21,13 +21,13 @@ from trio_broker.client.address import parse_addresses
 from trio_broker.client.errors import RecordTooLarge, WriteFailed
 from trio_broker.client.producer.batch_producer import BatchProducer
 from trio_broker.client.producer.settings import ProducerSettings
-from trio_broker.murmur2 import murmur2
+from trio_broker.common.murmur2 import murmur2
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.producer.errors import UnwritableRow
 from trio_broker.spark.producer.record_encoder import NumbaEngine, PlainEngine, RecordEngine
 from trio_broker.spark.producer.record_writer import RecordWriter, group
 from trio_broker.spark.producer.row_ids import RowId, TaskId, find_row_id
 from trio_broker.testing import BrokerThread, broker_in_thread
-from trio_broker.topic_partition import TopicPartition
 
 TASK = TaskId(UUID(int=5), 1, 2)
 _topics = (f"written-{number}" for number in itertools.count())

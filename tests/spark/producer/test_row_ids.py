@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.producer.row_ids import HEADER, NO_BATCH, Deduplicator, RowId, TaskId, find_row_id
-from trio_broker.topic_partition import TopicPartition
 
 QUERY = UUID("00112233-4455-6677-8899-aabbccddeeff")
 ORDERS = TopicPartition("orders", 0)

@@ -22,12 +22,12 @@ from tests.fakes.scripted_kafka import CLOSED, HOST, Cluster, Raw, ScriptedKafka
 from tests.spark.topic_records import fill, numbers
 from trio_broker.client.address import Address, parse_addresses
 from trio_broker.client.offsets import EARLIEST, LATEST
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import OptionError, SourceUnavailable
 from trio_broker.spark.options.kafka_settings import KafkaSettings
 from trio_broker.spark.options.selection import Assign, Subscribe, SubscribePattern
 from trio_broker.spark.wire.cluster import REQUEST_SECONDS, KafkaCluster
 from trio_broker.testing import BrokerThread
-from trio_broker.topic_partition import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 RETRIES = 3

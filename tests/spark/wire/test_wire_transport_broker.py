@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from tests.patience import Patience, patiently
 from tests.spark.topic_records import fill, numbers
 from trio_broker.client.address import parse_addresses
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.chunk import Chunk, Decoding
 from trio_broker.spark.decoder import decode
 from trio_broker.spark.errors import DataLoss
@@ -23,7 +24,6 @@ from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.tasks import ReadTask, read_task
 from trio_broker.spark.wire.transport import WireTransport
 from trio_broker.testing import BrokerThread
-from trio_broker.topic_partition import TopicPartition
 
 SECONDS = 30.0
 BATCHES = 10

@@ -68,7 +68,7 @@ from trio_broker.client.producer.producer_batch import ProducerBatch, Unsequence
 from trio_broker.client.producer.producer_metadata import NO_LEADER, ProducerMetadata
 from trio_broker.client.producer.settings import ACKS_ALL, ACKS_NONE, ProducerSettings
 from trio_broker.client.producer.transactions import Transaction, TransactionClient
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 BY_ID_FROM: Final = 13
 """The version of Produce from which on requests have topic ids in place of names (KIP-516)."""

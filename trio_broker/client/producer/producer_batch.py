@@ -29,7 +29,7 @@ from kafka_wire.records.batch import (
 )
 from kafka_wire.records.compression import MAX_DECOMPRESSED_BYTES, Codec
 from kafka_wire.records.record import NewRecord, Record
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 MOST_RECORDS: Final = 500_000
 """The most records of one batch: half of the million at which readers of this package take a batch for an attack."""

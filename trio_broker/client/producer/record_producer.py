@@ -22,8 +22,8 @@ from kafka_wire.records.record import Header, NewRecord, append_record
 from trio_broker.client.errors import WriteFailed
 from trio_broker.client.producer.batch_producer import BatchProducer
 from trio_broker.client.producer.producer_batch import MOST_RECORDS, UnsequencedBatch
-from trio_broker.murmur2 import partition_of
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.murmur2 import partition_of
+from trio_broker.common.topic_partition import TopicPartition
 
 DELIVERED_BYTES: Final = 1024 * 1024
 """Full batches are delivered when they have this many bytes together: the costs of a request are then small beside

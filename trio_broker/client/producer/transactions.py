@@ -28,7 +28,7 @@ from trio_broker.client.connection import Identity
 from trio_broker.client.deadline import Deadline, RetryDeadline
 from trio_broker.client.errors import ClientError, Refused, VersionNotServed, check
 from trio_broker.client.kafka_client import NOT_NOW, PERHAPS_DONE, KafkaClient
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 T = TypeVar("T")
 

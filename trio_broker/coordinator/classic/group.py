@@ -40,6 +40,7 @@ from kafka_wire.messages.offset_commit import OffsetCommitRequest
 from kafka_wire.messages.sync_group import SyncGroupRequest
 from kafka_wire.stored.groups import GroupRecord
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic import deadlines, join_group, leave_group, sync_group
 from trio_broker.coordinator.classic.group_metadata import (
@@ -59,7 +60,6 @@ from trio_broker.coordinator.group_result import GroupResult
 from trio_broker.coordinator.offsets.expiry import OffsetRetention
 from trio_broker.coordinator.reporting.snapshot import GroupSnapshot, GroupType
 from trio_broker.coordinator.runtime.result import Completion, CoordinatorEvent, Now
-from trio_broker.topic_partition import TopicPartition
 
 UNKNOWN_TIMESTAMP_MS: Final = -1
 """The time of the last change of state in records from before Kafka 2.1."""

@@ -11,13 +11,13 @@ from itertools import islice
 
 from kafka_wire.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.concurrency.yield_budget import SORTED_AT_ONCE, at_once
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.protocols import CONSUMER_PROTOCOL_TYPE
 from trio_broker.coordinator.consumer.member import EMPTY_TARGET, ConsumerMember, Target
 from trio_broker.coordinator.consumer.stored_group import StoredConsumerGroup
 from trio_broker.coordinator.consumer.target_assignment import preferred_assignor
 from trio_broker.coordinator.reporting.snapshot import GroupSnapshot, GroupType, MemberSnapshot
-from trio_broker.yield_budget import SORTED_AT_ONCE, at_once
 
 TOPICS_AT_ONCE = 100
 """Topics that are described between two turns: a tenth of a millisecond."""

@@ -42,6 +42,7 @@ from kafka_wire.stored.groups import (
     GroupRecord,
 )
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import first_join
 from trio_broker.coordinator.classic.protocols import CONSUMER_PROTOCOL_TYPE
@@ -71,7 +72,6 @@ from trio_broker.coordinator.offsets.expiry import OffsetRetention
 from trio_broker.coordinator.reporting.snapshot import GroupSnapshot, GroupType
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
 from trio_broker.coordinator.runtime.result import Completion, CoordinatorEvent, Now, RequestContext
-from trio_broker.topic_partition import TopicPartition
 
 EVICTION_RETRY_SECONDS = 0.5
 """After which a member is removed once more when the log did not take it the first time, as in Kafka."""

@@ -28,8 +28,8 @@ from kafka_wire.stored.offset_commits import (
     is_usual_commit_value,
     read_commit_value,
 )
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.coordinator.offsets.pending_offsets import PendingOffsets
-from trio_broker.topic_partition import TopicPartition
 
 ANY_KEY = encode_commit_key("", "", 0)
 """For decoding a value, which takes a key as well."""

@@ -26,12 +26,12 @@ from typing import Protocol
 
 import attrs
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
 from trio_broker.coordinator.offsets.requests import SubscribedGroup, offset_tombstone
 from trio_broker.coordinator.runtime.log import EncodedRecord
 from trio_broker.coordinator.runtime.result import Now
-from trio_broker.topic_partition import TopicPartition
 
 
 @attrs.frozen

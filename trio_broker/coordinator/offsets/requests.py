@@ -40,15 +40,15 @@ from kafka_wire.messages.offset_fetch import (
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.schema import Request
 from kafka_wire.stored.offset_commits import NO_EXPIRE_TIMESTAMP, encode_commit_key, encode_commit_value
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.steps import Steps
+from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
 from trio_broker.coordinator.runtime.log import EncodedRecord
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
 from trio_broker.coordinator.runtime.result import Completion, CoordinatorResult
-from trio_broker.steps import Steps
-from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import YieldBudget
 
 NO_RETENTION_TIME = -1
 """Sent by clients that leave the retention of their offsets to the broker."""

@@ -18,15 +18,15 @@ import attrs
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import BATCH_HEADER_BYTES, NO_TIMESTAMP, read_batch_header
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.steps import finish
+from trio_broker.concurrency.yield_budget import InTurns, emptied, listed
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
 from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupSnapshot
 from trio_broker.partition.hosted_topics import HostedTopic
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
-from trio_broker.steps import finish
 from trio_broker.storage.segment import FetchedRecords
-from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import InTurns, emptied, listed
 
 ExpiresAtMs: TypeAlias = Callable[[str, str, OffsetAndMetadata], int | None]
 """When an offset that a group committed in a topic expires; see ``GroupMachine.expires_at_ms``."""

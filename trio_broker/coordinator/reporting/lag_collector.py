@@ -19,6 +19,9 @@ import trio
 
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.steps import finish
+from trio_broker.concurrency.yield_budget import YieldBudget, emptied
 from trio_broker.coordinator.offsets.committed_offsets import OffsetAndMetadata
 from trio_broker.coordinator.reporting.lag import (
     UnconsumedRecord,
@@ -41,9 +44,6 @@ from trio_broker.coordinator.reporting.statistics import ReportedGroup, Reported
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.runtime.clock import Clock
-from trio_broker.steps import finish
-from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import YieldBudget, emptied
 
 COLLECTION_YIELD_SECONDS = 0.002
 """How long a collection holds the event loop between two yields."""

@@ -13,9 +13,9 @@ from typing import Protocol
 import attrs
 
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets
 from trio_broker.coordinator.reporting.snapshot import GroupSnapshot, GroupType
-from trio_broker.topic_partition import TopicPartition
 
 
 class ReportedGroup(Protocol):

@@ -27,26 +27,26 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.schema import Request
-from trio_broker.barrier import Backoff, start_background, start_once
 from trio_broker.cluster.controller_client import ControllerClient
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import NewTopic
+from trio_broker.common.log_throttle import LogThrottle
+from trio_broker.common.request_phase import ReleaseHandler
+from trio_broker.concurrency.barrier import Backoff, start_background, start_once
+from trio_broker.concurrency.steps import Steps
 from trio_broker.coordinator.runtime.log import CoordinatorLog, coordinator_code
 from trio_broker.coordinator.runtime.machine import Machine
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
 from trio_broker.coordinator.runtime.result import Now, RequestContext
 from trio_broker.coordinator.runtime.shard import Shard
 from trio_broker.coordinator.runtime.timer import CoordinatorTimer
-from trio_broker.log_throttle import LogThrottle
 from trio_broker.partition.leader_appends import RequiredOffset
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
-from trio_broker.request_phase import ReleaseHandler
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.expiry_clock import ExpiryClock
-from trio_broker.steps import Steps
 
 log = logging.getLogger(__name__)
 

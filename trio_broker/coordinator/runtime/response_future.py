@@ -14,7 +14,7 @@ from typing import Any
 import trio
 
 from kafka_wire.errors import KafkaError
-from trio_broker.request_phase import ReleaseHandler, RequestPhase
+from trio_broker.common.request_phase import ReleaseHandler, RequestPhase
 
 NO_REQUIRED_OFFSET = -1
 

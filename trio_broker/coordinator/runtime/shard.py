@@ -21,8 +21,10 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.records.batch import NO_PRODUCER_ID
 from kafka_wire.records.record import NewRecord
-from trio_broker.barrier import Backoff, Barrier
 from trio_broker.cluster.metadata_cache import MetadataCache
+from trio_broker.common.log_throttle import LogThrottle
+from trio_broker.concurrency.barrier import Backoff, Barrier
+from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.coordinator.runtime.log import CoordinatorLog, EncodedRecord, LogBatch, coordinator_code
 from trio_broker.coordinator.runtime.machine import Machine
 from trio_broker.coordinator.runtime.producer import NO_PRODUCER
@@ -35,9 +37,7 @@ from trio_broker.coordinator.runtime.result import (
     RequestContext,
 )
 from trio_broker.coordinator.runtime.timer import CoordinatorTimer
-from trio_broker.log_throttle import LogThrottle
 from trio_broker.partition.transaction_end import TransactionEnd
-from trio_broker.yield_budget import YieldBudget
 
 log = logging.getLogger(__name__)
 

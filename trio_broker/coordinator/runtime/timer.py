@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 import trio
 
-from trio_broker.yield_budget import YieldBudget
+from trio_broker.concurrency.yield_budget import YieldBudget
 
 Key = TypeVar("Key", bound=Hashable)
 

@@ -14,15 +14,15 @@ import logging
 import trio
 
 from kafka_wire.errors import KafkaError
+from trio_broker.common.request_phase import ignore_release
+from trio_broker.common.topic_names import TRANSACTION_STATE_TOPIC
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from trio_broker.coordinator.transactions import marker_writer
 from trio_broker.coordinator.transactions.marker_writer import MarkerWriter
 from trio_broker.coordinator.transactions.requests import THE_BROKER, EndHanging, LeftOpen
 from trio_broker.coordinator.transactions.transaction_machine import NOTHING_OPEN, TransactionMachine
 from trio_broker.partition.transaction_end import TransactionEnd
-from trio_broker.request_phase import ignore_release
-from trio_broker.topic_names import TRANSACTION_STATE_TOPIC
-from trio_broker.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 

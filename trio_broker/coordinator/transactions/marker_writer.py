@@ -15,16 +15,16 @@ import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from trio_broker.common.request_phase import ReleaseHandler
+from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.steps import Steps, finish
+from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.partition.leader_appends import RequiredOffset
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.transaction_end import TransactionEnd
-from trio_broker.request_phase import ReleaseHandler
-from trio_broker.steps import Steps, finish
-from trio_broker.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import YieldBudget
 
 MARKER_TIMEOUT_SECONDS: Final = 30.0
 """How long a marker may take to become durable: Kafka's ``request.timeout.ms`` between brokers."""

@@ -15,9 +15,9 @@ import attrs
 from kafka_wire.messages.end_txn import EndTxnResponse
 from kafka_wire.messages.init_producer_id import InitProducerIdResponse
 from kafka_wire.schema import Request
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.runtime.result import RequestContext
-from trio_broker.topic_partition import TopicPartition
 
 THE_BROKER: Final = RequestContext(client_id="", client_host="", version=0)
 """Who asks what no client has asked."""

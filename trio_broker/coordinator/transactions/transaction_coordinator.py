@@ -27,13 +27,17 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.end_txn import EndTxnResponse
 from kafka_wire.messages.init_producer_id import InitProducerIdResponse
 from kafka_wire.stored.transactions import TransactionStatus
-from trio_broker.barrier import start_background, start_once
 from trio_broker.cluster.controller_client import ControllerClient
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.producer_ids import ProducerIds
 from trio_broker.cluster.replication_control import NewTopic
+from trio_broker.common.request_phase import ReleaseHandler, RequestPhase, ignore_release
+from trio_broker.common.topic_names import TRANSACTION_STATE_TOPIC
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.barrier import start_background, start_once
+from trio_broker.concurrency.steps import Steps, finish
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
@@ -57,11 +61,7 @@ from trio_broker.coordinator.transactions.transaction_machine import Transaction
 from trio_broker.coordinator.transactions.transaction_metadata import NO_PARTITIONS, TransactionMetadata, by_topic
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.transaction_end import TransactionEnd
-from trio_broker.request_phase import ReleaseHandler, RequestPhase, ignore_release
 from trio_broker.runtime.runtime import Runtime
-from trio_broker.steps import Steps, finish
-from trio_broker.topic_names import TRANSACTION_STATE_TOPIC
-from trio_broker.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 

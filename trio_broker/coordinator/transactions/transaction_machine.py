@@ -38,6 +38,7 @@ from kafka_wire.stored.transactions import (
 )
 from trio_broker.cluster.features import TRANSACTION_VERSION
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.transaction_coordinator_config import TransactionCoordinatorConfig
 from trio_broker.coordinator.runtime.log import EncodedRecord
 from trio_broker.coordinator.runtime.machine import Machine
@@ -64,7 +65,6 @@ from trio_broker.coordinator.transactions.transaction_metadata import (
     supports_epoch_bump,
     to_log_value,
 )
-from trio_broker.topic_partition import TopicPartition
 
 NOT_STARTED: Final = Now(0.0, 0)
 

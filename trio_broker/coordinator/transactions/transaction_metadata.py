@@ -24,9 +24,9 @@ import attrs
 
 from kafka_wire.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from kafka_wire.stored.transactions import PartitionsSchema, TransactionLogValue, TransactionStatus
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
-from trio_broker.topic_partition import TopicPartition
 
 NO_TIMESTAMP: Final = -1
 

@@ -17,6 +17,7 @@ import attrs
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.transactions import TransactionStatus
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.coordinator.transactions.transaction_coordinator import KnownTransaction, TransactionCoordinator
 from trio_broker.coordinator.transactions.transaction_metadata import NO_TIMESTAMP, STATE_NAMES
 from trio_broker.coordinator.transactions.transaction_snapshot import (
@@ -26,7 +27,6 @@ from trio_broker.coordinator.transactions.transaction_snapshot import (
     TransactionStatistics,
 )
 from trio_broker.partition.partition import Partition
-from trio_broker.yield_budget import InTurns
 
 ONGOING: Final = STATE_NAMES[TransactionStatus.ONGOING]
 

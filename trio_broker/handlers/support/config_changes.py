@@ -13,9 +13,9 @@ from kafka_wire.errors import KafkaError
 from trio_broker.cluster.configuration_control import ConfigChange, parse_resource
 from trio_broker.cluster.logger_levels import change_levels
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
+from trio_broker.concurrency.steps import finish
+from trio_broker.concurrency.yield_budget import InTurns, counted, emptied
 from trio_broker.handlers.support.context import Context
-from trio_broker.steps import finish
-from trio_broker.yield_budget import InTurns, counted, emptied
 
 
 class NamesResource(Protocol):

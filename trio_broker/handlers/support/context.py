@@ -10,11 +10,11 @@ from kafka_wire.apis import ApiKey
 from kafka_wire.headers import RequestHeader
 from kafka_wire.schema import Request
 from trio_broker.changes.change import ChangeChannel, ChangeOrigin
+from trio_broker.common.request_phase import RequestPhase
+from trio_broker.concurrency.steps import Steps
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest
-from trio_broker.request_phase import RequestPhase
-from trio_broker.steps import Steps
 
 R = TypeVar("R")
 

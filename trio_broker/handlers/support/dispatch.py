@@ -36,6 +36,9 @@ from kafka_wire.headers import RequestHeader, response_header
 from kafka_wire.release import release_in_turns
 from kafka_wire.schema import fields_of
 from trio_broker.changes.caller import CALLER
+from trio_broker.common.request_phase import RequestPhase
+from trio_broker.concurrency.steps import Steps, Wait, finish
+from trio_broker.concurrency.yield_budget import in_turns
 from trio_broker.handlers.support.advertised_versions import unsupported_version_answer
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import ServedApi, served_apis
@@ -46,9 +49,6 @@ from trio_broker.network.request_channel import Answer, QueuedRequest
 from trio_broker.network.request_memory_pool import RequestMemoryPool
 from trio_broker.network.request_metrics import RequestChannelMetrics
 from trio_broker.partition.delayed_operations import DelayedProduce
-from trio_broker.request_phase import RequestPhase
-from trio_broker.steps import Steps, Wait, finish
-from trio_broker.yield_budget import in_turns
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol, TypeVar
 
 from kafka_wire.error_codes import ErrorCode
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.authorized_operations import group_operations
-from trio_broker.yield_budget import InTurns
 
 
 class Described(Protocol):

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from trio_broker.common.topic_names import is_internal_topic
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
-from trio_broker.topic_names import is_internal_topic
 
 
 def deletable_partition(replicas: ReplicaManager, topic: str, index: int) -> Partition:

@@ -19,8 +19,8 @@ from kafka_wire.apis import ApiKey
 from kafka_wire.errors import KafkaError
 from kafka_wire.schema import Request, VersionRange
 from trio_broker import handlers
+from trio_broker.concurrency.steps import Steps
 from trio_broker.handlers.support.context import Context
-from trio_broker.steps import Steps
 
 A = TypeVar("A")
 ResponseOf: TypeAlias = A | bytes | None

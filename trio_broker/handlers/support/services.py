@@ -14,12 +14,12 @@ from trio_broker.cluster.log_dir_failure_handler import LogDirFailureHandler
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.producer_ids import ProducerIds
+from trio_broker.common.log_throttle import LogThrottle
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from trio_broker.handlers.support.metadata_answers import MetadataAnswers
-from trio_broker.log_throttle import LogThrottle
 from trio_broker.network.request_channel import ConnectionInfo
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.runtime.clock import Clock

@@ -25,15 +25,15 @@ import attrs
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.produce import ProduceRequest, TopicProduceData
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.steps import Steps
+from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.handlers.support.context import Context
 from trio_broker.partition.hosted_topics import HostedTopic
 from trio_broker.partition.leader_appends import AppendGuard
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
-from trio_broker.steps import Steps
-from trio_broker.topic_partition import TopicPartition
-from trio_broker.yield_budget import YieldBudget
 
 ADDS_PARTITIONS_SINCE_VERSION: Final = 12
 ABORTABLE_SINCE_VERSION: Final = 11

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.chunk import Decoding
 from trio_broker.spark.schema import arrow_schema
-from trio_broker.topic_partition import TopicPartition
 
 Flags = npt.NDArray[np.uint8]
 """A byte for each row: 0 for null."""

@@ -6,9 +6,9 @@ import attrs
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import RecordBatch, read_batch_header
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.chunk import Chunk, Decoding
 from trio_broker.spark.errors import CorruptData
-from trio_broker.topic_partition import TopicPartition
 
 
 @attrs.frozen(eq=False)

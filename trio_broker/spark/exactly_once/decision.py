@@ -8,8 +8,8 @@ from typing import Final
 import attrs
 
 from trio_broker.client.producer.transactions import Transaction
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import SparkJobError
-from trio_broker.topic_partition import TopicPartition
 
 VERSION: Final = 1
 """The version of a decision's bytes; other versions are refused."""

@@ -27,10 +27,10 @@ from trio_broker.client.producer.record_producer import OpenBatch
 from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.client.topic_changes import ensure_topic
 from trio_broker.client.topics import find_topics
-from trio_broker.murmur2 import partition_of
+from trio_broker.common.murmur2 import partition_of
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import SparkJobError
 from trio_broker.spark.exactly_once.decision import Decision
-from trio_broker.topic_partition import TopicPartition
 
 PARTITIONS: Final = 8
 """Of a topic that is created, and as many as are used: a driver that dies in the middle of a write holds up the jobs of

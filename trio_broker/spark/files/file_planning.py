@@ -18,6 +18,7 @@ from pathlib import Path
 
 import attrs
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import DataLoss
 from trio_broker.spark.files.manifest import IndexEntry, LogSegment, ManifestSource, NoSuchTopic, PartitionLog
 from trio_broker.spark.files.segment_files import data_directories, index_entries, partition_directory
@@ -25,7 +26,6 @@ from trio_broker.spark.files.transport import FileTransport
 from trio_broker.spark.planning.offset_planning import split
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.storage import file_names
-from trio_broker.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from urllib.parse import quote, urlsplit
 
 import attrs
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import SourceUnavailable, SparkJobError
-from trio_broker.topic_partition import TopicPartition
 
 MANIFEST_VERSION: Final = 1
 

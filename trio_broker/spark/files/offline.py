@@ -20,6 +20,8 @@ from typing import Final
 
 import attrs
 
+from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.errors import OptionError, SourceUnavailable
 from trio_broker.spark.files.manifest import NoSuchTopic, PartitionLog, TopicLogFiles
@@ -31,8 +33,6 @@ from trio_broker.spark.options.selection import Assign, Selection, Subscribe, Su
 from trio_broker.storage import checkpoints, file_names
 from trio_broker.storage.errors import CorruptCheckpoint, ForeignDirectory
 from trio_broker.storage.log_directory import MetaProperties
-from trio_broker.topic_names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
-from trio_broker.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -34,6 +34,7 @@ from typing import Final
 import attrs
 
 from kafka_wire.records.batch import BATCH_HEADER_BYTES
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.errors import CorruptData, SourceUnavailable
 from trio_broker.spark.files.manifest import (
@@ -51,7 +52,6 @@ from trio_broker.storage import file_names
 from trio_broker.storage.errors import CorruptCheckpoint
 from trio_broker.storage.interrupted_swaps import committed_swaps
 from trio_broker.storage.leader_epochs import LeaderEpochs
-from trio_broker.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 

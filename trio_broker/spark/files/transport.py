@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Final, Never
 
 import attrs
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.chunk import AbortedTransactionStart, Chunk
 from trio_broker.spark.errors import CorruptData, DataLoss, SourceUnavailable
 from trio_broker.spark.files.manifest import (
@@ -49,7 +50,6 @@ from trio_broker.spark.files.segment_files import (
     start_position,
 )
 from trio_broker.spark.ranges import OffsetRange
-from trio_broker.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from trio_broker.spark.batch_table import BatchTable

@@ -16,9 +16,9 @@ from typing import Any, Final, Protocol
 
 import attrs
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.options.option import INT_MAX, LONG_MAX, parse_long
 from trio_broker.spark.options.selection import Selection
-from trio_broker.topic_partition import TopicPartition
 
 EARLIEST_OFFSET: Final = -2
 """Stands for the first offset of the log."""

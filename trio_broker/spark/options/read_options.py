@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import attrs
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.chunk import Decoding
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options import read_option_table as table
@@ -41,7 +42,6 @@ from trio_broker.spark.options.option import GivenOptions, Mode, Option, hint
 from trio_broker.spark.options.read_option_table import TransportKind
 from trio_broker.spark.options.selection import Assign, Selection, Subscribe, SubscribePattern
 from trio_broker.spark.schema import check_columns, ddl_of, default_columns
-from trio_broker.topic_partition import TopicPartition
 
 __all__ = [
     "Assign",

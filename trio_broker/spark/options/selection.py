@@ -9,7 +9,7 @@ import re
 
 import attrs
 
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 
 @attrs.frozen

@@ -29,10 +29,10 @@ from typing import Any, Final, Self
 
 import attrs
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.runtime.disk import write_atomically
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.errors import SparkJobError
-from trio_broker.topic_partition import TopicPartition
 
 VERSION: Final = 1
 """The version of the files; other versions are refused."""

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.options.offset_specs import Earliest, Latest, OffsetSource
 from trio_broker.spark.options.read_options import ReadOptions
 from trio_broker.spark.options.selection import Assign, Selection, Subscribe, SubscribePattern
 from trio_broker.spark.planning.offset_planning import plan_batch, plan_stream
 from trio_broker.spark.ranges import OffsetRange
-from trio_broker.topic_partition import TopicPartition
 
 Offsets = dict[TopicPartition, int]
 

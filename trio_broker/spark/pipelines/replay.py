@@ -22,6 +22,7 @@ from typing import Any, Final
 import attrs
 
 from trio_broker.client.producer.settings import ProducerSettings
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.pipelines.commit_log import CommitLog, offsets_document, read_offsets_document
 from trio_broker.spark.pipelines.job_source import JobSource
@@ -35,7 +36,6 @@ from trio_broker.spark.planning.offset_planning import plan_batch
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.task_planning import plan_tasks
 from trio_broker.spark.tasks import ReadTask, read_task
-from trio_broker.topic_partition import TopicPartition
 
 KIND: Final = "replay"
 

@@ -22,6 +22,7 @@ from typing import Any, Final, cast
 import attrs
 
 from trio_broker.client.producer.settings import ProducerSettings
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.pipelines.commit_log import CommitLog, read_last_commit
 from trio_broker.spark.pipelines.parquet_parts import RowGroupPart, find_files, group_parts, parts_of
@@ -35,7 +36,6 @@ from trio_broker.spark.pipelines.target_topics import CREATE_TOPIC_OPTION, NewTo
 from trio_broker.spark.pipelines.task_runner import Result, TaskRunner
 from trio_broker.spark.pipelines.token_bucket import RateLimit, Throttle
 from trio_broker.spark.tasks import ReadTask
-from trio_broker.topic_partition import TopicPartition
 
 KIND: Final = "restore"
 

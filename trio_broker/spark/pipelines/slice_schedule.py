@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.pipelines.token_bucket import RateLimit
 from trio_broker.spark.ranges import OffsetRange
-from trio_broker.topic_partition import TopicPartition
 
 DEFAULT_SLICE_RECORDS: Final = 1_000_000
 """Offsets of one slice: some seconds of work, which a crash may cause to be written twice."""

@@ -17,6 +17,7 @@ from typing import Final
 
 import attrs
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.options.option import Mode, with_defaults
 from trio_broker.spark.options.read_options import ReadOptions, read_options
 from trio_broker.spark.pipelines.batch_statistics import PartitionStatistics
@@ -27,7 +28,6 @@ from trio_broker.spark.pipelines.task_runner import Result, TaskRunner
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.task_planning import plan_batch_tasks
 from trio_broker.spark.tasks import ReadTask
-from trio_broker.topic_partition import TopicPartition
 
 COLUMNS: Final = ("key",)
 """The columns that are decoded where keys are counted."""

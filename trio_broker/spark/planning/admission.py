@@ -19,11 +19,11 @@ from collections.abc import Collection, Mapping
 
 import attrs
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import SparkJobError
 from trio_broker.spark.options.offset_specs import listed
 from trio_broker.spark.options.read_options import ReadOptions
 from trio_broker.spark.planning.offset_planning import Offsets
-from trio_broker.topic_partition import TopicPartition
 
 
 @attrs.frozen

@@ -17,6 +17,7 @@ from typing import Final
 
 import attrs
 
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import DataLoss, OptionError, SourceUnavailable
 from trio_broker.spark.options.offset_specs import (
     EARLIEST_OFFSET,
@@ -34,7 +35,6 @@ from trio_broker.spark.options.offset_specs import (
 from trio_broker.spark.options.read_options import ReadOptions
 from trio_broker.spark.options.selection import Assign
 from trio_broker.spark.ranges import OffsetRange
-from trio_broker.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 

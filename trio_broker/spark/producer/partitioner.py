@@ -19,7 +19,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from trio_broker.murmur2 import MULTIPLIER, POSITIVE, SEED, SHIFT, WORD_BYTES
+from trio_broker.common.murmur2 import MULTIPLIER, POSITIVE, SEED, SHIFT, WORD_BYTES
 from trio_broker.spark.producer.row_columns import NO_PARTITION, BytesColumn, Int64Array, RowColumns
 
 

@@ -22,11 +22,11 @@ from kafka_wire.records.batch import BATCH_HEADER_BYTES
 from kafka_wire.records.compression import Codec, compress
 from kafka_wire.records.record import MAX_RECORDS_PER_BATCH, append_record
 from trio_broker.client.producer.producer_batch import MOST_RECORDS, UnsequencedBatch
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.background_load import BackgroundLoad
 from trio_broker.spark.producer.partitioner import hash_keys
 from trio_broker.spark.producer.row_columns import ROW_ID_KEY, BytesColumn, Int64Array, RowColumns
 from trio_broker.spark.producer.row_ids import HEADER, ROW_ID_BYTES, RowId, TaskId
-from trio_broker.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -24,13 +24,13 @@ import pyarrow as pa
 from trio_broker.client.producer.batch_producer import BatchProducer
 from trio_broker.client.producer.producer_batch import UnsequencedBatch
 from trio_broker.client.producer.settings import ProducerSettings
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.producer.errors import UnwritableRow
 from trio_broker.spark.producer.partitioner import Hashing, StickyPartitioner, assign_partitions, ignore_keys
 from trio_broker.spark.producer.record_encoder import ReadyEngine, RecordAccumulator, RecordEngine, RowIds
 from trio_broker.spark.producer.row_columns import Int64Array, RowColumns, read_columns
 from trio_broker.spark.producer.row_ids import TaskId
 from trio_broker.spark.producer.target_topic import partition_count
-from trio_broker.topic_partition import TopicPartition
 
 
 def system_now_ms() -> int:

@@ -34,7 +34,7 @@ from uuid import UUID
 
 import attrs
 
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 HEADER: Final = "trio-broker-row"
 """The key of the header."""

@@ -25,11 +25,11 @@ from trio_broker.client.errors import ClientError, NotKafka, Refused, VersionNot
 from trio_broker.client.kafka_client import NOT_NOW, KafkaClient
 from trio_broker.client.offsets import EARLIEST, LATEST, Found, find_offsets, find_offsets_at
 from trio_broker.client.topics import TopicDescription, find_topics, list_topics
-from trio_broker.log_range import UNKNOWN_OFFSET
+from trio_broker.common.log_range import UNKNOWN_OFFSET
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import OptionError, SourceUnavailable
 from trio_broker.spark.options.kafka_settings import KafkaSettings
 from trio_broker.spark.options.selection import Assign, Selection, Subscribe, SubscribePattern
-from trio_broker.topic_partition import TopicPartition
 
 T = TypeVar("T")
 

@@ -32,9 +32,9 @@ from trio_broker.client.errors import Refused, TopicReplaced, check, only
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.receive_buffer import ReceiveBuffer
 from trio_broker.client.topics import PartitionDescription, TopicDescription, find_topics
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.chunk import AbortedTransactionStart
 from trio_broker.spark.options.kafka_settings import KafkaSettings
-from trio_broker.topic_partition import TopicPartition
 
 
 @attrs.frozen

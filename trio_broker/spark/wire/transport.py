@@ -36,7 +36,7 @@ from trio_broker.client.deadline import RetryDeadline
 from trio_broker.client.errors import ClientError, Refused
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.offsets import find_ranges
-from trio_broker.log_range import LogRange
+from trio_broker.common.log_range import LogRange
 from trio_broker.spark.chunk import Chunk
 from trio_broker.spark.errors import CorruptData, DataLoss, SourceUnavailable
 from trio_broker.spark.options.kafka_settings import KafkaSettings

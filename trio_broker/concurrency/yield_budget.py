@@ -15,8 +15,8 @@ from typing import Any, Generic, TypeVar
 
 from trio import current_time
 
-from trio_broker.steps import Steps
-from trio_broker.turns import turns_of_loop
+from trio_broker.concurrency.steps import Steps
+from trio_broker.concurrency.turns import turns_of_loop
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)

@@ -6,7 +6,7 @@ import logging
 
 import trio
 
-from trio_broker.scheduled_task import NEVER_MS, ScheduledTask, start_scheduled
+from trio_broker.concurrency.scheduled_task import NEVER_MS, ScheduledTask, start_scheduled
 
 
 async def test_a_round_that_fails_is_logged_and_the_next_one_comes(nursery, autojump_clock, caplog):

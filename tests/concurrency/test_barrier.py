@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 import trio
 
-from trio_broker.barrier import LONGEST_PAUSE_SECONDS, Backoff, Barrier, start_background, start_once
+from trio_broker.concurrency.barrier import LONGEST_PAUSE_SECONDS, Backoff, Barrier, start_background, start_once
 
 
 class Bug(Exception):

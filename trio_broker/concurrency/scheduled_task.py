@@ -15,7 +15,7 @@ from functools import partial
 import attrs
 import trio
 
-from trio_broker.barrier import Barrier, start_background
+from trio_broker.concurrency.barrier import Barrier, start_background
 
 NEVER_MS = 2**63 - 1
 """What Kafka writes for "no interval": the largest long, in milliseconds."""

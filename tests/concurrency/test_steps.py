@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import trio
 
-from trio_broker.steps import Steps, finish
+from trio_broker.concurrency.steps import Steps, finish
 
 
 async def doubled(number: int) -> int:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import trio
 
-from trio_broker.network import busy_time
-from trio_broker.network.busy_time import BusyTime, Utilization
+from trio_broker.common import busy_time
+from trio_broker.common.busy_time import BusyTime, Utilization
 from trio_broker.network.loop_monitor import LoopMonitor
 
 

@@ -15,8 +15,8 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from trio_broker.log_range import UNKNOWN_OFFSET, LogRange
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.log_range import UNKNOWN_OFFSET, LogRange
+from trio_broker.common.topic_partition import TopicPartition
 
 FIELDS_WITHOUT_GROUP: Final = 3
 FIELDS_WITH_GROUP: Final = 4

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_broker.histogram import (
+from trio_broker.common.histogram import (
     BUCKET_TABLE,
     BUCKETS,
     TABLE_UNITS,

@@ -6,7 +6,7 @@ from collections import Counter
 
 import trio
 
-from trio_broker.turns import turns_of_loop
+from trio_broker.concurrency.turns import turns_of_loop
 
 
 class Passes(trio.abc.Instrument):

@@ -7,9 +7,9 @@ import socket
 import trio
 import trio.testing
 
-from trio_broker import yield_budget
-from trio_broker.steps import finish
-from trio_broker.yield_budget import InTurns, YieldBudget, divided, emptied, sorted_distinct
+from trio_broker.concurrency import yield_budget
+from trio_broker.concurrency.steps import finish
+from trio_broker.concurrency.yield_budget import InTurns, YieldBudget, divided, emptied, sorted_distinct
 
 
 async def test_a_budget_is_spent_when_its_time_is_over_and_new_after_a_yield(mock_clock: trio.testing.MockClock):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_broker.log_range import UNKNOWN_OFFSET, LogRange
-from trio_broker.offset_reset import (
+from trio_broker.common.log_range import UNKNOWN_OFFSET, LogRange
+from trio_broker.common.offset_reset import (
     FromFile,
     FromGroup,
     PlanError,
@@ -24,7 +24,7 @@ from trio_broker.offset_reset import (
     plan,
     read_offsets,
 )
-from trio_broker.topic_partition import TopicPartition
+from trio_broker.common.topic_partition import TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 LOG = LogRange(100, 200)

@@ -1,0 +1,1 @@
+"""How tasks share the event loop: barriers around them, schedules, and turns for long work."""
