@@ -32,7 +32,7 @@ async def partition_readings(services: BrokerServices) -> list[PartitionReading]
                 log_end_offset=partition.log_end_offset,
                 size_bytes=partition.log.size_bytes,
                 segment_count=len(partition.log.segments),
-                producer_ids=len(partition.log.producers.producers),
+                producer_ids=len(partition.producers.producers),
                 appended_records=partition.appended_records,
                 appended_bytes=partition.appended_bytes,
                 fetched_bytes=partition.fetched_bytes,

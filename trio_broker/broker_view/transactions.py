@@ -185,7 +185,7 @@ class LiveTransactionsView:
         Raises:
             KafkaError: none is open there, a coordinator will end it, or not all transactions are loaded.
         """
-        place, producers = partition.topic_partition, partition.log.producers
+        place, producers = partition.topic_partition, partition.producers
         producer_id = producers.transactions.undecided.get(start_offset)
         entry = None if producer_id is None else producers.producers.get(producer_id)
         if entry is None:

@@ -72,7 +72,7 @@ async def describe_partition(
         return failed(index, error)
     described = []
     # A copy: producers appear and expire while this yields.
-    for entry in list(partition.log.producers.producers.values()):
+    for entry in list(partition.producers.producers.values()):
         described.append(describe_producer(entry))
         await budget.maybe_yield()
     return PartitionResponse(partition_index=index, active_producers=described)

@@ -196,5 +196,5 @@ def latest_epoch(partition: Partition) -> int:
 
 def epoch_of(offset: int, partition: Partition) -> int:
     """The leader epoch in which the record at ``offset`` was, or will be, written."""
-    epoch = partition.log.epochs.epoch_for_offset(offset)
+    epoch = partition.epoch_for_offset(offset)
     return NOTHING if epoch is None else epoch

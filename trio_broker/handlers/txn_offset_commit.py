@@ -101,7 +101,7 @@ class TransactionalCaller:
     def _has_commits_in(self, partition: TopicPartition) -> bool:
         """Whether the log has commits of the transaction already."""
         hosted = self.services.replicas.topic(partition.topic).partition(partition.partition)
-        return hosted.log.producers.has_open_transaction(self.producer.producer_id, self.producer.epoch)
+        return hosted.producers.has_open_transaction(self.producer.producer_id, self.producer.epoch)
 
     def _add(self, partition: TopicPartition) -> Steps[None]:
         context, transactions = self.context, self.services.transactions

@@ -25,6 +25,7 @@ from trio_broker.partition.state import PartitionState
 from trio_broker.partition.view import LogView, PublishedState
 from trio_broker.partition.writer import InThread, PartitionWriter
 from trio_broker.storage.log import Log
+from trio_broker.storage.producer_state import ProducerStates
 
 NO_EPOCH = -1
 """The leader epoch of a client that does not want to be checked."""
@@ -129,6 +130,17 @@ class Partition:
     def fetch_upper_bound(self, isolation_level: IsolationLevel) -> int:
         """The offset that a consumer of this isolation level may read up to, exclusive."""
         return self.last_stable_offset if isolation_level == IsolationLevel.READ_COMMITTED else self.high_watermark
+
+    # ---- what its log knows beside records ------------------------------------------------------------------------
+
+    @property
+    def producers(self) -> ProducerStates:
+        """The producers of its batches, and their transactions. To be asked each time: a log that is cut has others."""
+        return self.log.producers
+
+    def epoch_for_offset(self, offset: int) -> int | None:
+        """The leader epoch in which ``offset`` was or will be appended, None before the first epoch."""
+        return self.log.epochs.epoch_for_offset(offset)
 
     # ---- who may use it -------------------------------------------------------------------------------------------
 

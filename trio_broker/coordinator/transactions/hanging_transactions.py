@@ -40,7 +40,7 @@ class HangingTransactions:
         """What the logs have open. Not in the log of a coordinator itself, which has no records of transactions."""
         found: dict[int, dict[TopicPartition, int]] = {}
         for partition in self._markers.replicas.partitions():
-            producers = partition.log.producers
+            producers = partition.producers
             if not producers.transactions.undecided or partition.topic_partition.topic == TRANSACTION_STATE_TOPIC:
                 continue
             for producer_id in producers.transactions.undecided.values():
@@ -51,7 +51,7 @@ class HangingTransactions:
     def open_epoch(self, producer_id: int, topic_partition: TopicPartition) -> int | None:
         """The epoch of the transaction that the producer has open in a partition, None without one."""
         partition = self._markers.replicas.find(topic_partition)
-        return None if partition is None else partition.log.producers.open_epoch(producer_id)
+        return None if partition is None else partition.producers.open_epoch(producer_id)
 
     async def run(self) -> None:
         """End what hangs once all shards are loaded, and again when further partitions could be opened.

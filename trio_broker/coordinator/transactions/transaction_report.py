@@ -100,7 +100,7 @@ def holding_transaction(partition: Partition) -> HoldingTransaction | None:
     """What holds the last stable offset of a partition back, None if nothing does."""
     if partition.last_stable_offset >= partition.high_watermark:
         return None
-    transactions = partition.log.producers.transactions
+    transactions = partition.producers.transactions
     first_offset = transactions.first_unstable_offset
     if first_offset is None:
         return None
@@ -112,7 +112,7 @@ def held_back_partition(
 ) -> HeldBackPartition:
     """``coordinated`` is the open transaction of the producer, as far as a coordinator knows one."""
     partition, place = holding.partition, holding.partition.topic_partition
-    entry = None if holding.producer_id is None else partition.log.producers.producers.get(holding.producer_id)
+    entry = None if holding.producer_id is None else partition.producers.producers.get(holding.producer_id)
     if holding.producer_id is None or (coordinated is not None and place not in coordinated.partitions):
         coordinated = None
     since_ms = None
@@ -128,7 +128,7 @@ def held_back_partition(
         high_watermark=partition.high_watermark,
         held_back_records=partition.high_watermark - partition.last_stable_offset,
         first_offset=holding.first_offset,
-        open_transactions=len(partition.log.producers.transactions.undecided),
+        open_transactions=len(partition.producers.transactions.undecided),
         producer_id=holding.producer_id,
         producer_epoch=None if entry is None else entry.producer_epoch,
         coordinator_epoch=None if entry is None else entry.coordinator_epoch,

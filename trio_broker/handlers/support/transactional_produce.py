@@ -153,7 +153,7 @@ class TransactionalProduce:
             raise NotInTransaction(text, code=ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if has_open_transaction(partition, producer):
             return
-        producers, [sequence] = partition.log.producers, SEQUENCE.unpack_from(records, SEQUENCE_AT)
+        producers, [sequence] = partition.producers, SEQUENCE.unpack_from(records, SEQUENCE_AT)
         try:
             if self.refusal is not None:
                 raise self.refusal
@@ -168,7 +168,7 @@ class TransactionalProduce:
 
 def has_open_transaction(partition: Partition, producer: ProducerIdAndEpoch) -> bool:
     """Whether the log has records of the producer's transaction already."""
-    return partition.log.producers.has_open_transaction(producer.producer_id, producer.epoch)
+    return partition.producers.has_open_transaction(producer.producer_id, producer.epoch)
 
 
 def code_in(version: int, code: ErrorCode) -> ErrorCode:
