@@ -220,7 +220,6 @@ async def test_the_description_names_every_address_and_class(client: httpx.Async
     assert [(each["name"], each["in"]) for each in offsets["parameters"]] == [
         ("group_id", "path"),
         ("id", "query"),
-        ("group_id", "query"),
         ("offset", "query"),
         ("limit", "query"),
     ]
