@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import attrs
 import trio
 
-from trio_broker.concurrency.steps import Steps, finish
+from trio_broker.concurrency.steps import Steps, run_steps
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ async def outcomes(new_race: Callable[[], Awaitable[Race[T]]], shortest_missed: 
 
 def begun(steps: Steps[T]) -> Callable[[], Awaitable[T]]:
     """Do the first of ``steps`` now, as the turn of a Processor does; what goes on with them, in a task."""
-    return partial(finish, steps, next(steps))
+    return partial(run_steps, steps, next(steps))
 
 
 async def play(race: Race[T], passes: int) -> T:

@@ -330,7 +330,7 @@ async def test_a_stop_lets_a_request_in_flight_finish(tmp_path):
         async def slow(request, context):
             working.set()
             await finish.wait()
-            return await steps.finish(real(request, context))
+            return await steps.run_steps(real(request, context))
 
         replace_handler(broker, ApiKey.METADATA, slow)
         await client.send(brokers_alone(), 12)

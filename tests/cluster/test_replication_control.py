@@ -35,7 +35,7 @@ from trio_broker.cluster.replication_control import (
     decide_topic_deletions,
 )
 from trio_broker.common.topic_names import is_internal_topic, is_valid_topic_name
-from trio_broker.concurrency.steps import finish
+from trio_broker.concurrency.steps import run_steps
 from trio_broker.config.broker_config import BrokerConfig
 
 RANDOM = SystemRandom()
@@ -43,7 +43,7 @@ RANDOM = SystemRandom()
 
 def decided(decide, *arguments):
     """The decisions, in a loop of their own."""
-    return trio.run(finish, decide(*arguments))
+    return trio.run(run_steps, decide(*arguments))
 
 
 def register(image, broker_id):

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import trio
 
-from trio_broker.concurrency.steps import Steps, finish
+from trio_broker.concurrency.steps import Steps, run_steps
 
 
 async def doubled(number: int) -> int:
@@ -28,7 +28,7 @@ def sum_of_doubles(*numbers: int) -> Steps[int]:
 
 
 async def test_steps_are_given_what_they_waited_for():
-    assert await finish(sum_of_doubles(1, 2, 3)) == 12
+    assert await run_steps(sum_of_doubles(1, 2, 3)) == 12
 
 
 async def test_steps_that_never_wait_are_done_at_once():
@@ -36,12 +36,12 @@ async def test_steps_that_never_wait_are_done_at_once():
     with pytest.raises(StopIteration) as end:
         next(steps)
     assert end.value.value == 0
-    assert await finish(sum_of_doubles()) == 0
+    assert await run_steps(sum_of_doubles()) == 0
 
 
 async def test_steps_that_were_begun_go_on_with_their_wait():
     steps = sum_of_doubles(1, 2)
-    assert await finish(steps, next(steps)) == 6
+    assert await run_steps(steps, next(steps)) == 6
 
 
 async def test_what_a_wait_raises_is_raised_where_the_steps_wait():
@@ -52,14 +52,14 @@ async def test_what_a_wait_raises_is_raised_where_the_steps_wait():
             return str(error)
         return "nothing was refused"
 
-    assert await finish(lenient()) == "no"
+    assert await run_steps(lenient()) == "no"
 
     def strict() -> Steps[int]:
         result: int = yield refused
         return result
 
     with pytest.raises(ValueError, match="no"):
-        await finish(strict())
+        await run_steps(strict())
 
 
 async def test_cancelled_steps_clean_up():
@@ -73,5 +73,5 @@ async def test_cancelled_steps_clean_up():
 
     with trio.CancelScope() as scope:
         scope.cancel()
-        await finish(waiting())
+        await run_steps(waiting())
     assert cleaned == [True]

@@ -8,8 +8,14 @@ import trio
 import trio.testing
 
 from trio_broker.concurrency import yield_budget
-from trio_broker.concurrency.steps import finish
-from trio_broker.concurrency.yield_budget import InTurns, YieldBudget, divided, emptied, sorted_distinct
+from trio_broker.concurrency.steps import run_steps
+from trio_broker.concurrency.yield_budget import (
+    InTurns,
+    YieldBudget,
+    clear_in_turns,
+    partition_in_turns,
+    sorted_distinct,
+)
 
 
 async def test_a_budget_is_spent_when_its_time_is_over_and_new_after_a_yield(mock_clock: trio.testing.MockClock):
@@ -35,22 +41,22 @@ async def test_values_are_sorted_each_once_in_turns(monkeypatch):
     values = [(number * 7919) % 5000 for number in range(12_000)]
     steps = sorted_distinct(values)
     assert sum(1 for _ in steps) == 12
-    assert list(await finish(sorted_distinct(values))) == sorted(set(values))
-    assert list(await finish(sorted_distinct(iter("")))) == []
+    assert list(await run_steps(sorted_distinct(values))) == sorted(set(values))
+    assert list(await run_steps(sorted_distinct(iter("")))) == []
 
 
 async def test_containers_are_emptied_in_turns(monkeypatch):
     monkeypatch.setattr(yield_budget, "YIELD_BUDGET_SECONDS", -1.0)
     numbers, names = list(range(10)), dict.fromkeys("abc")
-    assert sum(1 for _ in emptied(numbers, names)) == 13
+    assert sum(1 for _ in clear_in_turns(numbers, names)) == 13
     assert not numbers
     assert not names
 
 
 async def test_values_are_divided_in_turns(monkeypatch):
     monkeypatch.setattr(yield_budget, "YIELD_BUDGET_SECONDS", -1.0)
-    assert sum(1 for _ in divided(range(7), bool)) == 7
-    assert await finish(divided(range(7), lambda number: number % 3 == 0)) == ([0, 3, 6], [1, 2, 4, 5])
+    assert sum(1 for _ in partition_in_turns(range(7), bool)) == 7
+    assert await run_steps(partition_in_turns(range(7), lambda number: number % 3 == 0)) == ([0, 3, 6], [1, 2, 4, 5])
 
 
 async def test_what_has_come_by_the_time_of_a_yield_is_served_before_the_next_turn():

@@ -25,7 +25,7 @@ from tests.patience import fail_after
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.concurrency import yield_budget
-from trio_broker.concurrency.steps import finish
+from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import at_once
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator import group_machine, offset_deletion
@@ -323,7 +323,7 @@ async def test_a_member_that_is_removed_between_two_events_is_told_of_the_first(
     wait = next(steps)
     removal = LeaveGroupRequest(group_id="c", members=[MemberIdentity(member_id="m")])
     await broker.groups.call("c", removal, RequestContext("admin", "/127.0.0.1", 5), no_park)
-    response = await finish(steps, wait)
+    response = await run_steps(steps, wait)
     assert (response.error_code, response.member_id, response.member_epoch) == (ErrorCode.NONE, "m", 1)
 
 

@@ -21,7 +21,7 @@ from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestPro
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.coordinator.coordinator_harness import CoordinatorHarness, no_park, running_coordinator
 from tests.scheduling import Race, begun, outcomes
-from trio_broker.concurrency.steps import Steps, finish
+from trio_broker.concurrency.steps import Steps, run_steps
 from trio_broker.coordinator.runtime.result import RequestContext
 
 GROUPS: Iterator[str] = (f"g{number}" for number in itertools.count())
@@ -96,7 +96,7 @@ async def test_a_sync_ends_with_the_assignment_of_the_leader(broker, autojump_cl
     async def new_race() -> Race[Any]:
         group = await Rebalance.begin(broker)
         waiting = begun(group.join(group.second))
-        leader = await finish(group.join(group.first))
+        leader = await run_steps(group.join(group.first))
         joined = await waiting()
         assert leader.leader == group.first
         assignment = group.sync(group.first, leader.generation_id, **{group.first: b"1", group.second: b"2"})

@@ -14,7 +14,7 @@ import attrs
 from kafka_wire.codec import decode, encode
 from kafka_wire.headers import RequestHeader
 from trio_broker.common.request_phase import RequestPhase
-from trio_broker.concurrency.steps import finish
+from trio_broker.concurrency.steps import run_steps
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest
@@ -44,7 +44,7 @@ async def response_of(handler: Any, request: Any, context: Context) -> Any:
     """What a handler answers, whichever way it does."""
     response = handler(request, context)
     if isinstance(response, GeneratorType):
-        return await finish(response)
+        return await run_steps(response)
     return await response if isinstance(response, CoroutineType) else response
 
 

@@ -8,7 +8,7 @@ from tests.handlers.loop_rounds import counted_rounds
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NOW_MS, add_topic, batch, make_replicas
 from trio_broker.concurrency import yield_budget
-from trio_broker.concurrency.steps import finish
+from trio_broker.concurrency.steps import run_steps
 from trio_broker.partition import broker_topic_stats
 from trio_broker.partition.broker_topic_stats import BrokerTopicStats, TrafficPoint, TrafficRates
 from trio_broker.partition.fetch_operation import FetchLimits, FetchTarget
@@ -44,7 +44,7 @@ async def append(replicas, partition, *values: bytes) -> int:
 async def fetch(replicas, partition, offset: int) -> None:
     target = FetchTarget(0, offset, 1 << 20, partition)
     limits = FetchLimits(max_wait_seconds=0, min_bytes=1, max_bytes=1 << 20)
-    await finish(replicas.fetch_steps([target], limits, release_handler=lambda: None))
+    await run_steps(replicas.fetch_steps([target], limits, release_handler=lambda: None))
 
 
 async def snapshot(replicas, clock, seconds: float = 10) -> None:

@@ -20,7 +20,7 @@ from kafka_wire.isolation_level import IsolationLevel
 from tests.partition.real_logs import NOW_MS, add_topic, batch, commit, make_replicas, sync, write_epoch_entry
 from trio_broker.common.request_phase import ignore_release
 from trio_broker.concurrency import yield_budget
-from trio_broker.concurrency.steps import Steps, finish
+from trio_broker.concurrency.steps import Steps, run_steps
 from trio_broker.partition.fetch_operation import READS_PER_LOOK, FetchedPartition, FetchLimits, FetchTarget
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
@@ -61,7 +61,7 @@ async def answer_to(steps: Steps[list[FetchedPartition]], event: Callable[[], ob
     wait = next(steps)
     event()
     began = trio.current_time()
-    answer = await finish(steps, wait)
+    answer = await run_steps(steps, wait)
     assert trio.current_time() == began, "it waited all its time"
     return answer
 
@@ -114,7 +114,7 @@ async def test_too_few_bytes_before_the_wait_do_not_end_it(replicas, autojump_cl
     steps = fetch(replicas, partition, min_bytes=2000)
     wait = next(steps)
     append(partition, b"v" * 1000)
-    [result] = await finish(steps, wait)
+    [result] = await run_steps(steps, wait)
     assert trio.current_time() - began == WAIT_SECONDS
     assert result.record_count == 1
 
@@ -141,7 +141,7 @@ async def test_what_moves_behind_a_long_walk_is_not_missed(replicas, autojump_cl
         case _:
             commit(first)
     began = trio.current_time()
-    results = await finish(steps, wait)
+    results = await run_steps(steps, wait)
     assert trio.current_time() == began, "it waited all its time"
     if moved == "leader epoch":
         assert results[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
@@ -156,7 +156,7 @@ async def test_a_walk_that_has_found_enough_registers_nowhere(replicas, monkeypa
     steps = fetch(replicas, *partitions)
     wait = next(steps)
     assert replicas.statistics().delayed_fetches == 0
-    await finish(steps, wait)
+    await run_steps(steps, wait)
 
 
 async def test_one_that_is_given_up_before_its_wait_leaves_nothing_behind(replicas):
@@ -198,7 +198,7 @@ async def test_a_client_that_goes_ends_its_wait(replicas, autojump_clock, when):
         when_abandoned=lambda notify: notify() if has_gone else gone.append(notify),
     )
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(finish, steps, None if has_gone else next(steps))
+        nursery.start_soon(run_steps, steps, None if has_gone else next(steps))
         if when == "in its wait":
             await trio.testing.wait_all_tasks_blocked()
         for notify in gone:

@@ -26,7 +26,7 @@ from tests.patience import patiently
 from tests.running_broker import until
 from trio_broker.common.request_phase import RequestPhase, ignore_release
 from trio_broker.common.topic_partition import TopicPartition
-from trio_broker.concurrency.steps import finish
+from trio_broker.concurrency.steps import run_steps
 from trio_broker.config.resource_config import topic_config
 from trio_broker.handlers.produce import ProduceOperation
 from trio_broker.network.client_activity import ProducerActivity
@@ -227,7 +227,7 @@ async def test_a_batch_that_was_refused_in_a_thread_is_freed_at_once(cached, mon
         header = RequestHeader(api_key=0, api_version=9, correlation_id=1, client_id="c")
         operation = ProduceOperation(request, header, cached, ProducerActivity())
         sent = PartitionProduceData(index=0, records=memoryview(data))
-        response = await finish(operation.append(cached.topic("orders"), sent, ignore_release))
+        response = await run_steps(operation.append(cached.topic("orders"), sent, ignore_release))
         assert response.error_code == ErrorCode.INVALID_RECORD
         del data, sent
         assert freed() is None

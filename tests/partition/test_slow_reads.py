@@ -18,7 +18,7 @@ from kafka_wire.error_codes import ErrorCode
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NOW_MS, add_topic, batch, make_replicas
 from trio_broker.common.request_phase import RequestPhase
-from trio_broker.concurrency.steps import finish
+from trio_broker.concurrency.steps import run_steps
 from trio_broker.partition.fetch_operation import FetchLimits, FetchTarget
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
@@ -146,7 +146,7 @@ async def test_eight_partitions_on_a_disk_that_hangs_leave_produce_and_fetch_in_
             slots.release()
 
         targets = [FetchTarget(0, 0, 1000, partition)]
-        [result] = await finish(slow_disk.replicas.fetch_steps(targets, limits, release_handler=release))
+        [result] = await run_steps(slow_disk.replicas.fetch_steps(targets, limits, release_handler=release))
         assert result.error_code == ErrorCode.NONE
         assert result.record_count > 0
         answered.append(partition)

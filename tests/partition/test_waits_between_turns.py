@@ -12,7 +12,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from tests.partition.real_logs import NOW_MS, add_topic, batch, make_replicas, sync, write_epoch_entry
 from trio_broker.common.request_phase import ignore_release
-from trio_broker.concurrency.steps import Steps, finish
+from trio_broker.concurrency.steps import Steps, run_steps
 from trio_broker.partition.leader_appends import RequiredOffset
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
@@ -43,7 +43,7 @@ async def test_the_report_of_a_sync_before_a_produce_waits_ends_its_wait(durable
     steps = until_durable(durable_replicas, partition)
     wait = next(steps)
     sync(partition)
-    assert await finish(steps, wait) == [ErrorCode.NONE]
+    assert await run_steps(steps, wait) == [ErrorCode.NONE]
     assert trio.current_time() == 0
 
 
@@ -52,7 +52,7 @@ async def test_a_failure_before_a_produce_waits_ends_its_wait(durable_replicas, 
     steps = until_durable(durable_replicas, partition)
     wait = next(steps)
     partition.fail(KafkaError("gone", code=ErrorCode.KAFKA_STORAGE_ERROR))
-    assert await finish(steps, wait) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert await run_steps(steps, wait) == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert trio.current_time() == 0
 
 
@@ -62,4 +62,4 @@ async def test_an_append_that_waits_for_a_writer_is_made_when_that_has_ended_bef
     wait = next(steps)
     await replicas.appends.ready_to_append(partition)
     assert not partition.writer.is_busy
-    assert (await finish(steps, wait)).first_offset == 0
+    assert (await run_steps(steps, wait)).first_offset == 0

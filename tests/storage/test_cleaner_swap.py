@@ -292,7 +292,7 @@ def test_readers_in_threads_never_see_half_a_swap(bench: Any) -> None:
     def read_all() -> None:
         while not stop.is_set():
             try:
-                look = bench.log.look(lambda reader: committed_view(reader, max_bytes=10_000))
+                look = bench.log.read_with(lambda reader: committed_view(reader, max_bytes=10_000))
                 assert look.result.values == before.values
             except BaseException as error:
                 failures.append(error)

@@ -24,7 +24,7 @@ def log(make_log: Any) -> Log:
     for segment in bench.log.segments[:-1]:
         segment.seal()
         segment.evict()
-    bench.log.own()
+    bench.log.bind_to_thread()
     log: Log = bench.log
     return log
 
@@ -47,10 +47,10 @@ def read_first(reader: LogReader) -> int:
 def test_a_read_in_a_thread_changes_nothing_until_the_owner_takes_it_over(log: Log):
     first = log.segments[0]
     before = seen_by_owner(first)
-    look = in_thread(lambda: log.look(read_first))
+    look = in_thread(lambda: log.read_with(read_first))
     assert look.result == 1
     assert seen_by_owner(first) == before
-    log.learn(look.reader)
+    log.adopt(look.reader)
     assert log.read(0, 1, end_offset=log.log_end_offset, nowait=True).next_offset == 1
     assert first.file.is_open
 
@@ -58,8 +58,8 @@ def test_a_read_in_a_thread_changes_nothing_until_the_owner_takes_it_over(log: L
 def test_what_was_looked_up_for_another_purpose_is_known_and_not_kept_open(log: Log):
     first = log.segments[0]
     largest = first.private_copy().largest_timestamp_offset_pair()
-    look = in_thread(lambda: log.look(LogReader.max_timestamp_offset))
-    log.learn(look.reader)
+    look = in_thread(lambda: log.read_with(LogReader.max_timestamp_offset))
+    log.adopt(look.reader)
     assert first._knows_timestamps
     assert first.largest_timestamp_offset_pair() == largest
     assert not first.file.is_open
@@ -71,9 +71,9 @@ def test_an_index_that_a_thread_made_anew_is_written_by_the_owner(log: Log):
     whole = first.private_copy().time_index.entries
     path = first.path(".timeindex")
     first.disk.unlink(path)
-    look = in_thread(lambda: log.look(methodcaller("offset_for_timestamp", 0, log.log_end_offset)))
+    look = in_thread(lambda: log.read_with(methodcaller("offset_for_timestamp", 0, log.log_end_offset)))
     assert not first.disk.exists(path)
-    log.learn(look.reader)
+    log.adopt(look.reader)
     assert first.disk.exists(path)
     assert first.private_copy().time_index.entries == whole
 
@@ -89,7 +89,7 @@ def test_a_look_is_repeated_when_names_have_moved_meanwhile(log: Log):
             assert log.delete_expired_segments(0, log.log_end_offset)
         return read_first_left(reader)
 
-    look = log.look(work)
+    look = log.read_with(work)
     assert looks == [0, log.log_start_offset]
     assert look.result > log.log_start_offset
 
@@ -99,11 +99,11 @@ def read_first_left(reader: LogReader) -> int:
 
 
 def test_what_was_learned_under_names_that_have_moved_since_is_forgotten(log: Log):
-    look = in_thread(lambda: log.look(read_first))
+    look = in_thread(lambda: log.read_with(read_first))
     log.advance_log_start(log.segments[1].base_offset)
     assert log.delete_expired_segments(0, log.log_end_offset)
     row = [seen_by_owner(segment) for segment in log.segments]
-    log.learn(look.reader)
+    log.adopt(look.reader)
     assert [seen_by_owner(segment) for segment in log.segments] == row
 
 
@@ -112,7 +112,7 @@ def test_an_error_of_the_look_is_the_callers(log: Log):
         raise OSError("the disk is gone")
 
     with pytest.raises(OSError, match="gone"):
-        log.look(fail)
+        log.read_with(fail)
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ from trio_broker.common.offset_reset import (
 )
 from trio_broker.common.request_phase import RequestPhase
 from trio_broker.common.topic_partition import TopicPartition
-from trio_broker.concurrency.steps import Steps, finish
+from trio_broker.concurrency.steps import Steps, run_steps
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.coordinator.reporting.snapshot import GroupSnapshot
@@ -202,7 +202,7 @@ class LiveGroupChangesView:
                 partition.require_leader()
                 if isinstance(target, ToMoment):
                     steps = find_offset(partition, target.timestamp_ms, IsolationLevel.READ_UNCOMMITTED, replicas)
-                    found[place] = (await finish(steps)).offset
+                    found[place] = (await run_steps(steps)).offset
             except KafkaError as error:
                 raise GroupRefused(error.code.name, f"{place}: {error}") from error
             ranges[place] = LogRange(partition.log_start_offset, partition.high_watermark)
@@ -236,7 +236,7 @@ class LiveGroupChangesView:
                     for name, places in by_topic(part).items()
                 ],
             )
-            response = await finish(commit_existing(request, self, by_id=False))
+            response = await run_steps(commit_existing(request, self, by_id=False))
             errors |= errors_in(response)
         return errors
 
@@ -333,7 +333,7 @@ class LiveGroupChangesView:
             )
             try:
                 request = LeaveGroupRequest(group_id=group_id, members=[identity])
-                response = await finish(self.call_group(group_id, request))
+                response = await run_steps(self.call_group(group_id, request))
             except KafkaError as error:
                 raise refused(error) from error
             codes = [response.error_code, *(each.error_code for each in response.members)]

@@ -33,7 +33,7 @@ from trio_broker.broker_view.own_formats import read_own_format, without_secrets
 from trio_broker.common.murmur2 import partition_of
 from trio_broker.common.request_phase import RequestPhase
 from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC, is_internal_topic
-from trio_broker.concurrency.steps import finish
+from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.list_offsets import find_offset
 from trio_broker.handlers.produce import append_batch, require_may_write
@@ -88,7 +88,7 @@ class LiveMessagesView:
         async for index in InTurns(partitions):
             partition = replicas.topic(topic).partition(index)
             end_offset = partition.high_watermark
-            found = await finish(find_offset(partition, timestamp_ms, IsolationLevel.READ_UNCOMMITTED, replicas))
+            found = await run_steps(find_offset(partition, timestamp_ms, IsolationLevel.READ_UNCOMMITTED, replicas))
             offsets[index] = found.offset if found.offset >= 0 else end_offset
         return offsets
 
@@ -108,7 +108,7 @@ class LiveMessagesView:
             for index, offset in positions.items()
         ]
         limits = FetchLimits(max_wait_seconds, 1 if max_wait_seconds else 0, max_bytes)
-        results = await finish(replicas.fetch_steps(targets, limits, release_handler=no_handler))
+        results = await run_steps(replicas.fetch_steps(targets, limits, release_handler=no_handler))
         return [
             fetched_batches(topic, result, outcomes_of(target, result))
             for target, result in zip(targets, results, strict=True)
@@ -140,7 +140,7 @@ class LiveMessagesView:
                     continue
                 build = partial(batch_of, [messages[number] for number in numbers], now_ms)
                 batch = await self.services.runtime.workers.run(build)
-                info = await finish(
+                info = await run_steps(
                     append_batch(replicas, partition, batch, acks_all=True, produce_version=PRODUCE_VERSION)
                 )
             except KafkaError as error:

@@ -47,7 +47,7 @@ class MetadataRecords:
     async def offset_at(self, timestamp_ms: int) -> int:
         """The first offset whose record is at least as young as the time, or the end."""
         end_offset = self.end_offset
-        look = partial(self.log.log.look, methodcaller("offset_for_timestamp", timestamp_ms, end_offset))
+        look = partial(self.log.log.read_with, methodcaller("offset_for_timestamp", timestamp_ms, end_offset))
         found = (await self.services.replicas.run_in_io_thread(look)).result
         return end_offset if found is None else found.offset
 
@@ -57,7 +57,7 @@ class MetadataRecords:
             with trio.move_on_after(max_wait_seconds):
                 await self.services.metadata_cache.wait_for(offset)
         end_offset = self.end_offset
-        read = partial(self.log.log.look, methodcaller("read", offset, max_bytes, end_offset=end_offset))
+        read = partial(self.log.log.read_with, methodcaller("read", offset, max_bytes, end_offset=end_offset))
         try:
             fetched = (await self.services.replicas.run_in_io_thread(read)).result
         except KafkaError as error:

@@ -144,7 +144,7 @@ def log_manifest(taken: LogSnapshot) -> LogManifest:
     view = taken.view
     directory = os.path.abspath(taken.log.directory)
     look = methodcaller("aborted_transactions", view.log_start_offset, view.last_stable_offset)
-    aborted: list[AbortedTransaction] = taken.log.look(look).result
+    aborted: list[AbortedTransaction] = taken.log.read_with(look).result
     return LogManifest(
         log_directory=os.path.dirname(directory),
         directory_name=os.path.basename(directory),

@@ -49,7 +49,7 @@ from trio_broker.cluster.replication_control import (
     decide_topic_deletions,
 )
 from trio_broker.common.topic_partition import TopicPartition
-from trio_broker.concurrency.steps import finish
+from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ConfigScope
@@ -125,7 +125,7 @@ class Controller:
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[CreatedTopic | KafkaError]:
         async with self._lock:
-            decisions = await finish(decide_new_topics(self.image, self.settings, topics, self._random))
+            decisions = await run_steps(decide_new_topics(self.image, self.settings, topics, self._random))
             outcomes = await self._carry_out(decisions, validate_only)
             return outcomes if validate_only else await self._delete_unheld(outcomes)
 
@@ -157,7 +157,7 @@ class Controller:
         self, topics: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[NewPartitions | KafkaError]:
         async with self._lock:
-            decisions = await finish(decide_new_partitions(self.image, topics))
+            decisions = await run_steps(decide_new_partitions(self.image, topics))
             outcomes = await self._carry_out(decisions, validate_only)
             if validate_only:
                 return outcomes
@@ -174,7 +174,7 @@ class Controller:
         self, targets: Sequence[TopicTarget], *, validate_only: bool = False
     ) -> list[TopicImage | KafkaError]:
         async with self._lock:
-            decisions = await finish(decide_topic_deletions(self.image, self.settings, targets))
+            decisions = await run_steps(decide_topic_deletions(self.image, self.settings, targets))
             return await self._carry_out(decisions, validate_only)
 
     async def change_configs(self, changes: Sequence[ConfigChange], *, validate_only: bool = False) -> ConfigOutcome:

@@ -25,7 +25,7 @@ from trio_broker.cluster.controller_result import ControllerResult, attempt
 from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, TopicImage
 from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC, collision_key, require_valid_topic_name
 from trio_broker.concurrency.steps import Steps
-from trio_broker.concurrency.yield_budget import counted, listed
+from trio_broker.concurrency.yield_budget import count_in_turns, list_in_turns
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.keys import TOPIC_KEYS
 from trio_broker.config.resource_config import check_topic_configs
@@ -98,9 +98,9 @@ def decide_new_topics(
 ) -> Steps[Iterator[ControllerResult[CreatedTopic] | KafkaError]]:
     """Decide about each topic, in order, when it is asked for."""
     # Before any topic is decided: a request beyond the limit is refused as a whole, as by Kafka's controller.
-    wanted = yield from listed(_wanted_partitions(topic, config) for topic in topics)
+    wanted = yield from list_in_turns(_wanted_partitions(topic, config) for topic in topics)
     refuse_excess(sum(wanted))
-    counts = yield from counted(topic.name for topic in topics)
+    counts = yield from count_in_turns(topic.name for topic in topics)
     planner = _TopicPlanner(image, config, random)
     return (attempt(partial(planner.plan, topic, occurrences=counts[topic.name])) for topic in topics)
 
@@ -330,9 +330,9 @@ def decide_new_partitions(
     image: MetadataImage, topics: Sequence[NewPartitions]
 ) -> Steps[Iterator[ControllerResult[NewPartitions] | KafkaError]]:
     """Decide about each growth, in order, when it is asked for."""
-    additional = yield from listed(_additional(image, wanted) for wanted in topics)
+    additional = yield from list_in_turns(_additional(image, wanted) for wanted in topics)
     refuse_excess(sum(additional))
-    counts = yield from counted(wanted.name for wanted in topics)
+    counts = yield from count_in_turns(wanted.name for wanted in topics)
     planner = _GrowthPlanner(image)
     return (attempt(partial(planner.plan, wanted, occurrences=counts[wanted.name])) for wanted in topics)
 
@@ -402,7 +402,7 @@ def decide_topic_deletions(
     if not config.request.delete_topic_enable:
         raise KafkaError("topics may not be deleted here", code=ErrorCode.TOPIC_DELETION_DISABLED)
     looked_up = (_lookup(image, target) for target in targets)
-    found = yield from counted(None if topic is None else topic.topic_id for topic in looked_up)
+    found = yield from count_in_turns(None if topic is None else topic.topic_id for topic in looked_up)
     return (attempt(partial(_plan_deletion, image, target, found)) for target in targets)
 
 

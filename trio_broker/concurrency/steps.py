@@ -26,7 +26,7 @@ Wait: TypeAlias = Callable[[], Awaitable[Any]]
 Steps: TypeAlias = Generator[Wait, Any, T]
 
 
-async def finish(steps: Steps[T], wait: Wait | None = None) -> T:
+async def run_steps(steps: Steps[T], wait: Wait | None = None) -> T:
     """Go on with ``steps`` until their result; with ``wait``, which they have yielded, or from their beginning."""
     try:
         if wait is None:

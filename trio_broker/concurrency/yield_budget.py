@@ -30,7 +30,7 @@ SORTED_AT_ONCE = 1000
 """Values that ``sorted_distinct`` sorts between two looks at the clock: half a millisecond."""
 
 COUNTED_AT_ONCE = 200
-"""Keys that ``counted`` counts between two looks at the clock."""
+"""Keys that ``count_in_turns`` counts between two looks at the clock."""
 
 
 class YieldBudget:
@@ -77,8 +77,8 @@ async def in_turns(work: Generator[None, None, T]) -> T:
         await budget.maybe_yield()
 
 
-def listed(values: Iterable[T]) -> Steps[list[T]]:
-    """The list of ``values``, made in turns: ``yield from listed(f(x) for x in xs)`` for ``[f(x) for x in xs]``."""
+def list_in_turns(values: Iterable[T]) -> Steps[list[T]]:
+    """The list of ``values``: ``yield from list_in_turns(f(x) for x in xs)`` is ``[f(x) for x in xs]``."""
     budget = YieldBudget()
     made = []
     for value in values:
@@ -88,7 +88,7 @@ def listed(values: Iterable[T]) -> Steps[list[T]]:
     return made
 
 
-def divided(values: Iterable[T], test: Callable[[T], bool]) -> Steps[tuple[list[T], list[T]]]:
+def partition_in_turns(values: Iterable[T], test: Callable[[T], bool]) -> Steps[tuple[list[T], list[T]]]:
     """The ``values`` that pass ``test``, and the others, found out in turns."""
     budget = YieldBudget()
     passing: list[T] = []
@@ -100,7 +100,7 @@ def divided(values: Iterable[T], test: Callable[[T], bool]) -> Steps[tuple[list[
     return passing, others
 
 
-def counted(keys: Iterable[H]) -> Steps[Counter[H]]:
+def count_in_turns(keys: Iterable[H]) -> Steps[Counter[H]]:
     """How often each of ``keys`` occurs, counted in turns."""
     budget = YieldBudget()
     counts: Counter[H] = Counter()
@@ -124,7 +124,7 @@ def sorted_distinct(values: Iterable[S]) -> Steps[Iterator[S]]:
     return (value for value, _ in groupby(merge(*sorted_parts)))
 
 
-def emptied(*containers: list[Any] | set[Any] | dict[Any, Any]) -> Steps[None]:
+def clear_in_turns(*containers: list[Any] | set[Any] | dict[Any, Any]) -> Steps[None]:
     """Take all items out of ``containers`` in turns, and so free those that nobody else holds.
 
     For a function that has filled them with tens of thousands of objects: all are freed at once when it returns.

@@ -41,8 +41,8 @@ from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.barrier import Barrier
 from trio_broker.concurrency.scheduled_task import ScheduledTask, start_scheduled
-from trio_broker.concurrency.steps import Steps, finish
-from trio_broker.concurrency.yield_budget import InTurns, YieldBudget, listed
+from trio_broker.concurrency.steps import Steps, run_steps
+from trio_broker.concurrency.yield_budget import InTurns, YieldBudget, list_in_turns
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.coordinator.consumer.group import ConsumerGroup
 from trio_broker.coordinator.group import Group
@@ -174,7 +174,7 @@ class GroupCoordinator:
 
     async def find(self, group_id: str) -> None:
         """``find_steps`` in the calling task."""
-        await finish(self.find_steps(group_id))
+        await run_steps(self.find_steps(group_id))
 
     def find_steps(self, group_id: str) -> Steps[None]:
         """Make sure that this broker coordinates ``group_id``.
@@ -205,7 +205,7 @@ class GroupCoordinator:
         self, group_id: str, request: Request[R], context: RequestContext, release_handler: ReleaseHandler
     ) -> R:
         """``call_steps`` in the calling task."""
-        return await finish(self.call_steps(group_id, request, context, release_handler))
+        return await run_steps(self.call_steps(group_id, request, context, release_handler))
 
     def call_steps(
         self, group_id: str, request: Request[R], context: RequestContext, release_handler: ReleaseHandler
@@ -303,7 +303,7 @@ class GroupCoordinator:
         self, request: OffsetFetchRequestGroup, release_handler: ReleaseHandler, *, require_stable: bool = False
     ) -> OffsetFetchResponseGroup:
         """``fetch_offsets_steps`` in the calling task."""
-        return await finish(self.fetch_offsets_steps(request, release_handler, require_stable=require_stable))
+        return await run_steps(self.fetch_offsets_steps(request, release_handler, require_stable=require_stable))
 
     def fetch_offsets_steps(
         self, request: OffsetFetchRequestGroup, release_handler: ReleaseHandler, *, require_stable: bool = False
@@ -359,7 +359,7 @@ class GroupCoordinator:
             if group_id not in refused:
                 self.changes.record(made)
         results = (refused.get(group_id) or DeletableGroupResult(group_id=group_id) for group_id in group_ids)
-        return await finish(listed(results))
+        return await run_steps(list_in_turns(results))
 
     # ---- reporting ------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.common.topic_names import is_internal_topic
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.steps import Steps
-from trio_broker.concurrency.yield_budget import YieldBudget, listed
+from trio_broker.concurrency.yield_budget import YieldBudget, list_in_turns
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
@@ -78,7 +78,7 @@ def results(
             )
             for index in topic.partitions
         )
-        results_by_partition = yield from listed(partitions)
+        results_by_partition = yield from list_in_turns(partitions)
         answers.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=results_by_partition))
         if budget.is_spent:
             yield budget.renewed

@@ -15,8 +15,8 @@ from kafka_wire.messages.alter_partition_reassignments import (
 )
 from trio_broker.cluster.partition_reassignments import Reassignment
 from trio_broker.common.topic_partition import TopicPartition
-from trio_broker.concurrency.steps import finish
-from trio_broker.concurrency.yield_budget import InTurns, emptied
+from trio_broker.concurrency.steps import run_steps
+from trio_broker.concurrency.yield_budget import InTurns, clear_in_turns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
@@ -52,7 +52,7 @@ async def alter_partition_reassignments(
     )
     async for (reassignment, partitions), outcome in InTurns(zip(wanted, outcomes, strict=True)):
         partitions.append(reassigned(reassignment.partition.partition, outcome))
-    await finish(emptied(wanted, outcomes))
+    await run_steps(clear_in_turns(wanted, outcomes))
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,

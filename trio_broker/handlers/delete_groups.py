@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from trio_broker.concurrency.steps import finish
-from trio_broker.concurrency.yield_budget import counted
+from trio_broker.concurrency.steps import run_steps
+from trio_broker.concurrency.yield_budget import count_in_turns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
@@ -26,5 +26,5 @@ def error_response(request: DeleteGroupsRequest, error: KafkaError) -> DeleteGro
 @handles(DeleteGroupsRequest, error_response=error_response)
 async def delete_groups(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse:
     """Delete each group, named once or more, or answer with its error."""
-    group_ids = list(await finish(counted(request.groups_names)))
+    group_ids = list(await run_steps(count_in_turns(request.groups_names)))
     return DeleteGroupsResponse(results=await context.services.groups.delete_groups(group_ids, context.release_handler))

@@ -15,8 +15,8 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from trio_broker.cluster.metadata_image import TopicImage
 from trio_broker.cluster.replication_control import TopicTarget
-from trio_broker.concurrency.steps import finish
-from trio_broker.concurrency.yield_budget import InTurns, emptied
+from trio_broker.concurrency.steps import run_steps
+from trio_broker.concurrency.yield_budget import InTurns, clear_in_turns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
@@ -43,7 +43,7 @@ async def delete_topics(request: DeleteTopicsRequest, context: Context) -> Delet
         refused_topic(target, outcome) if isinstance(outcome, KafkaError) else deleted_topic(outcome)
         async for target, outcome in InTurns(zip(wanted, outcomes, strict=True))
     ]
-    await finish(emptied(wanted, outcomes))
+    await run_steps(clear_in_turns(wanted, outcomes))
     return DeleteTopicsResponse(responses=responses)
 
 

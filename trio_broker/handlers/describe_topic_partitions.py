@@ -24,7 +24,7 @@ from kafka_wire.messages.describe_topic_partitions import (
 from kafka_wire.primitives import NO_UUID
 from trio_broker.cluster.metadata_image import MetadataImage, PartitionImage, TopicImage
 from trio_broker.common.topic_names import is_internal_topic, is_valid_topic_name
-from trio_broker.concurrency.steps import finish
+from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import InTurns, sorted_distinct
 from trio_broker.handlers.support.authorized_operations import topic_operations
 from trio_broker.handlers.support.context import Context
@@ -57,7 +57,7 @@ async def describe_topic_partitions(
         raise KafkaError("a cursor's partition is never negative", code=ErrorCode.INVALID_REQUEST)
     # An empty list asks for every topic; Metadata expresses that by null (KIP-4).
     asked = (topic.name for topic in request.topics) if request.topics else iter(image.topics)
-    names = await finish(sorted_distinct(asked))
+    names = await run_steps(sorted_distinct(asked))
     # At least one partition a page: a page of none would send the client back to the same cursor for ever.
     limit = min(
         max(request.response_partition_limit, 1), context.services.config.request.max_request_partition_size_limit

@@ -12,8 +12,8 @@ from kafka_wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from trio_broker.concurrency.steps import finish
-from trio_broker.concurrency.yield_budget import InTurns, counted
+from trio_broker.concurrency.steps import run_steps
+from trio_broker.concurrency.yield_budget import InTurns, count_in_turns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
@@ -30,7 +30,7 @@ async def describe_user_scram_credentials(
 ) -> DescribeUserScramCredentialsResponse:
     """List the users with SCRAM credentials: none, and each that is asked about by name is not found."""
     # One result for each name, also for one that is named twice: that is its error (ScramImage.describe).
-    counts = await finish(counted(user.name for user in request.users or ()))
+    counts = await run_steps(count_in_turns(user.name for user in request.users or ()))
     results = [described_user(user, count) async for user, count in InTurns(counts.items())]
     return DescribeUserScramCredentialsResponse(error_message=None, results=results)
 

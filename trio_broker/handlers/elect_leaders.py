@@ -19,8 +19,8 @@ from kafka_wire.messages.elect_leaders import (
 )
 from trio_broker.cluster.leader_elections import ElectionType
 from trio_broker.common.topic_partition import TopicPartition
-from trio_broker.concurrency.steps import finish
-from trio_broker.concurrency.yield_budget import InTurns, emptied
+from trio_broker.concurrency.steps import run_steps
+from trio_broker.concurrency.yield_budget import InTurns, clear_in_turns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
@@ -75,7 +75,7 @@ async def elect(
     outcomes = await context.services.controller.elect_leaders(election, named)
     async for (partition, elected), outcome in InTurns(zip(partitions, outcomes, strict=True)):
         elected.append(result(partition.partition, outcome))
-    await finish(emptied(partitions, outcomes))
+    await run_steps(clear_in_turns(partitions, outcomes))
     return ElectLeadersResponse(replica_election_results=results)
 
 

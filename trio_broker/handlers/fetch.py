@@ -27,7 +27,7 @@ from kafka_wire.messages.fetch import (
     SnapshotId,
 )
 from trio_broker.concurrency.steps import Steps
-from trio_broker.concurrency.yield_budget import YieldBudget, emptied
+from trio_broker.concurrency.yield_budget import YieldBudget, clear_in_turns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.partition.fetch_operation import FetchedPartition, FetchLimits, FetchTarget
@@ -112,7 +112,7 @@ def fetch_in_full(request: FetchRequest, limits: FetchLimits, context: Context) 
             session_id = session.session_id
     responses = yield from responses_of(zip(asked, results, strict=True))
     if len(targets) > PARTITIONS_PER_LOOK:
-        yield from emptied(asked, targets, results)
+        yield from clear_in_turns(asked, targets, results)
     return FetchResponse(session_id=session_id, responses=responses)
 
 

@@ -29,7 +29,7 @@ from kafka_wire.messages.list_offsets import (
 )
 from trio_broker.common.request_phase import ReleaseHandler, RequestPhase, ignore_release
 from trio_broker.concurrency.steps import Steps
-from trio_broker.concurrency.yield_budget import YieldBudget, counted, listed
+from trio_broker.concurrency.yield_budget import YieldBudget, count_in_turns, list_in_turns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.partition.partition import Partition
@@ -120,8 +120,8 @@ def list_offsets(request: ListOffsetsRequest, context: Context) -> Steps[ListOff
 def duplicate_partitions(request: ListOffsetsRequest) -> Steps[frozenset[tuple[str, int]]]:
     """The partitions that are asked for more than once; Kafka refuses them, since they may differ in timestamp."""
     asked = ((topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions)
-    counts = yield from counted(asked)
-    return frozenset((yield from listed(key for key, count in counts.items() if count > 1)))
+    counts = yield from count_in_turns(asked)
+    return frozenset((yield from list_in_turns(key for key, count in counts.items() if count > 1)))
 
 
 def look_up_partition(

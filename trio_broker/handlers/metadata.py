@@ -33,7 +33,7 @@ from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.common.request_phase import RequestPhase
 from trio_broker.common.topic_names import is_internal_topic, require_valid_topic_name
 from trio_broker.concurrency.steps import Steps
-from trio_broker.concurrency.yield_budget import YieldBudget, emptied, in_turns, listed
+from trio_broker.concurrency.yield_budget import YieldBudget, clear_in_turns, in_turns, list_in_turns
 from trio_broker.handlers.support.authorized_operations import cluster_operations, topic_operations
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
@@ -172,7 +172,7 @@ def describe_topics(request: MetadataRequest, context: Context) -> Steps[list[Me
         missing += wanted.name not in context.services.metadata_cache.image.topics
         may_create_it = may_create and missing <= MAX_CREATED_PER_REQUEST
         topics.append((yield from describe_or_create(wanted, context, asked=asked, may_create=may_create_it)))
-    yield from emptied(described)
+    yield from clear_in_turns(described)
     return topics
 
 
@@ -237,7 +237,7 @@ def describe_topic(topic: TopicImage, *, asked: bool) -> Steps[MetadataResponseT
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal_topic(topic.name),
-        partitions=(yield from listed(describe_partition(index, partition) for index, partition in partitions)),
+        partitions=(yield from list_in_turns(describe_partition(index, partition) for index, partition in partitions)),
         topic_authorized_operations=topic_operations(asked=asked),
     )
 

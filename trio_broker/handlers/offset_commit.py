@@ -27,7 +27,7 @@ from kafka_wire.messages.offset_commit import (
 )
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.concurrency.steps import Steps
-from trio_broker.concurrency.yield_budget import YieldBudget, divided, listed
+from trio_broker.concurrency.yield_budget import YieldBudget, list_in_turns, partition_in_turns
 from trio_broker.handlers.support.context import Context, GroupCaller
 from trio_broker.handlers.support.registry import handles
 
@@ -59,7 +59,7 @@ def failed(
     topic: OffsetCommitRequestTopic, partitions: Iterable[OffsetCommitRequestPartition], code: ErrorCode
 ) -> Steps[OffsetCommitResponseTopic]:
     """The answer for partitions of ``topic`` that commit nothing."""
-    answers = yield from listed(failures(partitions, code))
+    answers = yield from list_in_turns(failures(partitions, code))
     return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
 
 
@@ -83,7 +83,9 @@ class Sorted:
         known = there.partitions
         partitions = topic.partitions
         if len(partitions) > CHECKED_AT_ONCE or [each for each in partitions if each.partition_index not in known]:
-            topic.partitions, absent = yield from divided(partitions, lambda each: each.partition_index in known)
+            topic.partitions, absent = yield from partition_in_turns(
+                partitions, lambda each: each.partition_index in known
+            )
             if absent:
                 self.missing.append((yield from failed(topic, absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
         if topic.partitions:

@@ -17,8 +17,8 @@ from kafka_wire.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from trio_broker.cluster.metadata_image import MetadataImage
-from trio_broker.concurrency.steps import Steps, finish
-from trio_broker.concurrency.yield_budget import InTurns, divided, listed
+from trio_broker.concurrency.steps import Steps, run_steps
+from trio_broker.concurrency.yield_budget import InTurns, list_in_turns, partition_in_turns
 from trio_broker.handlers.support.context import Context, GroupCaller
 from trio_broker.handlers.support.registry import handles
 
@@ -39,11 +39,11 @@ async def delete_existing(request: OffsetDeleteRequest, caller: GroupCaller) -> 
     missing = [
         refused
         async for topic in InTurns(request.topics)
-        if (refused := await finish(pop_missing(topic, image))) is not None
+        if (refused := await run_steps(pop_missing(topic, image))) is not None
     ]
     # Even when none is left the coordinator is asked: an error of the whole group counts more than missing partitions.
     request.topics = [topic async for topic in InTurns(request.topics) if topic.partitions]
-    response = await finish(caller.call_group(request.group_id, request))
+    response = await run_steps(caller.call_group(request.group_id, request))
     # Beside an error of the whole group Kafka's response has no partitions.
     if response.error_code == ErrorCode.NONE:
         merge(response, missing)
@@ -53,7 +53,9 @@ async def delete_existing(request: OffsetDeleteRequest, caller: GroupCaller) -> 
 def pop_missing(topic: OffsetDeleteRequestTopic, image: MetadataImage) -> Steps[OffsetDeleteResponseTopic | None]:
     """Remove the partitions that do not exist from ``topic``, and return the answer for them."""
     there = image.topics[topic.name].partitions if topic.name in image.topics else {}
-    topic.partitions, absent = yield from divided(topic.partitions, lambda each: each.partition_index in there)
+    topic.partitions, absent = yield from partition_in_turns(
+        topic.partitions, lambda each: each.partition_index in there
+    )
     if not absent:
         return None
     answers = (
@@ -62,7 +64,7 @@ def pop_missing(topic: OffsetDeleteRequestTopic, image: MetadataImage) -> Steps[
         )
         for partition in absent
     )
-    return OffsetDeleteResponseTopic(name=topic.name, partitions=(yield from listed(answers)))
+    return OffsetDeleteResponseTopic(name=topic.name, partitions=(yield from list_in_turns(answers)))
 
 
 def merge(response: OffsetDeleteResponse, missing: Iterable[OffsetDeleteResponseTopic]) -> None:

@@ -30,7 +30,7 @@ from kafka_wire.messages.offset_fetch import (
 from kafka_wire.primitives import NO_UUID
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.concurrency.steps import Steps
-from trio_broker.concurrency.yield_budget import YieldBudget, listed
+from trio_broker.concurrency.yield_budget import YieldBudget, list_in_turns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
@@ -74,7 +74,7 @@ def failed(topic: OffsetFetchRequestTopics, code: ErrorCode) -> Steps[OffsetFetc
         for index in topic.partition_indexes
     )
     return OffsetFetchResponseTopics(
-        name=topic.name, topic_id=topic.topic_id, partitions=(yield from listed(partitions))
+        name=topic.name, topic_id=topic.topic_id, partitions=(yield from list_in_turns(partitions))
     )
 
 
@@ -116,7 +116,7 @@ def fetch_group(group: OffsetFetchRequestGroup, context: Context, *, stable: boo
     if response.error_code != ErrorCode.NONE:
         response.topics = []
     elif by_id and wants_all:
-        response.topics = yield from listed(with_ids(response.topics, image))
+        response.topics = yield from list_in_turns(with_ids(response.topics, image))
     else:
         response.topics += unknown
     return response

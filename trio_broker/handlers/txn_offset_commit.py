@@ -29,7 +29,7 @@ from kafka_wire.messages.txn_offset_commit import (
 from kafka_wire.schema import Request
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.steps import Steps
-from trio_broker.concurrency.yield_budget import YieldBudget, listed
+from trio_broker.concurrency.yield_budget import YieldBudget, list_in_turns
 from trio_broker.coordinator.offsets.requests import TransactionalCommit
 from trio_broker.coordinator.request_parts import answered_in_turn, parts_of
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
@@ -137,7 +137,7 @@ def plain_commit(request: TxnOffsetCommitRequest) -> Steps[OffsetCommitRequest]:
             )
             for each in topic.partitions
         )
-        listed_partitions = yield from listed(partitions)
+        listed_partitions = yield from list_in_turns(partitions)
         topics.append(OffsetCommitRequestTopic(name=topic.name, topic_id=topic.topic_id, partitions=listed_partitions))
         if budget.is_spent:
             yield budget.renewed
@@ -160,7 +160,7 @@ def transactional_response(response: OffsetCommitResponse, version: int) -> Step
             )
             for each in topic.partitions
         )
-        listed_partitions = yield from listed(partitions)
+        listed_partitions = yield from list_in_turns(partitions)
         topics.append(
             TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=listed_partitions)
         )

@@ -21,8 +21,8 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import RecordBatch
 from trio_broker.common.request_phase import ReleaseHandler, RequestPhase, ignore_release
 from trio_broker.concurrency.barrier import start_once
-from trio_broker.concurrency.steps import Steps, finish
-from trio_broker.concurrency.yield_budget import divided
+from trio_broker.concurrency.steps import Steps, run_steps
+from trio_broker.concurrency.yield_budget import partition_in_turns
 from trio_broker.partition.delayed_operations import DelayedProduce, ExpirationReaper
 from trio_broker.partition.log_dir_failures import LogDirFailures
 from trio_broker.partition.partition import Partition
@@ -199,7 +199,9 @@ class LeaderAppends:
         """As ``ready_to_append`` for many, side by side: one after another they would take 10 ms each in a new topic.
         What fails is met again by the append.
         """
-        new, _ = yield from divided(partitions, lambda each: each.writer.needs_epoch_entry and each.failure is None)
+        new, _ = yield from partition_in_turns(
+            partitions, lambda each: each.writer.needs_epoch_entry and each.failure is None
+        )
         if len(new) > 1:
             release_handler(RequestPhase.DISK)
             yield partial(self._write_epochs, new)
@@ -225,7 +227,7 @@ class LeaderAppends:
     ) -> list[ErrorCode]:
         """``replication_steps`` in the calling task."""
         steps = self.replication_steps(awaited, timeout_seconds=timeout_seconds, release_handler=release_handler)
-        return await finish(steps)
+        return await run_steps(steps)
 
     def replication_steps(
         self, awaited: Sequence[RequiredOffset], *, timeout_seconds: float, release_handler: ReleaseHandler

@@ -216,7 +216,7 @@ class LogCleaner:
         for partition, stable_offset in zip(candidates, stable_offsets, strict=True):
             try:
                 look = partial(compaction_range, stable_offset=stable_offset, now_ms=now_ms)
-                outcomes[partition] = partition.log.look(look).result
+                outcomes[partition] = partition.log.read_with(look).result
             except Exception as error:
                 outcomes[partition] = error
         return outcomes

@@ -454,10 +454,10 @@ class ReplicaManager:
         """
         try:
             threads = self.threads_of(partition.log.directory.parent)
-            look = await threads.do(partial(partition.log.look, work), partition.writer)
+            look = await threads.do(partial(partition.log.read_with, work), partition.writer)
         except OSError as error:
             raise self.failures.storage_failed(partition, error) from error
-        partition.log.learn(look.reader)
+        partition.log.adopt(look.reader)
         return look.result
 
     # ---- figures --------------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ class PartitionWriter(CommandQueue):
         # Since this start.
         self.appended_bytes = 0
         self.last_append_ms = 0
-        log.own()
+        log.bind_to_thread()
         # In memory only: this runs on the event loop. The entry is written before the first append of the epoch.
         log.begin_epoch(state.leader_epoch)
         # Whether ``write_epochs`` must run before the next append.

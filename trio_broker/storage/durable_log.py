@@ -109,7 +109,7 @@ class DurableLog(ReadableLog):
     def __repr__(self) -> str:
         return f"<Log {self.topic_partition}: {self.log_start_offset} to {self.log_end_offset}>"
 
-    def own(self) -> None:
+    def bind_to_thread(self) -> None:
         """Have the calling thread be the one that changes this log from now on."""
         self.owner_thread = get_ident()
         for segment in self._segments:

@@ -5,7 +5,7 @@ A segment keeps its descriptor and indexes in memory while it is cached; ``evict
 thousand segments costs what its active one costs. ``hold_open`` makes an object independent of names before compaction
 gives them to another segment.
 
-A worker thread has a ``private_copy``, and the owner then takes over what it has found out (``learn``). An append first
+A worker thread has a ``private_copy``, and the owner then takes over what it has found out (``adopt``). An append first
 writes the bytes, then moves ``next_offset``, then ``size``, and a copy takes ``size`` first: so what is copied
 meanwhile is whole.
 
@@ -397,7 +397,7 @@ class IndexedSegment(SegmentFile):
     # --- Looks of other threads ---
 
     def private_copy(self) -> Self:
-        """Return a copy for a worker thread: what that opens, reads and finds out stays its own until ``learn``.
+        """Return a copy for a worker thread: what that opens, reads and finds out stays its own until ``adopt``.
 
         Nothing of the segment's files is written by way of it. Safe in any thread.
         """
@@ -414,7 +414,7 @@ class IndexedSegment(SegmentFile):
         copy._is_private, copy._was_rebuilt = True, False
         return copy
 
-    def learn(self, copy: Self, *, keep_open: bool) -> None:
+    def adopt(self, copy: Self, *, keep_open: bool) -> None:
         """Take over what a private copy has found out; with ``keep_open`` also what it has opened and read."""
         self.assert_owner()
         if keep_open:
@@ -437,9 +437,9 @@ class IndexedSegment(SegmentFile):
             self._knows_timestamps = True
         if self._first_timestamp is None:
             self._first_timestamp = copy._first_timestamp
-        self.transaction_index.learn(copy.transaction_index)
+        self.transaction_index.adopt(copy.transaction_index)
         if keep_open:
-            self.file.learn(copy.file)
+            self.file.adopt(copy.file)
             if self._offset_index is None:
                 self._offset_index = copy._offset_index
             if self._time_index is None:

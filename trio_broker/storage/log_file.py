@@ -102,7 +102,7 @@ class LogFile:
         copy._is_counted = True
         return copy
 
-    def learn(self, copy: LogFile) -> None:
+    def adopt(self, copy: LogFile) -> None:
         """Stay open as ``copy`` is."""
         if self._file is None and copy._file is not None:
             self._file = copy._file

@@ -456,7 +456,7 @@ class LogManager:
         ``unclosed`` are those of which the caller knows that. Returns whether all directories got one.
         """
         for log in self.logs.values():
-            log.own()  # nobody else reads them any more
+            log.bind_to_thread()  # nobody else reads them any more
         try:
             self.closed_cleanly = clean and self._close_cleanly(unclosed, high_watermarks or {}, broker_epoch)
             return self.closed_cleanly

@@ -3,7 +3,7 @@
 The thread that owns a log reads it as it is (``ReadableLog``, which ``Log`` extends). A worker thread has a
 ``LogReader``: the offsets and the row of segments as they were when it was made, and private copies of the segments,
 made when they are first looked at. Whatever it opens, reads from index files or finds out stays in these copies, until
-the owner takes it over (``Log.learn``). So nothing that the owner reads is changed by another thread.
+the owner takes it over (``Log.adopt``). So nothing that the owner reads is changed by another thread.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class SegmentSwap:
         self.log.name_changes += 1
         for segment, copy in zip(self.old, self.read, strict=True):
             if copy is not segment:
-                segment.learn(copy, keep_open=True)
+                segment.adopt(copy, keep_open=True)
             segment.hold_open()
         try:
             self.log.replace_segments(self.old, self.new, now_ms)

@@ -71,14 +71,14 @@ class SegmentedLog(DurableLog):
     # --- Reading ---
 
     def reader(self) -> LogReader:
-        """Return what a worker thread reads this log with. Safe in any thread; see ``look``."""
+        """Return what a worker thread reads this log with. Safe in any thread; see ``read_with``."""
         # The count comes first: names that move from now on are noticed.
         return LogReader(self, self.name_changes)
 
-    def look(self, work: Callable[[LogReader], T]) -> Look[T]:
+    def read_with(self, work: Callable[[LogReader], T]) -> Look[T]:
         """Do ``work`` with a reader, in a worker thread, and again as often as files lose their names meanwhile.
 
-        It may have opened another segment's file then, or none. What the reader has found out is for ``learn``.
+        It may have opened another segment's file then, or none. What the reader has found out is for ``adopt``.
         """
         while True:
             reader = self.reader()
@@ -91,14 +91,14 @@ class SegmentedLog(DurableLog):
                 if reader.name_changes == self.name_changes:
                     return Look(result, reader)
 
-    def learn(self, reader: LogReader) -> None:
+    def adopt(self, reader: LogReader) -> None:
         """Take over what a reader has found out, and keep open what it has read records from."""
         self.assert_owner()
         if reader.name_changes != self.name_changes:
             return
         for segment, copy in reader.copies():
             is_read = copy in reader.segments_read
-            segment.learn(copy, keep_open=is_read)
+            segment.adopt(copy, keep_open=is_read)
             if is_read:
                 self._keep_cached(segment)
             else:

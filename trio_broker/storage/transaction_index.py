@@ -93,7 +93,7 @@ class TransactionIndex:
         copy._transactions = self._transactions
         return copy
 
-    def learn(self, copy: TransactionIndex) -> None:
+    def adopt(self, copy: TransactionIndex) -> None:
         """Take over the entries that ``copy`` has read."""
         if self._transactions is None:
             self._transactions = copy._transactions

@@ -35,7 +35,7 @@ from kafka_wire.stored.groups import (
 )
 from kafka_wire.stored.offset_commits import encode_commit_key, encode_commit_value
 from trio_broker.common.topic_partition import TopicPartition
-from trio_broker.concurrency.steps import finish
+from trio_broker.concurrency.steps import run_steps
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
 from trio_broker.coordinator.offsets.requests import (
@@ -324,27 +324,27 @@ def test_a_commit_takes_less_than_250_bytes():
 
 async def test_what_was_never_committed_is_minus_one_and_no_error(offsets):
     do(offsets, commit((0, 17)))
-    response = await finish(fetched_offsets(offsets, fetch(wanted(0, 1), wanted(0, topic="bills"))))
+    response = await run_steps(fetched_offsets(offsets, fetch(wanted(0, 1), wanted(0, topic="bills"))))
     assert found(response) == {("orders", 0): (17, 3, ""), ("orders", 1): (-1, -1, ""), ("bills", 0): (-1, -1, "")}
 
 
 async def test_a_group_that_is_not_known_has_no_offsets_and_no_error(offsets):
-    assert found(await finish(fetched_offsets(offsets, fetch(wanted(0))))) == {("orders", 0): (-1, -1, "")}
-    assert (await finish(fetched_offsets(offsets, fetch(None)))).topics == []
+    assert found(await run_steps(fetched_offsets(offsets, fetch(wanted(0))))) == {("orders", 0): (-1, -1, "")}
+    assert (await run_steps(fetched_offsets(offsets, fetch(None)))).topics == []
 
 
 async def test_without_topics_everything_the_group_has_comes(offsets):
     do(offsets, commit((0, 17), (3, 5)))
     do(offsets, commit((1, 8), topic="bills", metadata="m"))
     do(offsets, commit((0, 99), group_id="h"))
-    response = await finish(fetched_offsets(offsets, fetch(None)))
+    response = await run_steps(fetched_offsets(offsets, fetch(None)))
     assert response.group_id == "g"
     assert found(response) == {("orders", 0): (17, 3, ""), ("orders", 3): (5, 3, ""), ("bills", 1): (8, 3, "m")}
 
 
 async def test_no_topics_is_not_the_same_as_null(offsets):
     do(offsets, commit((0, 17)))
-    assert (await finish(fetched_offsets(offsets, fetch()))).topics == []
+    assert (await run_steps(fetched_offsets(offsets, fetch()))).topics == []
 
 
 @pytest.mark.parametrize(
@@ -353,7 +353,7 @@ async def test_no_topics_is_not_the_same_as_null(offsets):
 )
 async def test_offsets_of_a_deleted_topic_are_not_those_of_its_successor(offsets, committed_id, asked_id, offset):
     do(offsets, commit((0, 17), topic_id=committed_id))
-    response = await finish(fetched_offsets(offsets, fetch(wanted(0, topic_id=asked_id))))
+    response = await run_steps(fetched_offsets(offsets, fetch(wanted(0, topic_id=asked_id))))
     assert found(response)["orders", 0][0] == offset
     assert response.topics[0].topic_id == asked_id
 

@@ -18,7 +18,7 @@ from kafka_wire.records.record import NewRecord
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
 from tests.coordinator.runtime.lease_machine import Acquire, Lease, LeaseMachine, ReleaseAll
 from trio_broker.cluster.replication_control import NewTopic
-from trio_broker.concurrency.steps import finish
+from trio_broker.concurrency.steps import run_steps
 from trio_broker.coordinator.runtime import coordinator_runtime
 from trio_broker.coordinator.runtime import shard as shard_module
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
@@ -46,7 +46,7 @@ class Leases:
 
     async def call(self, key: str, request: Any) -> Any:
         steps = self.runtime.call(self.shard, key, request, RequestContext("client", "/127.0.0.1", 0), no_park)
-        return await finish(steps)
+        return await run_steps(steps)
 
     async def acquire(self, name: str, holder: str, seconds: int = 10, *, waits: bool = False) -> Any:
         return await self.call(name, Acquire(name, holder, seconds, waits))

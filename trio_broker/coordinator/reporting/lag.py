@@ -19,8 +19,8 @@ import attrs
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import BATCH_HEADER_BYTES, NO_TIMESTAMP, read_batch_header
 from trio_broker.common.topic_partition import TopicPartition
-from trio_broker.concurrency.steps import finish
-from trio_broker.concurrency.yield_budget import InTurns, emptied, listed
+from trio_broker.concurrency.steps import run_steps
+from trio_broker.concurrency.yield_budget import InTurns, clear_in_turns, list_in_turns
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
 from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupSnapshot
 from trio_broker.partition.hosted_topics import HostedTopic
@@ -94,7 +94,7 @@ async def consumer_lags(
 
     Yields if they are many. The lag in each is of some time during the call.
     """
-    places = await finish(listed(_places(group, offsets, replicas)))
+    places = await run_steps(list_in_turns(_places(group, offsets, replicas)))
     seconds: dict[TopicPartition, float] = {}
     older: list[tuple[TopicPartition, UnconsumedRecord]] = []
     async for place in InTurns(places):
@@ -125,8 +125,8 @@ async def consumer_lags(
         )
         for each in places
     )
-    found = await finish(listed(lags))
-    await finish(emptied(places, seconds, older))
+    found = await run_steps(list_in_turns(lags))
+    await run_steps(clear_in_turns(places, seconds, older))
     return found
 
 
@@ -173,7 +173,7 @@ def _batch_timestamp(record: UnconsumedRecord) -> int | None:
     try:
         log = record.partition.log
         read = methodcaller("read", record.offset, BATCH_HEADER_BYTES, end_offset=log.log_end_offset)
-        fetched: FetchedRecords = log.look(read).result
+        fetched: FetchedRecords = log.read_with(read).result
         records = fetched.records
         header = records if isinstance(records, bytes) else records.read(BATCH_HEADER_BYTES)
         timestamp_ms = read_batch_header(header).max_timestamp

@@ -20,8 +20,8 @@ import trio
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.common.topic_partition import TopicPartition
-from trio_broker.concurrency.steps import finish
-from trio_broker.concurrency.yield_budget import YieldBudget, emptied
+from trio_broker.concurrency.steps import run_steps
+from trio_broker.concurrency.yield_budget import YieldBudget, clear_in_turns
 from trio_broker.coordinator.offsets.committed_offsets import OffsetAndMetadata
 from trio_broker.coordinator.reporting.lag import (
     UnconsumedRecord,
@@ -145,7 +145,7 @@ class LagCollector:
         for group_id in self.history.keep({group_id: lag.lag_records for group_id, lag in sums.items()}):
             self.history.add(group_id, _reading(sums[group_id], collection.now_ms))
             await budget.maybe_yield()
-        await finish(emptied(collection.groups, sums))
+        await run_steps(clear_in_turns(collection.groups, sums))
 
     async def _visit(self, shards: Sequence[ReportedShard], *, with_partitions: bool) -> _Collection:
         """Visit every group of those ``shards`` that are active."""

@@ -18,7 +18,7 @@ from kafka_wire.errors import KafkaError
 from trio_broker.common.request_phase import ReleaseHandler
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from trio_broker.common.topic_partition import TopicPartition
-from trio_broker.concurrency.steps import Steps, finish
+from trio_broker.concurrency.steps import Steps, run_steps
 from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.partition.leader_appends import RequiredOffset
@@ -45,7 +45,7 @@ class MarkerWriter:
         self, end: TransactionEnd, partitions: Collection[TopicPartition], release_handler: ReleaseHandler
     ) -> dict[TopicPartition, ErrorCode]:
         """``write_steps`` in the calling task."""
-        return await finish(self.write_steps(end, partitions, release_handler))
+        return await run_steps(self.write_steps(end, partitions, release_handler))
 
     def write_steps(
         self, end: TransactionEnd, partitions: Collection[TopicPartition], release_handler: ReleaseHandler

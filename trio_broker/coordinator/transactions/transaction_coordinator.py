@@ -37,7 +37,7 @@ from trio_broker.common.request_phase import ReleaseHandler, RequestPhase, ignor
 from trio_broker.common.topic_names import TRANSACTION_STATE_TOPIC
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.barrier import start_background, start_once
-from trio_broker.concurrency.steps import Steps, finish
+from trio_broker.concurrency.steps import Steps, run_steps
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
@@ -204,10 +204,10 @@ class TransactionCoordinator:
         if not 0 < timeout_ms <= self.settings.transaction_max_timeout_ms:
             text = f"{timeout_ms} ms; transaction.max.timeout.ms is {self.settings.transaction_max_timeout_ms}"
             raise KafkaError(text, code=ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-        new_id = await finish(self._new_producer_id(transactional_id))
+        new_id = await run_steps(self._new_producer_id(transactional_id))
         request = InitProducerId(transactional_id, timeout_ms, expected, new_id)
         shard = self._shard(transactional_id)
-        return await finish(self.runtime.call(shard, transactional_id, request, context, release_handler))
+        return await run_steps(self.runtime.call(shard, transactional_id, request, context, release_handler))
 
     def _new_producer_id(self, transactional_id: str) -> Steps[int | None]:
         """A new producer id if ``transactional_id`` may need one; ids that are not used are lost, and there are 2^63.
@@ -310,7 +310,7 @@ class TransactionCoordinator:
         """
         request = AbortTransaction(transactional_id, producer, start_ms)
         shard = self._shard(transactional_id)
-        await finish(self.runtime.call(shard, transactional_id, request, THE_BROKER, release_handler))
+        await run_steps(self.runtime.call(shard, transactional_id, request, THE_BROKER, release_handler))
 
     # ---- markers --------------------------------------------------------------------------------------------------
 
@@ -328,7 +328,7 @@ class TransactionCoordinator:
             except StopIteration:
                 # In the page cache all is durable at once, and most transactions need no task.
                 continue
-            start_once(nursery, "markers of a transaction", partial(finish, steps, wait))
+            start_once(nursery, "markers of a transaction", partial(run_steps, steps, wait))
 
     def _marker_steps(self, transactional_id: str) -> Steps[None]:
         """End the transaction in all its partitions, however often it must be tried. One run at a time for each id."""

@@ -13,8 +13,8 @@ from kafka_wire.errors import KafkaError
 from trio_broker.cluster.configuration_control import ConfigChange, parse_resource
 from trio_broker.cluster.logger_levels import change_levels
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
-from trio_broker.concurrency.steps import finish
-from trio_broker.concurrency.yield_budget import InTurns, counted, emptied
+from trio_broker.concurrency.steps import run_steps
+from trio_broker.concurrency.yield_budget import InTurns, clear_in_turns, count_in_turns
 from trio_broker.handlers.support.context import Context
 
 
@@ -45,7 +45,7 @@ async def change_resources(
 ) -> list[A]:
     """Change each resource as ``read_change`` says; return a ``response`` for each, in order."""
     services = context.services
-    counts = await finish(counted((resource.resource_type, resource.resource_name) for resource in resources))
+    counts = await run_steps(count_in_turns((resource.resource_type, resource.resource_name) for resource in resources))
     changes: dict[int, ConfigChange] = {}
     errors: dict[int, KafkaError] = {}
     # All valid changes go to the controller in one call, which is one append to the metadata log and one publication.
@@ -72,7 +72,7 @@ async def change_resources(
         resource_response(response, resource, errors.get(index))
         async for index, resource in InTurns(enumerate(resources))
     ]
-    await finish(emptied(changes, errors, counts))
+    await run_steps(clear_in_turns(changes, errors, counts))
     return responses
 
 

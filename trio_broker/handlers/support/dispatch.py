@@ -37,7 +37,7 @@ from kafka_wire.release import release_in_turns
 from kafka_wire.schema import fields_of
 from trio_broker.changes.caller import CALLER
 from trio_broker.common.request_phase import RequestPhase
-from trio_broker.concurrency.steps import Steps, Wait, finish
+from trio_broker.concurrency.steps import Steps, Wait, run_steps
 from trio_broker.concurrency.yield_budget import in_turns
 from trio_broker.handlers.support.advertised_versions import unsupported_version_answer
 from trio_broker.handlers.support.context import Context
@@ -147,7 +147,7 @@ class Dispatcher:
             try:
                 response = api.handler(message, context)
                 if isinstance(response, GeneratorType):
-                    response = await finish(response)
+                    response = await run_steps(response)
                 elif isinstance(response, CoroutineType):
                     response = await response
                 await trio.lowlevel.checkpoint()
@@ -177,7 +177,7 @@ class Dispatcher:
         """What answers when ``steps`` have waited for ``wait``, which they have yielded."""
         if isinstance(wait, DelayedProduce):
             return DelayedAnswer(wait.when_complete, partial(self.resumed, api, message, context, steps), steps.close)
-        return self.answer_later(api, message, context, partial(finish, steps, wait))
+        return self.answer_later(api, message, context, partial(run_steps, steps, wait))
 
     def resumed(
         self, api: ServedApi, message: Any, context: Context, steps: Steps[Any]
