@@ -16,14 +16,27 @@ from starlette.responses import Response
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 
-COORDINATOR_STATUSES: Mapping[str, int] = {
+REFUSED_STATUS = 422
+
+HTTP_STATUS: Mapping[str, int] = {
+    "UNKNOWN_TOPIC_OR_PARTITION": 404,
+    "GROUP_ID_NOT_FOUND": 404,
+    "UNKNOWN_MEMBER_ID": 404,
+    "TRANSACTIONAL_ID_NOT_FOUND": 404,
+    "TOPIC_ALREADY_EXISTS": 409,
+    "TOPIC_DELETION_DISABLED": 409,
+    "NON_EMPTY_GROUP": 409,
+    "INVALID_TXN_STATE": 409,
+    "PRODUCER_FENCED": 409,
+    "INVALID_PRODUCER_EPOCH": 409,
+    "CONCURRENT_TRANSACTIONS": 409,
     "NOT_COORDINATOR": 503,
     "COORDINATOR_NOT_AVAILABLE": 503,
     "COORDINATOR_LOAD_IN_PROGRESS": 503,
     "REQUEST_TIMED_OUT": 503,
-    "KAFKA_STORAGE_ERROR": 500,
+    "KAFKA_STORAGE_ERROR": 503,
 }
-"""The HTTP status of what any coordinator, of groups or of transactions, refuses, by the name of Kafka's error."""
+"""What a refusal is in HTTP, by the name of Kafka's error; others are ``REFUSED_STATUS``."""
 
 
 @attrs.frozen

@@ -44,7 +44,7 @@ from trio_broker.cluster.kafka_handover import (
 )
 from trio_broker.cluster.metadata_delta import replayed
 from trio_broker.cluster.metadata_image import NO_LEADER, ConfigResource, ConfigResourceType, MetadataImage
-from trio_broker.cluster.metadata_log import QUORUM_STATE_FILE, read_quorum_state
+from trio_broker.cluster.metadata_log import read_quorum_state
 from trio_broker.cluster.metadata_snapshot import SnapshotId, image_records, write_snapshot
 from trio_broker.cluster.stored_metadata import StoredMetadata, is_of_kafka, read_stored_metadata, stored_batches
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC
@@ -89,7 +89,7 @@ def import_from_kafka(disk: Disk, paths: Sequence[PurePath], now_ms: int) -> Imp
         if not is_of_kafka(disk, directory):
             raise HandoverRefused(f"{holder} has no metadata of Apache Kafka: trio-broker starts on it as it is")
         stored = read_stored_metadata(disk, directory)
-        leader = read_quorum_state(disk, directory / QUORUM_STATE_FILE).leader_id
+        leader = read_quorum_state(disk, directory / file_names.QUORUM_STATE).leader_id
         require_one_node(stored, leader, properties.node_id)
         require_nothing_unserved(stored.records)
         image = kept_image(stored.records)

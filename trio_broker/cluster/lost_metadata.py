@@ -27,7 +27,6 @@ from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import read_batches
 from kafka_wire.stored.metadata import RegisterBrokerRecord, TopicRecord
 from trio_broker.cluster.errors import MetadataLogUnusable
-from trio_broker.cluster.metadata_log import QUORUM_STATE_FILE
 from trio_broker.cluster.metadata_snapshot import snapshots
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.runtime.disk import Disk, names_in
@@ -47,7 +46,7 @@ def require_whole_log(disk: Disk, data_directory: PurePath) -> None:
     directory = data_directory / file_names.CLUSTER_METADATA_DIRECTORY
     names = names_in(disk.list_directory(directory)) if disk.is_directory(directory) else []
     has_segment = any(file_names.offset_of(name, file_names.LOG_SUFFIX) is not None for name in names)
-    if QUORUM_STATE_FILE in names and not has_segment:
+    if file_names.QUORUM_STATE in names and not has_segment:
         raise MetadataLogUnusable(f"{directory} has no segment of the metadata log: {CONSEQUENCE} move it away")
     marker = data_directory / file_names.CLEAN_SHUTDOWN_MARKER
     if not disk.exists(marker):

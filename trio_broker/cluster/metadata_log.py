@@ -43,6 +43,7 @@ from trio_broker.concurrency.yield_budget import in_turns
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk, names_in, write_atomically
 from trio_broker.runtime.runtime import Runtime
+from trio_broker.storage import file_names
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.errors import StorageFailed, is_log_failure
 from trio_broker.storage.log import Log
@@ -53,7 +54,6 @@ logger = logging.getLogger(__name__)
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 """The reserved id of the metadata topic, the same in every cluster."""
 
-QUORUM_STATE_FILE: Final = "quorum-state"
 
 MAX_LEADER_EPOCH: Final = 2**31 - 1
 """The largest int32, which a batch can have."""
@@ -189,7 +189,7 @@ class MetadataLog:
             raise MetadataLogUnusable(
                 f"{directory} begins at offset {log.log_start_offset}, and there is no snapshot of what was before"
             )
-        state_file = directory / QUORUM_STATE_FILE
+        state_file = directory / file_names.QUORUM_STATE
         # The largest of three sources: after a crash between the writes, or with a quorum-state file that was lost, one
         # of them is older, and an epoch must never be used twice.
         epochs = (

@@ -17,6 +17,7 @@ import struct
 from kafka_wire.records.batch import (
     BATCH_HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
+    MAGIC_POSITION,
     NO_TIMESTAMP,
     BatchHeader,
     RecordBatch,
@@ -30,7 +31,6 @@ DAMAGED_MAGIC = b"\x7f"
 """Stands in the place of the magic of a batch whose checksum is known to be wrong: from then on no reader takes it for
 a batch, whether it looks at checksums or not. The magic is known, so no byte is lost by it."""
 
-MAGIC_POSITION = 16
 
 MAX_DAMAGED_BITS = 8
 """Bits of base offset and leader epoch that may be wrong together where the producer's sequence tells whose batch it

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from kafka_wire.records.batch import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader, read_batch_header
+from kafka_wire.records.batch import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, read_batch_header
 from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.storage.log_file import LogFile
 
@@ -30,7 +30,6 @@ RECOVERY_CHUNK_BYTES = 1 << 20
 # base offset, batch length, (epoch,) magic, (crc, attributes,) last offset delta
 _SPAN = struct.Struct(">qi4xb6xi")
 SPAN_BYTES = _SPAN.size
-MAGIC = 2
 
 
 @attrs.define

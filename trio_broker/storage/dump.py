@@ -33,7 +33,6 @@ MAX_INDEX_BYTES = 2**31 - 1
 DELETE_HORIZON_NONE = "empty"
 
 METADATA_SNAPSHOT_SUFFIX = ".checkpoint"
-QUORUM_STATE_FILE = "quorum-state"
 BATCH_SUFFIXES = (file_names.LOG_SUFFIX, METADATA_SNAPSHOT_SUFFIX)
 """Files of record batches: segments, and snapshots of the metadata log."""
 
@@ -286,5 +285,5 @@ _NAMED = {
     file_names.PARTITION_METADATA: dump_text,
     file_names.META_PROPERTIES: dump_text,
     file_names.CLEAN_SHUTDOWN_MARKER: dump_text,
-    QUORUM_STATE_FILE: dump_text,
+    file_names.QUORUM_STATE: dump_text,
 }

@@ -58,7 +58,6 @@ SECTOR_BYTES = 512
 MAX_FINDINGS_PER_SEGMENT = 100
 """A segment that is garbage from front to back need not fill the report."""
 
-QUORUM_STATE_FILE = "quorum-state"
 METADATA_SNAPSHOT_SUFFIX = ".checkpoint"
 
 
@@ -235,8 +234,8 @@ class _PartitionCheck:
             return
         if topic_id is not None and self.bounds.topic_id is not None and topic_id != self.bounds.topic_id:
             self._find(FindingKind.IDENTITY, path, "its topic id is not the one that the metadata log has for the name")
-        if QUORUM_STATE_FILE in self.names:
-            path = self.directory / QUORUM_STATE_FILE
+        if file_names.QUORUM_STATE in self.names:
+            path = self.directory / file_names.QUORUM_STATE
             try:
                 state = json.loads(self.disk.read_file(path))
                 if not isinstance(state, dict) or not isinstance(state.get("leaderEpoch"), int):

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import attrs
 
-from kafka_wire.records.batch import BatchHeader
+from kafka_wire.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
 from trio_broker.storage.errors import (
     InvalidProducerEpoch,
     InvalidTransactionState,
@@ -38,11 +38,8 @@ MAX_REFUSED = 100
 client may name any producer."""
 
 MAX_SEQUENCE = 2**31 - 1
-NO_PRODUCER_EPOCH = -1
-NO_SEQUENCE = -1
 NO_OFFSET = -1
 NO_COORDINATOR_EPOCH = -1
-NO_TIMESTAMP = -1
 
 
 @attrs.define

@@ -23,13 +23,20 @@ from pathlib import PurePath
 
 import attrs
 
-from kafka_wire.records.batch import BATCH_HEADER_BYTES, NO_TIMESTAMP, BatchHeader, RecordBatch, read_batch_header
+from kafka_wire.records.batch import (
+    BATCH_HEADER_BYTES,
+    MAGIC_POSITION,
+    NO_TIMESTAMP,
+    BatchHeader,
+    RecordBatch,
+    read_batch_header,
+)
 from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.runtime.disk import Disk, sync_file
 from trio_broker.storage import batch_checks, batch_repair, batch_scan, file_names, producer_replay
 from trio_broker.storage.batch_checks import BatchPlace
 from trio_broker.storage.batch_headers import header_at
-from trio_broker.storage.batch_repair import DAMAGED_MAGIC, MAGIC_POSITION
+from trio_broker.storage.batch_repair import DAMAGED_MAGIC
 from trio_broker.storage.batch_scan import LocatedBatch
 from trio_broker.storage.leader_epochs import LeaderEpochs
 from trio_broker.storage.producer_state import ProducerStates

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.operations import operation, query_of
 from broker_admin.parts import view_of
-from broker_admin.problems import COORDINATOR_STATUSES, FieldError, Problem, body_pointer, query_pointer
+from broker_admin.problems import HTTP_STATUS, REFUSED_STATUS, FieldError, Problem, body_pointer, query_pointer
 from broker_admin.request_body import ChangeQuery, caller_name, check_caller, read_change
 from broker_admin.routes.groups import GroupRoute, get_group, get_offsets, group_id_of
 from broker_admin.schemas import PartitionNumber, bounded
@@ -50,14 +50,6 @@ MAX_RESET_BYTES = 2 * MAX_FILE_CHARACTERS
 """Of the body of a reset: the file, and its escapes in JSON."""
 
 MAX_TIME_CHARACTERS = 100
-
-STATUSES: Mapping[str, int] = {
-    "GROUP_ID_NOT_FOUND": 404,
-    "UNKNOWN_MEMBER_ID": 404,
-    "NON_EMPTY_GROUP": 409,
-    **COORDINATOR_STATUSES,
-}
-"""The HTTP status of a refusal, 422 where it is not here."""
 
 PROBLEMS: Mapping[int, str] = {
     404: "there is no such group, or no such member of it",
@@ -159,7 +151,7 @@ class MemberRemovalQuery(GroupChangeQuery):
 def problem_of(refused: GroupRefused) -> Problem:
     """A refusal of the broker, with a pointer to what it is about."""
     errors = [FieldError(body_pointer(*refused.field), refused.reason)] if refused.field else []
-    return Problem(STATUSES.get(refused.error, 422), refused.reason, errors)
+    return Problem(HTTP_STATUS.get(refused.error, REFUSED_STATUS), refused.reason, errors)
 
 
 @operation(

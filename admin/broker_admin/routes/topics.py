@@ -22,7 +22,7 @@ from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.listing import Page
 from broker_admin.operations import operation, query_of
 from broker_admin.parts import view_of
-from broker_admin.problems import FieldError, Problem, body_pointer
+from broker_admin.problems import HTTP_STATUS, REFUSED_STATUS, FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, caller_name, check_caller, read_change
 from broker_admin.routes.config import ConfigChanges, Configs, plain_texts, read_config_changes
 from broker_admin.schemas import PartitionNumber, bounded
@@ -63,14 +63,6 @@ MAX_INT64 = 2**63 - 1
 
 MAX_PARTITION_DIGITS = 10
 """Of an int32."""
-
-STATUSES: Mapping[str, int] = {
-    "UNKNOWN_TOPIC_OR_PARTITION": 404,
-    "TOPIC_ALREADY_EXISTS": 409,
-    "TOPIC_DELETION_DISABLED": 409,
-    "KAFKA_STORAGE_ERROR": 503,
-}
-"""What a refusal is in HTTP, by the name of Kafka's error; others are 422."""
 
 NO_SUCH_TOPIC = {404: "there is no such topic"}
 NO_SUCH_PARTITION = {404: "there is no such topic or partition", 503: "the disk of the partition failed"}
@@ -138,7 +130,7 @@ def problem_of(
     refused: TopicRefused, *, configs_are_the_body: bool = False, reasons: Mapping[str, str] = MappingProxyType({})
 ) -> Problem:
     """A refusal of the broker, with a pointer to what it is about; ``reasons`` say better what is wrong with a key."""
-    status = STATUSES.get(refused.error, 422)
+    status = HTTP_STATUS.get(refused.error, REFUSED_STATUS)
     reason = reasons.get(str(refused.key), refused.reason)
     if refused.field is None:
         return Problem(status, reason)

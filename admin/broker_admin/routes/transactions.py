@@ -22,7 +22,7 @@ from broker_admin.encoding import encode, json_response, json_response_from_thre
 from broker_admin.listing import MAX_LIMIT
 from broker_admin.operations import operation, query_of
 from broker_admin.parts import view_of
-from broker_admin.problems import COORDINATOR_STATUSES, Problem
+from broker_admin.problems import HTTP_STATUS, REFUSED_STATUS, Problem
 from broker_admin.request_body import ChangeQuery, read_change
 from broker_admin.routes.groups import MAX_OFFSET, GroupRoute
 from broker_admin.routes.topics import name_of, partition_of
@@ -47,17 +47,6 @@ from trio_broker.coordinator.transactions.transaction_snapshot import Transactio
 MAX_LOG_OFFSET = 2**63 - 1
 MAX_EPOCH = 2**15 - 1
 """Kafka's offsets are int64, the epochs of producers int16."""
-
-STATUSES: Mapping[str, int] = {
-    "TRANSACTIONAL_ID_NOT_FOUND": 404,
-    "UNKNOWN_TOPIC_OR_PARTITION": 404,
-    "INVALID_TXN_STATE": 409,
-    "PRODUCER_FENCED": 409,
-    "INVALID_PRODUCER_EPOCH": 409,
-    "CONCURRENT_TRANSACTIONS": 409,
-    **COORDINATOR_STATUSES,
-}
-"""The HTTP status of a refusal, 422 where it is not here."""
 
 PROBLEMS: Mapping[int, str] = {
     404: "there is no such transactional id, or no such partition",
@@ -114,7 +103,7 @@ def no_such_transaction() -> Problem:
 
 
 def problem_of(refused: TransactionRefused) -> Problem:
-    return Problem(STATUSES.get(refused.error, 422), refused.reason)
+    return Problem(HTTP_STATUS.get(refused.error, REFUSED_STATUS), refused.reason)
 
 
 @operation(TransactionList, query=TransactionsQuery)

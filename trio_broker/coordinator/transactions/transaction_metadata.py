@@ -22,13 +22,11 @@ from typing import Final
 
 import attrs
 
-from kafka_wire.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from kafka_wire.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from kafka_wire.stored.transactions import PartitionsSchema, TransactionLogValue, TransactionStatus
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
-
-NO_TIMESTAMP: Final = -1
 
 MAX_EPOCH: Final = 2**15 - 1
 """No client gets it: it is left for fencing the producer that has the epoch before it, so only markers have it. A
