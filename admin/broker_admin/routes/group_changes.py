@@ -151,7 +151,11 @@ class MemberRemovalQuery(GroupChangeQuery):
 def problem_of(refused: GroupRefused) -> Problem:
     """A refusal of the broker, with a pointer to what it is about."""
     errors = [FieldError(body_pointer(*refused.field), refused.reason)] if refused.field else []
-    return Problem(HTTP_STATUS.get(refused.error, REFUSED_STATUS), refused.reason, errors)
+    # A topic is a value of these requests, and no part of their addresses.
+    is_value = refused.error == "UNKNOWN_TOPIC_OR_PARTITION"
+    return Problem(
+        REFUSED_STATUS if is_value else HTTP_STATUS.get(refused.error, REFUSED_STATUS), refused.reason, errors
+    )
 
 
 @operation(
