@@ -28,6 +28,7 @@ from tests.oracles import absent
 from trio_broker.cli import main
 from trio_broker.cli.declarations import read_declarations
 from trio_broker.cli.log_output import LogFormat
+from trio_broker.cli.ready import admin_address
 from trio_broker.cli.start import configured, given_options
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.declaration.declaration import Declaration
@@ -378,6 +379,21 @@ def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path):
 
 
 # --- the command of the health check
+
+
+@pytest.mark.parametrize(
+    ("environment", "address"),
+    [
+        ({}, "127.0.0.1:9644"),
+        ({"TRIO_BROKER_ADMIN_PORT": "25001"}, "127.0.0.1:25001"),
+        ({"TRIO_BROKER_ADMIN_PORT": "tcp://10.0.0.1:9644"}, "127.0.0.1:9644"),
+        ({"TRIO_BROKER_ADMIN_HOST": "10.0.0.7"}, "10.0.0.7:9644"),
+        ({"TRIO_BROKER_ADMIN_LISTENER": "0.0.0.0:25001"}, "127.0.0.1:25001"),
+        ({"TRIO_BROKER_ADMIN_LISTENER": "[::]:25001"}, "[::1]:25001"),
+    ],
+)
+def test_ready_asks_where_the_environment_has_the_broker_listen(environment, address):
+    assert admin_address(environment) == address
 
 
 def test_ready_says_so_and_exits_with_0_while_clients_are_served(tmp_path):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+
 import click
 
 from trio_broker.cli.failure import fail
+from trio_broker.common.environment import environment_name, is_of_service
 
 TIMEOUT_SECONDS = 5.0
 """A broker that takes longer to say so does not serve."""
@@ -13,12 +17,23 @@ MAX_BYTES = 1000
 """The answer is one line."""
 
 
+LOOPBACK = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "": "127.0.0.1"}
+"""Where a broker is reached on its own machine that listens on all addresses."""
+
+
 @click.command()
 @click.option(
-    "--admin", default="127.0.0.1:9644", show_default=True, metavar="HOST:PORT", help="Where its admin page listens."
+    "--admin",
+    default=lambda: admin_address(os.environ),
+    show_default="where the environment has it listen, else 127.0.0.1:9644",
+    metavar="HOST:PORT",
+    help="Where its admin page listens.",
 )
 def ready(admin: str) -> None:
-    """Ask a broker's admin page whether clients are served; exit code 1, with the reason, if not."""
+    """Ask a broker's admin page whether clients are served; exit code 1, with the reason, if not.
+
+    In a container the broker's own variables say where that is: TRIO_BROKER_ADMIN_LISTENER or TRIO_BROKER_ADMIN_PORT.
+    """
     from http.client import HTTPException
     from urllib.error import HTTPError
     from urllib.request import ProxyHandler, build_opener
@@ -31,3 +46,16 @@ def ready(admin: str) -> None:
         fail(error.read(MAX_BYTES).decode(errors="replace").strip())
     except (OSError, ValueError, HTTPException) as error:
         fail(f"nothing answers at http://{admin}/readyz: {getattr(error, 'reason', error)}")
+
+
+def admin_address(environment: Mapping[str, str]) -> str:
+    """Where the admin page of a broker that is started with these variables is reached on its own machine."""
+
+    def given(key: str, default: str) -> str:
+        name = environment_name(key)
+        value = environment.get(name, "")
+        return default if not value or is_of_service(name, value) else value
+
+    listener = given("admin.listener", f"{given('admin.host', '127.0.0.1')}:{given('admin.port', '9644')}")
+    host, _, port = listener.rpartition(":")
+    return f"{LOOPBACK.get(host, host)}:{port}"
