@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
@@ -515,3 +517,11 @@ def test_a_value_on_trial_says_so_beside_the_other_levels():
 def test_a_change_from_a_word_that_stands_for_no_value_names_the_word():
     [change] = BrokerConfig().set_dynamic(ConfigScope.BROKER, {"compression.type": "zstd"})
     assert (change.old, change.new) == ("producer", "zstd")
+
+
+def test_the_log_has_no_value_of_a_secret_that_changes(caplog):
+    caplog.set_level(logging.INFO)
+    config = BrokerConfig({"alerts.webhook.url": "https://alerts.example/before"})
+    config.set_dynamic(ConfigScope.CLUSTER, {"alerts.webhook.url": "https://alerts.example/after"})
+    assert "alerts.webhook.url changed (hidden)" in caplog.text
+    assert "alerts.example" not in caplog.text

@@ -274,8 +274,10 @@ class BrokerConfig:
             for key in (BROKER_KEYS[name],)
         )
         for change in changes:
-            effect = ", without effect here" if BROKER_KEYS[change.name].without_effect else ""
-            log.info("%s changed from %s to %s%s", change.name, change.old, change.new, effect)
+            key = BROKER_KEYS[change.name]
+            effect = ", without effect here" if key.without_effect else ""
+            values = " (hidden)" if key.sensitive else f" from {change.old} to {change.new}"
+            log.info("%s changed%s%s", change.name, values, effect)
         return changes
 
     # --- description ---
