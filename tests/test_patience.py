@@ -49,6 +49,12 @@ class Machine:
         return Patience(seconds, lambda: self.now, lambda: self.stalled, self.timed_loop)
 
 
+@pytest.fixture(autouse=True)
+def _notes_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The waits of these tests are none of the run's."""
+    monkeypatch.delenv(EXTENDED_WAITS, raising=False)
+
+
 @pytest.fixture
 def machine() -> Machine:
     return Machine()
