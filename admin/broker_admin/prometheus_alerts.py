@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from broker_admin import health_rules as rules
 from broker_admin.health_rules import HealthRule
 from trio_broker.metrics.bottleneck import BUSY_LOOP_RATIO
-
-PREFIX = "trio_broker"
+from trio_broker.metrics.promql import expanded
 
 USED = "1 - [data_directory_usable_bytes] / [data_directory_total_bytes]"
 
@@ -44,15 +43,7 @@ EXPRESSIONS: Mapping[HealthRule, Mapping[str, str]] = {
     rules.BUSY_LOOP: {WARNING: f"avg_over_time([event_loop_busy_ratio][{rules.BUSY_SECONDS}s]) >= {BUSY_LOOP_RATIO}"},
     rules.CLIENT_WAITS: {WARNING: f"[unread_wait_seconds] >= {rules.UNREAD_SECONDS}"},
 }
-"""By rule and severity; a metric stands in brackets, without our prefix."""
-
-
-def expanded(expression: str) -> str:
-    """``expression`` with the metrics' names; the brackets of a range begin with a digit."""
-    parts = expression.split("[")
-    return parts[0] + "".join(
-        f"[{part}" if part[0].isdigit() else f"{PREFIX}_{part.replace(']', '', 1)}" for part in parts[1:]
-    )
+"""By rule and severity, in the notation of ``promql.expanded``."""
 
 
 def render_rules() -> str:

@@ -8,9 +8,10 @@ import subprocess
 from pathlib import Path
 
 from broker_admin.health_rules import RULES
-from broker_admin.prometheus_alerts import EXPRESSIONS, PREFIX, expanded, render_rules
+from broker_admin.prometheus_alerts import EXPRESSIONS, render_rules
 from tests.metrics.test_grafana import rendered_labels
 from tests.oracles import absent
+from trio_broker.metrics.promql import PREFIX, expanded
 
 FILE = Path(__file__).parents[2] / "deploy" / "prometheus-alerts.yml"
 

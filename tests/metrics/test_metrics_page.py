@@ -8,7 +8,8 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.metrics.test_metrics_prometheus import per_partition
-from trio_broker.metrics.prometheus import PREFIX, render
+from trio_broker.metrics.prometheus import render
+from trio_broker.metrics.promql import PREFIX
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 

@@ -9,13 +9,15 @@ Source: Grafana's dashboard JSON model, schema version 39.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
 import attrs
 
-PREFIX = "trio_broker"
+from trio_broker.metrics.promql import PREFIX, expanded
+
+BROKER = 'instance=~"$instance"'
+"""The label of the chosen broker."""
 """As in ``prometheus.py``, which takes long to import."""
 
 PANEL_WIDTH, PANEL_HEIGHT = 8, 7
@@ -28,8 +30,7 @@ PANELS_IN_A_ROW = 3
 class Query:
     """One line or set of lines: an expression of PromQL and the legend of what it gives.
 
-    In ``expression`` a metric stands without our prefix, as ``[name]``, and gets the broker's label; ``[name|labels]``
-    adds more.
+    ``expression`` is in the notation of ``promql.expanded``, and gets the broker's label.
     """
 
     expression: str
@@ -381,17 +382,6 @@ ROWS = (
 )
 
 
-def expanded(expression: str) -> str:
-    """``expression`` as Prometheus takes it."""
-
-    def series(found: re.Match[str]) -> str:
-        name, labels = found.groups()
-        prefix = "" if name.startswith("process_") else f"{PREFIX}_"
-        return f'{prefix}{name}{{instance=~"$instance"{"," + labels if labels else ""}}}'
-
-    return re.sub(r"\[([a-z_]+)(?:\|([^\]]*))?\]", series, expression)
-
-
 def dashboard() -> dict[str, Any]:
     """The dashboard, as Grafana imports it."""
     panels: list[dict[str, Any]] = []
@@ -460,7 +450,7 @@ def targets(queries: Sequence[Query]) -> list[dict[str, Any]]:
         {
             "refId": chr(ord("A") + at),
             "datasource": SOURCE,
-            "expr": expanded(query.expression),
+            "expr": expanded(query.expression, BROKER),
             "legendFormat": query.legend,
         }
         for at, query in enumerate(queries)

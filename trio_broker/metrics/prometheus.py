@@ -29,6 +29,7 @@ from trio_broker.metrics.jmx_exporter_names import jmx_exporter_metrics, jmx_sta
 from trio_broker.metrics.kafka_exporter_names import kafka_exporter_metrics
 from trio_broker.metrics.prometheus_recovery import recovery_metrics
 from trio_broker.metrics.prometheus_times import cold_send_metrics, request_time_metrics, sync_metrics
+from trio_broker.metrics.promql import PREFIX
 from trio_broker.metrics.snapshot import DirectorySpace, MetricsSnapshot, PartitionReading
 from trio_broker.metrics.streamed_metric import LabelledValue, streamed_metric, values_of_partitions
 from trio_broker.network.statistics import HandlerSlotStatistics, ProcessorStatistics, SocketServerStatistics
@@ -36,9 +37,6 @@ from trio_broker.partition.log_cleaner import LogCleanerStatistics
 from trio_broker.partition.log_scrubber import LogScrubberStatistics
 from trio_broker.runtime.cpu_clock import CpuTimes
 from trio_broker.storage.recovery_progress import RecoveryProgress
-
-PREFIX = "trio_broker"
-
 
 NAMES: Mapping[str, Callable[[MetricsSnapshot], Iterator[Metric]]] = {
     "kafka-exporter": kafka_exporter_metrics,
