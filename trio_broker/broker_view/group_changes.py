@@ -59,7 +59,7 @@ from trio_broker.common.offset_reset import (
     read_offsets,
     to_moment,
 )
-from trio_broker.common.request_phase import RequestPhase
+from trio_broker.common.request_phase import ignore_release
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.steps import Steps, run_steps
 from trio_broker.concurrency.yield_budget import InTurns
@@ -246,7 +246,7 @@ class LiveGroupChangesView:
         group = known_group(self.services.groups, group_id)
         refuse_members(group)
         count = self.services.groups.machine(group_id, allow_empty=True).offsets.count_of(group_id)
-        [result] = await self.services.groups.delete_groups([group_id], no_handler, validate_only=dry_run)
+        [result] = await self.services.groups.delete_groups([group_id], ignore_release, validate_only=dry_run)
         if result.error_code == ErrorCode.NON_EMPTY_GROUP:
             raise not_empty(group)
         if result.error_code:
@@ -352,7 +352,7 @@ class LiveGroupChangesView:
     # ---- asking the coordinator ----
 
     def call_group(self, group_id: str, request: Request[R]) -> Steps[R]:
-        return self.services.groups.call_steps(group_id, request, CONTEXT, no_handler)
+        return self.services.groups.call_steps(group_id, request, CONTEXT, ignore_release)
 
     async def _committed(self, group_id: str) -> dict[TopicPartition, int]:
         """What a group has committed; nothing if there is no such group."""
@@ -360,7 +360,7 @@ class LiveGroupChangesView:
             return {}
         try:
             response = await self.services.groups.fetch_offsets(
-                OffsetFetchRequestGroup(group_id=group_id, topics=None), no_handler
+                OffsetFetchRequestGroup(group_id=group_id, topics=None), ignore_release
             )
         except KafkaError as error:
             raise refused(error) from error
@@ -379,10 +379,6 @@ def errors_in(response: OffsetCommitResponse | OffsetDeleteResponse) -> dict[Top
         for answer in topic.partitions
         if answer.error_code
     }
-
-
-def no_handler(phase: RequestPhase) -> None:
-    """Release no handler slot: a request of the admin API has none."""
 
 
 def find_group(groups: GroupCoordinator, group_id: str) -> GroupSnapshot | None:

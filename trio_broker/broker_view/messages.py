@@ -31,7 +31,7 @@ from kafka_wire.records.record import NewRecord, Record
 from trio_broker.broker_view.metadata_records import MetadataRecords, is_secret
 from trio_broker.broker_view.own_formats import read_own_format, without_secrets
 from trio_broker.common.murmur2 import partition_of
-from trio_broker.common.request_phase import RequestPhase
+from trio_broker.common.request_phase import ignore_release
 from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC, is_internal_topic
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import InTurns
@@ -108,7 +108,7 @@ class LiveMessagesView:
             for index, offset in positions.items()
         ]
         limits = FetchLimits(max_wait_seconds, 1 if max_wait_seconds else 0, max_bytes)
-        results = await run_steps(replicas.fetch_steps(targets, limits, release_handler=no_handler))
+        results = await run_steps(replicas.fetch_steps(targets, limits, release_handler=ignore_release))
         return [
             fetched_batches(topic, result, outcomes_of(target, result))
             for target, result in zip(targets, results, strict=True)
@@ -159,7 +159,7 @@ class LiveMessagesView:
         if not waiting:
             return
         codes = await self.services.replicas.appends.wait_until_replicated(
-            [awaited for awaited, _ in waiting], timeout_seconds=APPEND_TIMEOUT_SECONDS, release_handler=no_handler
+            [awaited for awaited, _ in waiting], timeout_seconds=APPEND_TIMEOUT_SECONDS, release_handler=ignore_release
         )
         for (_, numbers), code in zip(waiting, codes, strict=True):
             if code is not ErrorCode.NONE:
@@ -167,10 +167,6 @@ class LiveMessagesView:
                     result = results[number]
                     assert result is not None
                     results[number] = attrs.evolve(result, error=code.name)
-
-
-def no_handler(phase: RequestPhase) -> None:
-    """The admin app occupies no handler slot."""
 
 
 def no_batches() -> Iterator[FetchedLogBatch]:

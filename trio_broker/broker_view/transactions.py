@@ -16,10 +16,10 @@ from broker_admin.views.transactions import (
 )
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from trio_broker.broker_view.group_changes import no_handler
 from trio_broker.broker_view.groups import REPORT_PAUSE_FACTOR, REPORT_SECONDS
 from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
 from trio_broker.changes.change_log import MAX_VALUES
+from trio_broker.common.request_phase import ignore_release
 from trio_broker.common.topic_names import TRANSACTION_STATE_TOPIC
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.yield_budget import InTurns
@@ -132,7 +132,9 @@ class LiveTransactionsView:
                 text = f"its producer is {known.metadata.producer_id} in epoch {known.metadata.producer_epoch} by now"
                 raise KafkaError(text, code=ErrorCode.PRODUCER_FENCED)
             if not dry_run:
-                await transactions.abort_transaction(transactional_id, producer, known.metadata.start_ms, no_handler)
+                await transactions.abort_transaction(
+                    transactional_id, producer, known.metadata.start_ms, ignore_release
+                )
         except KafkaError as error:
             raise TransactionRefused(error.code.name, str(error)) from error
         partitions = sorted(known.partitions)
@@ -159,7 +161,7 @@ class LiveTransactionsView:
             found = self._partition(place)
             end = await self._hanging_end(found, start_offset)
             if not dry_run:
-                [code] = (await self.services.transactions.markers.write(end, [place], no_handler)).values()
+                [code] = (await self.services.transactions.markers.write(end, [place], ignore_release)).values()
                 if code:
                     raise KafkaError(f"{place}: the marker is refused with {code.name}", code=code)
         except KafkaError as error:

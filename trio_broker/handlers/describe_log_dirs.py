@@ -23,6 +23,7 @@ from kafka_wire.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from trio_broker.common.request_phase import RequestPhase
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
@@ -73,8 +74,7 @@ def asked_partitions(request: DescribeLogDirsRequest, replicas: ReplicaManager) 
             yield from list(hosted.partitions.values())
         return
     for name, index in {(asked.topic, index): None for asked in request.topics for index in asked.partitions}:
-        topic = replicas.topics.get(name)
-        yield topic.partitions.get(index) if topic is not None else None
+        yield replicas.find(TopicPartition(name, index))
 
 
 def describe_partition(partition: Partition) -> DescribeLogDirsPartition:
