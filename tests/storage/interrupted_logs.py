@@ -373,7 +373,7 @@ class InterruptedLogs:
         offset = self.chance.choice(offsets)
         model.durable_end = min(model.durable_end, offset)
         model.has_been_cut = True
-        self._manager.checkpoints.truncate_log(model.partition, offset, self.clock.now_ms())
+        self._manager.truncate_log(model.partition, offset, self.clock.now_ms())
         model.cut(log.log_end_offset)
         self._learn_sequences(model, log)
 

@@ -446,7 +446,7 @@ def test_the_recovery_point_is_lowered_on_the_disk_before_a_log_is_cut(
         return cut(log, offset, now_ms)
 
     monkeypatch.setattr(Log, "truncate_to", cut_and_compare)
-    assert manager.checkpoints.truncate_log(ORDERS, 4, clock.now_ms())
+    assert manager.truncate_log(ORDERS, 4, clock.now_ms())
     assert log.log_end_offset == 4
 
 
@@ -459,7 +459,7 @@ def test_a_log_is_not_cut_if_its_recovery_point_cannot_be_lowered(
     append(log, batch(2), clock)
     monkeypatch.setattr(checkpoints, "write_offsets", fail_with(OSError(errno.ENOSPC, "full")))
     with pytest.raises(OSError, match="cannot be lowered"):
-        manager.checkpoints.truncate_log(ORDERS, 2, clock.now_ms())
+        manager.truncate_log(ORDERS, 2, clock.now_ms())
     assert log.log_end_offset == 4
 
 

@@ -105,21 +105,16 @@ class LogCheckpoints:
             text = f"what the checkpoints say of {partition} cannot be changed: {error.strerror}"
             raise OSError(error.errno, text, str(directory.path))
 
-    def truncate_log(self, partition: TopicPartition, offset: int, now_ms: int) -> bool:
-        """Cut a log so that it ends at ``offset``; see ``Log.truncate_to``. Returns whether anything was cut.
-
-        The recovery point is lowered on the disk first: at no time does it say more than what is durable.
+    def lower_recovery_point(self, log: Log, offset: int) -> None:
+        """Count nothing of a log behind ``offset`` as durable any longer, on the disk either: it is about to be cut.
 
         Raises:
-            OSError: that could not be written; nothing is cut.
-            StorageFailed: as ``Log.truncate_to``.
+            OSError: that could not be written; nothing may be cut.
         """
-        log = self._logs[partition]
         log.lower_recovery_point(offset)
         if error := self.write().get(log.directory.parent):
-            text = f"the recovery point of {partition} cannot be lowered: {error.strerror}"
+            text = f"the recovery point of {log.topic_partition} cannot be lowered: {error.strerror}"
             raise OSError(error.errno, text, str(log.directory))
-        return log.truncate_to(offset, now_ms)
 
     def _of_unopened(
         self, directory: LogDirectory, offsets: Mapping[TopicPartition, int] | None

@@ -303,19 +303,28 @@ class LogManager:
         """Return the directory that holds the partition although it was not loaded: its creation was cut short."""
         return next((each for each in self.directories if self.disk.exists(each.path / str(partition))), None)
 
-    def _online_directories(self) -> list[LogDirectory]:
-        """Return the directories whose disk works, all of them when none does: using one then raises its error."""
-        return [directory for directory in self.directories if directory.failure is None] or self.directories
-
     def _emptiest_directory(self, beside: Sequence[Log]) -> LogDirectory:
         """Return the directory with the fewest logs. They are counted only where there is a choice: ten thousand logs
         created one after another would be counted five thousand times each.
         """
-        directories = self._online_directories()
+        # All of them when no disk works: using one then raises its error.
+        directories = [each for each in self.directories if each.failure is None] or self.directories
         if len(directories) == 1:
             return directories[0]
         logs = [*list(self.logs.values()), *beside]
         return min(directories, key=lambda each: sum(log.directory.parent == each.path for log in logs))
+
+    def truncate_log(self, partition: TopicPartition, offset: int, now_ms: int) -> bool:
+        """Cut a log so that it ends at ``offset``; see ``Log.truncate_to``. Returns whether anything was cut.
+
+        Raises:
+            OSError: as ``LogCheckpoints.lower_recovery_point``; nothing is cut.
+            StorageFailed: as ``Log.truncate_to``.
+        """
+        log = self.logs[partition]
+        # First: at no time do the checkpoints say more than what is durable.
+        self.checkpoints.lower_recovery_point(log, offset)
+        return log.truncate_to(offset, now_ms)
 
     def take_logs(self, partitions: Iterable[TopicPartition]) -> list[DeletedLog]:
         """Let these partitions' logs be ours no longer, and release them. What is returned is for ``mark_deleted``."""

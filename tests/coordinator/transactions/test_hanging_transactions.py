@@ -28,7 +28,7 @@ from trio_broker.storage.errors import StorageShortage
 def lose(client: TransactionClient, end_offset: int, *, topic: str = "t", index: int = 0) -> None:
     """Cut a log, as a power cut does in page-cache mode."""
     manager, partition = client.wire.services.replicas.log_manager, TopicPartition(topic, index)
-    manager.checkpoints.truncate_log(partition, end_offset, client.wire.clock.now_ms())
+    manager.truncate_log(partition, end_offset, client.wire.clock.now_ms())
 
 
 @pytest.mark.parametrize("commits", [True, False])
