@@ -16,8 +16,6 @@ from starlette.responses import Response
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 
-REFUSED_STATUS = 422
-
 HTTP_STATUS: Mapping[str, int] = {
     "UNKNOWN_TOPIC_OR_PARTITION": 404,
     "GROUP_ID_NOT_FOUND": 404,
@@ -36,7 +34,14 @@ HTTP_STATUS: Mapping[str, int] = {
     "REQUEST_TIMED_OUT": 503,
     "KAFKA_STORAGE_ERROR": 503,
 }
-"""What a refusal is in HTTP, by the name of Kafka's error; others are ``REFUSED_STATUS``."""
+"""What a refusal is in HTTP, by the name of Kafka's error, where it is not of a value."""
+
+OF_A_VALUE = 422
+
+
+def status_of(error: str) -> int:
+    """The HTTP status of what was refused with an error of Kafka."""
+    return HTTP_STATUS.get(error, OF_A_VALUE)
 
 
 @attrs.frozen

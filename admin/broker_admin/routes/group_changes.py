@@ -19,7 +19,7 @@ from starlette.routing import Route
 from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.operations import operation, query_of
 from broker_admin.parts import view_of
-from broker_admin.problems import HTTP_STATUS, REFUSED_STATUS, FieldError, Problem, body_pointer, query_pointer
+from broker_admin.problems import OF_A_VALUE, FieldError, Problem, body_pointer, query_pointer, status_of
 from broker_admin.request_body import ChangeQuery, caller_name, check_caller, read_change
 from broker_admin.routes.groups import GroupRoute, get_group, get_offsets, group_id_of
 from broker_admin.schemas import PartitionNumber, bounded
@@ -153,9 +153,7 @@ def problem_of(refused: GroupRefused) -> Problem:
     errors = [FieldError(body_pointer(*refused.field), refused.reason)] if refused.field else []
     # A topic is a value of these requests, and no part of their addresses.
     is_value = refused.error == "UNKNOWN_TOPIC_OR_PARTITION"
-    return Problem(
-        REFUSED_STATUS if is_value else HTTP_STATUS.get(refused.error, REFUSED_STATUS), refused.reason, errors
-    )
+    return Problem(OF_A_VALUE if is_value else status_of(refused.error), refused.reason, errors)
 
 
 @operation(

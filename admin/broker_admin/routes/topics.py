@@ -22,7 +22,7 @@ from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.listing import Page
 from broker_admin.operations import operation, query_of
 from broker_admin.parts import view_of
-from broker_admin.problems import HTTP_STATUS, REFUSED_STATUS, FieldError, Problem, body_pointer
+from broker_admin.problems import FieldError, Problem, body_pointer, status_of
 from broker_admin.request_body import ChangeQuery, caller_name, check_caller, read_change
 from broker_admin.routes.config import ConfigChanges, Configs, plain_texts, read_config_changes
 from broker_admin.schemas import PartitionNumber, bounded
@@ -130,7 +130,7 @@ def problem_of(
     refused: TopicRefused, *, configs_are_the_body: bool = False, reasons: Mapping[str, str] = MappingProxyType({})
 ) -> Problem:
     """A refusal of the broker, with a pointer to what it is about; ``reasons`` say better what is wrong with a key."""
-    status = HTTP_STATUS.get(refused.error, REFUSED_STATUS)
+    status = status_of(refused.error)
     reason = reasons.get(str(refused.key), refused.reason)
     if refused.field is None:
         return Problem(status, reason)

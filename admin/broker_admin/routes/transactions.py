@@ -22,7 +22,7 @@ from broker_admin.encoding import encode, json_response, json_response_from_thre
 from broker_admin.listing import MAX_LIMIT
 from broker_admin.operations import operation, query_of
 from broker_admin.parts import view_of
-from broker_admin.problems import HTTP_STATUS, REFUSED_STATUS, Problem
+from broker_admin.problems import Problem, status_of
 from broker_admin.request_body import ChangeQuery, read_change
 from broker_admin.routes.groups import MAX_OFFSET, GroupRoute
 from broker_admin.routes.topics import name_of, partition_of
@@ -103,7 +103,7 @@ def no_such_transaction() -> Problem:
 
 
 def problem_of(refused: TransactionRefused) -> Problem:
-    return Problem(HTTP_STATUS.get(refused.error, REFUSED_STATUS), refused.reason)
+    return Problem(status_of(refused.error), refused.reason)
 
 
 @operation(TransactionList, query=TransactionsQuery)
