@@ -388,12 +388,18 @@ def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path):
         ({"TRIO_BROKER_ADMIN_PORT": "25001"}, "127.0.0.1:25001"),
         ({"TRIO_BROKER_ADMIN_PORT": "tcp://10.0.0.1:9644"}, "127.0.0.1:9644"),
         ({"TRIO_BROKER_ADMIN_HOST": "10.0.0.7"}, "10.0.0.7:9644"),
+        ({"TRIO_BROKER_ADMIN_HOST": "::"}, "[::1]:9644"),
         ({"TRIO_BROKER_ADMIN_LISTENER": "0.0.0.0:25001"}, "127.0.0.1:25001"),
         ({"TRIO_BROKER_ADMIN_LISTENER": "[::]:25001"}, "[::1]:25001"),
     ],
 )
 def test_ready_asks_where_the_environment_has_the_broker_listen(environment, address):
     assert admin_address(environment) == address
+
+
+def test_ready_says_which_port_it_does_not_understand():
+    result = CliRunner(env={"TRIO_BROKER_ADMIN_PORT": "many"}).invoke(main, ["ready"])
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, "Error: '127.0.0.1:many' is not host:port")
 
 
 def test_ready_says_so_and_exits_with_0_while_clients_are_served(tmp_path):

@@ -42,11 +42,11 @@ import trio
 from trio_broker import __version__
 from trio_broker.bootstrap import open_services
 from trio_broker.cluster.declared_topics import declare_topics
+from trio_broker.common.host_port import parse_host_port
 from trio_broker.concurrency.barrier import start_background
 from trio_broker.concurrency.scheduled_task import ScheduledTask, start_scheduled
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint, advertised_endpoints, listener_endpoints
-from trio_broker.config.validators import parse_host_port
 from trio_broker.declaration.declaration import Declaration, DeclarationError
 from trio_broker.garbage_collection import FULL_COLLECTION, collect_in_small_steps
 from trio_broker.handlers.support.dispatch import Dispatcher

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from broker_admin.views.node import AdvertisedListener, NodeDescription
+from trio_broker.common.host_port import host_port
 
 TOPIC = "greetings"
 
@@ -20,8 +21,7 @@ class Snippet:
 def bootstrap_address(node: NodeDescription, dialled_host: str) -> str:
     """The address to start from. A listener without a host advertises what the client dialled: ``dialled_host``."""
     listener = node.listeners[0] if node.listeners else AdvertisedListener("PLAINTEXT", "PLAINTEXT", "", 9092)
-    host = listener.host or dialled_host
-    return f"[{host}]:{listener.port}" if ":" in host else f"{host}:{listener.port}"
+    return host_port(listener.host or dialled_host, listener.port)
 
 
 def creation_command(bootstrap: str) -> str:

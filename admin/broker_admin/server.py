@@ -26,6 +26,7 @@ import trio
 
 from broker_admin.tokens import AdminTokens, TokenFileError, read_or_make_tokens
 from broker_admin.view import BrokerView, StartingBroker
+from trio_broker.common.host_port import host_port
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +50,7 @@ class AdminAddress:
 
     @property
     def url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}/"
+        return f"http://{host_port(self.host, self.port)}/"
 
 
 async def serve_admin(

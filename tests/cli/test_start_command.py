@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from trio_broker import broker as broker_module
 from trio_broker.cli import main
-from trio_broker.cli.start import OPTION_VARIABLES
+from trio_broker.cli.start import option_variables
 from trio_broker.common.environment import environment_name, key_of_variable
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.keys import BROKER_KEYS
@@ -144,7 +144,7 @@ def test_two_variables_for_one_setting_are_refused():
 
 
 def test_no_option_has_the_variable_of_a_key():
-    assert {key_of_variable(variable) for variable in OPTION_VARIABLES}.isdisjoint(BROKER_KEYS)
+    assert {key_of_variable(variable) for variable in option_variables()}.isdisjoint(BROKER_KEYS)
 
 
 def test_a_service_of_kubernetes_is_no_port(started):

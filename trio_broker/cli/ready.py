@@ -8,7 +8,9 @@ from collections.abc import Mapping
 import click
 
 from trio_broker.cli.failure import fail
+from trio_broker.cli.start import DEFAULT_ADMIN_PORT, DEFAULT_HOST
 from trio_broker.common.environment import environment_name, is_of_service
+from trio_broker.common.host_port import host_port, parse_host_port
 
 TIMEOUT_SECONDS = 5.0
 """A broker that takes longer to say so does not serve."""
@@ -16,8 +18,7 @@ TIMEOUT_SECONDS = 5.0
 MAX_BYTES = 1000
 """The answer is one line."""
 
-
-LOOPBACK = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "": "127.0.0.1"}
+LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 """Where a broker is reached on its own machine that listens on all addresses."""
 
 
@@ -49,13 +50,20 @@ def ready(admin: str) -> None:
 
 
 def admin_address(environment: Mapping[str, str]) -> str:
-    """Where the admin page of a broker that is started with these variables is reached on its own machine."""
+    """Where the admin page of a broker that is started with these variables is reached on its own machine.
 
-    def given(key: str, default: str) -> str:
+    Raises:
+        click.UsageError: a variable is no address or no port.
+    """
+
+    def given(key: str) -> str:
         name = environment_name(key)
         value = environment.get(name, "")
-        return default if not value or is_of_service(name, value) else value
+        return "" if is_of_service(name, value) else value
 
-    listener = given("admin.listener", f"{given('admin.host', '127.0.0.1')}:{given('admin.port', '9644')}")
-    host, _, port = listener.rpartition(":")
-    return f"{LOOPBACK.get(host, host)}:{port}"
+    default = host_port(given("admin.host") or DEFAULT_HOST, given("admin.port") or DEFAULT_ADMIN_PORT)
+    try:
+        host, port = parse_host_port(given("admin.listener") or default)
+    except ValueError as error:
+        raise click.UsageError(f"{error}") from None
+    return host_port(LOOPBACK.get(host, host), port)

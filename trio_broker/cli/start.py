@@ -22,6 +22,7 @@ from trio_broker.cli.declarations import read_declarations
 from trio_broker.cli.log_output import LogFormat, set_up_logging
 from trio_broker.cli.output import let_everything_be_printed, visible
 from trio_broker.common.environment import environment_name, is_of_service
+from trio_broker.common.host_port import host_port
 from trio_broker.declaration.declaration import Declaration, DeclarationError
 from trio_broker.declaration.plan import difference_lines
 
@@ -32,11 +33,10 @@ if TYPE_CHECKING:
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 9092
+DEFAULT_ADMIN_PORT = 9644
 
 OPTIONS_FOR_KEYS = ("data_dir", "host", "port", "admin_host", "admin_port")
-
-OPTION_VARIABLES: list[str] = []
-"""The environment variables of the options of ``start``."""
 
 
 class StartOption(click.Option):
@@ -50,7 +50,6 @@ class StartOption(click.Option):
 def start_option(name: str, *parameter: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
     """Declare an option that its environment variable sets too: ``--data-dir`` is ``TRIO_BROKER_DATA_DIR``."""
     variable = environment_name(name.removeprefix("--").replace("-", "."))
-    OPTION_VARIABLES.append(variable)
     return click.option(name, *parameter, cls=StartOption, envvar=variable, show_envvar=True, **attributes)
 
 
@@ -138,6 +137,11 @@ def start(
 # configuration, which is reported before the broker is loaded, the longest part of a start.
 
 
+def option_variables() -> list[str]:
+    """The environment variables of the options of ``start``."""
+    return [str(option.envvar) for option in start.params if isinstance(option, StartOption)]
+
+
 @attrs.frozen
 class GivenOption:
     """The value of an option, and what gives it: the option itself, or its environment variable."""
@@ -170,7 +174,7 @@ def configured(
 
     try:
         file = None if config_file is None else read_settings_file(config_file)
-        settings = gather_settings(file, parse_overrides(overrides), os.environ, OPTION_VARIABLES)
+        settings = gather_settings(file, parse_overrides(overrides), os.environ, option_variables())
         refuse_unknown_overrides(settings)
         apply_options(settings, options)
         return broker_config_of(settings)
@@ -277,16 +281,18 @@ def apply_options(settings: StaticSettings, options: Mapping[str, GivenOption]) 
     if "data_dir" in options:
         set_by_options(settings, "log.dirs", str(options["data_dir"].value), [options["data_dir"]])
     if listening:
-        set_by_options(settings, "listeners", f"PLAINTEXT://{address(options, 'host', 'port', 9092)}", listening)
+        listener = address(options, "host", "port", DEFAULT_PORT)
+        set_by_options(settings, "listeners", f"PLAINTEXT://{listener}", listening)
     if admin := [options[name] for name in ("admin_host", "admin_port") if name in options]:
-        set_by_options(settings, "admin.listener", address(options, "admin_host", "admin_port", 9644), admin)
+        listener = address(options, "admin_host", "admin_port", DEFAULT_ADMIN_PORT)
+        set_by_options(settings, "admin.listener", listener, admin)
 
 
 def address(options: Mapping[str, GivenOption], host: str, port: str, default_port: int) -> str:
     """Return ``host:port`` of two options, either of which may be missing."""
     text = options[host].value if host in options else DEFAULT_HOST
     number = options[port].value if port in options else default_port
-    return f"[{text}]:{number}" if ":" in text else f"{text}:{number}"
+    return host_port(text, number)
 
 
 def set_by_options(settings: StaticSettings, key: str, text: str, options: Sequence[GivenOption]) -> None:

@@ -9,6 +9,8 @@ from typing import Final
 
 import attrs
 
+from trio_broker.common.host_port import host_port
+
 DEFAULT_PORT: Final = 9092
 PLAINTEXT: Final = "PLAINTEXT"
 """The only security protocol of this client. It may precede an address, because a broker prints its listeners so."""
@@ -22,7 +24,7 @@ class Address:
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return host_port(self.host, self.port)
 
 
 def parse_addresses(text: str) -> tuple[Address, ...]:

@@ -9,6 +9,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import attrs
 
+from trio_broker.common.host_port import bracketed, host_port
 from trio_broker.config.config_key import ConfigType, UpdateMode, Validator, key
 from trio_broker.config.validators import at_least, one_of
 
@@ -37,8 +38,8 @@ class HttpAddress:
     @property
     def host_header(self) -> str:
         """The host as a URL has it: with brackets if it is an IPv6 address, and with a port that is not the usual."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == HTTP_PORTS[self.scheme] else f"{host}:{self.port}"
+        usual = self.port == HTTP_PORTS[self.scheme]
+        return bracketed(self.host) if usual else host_port(self.host, self.port)
 
 
 def http_address(text: str) -> HttpAddress:

@@ -18,9 +18,9 @@ import re
 
 import attrs
 
+from trio_broker.common.host_port import host_port, parse_host_port
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.socket_server_config import SocketServerConfig
-from trio_broker.config.validators import parse_host_port
 
 _LISTENER_NAME = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 
@@ -51,8 +51,7 @@ class Endpoint:
     port: int
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.listener_name}://{host}:{self.port}"
+        return f"{self.listener_name}://{host_port(self.host, self.port)}"
 
 
 def listener_endpoints(config: SocketServerConfig) -> tuple[Endpoint, ...]:

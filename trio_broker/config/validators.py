@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
+from trio_broker.common.host_port import parse_host_port
 from trio_broker.config.config_key import Validator, ValueBounds, split_list
 
 T = TypeVar("T")
@@ -161,22 +162,6 @@ def parse_connection_overrides(text: str) -> Mapping[str, int]:
 CONNECTION_OVERRIDES: Validator[Mapping[str, int]] = Validator(
     "a list of host:count, as in 10.0.0.7:200,::1:50", lambda overrides: min(overrides.values(), default=0) >= 0
 )
-
-
-def parse_host_port(text: str) -> tuple[str, int]:
-    """Return host and port of ``host:port``; an IPv6 address stands in brackets, an empty host is every interface.
-
-    Raises:
-        ValueError: there is no colon, or the port is not a number from 0 to 65535.
-    """
-    host, separator, port = text.rpartition(":")
-    if not separator or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"{text!r} is not host:port")
-    if host.startswith("[") and host.endswith("]"):
-        return host[1:-1], int(port)
-    if ":" in host or "[" in host or "]" in host:
-        raise ValueError(f"{text!r}: an IPv6 address stands in brackets, as in [::1]:9092")
-    return host, int(port)
 
 
 def _is_host_port_or_empty(text: str) -> bool:
