@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 
 from broker_admin.health_rules import RESOLVE_SECONDS, HealthState, RuleFinding
-from broker_admin.texts import shown_text
+from broker_admin.texts import capitalized, shown_text
 from broker_admin.views.alerts import Alert, AlertSeverity
 
 SEVERITIES: Mapping[HealthState, AlertSeverity] = {
@@ -75,7 +75,7 @@ def alert_of(finding: RuleFinding, since_ms: int, page_address: str) -> Alert:
         id=f"{finding.rule.name}:{about}" if about else finding.rule.name,
         rule=finding.rule.name,
         severity=SEVERITIES[finding.state],
-        summary=f"{finding.text[0].upper()}{finding.text[1:]}",
+        summary=capitalized(finding.text),
         about=about,
         since_ms=since_ms,
         page=f"{page_address.rstrip('/')}{finding.page}",

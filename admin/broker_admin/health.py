@@ -47,7 +47,7 @@ from broker_admin.health_rules import (
 )
 from broker_admin.pages import LINKED_CHARACTERS
 from broker_admin.storage_texts import growth_text
-from broker_admin.texts import counted, shown_text
+from broker_admin.texts import capitalized, counted, shown_text
 from broker_admin.views.node import Readiness
 from broker_admin.views.overview import OverviewReadings
 from broker_admin.views.storage import DirectoryReport
@@ -89,7 +89,7 @@ def health(findings: Sequence[RuleFinding]) -> Health:
     if not worst_first:
         return Health(HealthState.HEALTHY, "Healthy.", ())
     summary = "; ".join(finding.text for finding in worst_first)
-    return Health(worst_first[0].state, f"{summary[0].upper()}{summary[1:]}.", worst_first)
+    return Health(worst_first[0].state, f"{capitalized(summary)}.", worst_first)
 
 
 def finding_of(rule: HealthRule, found: Sequence[RuleFinding]) -> HealthFinding:

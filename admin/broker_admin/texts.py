@@ -34,6 +34,11 @@ def number_text(number: int) -> str:
     return f"{number:,}".replace(",", "\u202f")
 
 
+def capitalized(text: str) -> str:
+    """``text`` as a sentence begins; unlike ``str.capitalize`` its other letters stay."""
+    return f"{text[0].upper()}{text[1:]}"
+
+
 def counted(count: int, one: str, many: str | None = None) -> str:
     """A number of things: ``1 group``, ``2 groups``."""
     return f"{number_text(count)} {one if count == 1 else many or f'{one}s'}"
