@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from broker_admin.texts import number_text, short_duration_text
+from broker_admin.texts import counted, short_duration_text
 from trio_broker.coordinator.transactions.transaction_snapshot import HeldBackPartition
 
 UNROUTABLE_IDS = frozenset({"", ".", ".."})
@@ -20,7 +20,7 @@ def transaction_address(transactional_id: str) -> str:
 
 def held_for_text(held_back: HeldBackPartition) -> str:
     """How much is held back, and for how long: ``42 records for 10 s``."""
-    records = f"{number_text(held_back.held_back_records)} record{'' if held_back.held_back_records == 1 else 's'}"
+    records = counted(held_back.held_back_records, "record")
     return records if held_back.held_seconds is None else f"{records} for {short_duration_text(held_back.held_seconds)}"
 
 
