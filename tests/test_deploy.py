@@ -80,7 +80,7 @@ def started(
     values = context.params
     config = configured(values["config_file"], values["overrides"], given_options(context), LogFormat.TEXT)
     assert (file is None) == (values["declaration_file"] is None)
-    return Start(config, read_declarations(file, values["declared_topics"]))
+    return Start(config, read_declarations(file, values["declared_topics"], "--topic"))
 
 
 def documents(name: str) -> list[dict[str, Any]]:

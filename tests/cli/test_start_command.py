@@ -158,3 +158,8 @@ def test_a_secret_of_the_environment_is_shown_nowhere(started):
     config = started(**{environment_name(name): "http://swordfish" for name in secrets})
     shown = [config.level_values(BROKER_KEYS[name]) for name in secrets]
     assert "swordfish" not in f"{shown} {config.entries()} {config.static_texts} {config.warnings}"
+
+
+def test_a_wrong_topic_is_reported_by_what_gives_it():
+    assert refusal("--topic", ":3").startswith("--topic: ")
+    assert refusal(TRIO_BROKER_TOPIC=":3").startswith("TRIO_BROKER_TOPIC: ")

@@ -7,11 +7,12 @@ from pathlib import Path
 from trio_broker.declaration.declaration import Declaration, DeclarationError, DeclaredTopic, united
 from trio_broker.declaration.topic_text import parse_topic
 
-TOPIC_OPTION = "--topic"
 
+def read_declarations(file: Path | None, topics: tuple[str, ...], topics_origin: str) -> Declaration:
+    """Return what a file and the texts of topics declare together.
 
-def read_declarations(file: Path | None, topics: tuple[str, ...]) -> Declaration:
-    """Return what a file and the options ``--topic`` declare together.
+    Args:
+        topics_origin: what gives ``topics``, an option or a variable, as errors name it.
 
     Raises:
         DeclarationError: one of them is malformed, or a topic is declared twice.
@@ -26,7 +27,7 @@ def read_declarations(file: Path | None, topics: tuple[str, ...]) -> Declaration
         except OSError as error:
             raise DeclarationError([f"{file}: {error.strerror or error}"]) from None
     try:
-        declared += [parse_topic(text, TOPIC_OPTION) for text in topics]
+        declared += [parse_topic(text, topics_origin) for text in topics]
     except ValueError as error:
-        raise DeclarationError([f"{TOPIC_OPTION}: {error}"]) from None
+        raise DeclarationError([f"{topics_origin}: {error}"]) from None
     return united(declared)

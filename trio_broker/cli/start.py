@@ -124,7 +124,7 @@ def start(
     set_up_logging(form, log_level)
     try:
         config = configured(config_file, overrides, given_options(context), form)
-        declaration = read_declarations(declaration_file, declared_topics)
+        declaration = read_declarations(declaration_file, declared_topics, origin_of(context, "declared_topics"))
         if dry_run:
             preview(config, declaration, form)
         else:
@@ -157,9 +157,18 @@ def given_options(context: click.Context) -> dict[str, GivenOption]:
     for option in context.command.params:
         name, value = str(option.name), context.params.get(str(option.name))
         if name in OPTIONS_FOR_KEYS and value is not None:
-            is_variable = context.get_parameter_source(name) is ParameterSource.ENVIRONMENT
-            given[name] = GivenOption(value, str(option.envvar) if is_variable else option.opts[0], is_variable)
+            given[name] = GivenOption(value, origin_of(context, name), is_from_variable(context, name))
     return given
+
+
+def origin_of(context: click.Context, parameter: str) -> str:
+    """Return what gives an option its value, for messages: the option, or its environment variable."""
+    option = next(each for each in context.command.params if each.name == parameter)
+    return str(option.envvar) if is_from_variable(context, parameter) else option.opts[0]
+
+
+def is_from_variable(context: click.Context, parameter: str) -> bool:
+    return context.get_parameter_source(parameter) is ParameterSource.ENVIRONMENT
 
 
 def configured(
