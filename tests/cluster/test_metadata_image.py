@@ -9,8 +9,12 @@ import attrs
 import pytest
 
 from kafka_wire.stored.metadata import (
+    BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
+    ClientQuotaRecord,
     ConfigRecord,
+    EntityData,
     FeatureLevelRecord,
     FenceBrokerRecord,
     NoOpRecord,
@@ -20,6 +24,8 @@ from kafka_wire.stored.metadata import (
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
 )
 from tests.fakes.images import image_after, image_of
 from trio_broker.cluster.metadata_delta import ContradictoryMetadata, MetadataDelta
@@ -153,8 +159,65 @@ def test_a_partition_that_is_created_twice_is_an_error(image):
 
 
 def test_a_record_that_this_broker_never_writes_is_not_passed_over():
-    with pytest.raises(NotImplementedError, match="FenceBrokerRecord"):
-        image_of(FenceBrokerRecord(id=1, epoch=0))
+    with pytest.raises(NotImplementedError, match="BeginTransactionRecord"):
+        image_of(BeginTransactionRecord())
+
+
+def registration(**fields):
+    defaults = {"incarnation_id": bytes(16), "broker_epoch": 7, "end_points": [], "features": [], "rack": None}
+    return RegisterBrokerRecord(broker_id=1, **{**defaults, **fields})
+
+
+def test_a_broker_is_fenced_unfenced_and_taken_out_in_the_epoch_in_which_it_registered():
+    image = image_of(registration(fenced=False), FenceBrokerRecord(id=1, epoch=7))
+    assert image.brokers[1].fenced
+    image = image_after(image, UnfenceBrokerRecord(id=1, epoch=7))
+    assert not image.brokers[1].fenced
+    for late in (FenceBrokerRecord(id=1, epoch=6), UnregisterBrokerRecord(broker_id=1, broker_epoch=6)):
+        with pytest.raises(ContradictoryMetadata, match="no broker 1 of epoch 6"):
+            image_after(image, late)
+    assert image_after(image, UnregisterBrokerRecord(broker_id=1, broker_epoch=7)).brokers == {}
+
+
+def test_log_dirs_and_cordoned_ones_change_where_they_are_named():
+    image = image_of(registration(log_dirs=[b"a" * 16], cordoned_log_dirs=None))
+    image = image_after(image, BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, cordoned_log_dirs=[]))
+    assert (image.brokers[1].log_dirs, image.brokers[1].cordoned_log_dirs) == ((b"a" * 16,), ())
+    image = image_after(image, BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, log_dirs=[b"b" * 16]))
+    assert (image.brokers[1].log_dirs, image.brokers[1].cordoned_log_dirs) == ((b"b" * 16,), ())
+
+
+def test_eligible_leaders_are_cleared_of_one_topic_or_of_all(image):
+    change = PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, eligible_leader_replicas=[2], last_known_elr=[1])
+    image = image_after(image, change)
+    assert image_after(image, ClearElrRecord(topic_name="other")).topics == image.topics
+    for name in ("", "orders"):
+        partition = image_after(image, ClearElrRecord(topic_name=name)).topics["orders"].partitions[0]
+        assert (partition.eligible_leader_replicas, partition.last_known_elr) == ((), ())
+        assert partition.partition_epoch == image.topics["orders"].partitions[0].partition_epoch + 1
+
+
+def test_a_topic_is_created_once_and_again_only_after_its_removal(image):
+    again = TopicRecord(name="orders", topic_id=uuid4().bytes)
+    for record in (again, TopicRecord(name="else", topic_id=TOPIC_ID)):
+        with pytest.raises(ContradictoryMetadata, match="was created before"):
+            image_after(image, record)
+    with pytest.raises(ContradictoryMetadata, match="was created before"):
+        image_after(image, RemoveTopicRecord(topic_id=TOPIC_ID), again, again)
+    assert image_after(image, RemoveTopicRecord(topic_id=TOPIC_ID), again).topics["orders"].topic_id == again.topic_id
+
+
+def test_a_quota_is_kept_for_whom_it_holds_in_any_order_until_it_is_removed():
+    parts = [EntityData(entity_type="user", entity_name="u"), EntityData(entity_type="client-id", entity_name=None)]
+
+    def quota(entity, *, remove=False):
+        return ClientQuotaRecord(entity=entity, key="producer_byte_rate", value=5.0, remove=remove)
+
+    image = image_of(quota(parts), quota(parts[:1]))
+    assert len(image.keyed_records[ClientQuotaRecord]) == 2
+    image = image_after(image, quota(parts[::-1], remove=True))
+    assert list(image.keyed_records[ClientQuotaRecord].values()) == [quota(parts[:1])]
+    assert image_after(image, quota(parts[:1], remove=True)).keyed_records == {}
 
 
 def test_a_change_of_a_topic_that_is_not_there_is_an_error(image):

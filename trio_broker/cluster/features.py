@@ -21,6 +21,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import FeatureLevelRecord
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.errors import MetadataLogUnusable
+from trio_broker.cluster.keyed_records import unserved
 from trio_broker.cluster.metadata_image import MetadataImage
 
 GROUP_VERSION: Final = "group.version"
@@ -84,10 +85,11 @@ def decide_features(image: MetadataImage) -> list[FeatureLevelRecord]:
 
 
 def require_supported(image: MetadataImage) -> None:
-    """Refuse a cluster whose features a newer version has finalized: this one would not do what they promise.
+    """Refuse a cluster for which a newer version has promised what this one would not do.
 
     Raises:
-        MetadataLogUnusable: a level is not among those of this broker.
+        MetadataLogUnusable: the level of a feature is not among those of this broker, or there are access control
+            entries or quotas, which it would pass over.
     """
     beyond = [
         f"{name} is {level}, and this version knows {supported.low} to {supported.high}"
@@ -96,6 +98,8 @@ def require_supported(image: MetadataImage) -> None:
     ]
     if beyond:
         raise MetadataLogUnusable(f"a newer version has raised features of the cluster: {'; '.join(beyond)}")
+    if kept := unserved(image.keyed_records):
+        raise MetadataLogUnusable(f"a newer version has left {kept}, which this one does not act by")
 
 
 def decide_feature_updates(

@@ -13,8 +13,7 @@ Source: docs/kafka-data-directories.md, docs/decisions/0046-an-import-is-one-ren
 from __future__ import annotations
 
 import struct
-from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -22,17 +21,7 @@ import attrs
 
 from kafka_wire.records.batch import MAGIC, MAGIC_POSITION
 from kafka_wire.stored.groups import ShareGroupMetadataKey, unkept_group
-from kafka_wire.stored.metadata import (
-    AccessControlEntryRecord,
-    ClientQuotaRecord,
-    DelegationTokenRecord,
-    RegisterBrokerRecord,
-    RemoveAccessControlEntryRecord,
-    RemoveDelegationTokenRecord,
-    RemoveUserScramCredentialRecord,
-    UnregisterBrokerRecord,
-    UserScramCredentialRecord,
-)
+from kafka_wire.stored.metadata import RegisterBrokerRecord, UnregisterBrokerRecord
 from trio_broker.cluster.features import SUPPORTED
 from trio_broker.cluster.kafka_handover import (
     RECORD_KINDS,
@@ -42,6 +31,7 @@ from trio_broker.cluster.kafka_handover import (
     partition_directories,
     stopped_directories,
 )
+from trio_broker.cluster.keyed_records import unserved
 from trio_broker.cluster.metadata_delta import replayed
 from trio_broker.cluster.metadata_image import NO_LEADER, ConfigResource, ConfigResourceType, MetadataImage
 from trio_broker.cluster.metadata_log import read_quorum_state
@@ -128,13 +118,16 @@ def kept_image(records: Iterable[Any]) -> MetadataImage:
 def in_sync(image: MetadataImage) -> MetadataImage:
     """Return ``image`` with the only replica of each partition in sync, as a stop does not leave it.
 
-    Kafka takes a broker that stops out of the replicas in sync and makes it an eligible leader (KIP-966), which is no
-    part of the image. After a clean stop it has every record.
+    Kafka takes a broker that stops out of the replicas in sync and makes it an eligible leader (KIP-966). After a clean
+    stop it has every record.
     """
     topics = {
         name: attrs.evolve(
             topic,
-            partitions={index: attrs.evolve(each, isr=each.replicas) for index, each in topic.partitions.items()},
+            partitions={
+                index: attrs.evolve(each, isr=each.replicas, eligible_leader_replicas=(), last_known_elr=())
+                for index, each in topic.partitions.items()
+            },
         )
         for name, topic in image.topics.items()
     }
@@ -174,31 +167,9 @@ def require_nothing_unserved(records: Iterable[Any]) -> None:
     Raises:
         HandoverRefused: there are some, which Kafka's own tools can remove.
     """
-    left: dict[Hashable, str] = {}
-    for record in records:
-        match record:
-            case AccessControlEntryRecord():
-                left[record.id] = "access control entries"
-            case RemoveAccessControlEntryRecord():
-                left.pop(record.id, None)
-            case UserScramCredentialRecord():
-                left[record.name, record.mechanism] = "SCRAM credentials"
-            case RemoveUserScramCredentialRecord():
-                left.pop((record.name, record.mechanism), None)
-            case DelegationTokenRecord():
-                left[record.token_id] = "delegation tokens"
-            case RemoveDelegationTokenRecord():
-                left.pop(record.token_id, None)
-            case ClientQuotaRecord():
-                entity = frozenset((each.entity_type, each.entity_name) for each in record.entity)
-                left[entity, record.key] = "client quotas"
-                if record.remove:
-                    del left[entity, record.key]
-            case _:
-                assert RECORD_KINDS[type(record)] is not RecordKind.UNSERVED, record
-    if counts := Counter(left.values()):
-        what = ", ".join(f"{count} {name}" for name, count in counts.items())
-        raise HandoverRefused(f"there are {what}, which trio-broker does not have: remove them in Kafka first")
+    image = replayed(record for record in records if RECORD_KINDS[type(record)] is RecordKind.UNSERVED)
+    if kept := unserved(image.keyed_records):
+        raise HandoverRefused(f"there are {kept}, which trio-broker does not have: remove them in Kafka first")
 
 
 def require_known_configs(image: MetadataImage, node_id: int) -> None:

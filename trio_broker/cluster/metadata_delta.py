@@ -9,7 +9,7 @@ Source: Kafka's MetadataDelta, TopicsDelta and TopicDelta.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Hashable, Iterable, Mapping
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -18,8 +18,10 @@ import attrs
 from kafka_wire.primitives import uuid_text
 from kafka_wire.stored.metadata import (
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ConfigRecord,
     FeatureLevelRecord,
+    FenceBrokerRecord,
     NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -27,12 +29,14 @@ from kafka_wire.stored.metadata import (
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
 )
+from trio_broker.cluster.keyed_records import keyed_change
 from trio_broker.cluster.metadata_image import (
     BrokerImage,
     ConfigResource,
     ConfigResourceType,
-    EndpointImage,
     MetadataImage,
     PartitionImage,
     TopicImage,
@@ -64,9 +68,11 @@ class MetadataDelta:
         self._deleted: dict[bytes, TopicImage] = {}
         self._gone: set[str] = set()
         self._topics: dict[bytes, TopicDelta] = {}
+        self._created: set[str] = set()
         self._configs: dict[ConfigResource, dict[str, str]] = {}
-        self._brokers: dict[int, BrokerImage] = {}
+        self._brokers: dict[int, BrokerImage | None] = {}
         self._features: dict[str, int] = {}
+        self._keyed: dict[type[Any], dict[Hashable, Any]] = {}
         self._next_producer_id = image.next_producer_id
         self._partition_count = image.partition_count
 
@@ -99,25 +105,33 @@ class MetadataDelta:
         Raises:
             NotImplementedError: the record is of a kind this broker never writes, so the image would not be the
                 cluster's.
-            ContradictoryMetadata: a partition is created a second time, or a topic is changed that is not there.
+            ContradictoryMetadata: a topic or partition is created a second time, or a topic, partition or broker is
+                changed that is not there.
         """
         match record:
             case TopicRecord():
-                self._topics[record.topic_id] = TopicDelta(record.name, record.topic_id, {})
-                self._gone.discard(record.name)
+                self._add_topic(record)
             case PartitionRecord():
                 self._add_partition(record)
             case PartitionChangeRecord():
-                partitions = self._partitions(record.topic_id)
-                partitions[record.partition_id] = partitions[record.partition_id].changed_by(record)
+                self._change_partition(record)
+            case ClearElrRecord():
+                self._clear_eligible_leaders(record.topic_name)
             case RemoveTopicRecord():
                 self._remove_topic(record)
             case ConfigRecord():
                 self._set_config(record)
             case RegisterBrokerRecord():
-                self._brokers[record.broker_id] = _registered(record)
+                self._brokers[record.broker_id] = BrokerImage.of(record)
             case BrokerRegistrationChangeRecord():
-                self._change_broker(record)
+                broker = self._broker(record.broker_id, record.broker_epoch)
+                self._brokers[record.broker_id] = broker.changed_by(record)
+            case FenceBrokerRecord() | UnfenceBrokerRecord():
+                broker = self._broker(record.id, record.epoch)
+                self._brokers[record.id] = attrs.evolve(broker, fenced=isinstance(record, FenceBrokerRecord))
+            case UnregisterBrokerRecord():
+                self._broker(record.broker_id, record.broker_epoch)
+                self._brokers[record.broker_id] = None
             case FeatureLevelRecord():
                 self._features[record.name] = record.feature_level
             case ProducerIdsRecord():
@@ -125,9 +139,20 @@ class MetadataDelta:
             case NoOpRecord():
                 pass
             case _:
-                raise NotImplementedError(
-                    f"a {type(record).__name__} in the metadata log, as a newer version may write"
-                )
+                self._replay_keyed(record)
+
+    def _replay_keyed(self, record: Any) -> None:
+        if (change := keyed_change(record)) is None:
+            raise NotImplementedError(f"a {type(record).__name__} in the metadata log, as a newer version may write")
+        self._keyed.setdefault(change.kind, {})[change.key] = change.record
+
+    def _add_topic(self, record: TopicRecord) -> None:
+        is_left = record.name in self.image.topics and record.name not in self._gone
+        if is_left or record.name in self._created or record.topic_id in self.image.topics_by_id:
+            raise ContradictoryMetadata(f"topic {record.name} was created before: {record}")
+        self._topics[record.topic_id] = TopicDelta(record.name, record.topic_id, {})
+        self._created.add(record.name)
+        self._gone.discard(record.name)
 
     def _partitions(self, topic_id: bytes) -> dict[int, PartitionImage]:
         """The partitions of a topic, to be changed."""
@@ -147,20 +172,35 @@ class MetadataDelta:
         partitions = self._partitions(record.topic_id)
         if record.partition_id in partitions:
             raise ContradictoryMetadata(f"partition {record.partition_id} of a topic was created before: {record}")
-        partitions[record.partition_id] = PartitionImage(
-            leader=record.leader,
-            leader_epoch=record.leader_epoch,
-            partition_epoch=record.partition_epoch,
-            replicas=tuple(record.replicas),
-            isr=tuple(record.isr),
-        )
+        partitions[record.partition_id] = PartitionImage.of(record)
         self._partition_count += 1
+
+    def _change_partition(self, record: PartitionChangeRecord) -> None:
+        partitions = self._partitions(record.topic_id)
+        if (before := partitions.get(record.partition_id)) is None:
+            raise ContradictoryMetadata(f"there is no partition that could be changed: {record}")
+        partitions[record.partition_id] = before.changed_by(record)
+
+    def _clear_eligible_leaders(self, name: str) -> None:
+        """Forget who is eligible in the topic ``name``, or, if that is empty, in every topic."""
+        topics: dict[bytes, TopicImage | TopicDelta] = {**self.image.topics_by_id, **self._topics}
+        for topic_id, topic in topics.items():
+            if topic_id in self._deleted or name not in ("", topic.name):
+                continue
+            for index, partition in topic.partitions.items():
+                if partition.eligible_leader_replicas or partition.last_known_elr:
+                    self._change_partition(
+                        PartitionChangeRecord(
+                            partition_id=index, topic_id=topic_id, eligible_leader_replicas=[], last_known_elr=[]
+                        )
+                    )
 
     def _remove_topic(self, record: RemoveTopicRecord) -> None:
         removed = self._topics.pop(record.topic_id, None) or self._known(record.topic_id)
         if (before := self.image.topics_by_id.get(record.topic_id)) is not None:
             self._deleted[record.topic_id] = before
         self._gone.add(removed.name)
+        self._created.discard(removed.name)
         self._configs[ConfigResource(ConfigResourceType.TOPIC, removed.name)] = {}
         self._partition_count -= len(removed.partitions)
 
@@ -173,14 +213,12 @@ class MetadataDelta:
         else:
             configs[record.name] = record.value
 
-    def _change_broker(self, record: BrokerRegistrationChangeRecord) -> None:
-        broker = self._brokers.get(record.broker_id) or self.image.brokers[record.broker_id]
-        self._brokers[record.broker_id] = attrs.evolve(
-            broker,
-            fenced=broker.fenced if record.fenced == 0 else record.fenced > 0,
-            # Kafka has no value for "no longer": only the next registration ends a controlled shutdown (KIP-841).
-            in_controlled_shutdown=broker.in_controlled_shutdown or record.in_controlled_shutdown > 0,
-        )
+    def _broker(self, broker_id: int, epoch: int) -> BrokerImage:
+        """The broker that registered in ``epoch``, to be changed."""
+        broker = self._brokers.get(broker_id, self.image.brokers.get(broker_id))
+        if broker is None or broker.broker_epoch != epoch:
+            raise ContradictoryMetadata(f"no broker {broker_id} of epoch {epoch} is registered that could be changed")
+        return broker
 
     # --- the next image ---
 
@@ -208,9 +246,18 @@ class MetadataDelta:
             brokers=(yield from merged(before.brokers, self._brokers.items())),
             features=(yield from merged(before.features, self._features.items())),
             configs_by_resource=configs,
+            keyed_records=(yield from self._next_keyed_records()),
             next_producer_id=self._next_producer_id,
             partition_count=self._partition_count,
         )
+
+    def _next_keyed_records(self) -> Generator[None, None, Mapping[type[Any], Mapping[Hashable, Any]]]:
+        before = self.image.keyed_records
+        changed: list[tuple[type[Any], Mapping[Hashable, Any] | None]] = []
+        for kind, changes in self._keyed.items():
+            records: Mapping[Hashable, Any] = yield from merged(before.get(kind, {}), changes.items())
+            changed.append((kind, records or None))
+        return (yield from merged(before, changed))
 
     def _next_topics(
         self, configs: Mapping[ConfigResource, Mapping[str, str]]
@@ -256,18 +303,3 @@ def replayed(records: Iterable[Any], *, offset: int = -1, epoch: int = 0) -> Met
     for record in records:
         delta.replay(record)
     return delta.apply(offset=offset, epoch=epoch)
-
-
-def _registered(record: RegisterBrokerRecord) -> BrokerImage:
-    return BrokerImage(
-        broker_id=record.broker_id,
-        broker_epoch=record.broker_epoch,
-        incarnation_id=record.incarnation_id,
-        endpoints=tuple(
-            EndpointImage(item.name, item.host, item.port, item.security_protocol) for item in record.end_points
-        ),
-        rack=record.rack,
-        fenced=record.fenced,
-        in_controlled_shutdown=record.in_controlled_shutdown,
-        log_dirs=tuple(record.log_dirs),
-    )

@@ -9,17 +9,32 @@ Source: Kafka's MetadataImage, PartitionRegistration.merge for the epochs.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import attrs
 
-from kafka_wire.stored.metadata import PartitionChangeRecord
+from kafka_wire.stored.metadata import (
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+)
+
+T = TypeVar("T")
 
 NO_LEADER = -1
 """The leader of a partition that has none."""
 
 LEADER_UNCHANGED = -2
 """The leader in a PartitionChangeRecord that is about something else."""
+
+RECOVERY_UNCHANGED = -1
+"""The recovery state in a PartitionChangeRecord that is about something else."""
+
+
+UNASSIGNED_DIRECTORY: Final = bytes(15) + b"\x01"
+"""Kafka's id for "no log directory was chosen yet" beside a replica."""
 
 
 class ConfigResourceType(enum.IntEnum):
@@ -51,25 +66,75 @@ CLUSTER_DEFAULT = ConfigResource(ConfigResourceType.BROKER, "")
 
 @attrs.frozen
 class PartitionImage:
-    """Who has a partition and who leads it. Replicas stand in order of preference."""
+    """Who has a partition and who leads it. Replicas stand in order of preference.
+
+    Of a reassignment under way, ``adding_replicas`` and ``removing_replicas`` are those that come and go.
+    ``eligible_leader_replicas`` have left the replicas in sync and have every committed record all the same, and
+    ``last_known_elr`` is the last leader where nobody is eligible (KIP-966). ``leader_recovery_state`` is 1 after an
+    unclean election. ``directories`` are the ids of the log directories beside ``replicas``.
+    """
 
     leader: int
     leader_epoch: int
     partition_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    eligible_leader_replicas: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    leader_recovery_state: int = 0
+    directories: tuple[bytes, ...] = attrs.field()
+
+    @directories.default
+    def _unassigned(self) -> tuple[bytes, ...]:
+        return (UNASSIGNED_DIRECTORY,) * len(self.replicas)
+
+    @classmethod
+    def of(cls, record: PartitionRecord) -> PartitionImage:
+        """The partition as ``record`` creates it."""
+        return cls(
+            leader=record.leader,
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+            replicas=tuple(record.replicas),
+            isr=tuple(record.isr),
+            adding_replicas=tuple(record.adding_replicas),
+            removing_replicas=tuple(record.removing_replicas),
+            eligible_leader_replicas=tuple(record.eligible_leader_replicas or ()),
+            last_known_elr=tuple(record.last_known_elr or ()),
+            leader_recovery_state=record.leader_recovery_state,
+            directories=_beside(record.replicas, record.directories),
+        )
 
     def changed_by(self, record: PartitionChangeRecord) -> PartitionImage:
         """Return the partition after ``record``; naming a leader raises the leader epoch even if it is the same one."""
         elected = record.leader != LEADER_UNCHANGED
+        recovery = record.leader_recovery_state
+        replicas = _replaced(self.replicas, record.replicas)
         return PartitionImage(
             leader=record.leader if elected else self.leader,
             # One more for an election. The records leave both epochs out (PartitionRegistration.merge).
             leader_epoch=self.leader_epoch + elected,
             partition_epoch=self.partition_epoch + 1,
-            replicas=self.replicas if record.replicas is None else tuple(record.replicas),
-            isr=self.isr if record.isr is None else tuple(record.isr),
+            replicas=replicas,
+            isr=_replaced(self.isr, record.isr),
+            adding_replicas=_replaced(self.adding_replicas, record.adding_replicas),
+            removing_replicas=_replaced(self.removing_replicas, record.removing_replicas),
+            eligible_leader_replicas=_replaced(self.eligible_leader_replicas, record.eligible_leader_replicas),
+            last_known_elr=_replaced(self.last_known_elr, record.last_known_elr),
+            leader_recovery_state=self.leader_recovery_state if recovery == RECOVERY_UNCHANGED else recovery,
+            directories=_beside(replicas, _replaced(self.directories, record.directories)),
         )
+
+
+def _replaced(before: tuple[T, ...], after: Sequence[T] | None) -> tuple[T, ...]:
+    return before if after is None else tuple(after)
+
+
+def _beside(replicas: Sequence[int], directories: Sequence[bytes]) -> tuple[bytes, ...]:
+    """A directory for each replica: those that a record has said, unless it was written without any."""
+    return tuple(directories) if len(directories) == len(replicas) else (UNASSIGNED_DIRECTORY,) * len(replicas)
 
 
 @attrs.frozen
@@ -94,7 +159,11 @@ class EndpointImage:
 
 @attrs.frozen
 class BrokerImage:
-    """A broker as it registered. ``broker_epoch`` is the offset of that record and fences its earlier lives."""
+    """A broker as it registered. ``broker_epoch`` is the offset of that record and fences its earlier lives.
+
+    ``features`` are the levels that it knows, lowest and highest; ``log_dirs`` the ids of its data directories that
+    work, and ``cordoned_log_dirs`` those of them that take no new replicas, None where it has not said.
+    """
 
     broker_id: int
     broker_epoch: int
@@ -104,7 +173,38 @@ class BrokerImage:
     fenced: bool
     in_controlled_shutdown: bool
     log_dirs: tuple[bytes, ...] = ()
-    """The ids of its data directories."""
+    cordoned_log_dirs: tuple[bytes, ...] | None = None
+    features: Mapping[str, tuple[int, int]] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, record: RegisterBrokerRecord) -> BrokerImage:
+        """The broker as ``record`` registers it."""
+        return cls(
+            broker_id=record.broker_id,
+            broker_epoch=record.broker_epoch,
+            incarnation_id=record.incarnation_id,
+            endpoints=tuple(
+                EndpointImage(item.name, item.host, item.port, item.security_protocol) for item in record.end_points
+            ),
+            rack=record.rack,
+            fenced=record.fenced,
+            in_controlled_shutdown=record.in_controlled_shutdown,
+            log_dirs=tuple(record.log_dirs),
+            cordoned_log_dirs=None if record.cordoned_log_dirs is None else tuple(record.cordoned_log_dirs),
+            features={each.name: (each.min_supported_version, each.max_supported_version) for each in record.features},
+        )
+
+    def changed_by(self, record: BrokerRegistrationChangeRecord) -> BrokerImage:
+        """Return the broker after ``record``."""
+        cordoned = record.cordoned_log_dirs
+        return attrs.evolve(
+            self,
+            fenced=self.fenced if record.fenced == 0 else record.fenced > 0,
+            # Kafka has no value for "no longer": only the next registration ends a controlled shutdown (KIP-841).
+            in_controlled_shutdown=self.in_controlled_shutdown or record.in_controlled_shutdown > 0,
+            log_dirs=tuple(record.log_dirs) or self.log_dirs,
+            cordoned_log_dirs=self.cordoned_log_dirs if cordoned is None else tuple(cordoned),
+        )
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -124,6 +224,8 @@ class MetadataImage:
     so, from one that a newer broker finds without a level."""
     configs_by_resource: Mapping[ConfigResource, Mapping[str, str]] = attrs.field(factory=dict)
     """Only resources that have settings of their own."""
+    keyed_records: Mapping[type[Any], Mapping[Hashable, Any]] = attrs.field(factory=dict)
+    """Records that are their own image, by kind and key (``keyed_records.py``)."""
     next_producer_id: int = 0
     """The first id that no broker was given yet."""
     partition_count: int = 0

@@ -28,6 +28,7 @@ from kafka_wire.records.control import ControlRecord, ControlRecordType, build_c
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.metadata import (
     BrokerEndpoint,
+    BrokerFeature,
     ConfigRecord,
     FeatureLevelRecord,
     PartitionRecord,
@@ -39,7 +40,6 @@ from kafka_wire.stored.metadata import (
 )
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.metadata_image import BrokerImage, MetadataImage, PartitionImage, TopicImage
-from trio_broker.cluster.replication_control import UNASSIGNED_DIRECTORY
 from trio_broker.runtime.disk import Disk, names_in, write_atomically
 
 RECORDS_PER_BATCH: Final = 1000
@@ -179,6 +179,8 @@ def image_records(image: MetadataImage) -> Iterator[Any]:
     for resource, configs in image.configs_by_resource.items():
         for name, value in configs.items():
             yield ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
+    for records in image.keyed_records.values():
+        yield from records.values()
     if image.next_producer_id:
         yield ProducerIdsRecord(broker_id=NO_BROKER, next_producer_id=image.next_producer_id)
 
@@ -192,11 +194,15 @@ def broker_record(broker: BrokerImage) -> RegisterBrokerRecord:
             BrokerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
             for each in broker.endpoints
         ],
-        features=[],
+        features=[
+            BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in broker.features.items()
+        ],
         rack=broker.rack,
         fenced=broker.fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
         log_dirs=list(broker.log_dirs),
+        cordoned_log_dirs=None if broker.cordoned_log_dirs is None else list(broker.cordoned_log_dirs),
     )
 
 
@@ -206,10 +212,13 @@ def partition_record(topic: TopicImage, index: int, partition: PartitionImage) -
         topic_id=topic.topic_id,
         replicas=list(partition.replicas),
         isr=list(partition.isr),
-        removing_replicas=[],
-        adding_replicas=[],
+        removing_replicas=list(partition.removing_replicas),
+        adding_replicas=list(partition.adding_replicas),
         leader=partition.leader,
+        leader_recovery_state=partition.leader_recovery_state,
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
-        directories=[UNASSIGNED_DIRECTORY] * len(partition.replicas),
+        directories=list(partition.directories),
+        eligible_leader_replicas=list(partition.eligible_leader_replicas) or None,
+        last_known_elr=list(partition.last_known_elr) or None,
     )

@@ -17,8 +17,8 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import PartitionChangeRecord
 from trio_broker.cluster.controller_result import ControllerResult
-from trio_broker.cluster.metadata_image import MetadataImage, PartitionImage
-from trio_broker.cluster.replication_control import UNASSIGNED_DIRECTORY, check_replicas
+from trio_broker.cluster.metadata_image import UNASSIGNED_DIRECTORY, MetadataImage, PartitionImage
+from trio_broker.cluster.replication_control import check_replicas
 from trio_broker.common.topic_partition import TopicPartition
 
 

@@ -22,7 +22,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import NO_UUID, uuid_text
 from kafka_wire.stored.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from trio_broker.cluster.controller_result import ControllerResult, attempt
-from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, TopicImage
+from trio_broker.cluster.metadata_image import UNASSIGNED_DIRECTORY, ConfigResourceType, MetadataImage, TopicImage
 from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC, collision_key, require_valid_topic_name
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import count_in_turns, list_in_turns
@@ -40,9 +40,6 @@ MAX_PARTITIONS: Final = 20_000
 
 BROKER_DEFAULT: Final = -1
 """In the place of a number of partitions or replicas: the broker's own setting counts."""
-
-UNASSIGNED_DIRECTORY: Final = bytes(15) + b"\x01"
-"""Kafka's id for "no log directory was chosen yet" beside a replica."""
 
 FIRST_EPOCH: Final = 0
 

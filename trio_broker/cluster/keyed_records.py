@@ -1,0 +1,86 @@
+"""Metadata records that need no image of their own: of each key the last one counts, until another kind removes it.
+
+Access control entries, SCRAM credentials, delegation tokens, quotas and the registrations of controllers are such. The
+image has them as they came, and a snapshot writes them as they are.
+
+Source: Kafka's AclsImage, ScramImage, DelegationTokenImage, ClientQuotasImage and ClusterImage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from kafka_wire.stored.metadata import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    DelegationTokenRecord,
+    RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
+    RemoveUserScramCredentialRecord,
+    UnregisterControllerRecord,
+    UserScramCredentialRecord,
+    ZkMigrationStateRecord,
+)
+
+KeyOf = Callable[[Any], Hashable]
+
+
+@attrs.frozen
+class KeyedChange:
+    """What a record does: ``record`` takes its place under ``key`` among those of ``kind``, or None removes it."""
+
+    kind: type[Any]
+    key: Hashable
+    record: Any
+
+
+def quota_key(record: ClientQuotaRecord) -> Hashable:
+    """Whom a quota holds for, in any order of its parts, and which one it is."""
+    return frozenset((each.entity_type, each.entity_name) for each in record.entity), record.key
+
+
+_KEPT: Final[Mapping[type[Any], KeyOf]] = {
+    AccessControlEntryRecord: lambda record: record.id,
+    UserScramCredentialRecord: lambda record: (record.name, record.mechanism),
+    DelegationTokenRecord: lambda record: record.token_id,
+    ClientQuotaRecord: quota_key,
+    RegisterControllerRecord: lambda record: record.controller_id,
+    ZkMigrationStateRecord: lambda record: None,
+}
+
+_REMOVING: Final[Mapping[type[Any], tuple[type[Any], KeyOf]]] = {
+    RemoveAccessControlEntryRecord: (AccessControlEntryRecord, lambda record: record.id),
+    RemoveUserScramCredentialRecord: (UserScramCredentialRecord, lambda record: (record.name, record.mechanism)),
+    RemoveDelegationTokenRecord: (DelegationTokenRecord, lambda record: record.token_id),
+    UnregisterControllerRecord: (RegisterControllerRecord, lambda record: record.controller_id),
+}
+
+
+def keyed_change(record: Any) -> KeyedChange | None:
+    """Return what ``record`` does to keyed records; None for a record of another sort."""
+    kind = type(record)
+    if (removing := _REMOVING.get(kind)) is not None:
+        removed_kind, key_of = removing
+        return KeyedChange(removed_kind, key_of(record), None)
+    if (key_of_kept := _KEPT.get(kind)) is None:
+        return None
+    is_removed = isinstance(record, ClientQuotaRecord) and record.remove
+    return KeyedChange(kind, key_of_kept(record), None if is_removed else record)
+
+
+UNSERVED: Final[Mapping[type[Any], str]] = {
+    AccessControlEntryRecord: "access control entries",
+    UserScramCredentialRecord: "SCRAM credentials",
+    DelegationTokenRecord: "delegation tokens",
+    ClientQuotaRecord: "client quotas",
+}
+"""Kinds that this broker keeps and does not act by, so that it must not serve a cluster that has any."""
+
+
+def unserved(keyed_records: Mapping[type[Any], Mapping[Hashable, Any]]) -> str:
+    """Return what an image has that this broker does not act by, as ``2 access control entries``; empty if nothing."""
+    return ", ".join(f"{len(keyed_records[kind])} {name}" for kind, name in UNSERVED.items() if kind in keyed_records)
