@@ -13,10 +13,11 @@ import attrs
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kafka import KafkaAdminClient
+from kafka.errors import CoordinatorLoadInProgressError
 
 from tests.compat.group_members import SESSION_MS, Commit, Member, Place
 from tests.compat.member_host import HostedCrowd, HostedMember, MemberHost
-from tests.patience import flushed, patiently
+from tests.patience import Patience, flushed, patiently
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 30
@@ -104,11 +105,18 @@ def produce(servers: str, places: list[Place], count: int, *, first: int = 0) ->
 def commits(servers: str, group_id: str) -> dict[Place, Commit]:
     """What an administrator sees of a group's offsets.
 
-    Through kafka-python, because confluent-kafka reads metadata on until some zero byte comes.
+    Through kafka-python, because confluent-kafka reads metadata on until some zero byte comes. It does not ask again by
+    itself where a broker that has just started is still loading the group.
     """
-    admin = KafkaAdminClient(bootstrap_servers=servers)
+    admin, time_left = KafkaAdminClient(bootstrap_servers=servers), Patience(SECONDS)
     try:
-        found = admin.list_group_offsets(group_id)[group_id]
+        while True:
+            try:
+                found = admin.list_group_offsets(group_id)[group_id]
+                break
+            except CoordinatorLoadInProgressError:
+                if time_left.is_over:
+                    raise
     finally:
         admin.close()
     return {Place(*place): Commit(each.offset, each.metadata) for place, each in found.items()}
