@@ -46,6 +46,7 @@ from trio_broker.config.listeners import Endpoint
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.resource_config import topic_config
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
+from trio_broker.coordinator.marker_writer import MarkerWriter
 from trio_broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from trio_broker.handlers.support.services import BrokerServices, NodeInfo
 from trio_broker.partition.log_loader import LogLoader
@@ -133,8 +134,9 @@ async def open_services(
             groups = GroupCoordinator(replicas, controller, metadata_cache, changes, config, runtime)
             dynamic_config.reconfigurables = (*dynamic_config.reconfigurables, groups)
             producer_ids = ProducerIds(controller.allocate_producer_ids)
+            markers = MarkerWriter(replicas, groups)
             transactions = TransactionCoordinator(
-                replicas, groups, controller, metadata_cache, producer_ids, config, runtime
+                replicas, markers, controller, metadata_cache, producer_ids, config, runtime
             )
             # In this order: the coordinators find the partitions of a new topic open.
             publisher.subscribers = (partitions, groups, transactions)
@@ -157,6 +159,7 @@ async def open_services(
                 log_dir_failures=LogDirFailureHandler(metadata_log, replicas),
                 producer_ids=producer_ids,
                 groups=groups,
+                markers=markers,
                 transactions=transactions,
                 trials=ConfigTrials(controller, dynamic_config, changes, clock),
             )

@@ -17,11 +17,13 @@ from kafka_wire.errors import KafkaError
 from trio_broker.common.request_phase import ignore_release
 from trio_broker.common.topic_names import TRANSACTION_STATE_TOPIC
 from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.steps import run_steps
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-from trio_broker.coordinator.transactions import marker_writer
-from trio_broker.coordinator.transactions.marker_writer import MarkerWriter
+from trio_broker.coordinator.transactions import transaction_marker_channel_manager
 from trio_broker.coordinator.transactions.requests import THE_BROKER, EndHanging, LeftOpen
 from trio_broker.coordinator.transactions.transaction_machine import NOTHING_OPEN, TransactionMachine
+from trio_broker.coordinator.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
+from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.transaction_end import TransactionEnd
 
 log = logging.getLogger(__name__)
@@ -30,8 +32,14 @@ log = logging.getLogger(__name__)
 class HangingTransactions:
     """What the logs of this broker have open, and the end of what hangs in them."""
 
-    def __init__(self, runtime: CoordinatorRuntime[TransactionMachine], markers: MarkerWriter) -> None:
+    def __init__(
+        self,
+        runtime: CoordinatorRuntime[TransactionMachine],
+        replicas: ReplicaManager,
+        markers: TransactionMarkerChannelManager,
+    ) -> None:
         self._runtime = runtime
+        self._replicas = replicas
         self._markers = markers
         # Set when partitions could be opened that could not before.
         self._opened = trio.Event()
@@ -39,7 +47,7 @@ class HangingTransactions:
     def open_transactions(self) -> LeftOpen:
         """What the logs have open. Not in the log of a coordinator itself, which has no records of transactions."""
         found: dict[int, dict[TopicPartition, int]] = {}
-        for partition in self._markers.replicas.partitions():
+        for partition in self._replicas.partitions():
             producers = partition.producers
             if not producers.transactions.undecided or partition.topic_partition.topic == TRANSACTION_STATE_TOPIC:
                 continue
@@ -50,7 +58,7 @@ class HangingTransactions:
 
     def open_epoch(self, producer_id: int, topic_partition: TopicPartition) -> int | None:
         """The epoch of the transaction that the producer has open in a partition, None without one."""
-        partition = self._markers.replicas.find(topic_partition)
+        partition = self._replicas.find(topic_partition)
         return None if partition is None else partition.producers.open_epoch(producer_id)
 
     async def run(self) -> None:
@@ -62,7 +70,7 @@ class HangingTransactions:
             self._opened = trio.Event()
             await self._runtime.wait_until_loaded()
             if not await self.end():
-                await trio.sleep(marker_writer.MARKER_RETRY_SECONDS)
+                await trio.sleep(transaction_marker_channel_manager.MARKER_RETRY_SECONDS)
             # Else a shard is being loaded anew meanwhile, and not all ids were known.
             elif self._runtime.is_loaded:
                 await self._opened.wait()
@@ -116,7 +124,7 @@ class HangingTransactions:
         text = f"{partition}: aborts the transaction of producer {producer_id}, which no transactional id has"
         self._runtime.throttled_log.warning("unowned", text)
         end = TransactionEnd(producer_id, epoch, committed=False, coordinator_epoch=0, is_unfenced=True)
-        await self._markers.write(end, [partition], ignore_release)
+        await run_steps(self._markers.write_steps(end, [partition], ignore_release))
 
 
 def log_delay(runtime: CoordinatorRuntime[TransactionMachine], transactional_id: str, reason: object) -> None:

@@ -5,8 +5,8 @@ record of a transition is the whole new state of its transactional id.
 
 A transition takes effect when its record is appended, and its response is sent when the record is durable, so no answer
 is ever taken back. What others would notice earlier waits as well: markers are written only after the record of PREPARE
-is durable (``marker_writer``), and a batch is let into a partition only after the record that names the partition is
-durable (``TransactionCoordinator.verify_steps``).
+is durable, and a batch is let into a partition only after the record that names the partition is durable
+(``TransactionCoordinator.verify_steps``).
 
 A transaction that has been open for longer than its timeout is aborted, and its producer fenced. A transactional id
 that nobody has used for ``transactional.id.expiration.ms`` is forgotten.
