@@ -121,7 +121,7 @@ async def open_services(
                 advertised=advertised,
             )
             publisher = MetadataPublisher(metadata_cache, dynamic_config, changes)
-            controller = Controller(metadata_log, publisher, config, runtime.random)
+            controller = Controller(metadata_log, publisher, config, runtime.random, replicas)
             ids = list(directory_ids(log_manager).values())
             broker_epoch = await controller.register_node(registration(node, random_uuid(runtime.random), ids))
             # Behind the loading of logs and the registration, by which the snapshot proves its partitions.
@@ -146,7 +146,6 @@ async def open_services(
                 transactions.topic_opened(name)
 
             replicas.on_opened = topic_opened
-            controller.reason_not_held = replicas.reason_not_held
             yield BrokerServices(
                 node=node,
                 config=config,

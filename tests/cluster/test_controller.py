@@ -57,6 +57,19 @@ async def test_validate_only_answers_alike_and_changes_nothing(controller, metad
     assert (controller.image.topics, len(metadata_log.batches), deltas) == ({}, before, [])
 
 
+async def test_a_topic_of_which_a_broker_reports_no_log_is_deleted_again(controller, metadata_log):
+    class Reports:
+        def reason_not_held(self, name: str) -> KafkaError | None:
+            return KafkaError("no space", code=ErrorCode.KAFKA_STORAGE_ERROR) if name == "a" else None
+
+    config = BrokerConfig({"node.id": "1"})
+    reported = Controller(metadata_log, controller.publisher, config, SystemRandom(), Reports())
+    refused, created = await reported.create_topics([NewTopic(name="a"), NewTopic(name="b")])
+    assert isinstance(refused, KafkaError)
+    assert not isinstance(created, KafkaError)
+    assert list(controller.image.topics) == ["b"]
+
+
 async def test_two_requests_for_one_name_at_once_make_one_topic(controller):
     outcomes = []
 
