@@ -52,8 +52,8 @@ from trio_broker.handlers.support.services import BrokerServices, NodeInfo
 from trio_broker.partition.log_loader import LogLoader
 from trio_broker.partition.partition import Durability
 from trio_broker.partition.replica_manager import ReplicaManager
-from trio_broker.runtime.chance import random_uuid
 from trio_broker.runtime.disk import Disk
+from trio_broker.runtime.randomness import random_uuid
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.workers import Workers
 from trio_broker.storage import partition_metadata

@@ -12,7 +12,7 @@ from kafka_wire.errors import KafkaError
 from tests.fakes.controllers import make_controller
 from tests.fakes.memory_metadata_log import MemoryMetadataLog
 from tests.fakes.metadata_subscriber import RecordingSubscriber
-from trio_broker.changes.caller import CALLER
+from trio_broker.changes.audit_context import CALLER
 from trio_broker.changes.change import ChangeChannel, ChangedResource, ChangeOrigin
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.controller import Controller

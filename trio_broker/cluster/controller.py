@@ -54,7 +54,7 @@ from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ConfigScope
-from trio_broker.runtime.chance import Random
+from trio_broker.runtime.randomness import Random
 
 T = TypeVar("T")
 

@@ -32,9 +32,9 @@ from kafka_wire.primitives import uuid_text
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.config_key import LONG_MAX
 from trio_broker.config.log_config import LogConfig
-from trio_broker.runtime.chance import Random, random_uuid
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.disk import Disk
+from trio_broker.runtime.randomness import Random, random_uuid
 from trio_broker.storage import file_names, partition_metadata
 from trio_broker.storage.errors import CorruptCheckpoint, LogUnusable, StorageFailed, is_shortage
 from trio_broker.storage.log import Log

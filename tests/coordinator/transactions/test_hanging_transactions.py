@@ -19,8 +19,8 @@ from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_S
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.transactions import transaction_marker_channel_manager
-from trio_broker.partition.hosted_topics import HostedTopic, TopicAssignment
 from trio_broker.partition.leader_appends import LeaderAppends
+from trio_broker.partition.local_topics import LocalTopic, TopicAssignment
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.errors import StorageShortage
 
@@ -148,12 +148,12 @@ def keep_closed(monkeypatch, index: int) -> None:
     """Let a partition of ``t`` lack descriptors when it is to be opened."""
     open_missing = ReplicaManager._open_missing
 
-    async def open_others(replicas: ReplicaManager, hosted: HostedTopic, assignment: TopicAssignment) -> None:
-        is_short = hosted.name == "t"
+    async def open_others(replicas: ReplicaManager, local: LocalTopic, assignment: TopicAssignment) -> None:
+        is_short = local.name == "t"
         epochs = {each: epoch for each, epoch in assignment.leader_epochs.items() if not (is_short and each == index)}
-        await open_missing(replicas, hosted, attrs.evolve(assignment, leader_epochs=epochs))
+        await open_missing(replicas, local, attrs.evolve(assignment, leader_epochs=epochs))
         if is_short:
-            hosted.failures[index] = StorageShortage("too many open files")
+            local.failures[index] = StorageShortage("too many open files")
 
     monkeypatch.setattr(ReplicaManager, "_open_missing", open_others)
 

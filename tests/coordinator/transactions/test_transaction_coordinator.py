@@ -435,13 +435,13 @@ async def test_a_transaction_that_takes_too_long_is_aborted_everywhere(memory_pa
 
 
 @pytest.mark.parametrize("commits", [True, False])
-@pytest.mark.parametrize("unmarked", [(0, 1, 2), (1,), (0, 2)])
-async def test_a_restart_writes_the_markers_that_are_missing(memory_path, unmarked, commits):
+@pytest.mark.parametrize("pending_markers", [(0, 1, 2), (1,), (0, 2)])
+async def test_a_restart_writes_the_markers_that_are_missing(memory_path, pending_markers, commits):
     async with running_transactions(memory_path) as client:
         producer = await started(client, 0, 1, 2)
-        refuse_markers(client, *unmarked)
+        refuse_markers(client, *pending_markers)
         assert (await client.end(producer, commits=commits)).error_code == 0
-        await until(lambda: client.partitions_of() == {TopicPartition("t", index) for index in unmarked})
+        await until(lambda: client.partitions_of() == {TopicPartition("t", index) for index in pending_markers})
     async with running_transactions(memory_path) as client:
         await client.completed()
         marker = (producer.producer_id, producer.epoch, commits)

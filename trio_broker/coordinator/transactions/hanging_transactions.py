@@ -20,7 +20,7 @@ from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from trio_broker.coordinator.transactions import transaction_marker_channel_manager
-from trio_broker.coordinator.transactions.requests import THE_BROKER, EndHanging, LeftOpen
+from trio_broker.coordinator.transactions.requests import THE_BROKER, EndHanging, OpenEpochs
 from trio_broker.coordinator.transactions.transaction_machine import NOTHING_OPEN, TransactionMachine
 from trio_broker.coordinator.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
 from trio_broker.partition.replica_manager import ReplicaManager
@@ -44,7 +44,7 @@ class HangingTransactions:
         # Set when partitions could be opened that could not before.
         self._opened = trio.Event()
 
-    def open_transactions(self) -> LeftOpen:
+    def open_transactions(self) -> OpenEpochs:
         """What the logs have open. Not in the log of a coordinator itself, which has no records of transactions."""
         found: dict[int, dict[TopicPartition, int]] = {}
         for partition in self._replicas.partitions():
@@ -84,26 +84,26 @@ class HangingTransactions:
         """Try to end what hangs; return whether no log has refused that."""
         is_ended = self._end_owned()
         # Nobody else ever would.
-        for producer_id, epochs in self._unowned().items():
+        for producer_id, epochs in self._without_coordinator().items():
             for partition in epochs:
                 await self._abort(producer_id, partition)
-        return is_ended and not self._unowned()
+        return is_ended and not self._without_coordinator()
 
     def _end_owned(self) -> bool:
         """Have each transactional id end what hangs of its producer; return whether no log has refused that."""
-        left_open, refusals = self.open_transactions(), 0
-        for shard in self._runtime.active_shards() if left_open else ():
+        open_epochs, refusals = self.open_transactions(), 0
+        for shard in self._runtime.active_shards() if open_epochs else ():
             for transactional_id, metadata in list(shard.machine.transactions.items()):
-                if left_open.keys().isdisjoint((metadata.producer_id, metadata.previous_producer_id)):
+                if open_epochs.keys().isdisjoint((metadata.producer_id, metadata.previous_producer_id)):
                     continue
                 try:
-                    shard.handle(transactional_id, EndHanging(transactional_id, left_open), THE_BROKER)
+                    shard.handle(transactional_id, EndHanging(transactional_id, open_epochs), THE_BROKER)
                 except KafkaError as error:
                     refusals += 1
                     log_delay(self._runtime, transactional_id, error)
         return not refusals
 
-    def _unowned(self) -> LeftOpen:
+    def _without_coordinator(self) -> OpenEpochs:
         """Of the open transactions those of producers that no transactional id has, which is not known while not all
         ids are.
         """
@@ -122,7 +122,7 @@ class HangingTransactions:
         if (epoch := self.open_epoch(producer_id, partition)) is None:
             return
         text = f"{partition}: aborts the transaction of producer {producer_id}, which no transactional id has"
-        self._runtime.throttled_log.warning("unowned", text)
+        self._runtime.throttled_log.warning("without coordinator", text)
         end = TransactionEnd(producer_id, epoch, committed=False, coordinator_epoch=0, is_unfenced=True)
         await run_steps(self._markers.write_steps(end, [partition], ignore_release))
 

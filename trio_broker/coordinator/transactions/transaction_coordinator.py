@@ -388,8 +388,8 @@ class TransactionCoordinator:
             is_unfenced=True,
         )
         topics = by_topic(metadata.partitions - self._marked[transactional_id])
-        unmarked = [TopicPartition(topic, index) for topic, indexes in topics.items() for index in indexes]
-        codes = yield from self.markers.write_steps(end, unmarked, ignore_release)
+        pending_markers = [TopicPartition(topic, index) for topic, indexes in topics.items() for index in indexes]
+        codes = yield from self.markers.write_steps(end, pending_markers, ignore_release)
         missing = [each for each, code in codes.items() if self._is_missing(each, metadata.producer_id, code)]
         self._marked[transactional_id] = metadata.partitions.difference(missing)
         if missing:
