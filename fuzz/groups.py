@@ -56,7 +56,7 @@ from kafka_wire.messages.offset_fetch import (
     OffsetFetchRequestGroup,
 )
 from kafka_wire.schema import ArrayOf, StructOf, fields_of
-from trio_broker.broker import TIDY_INTERVAL_MS
+from trio_broker.broker import TRIM_INTERVAL_MS
 from trio_broker.network.request_memory_pool import MAX_BACKLOG_BYTES
 from trio_broker.testing.process import BrokerProcess
 
@@ -100,7 +100,7 @@ handled, with its objects, and what the groups hold."""
 MAX_KEPT_RATIO: Final = 1.3
 """How much more the process may hold when no member is left than after the calm bursts."""
 
-TIDY_SECONDS: Final = 3 * TIDY_INTERVAL_MS / 1000
+TRIM_SECONDS: Final = 3 * TRIM_INTERVAL_MS / 1000
 """In which it gives back what the storm has left free: an interval without large requests, and what is left of the two
 beside it."""
 
@@ -399,13 +399,13 @@ def survival(broker: BrokerProcess, good: GoodGroup, statistics: Statistics) -> 
 
 
 def kept_memory(broker: BrokerProcess, statistics: Statistics) -> Iterator[str]:
-    """Yield how much the process still holds if that is too much ``TIDY_SECONDS`` after the end.
+    """Yield how much the process still holds if that is too much ``TRIM_SECONDS`` after the end.
 
     A storm that ended in the calm has nothing to compare it with.
     """
     if not statistics.first_bytes:
         return
-    deadline, most = time.monotonic() + TIDY_SECONDS, MAX_KEPT_RATIO * statistics.first_bytes
+    deadline, most = time.monotonic() + TRIM_SECONDS, MAX_KEPT_RATIO * statistics.first_bytes
     while (kept := resident_bytes(broker.pid)) > most and time.monotonic() < deadline:
         time.sleep(0.1)
     statistics.kept_bytes = kept

@@ -613,7 +613,7 @@ async def test_a_broker_setting_reaches_the_topics_that_have_none_of_their_own(t
         await create(services, "keeps", retention_ms="1234")
         await set_config(services, BROKER, "log.retention.ms", "4321")
         retentions = {
-            name: hosted.partition(0).log.config.retention_ms for name, hosted in services.replicas.topics.items()
+            name: local.partition(0).log.config.retention_ms for name, local in services.replicas.topics.items()
         }
         assert retentions == {"follows": 4321, "keeps": 1234}
 

@@ -46,13 +46,14 @@ from trio_broker.config.listeners import Endpoint
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.resource_config import topic_config
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
+from trio_broker.coordinator.marker_writer import MarkerWriter
 from trio_broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from trio_broker.handlers.support.services import BrokerServices, NodeInfo
 from trio_broker.partition.log_loader import LogLoader
 from trio_broker.partition.partition import Durability
 from trio_broker.partition.replica_manager import ReplicaManager
-from trio_broker.runtime.chance import random_uuid
 from trio_broker.runtime.disk import Disk
+from trio_broker.runtime.randomness import random_uuid
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.workers import Workers
 from trio_broker.storage import partition_metadata
@@ -120,7 +121,7 @@ async def open_services(
                 advertised=advertised,
             )
             publisher = MetadataPublisher(metadata_cache, dynamic_config, changes)
-            controller = Controller(metadata_log, publisher, config, runtime.random)
+            controller = Controller(metadata_log, publisher, config, runtime.random, replicas)
             ids = list(directory_ids(log_manager).values())
             broker_epoch = await controller.register_node(registration(node, random_uuid(runtime.random), ids))
             # Behind the loading of logs and the registration, by which the snapshot proves its partitions.
@@ -133,8 +134,9 @@ async def open_services(
             groups = GroupCoordinator(replicas, controller, metadata_cache, changes, config, runtime)
             dynamic_config.reconfigurables = (*dynamic_config.reconfigurables, groups)
             producer_ids = ProducerIds(controller.allocate_producer_ids)
+            markers = MarkerWriter(replicas, groups)
             transactions = TransactionCoordinator(
-                replicas, groups, controller, metadata_cache, producer_ids, config, runtime
+                replicas, markers, controller, metadata_cache, producer_ids, config, runtime
             )
             # In this order: the coordinators find the partitions of a new topic open.
             publisher.subscribers = (partitions, groups, transactions)
@@ -144,7 +146,6 @@ async def open_services(
                 transactions.topic_opened(name)
 
             replicas.on_opened = topic_opened
-            controller.reason_not_held = replicas.reason_not_held
             yield BrokerServices(
                 node=node,
                 config=config,
@@ -157,6 +158,7 @@ async def open_services(
                 log_dir_failures=LogDirFailureHandler(metadata_log, replicas),
                 producer_ids=producer_ids,
                 groups=groups,
+                markers=markers,
                 transactions=transactions,
                 trials=ConfigTrials(controller, dynamic_config, changes, clock),
             )

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-TIDY_INTERVAL_MS = 10_000
+TRIM_INTERVAL_MS = 10_000
 """Between two looks whether a backlog of large requests has passed, or no large message comes any more."""
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -373,7 +373,7 @@ async def serve_until_signalled(broker: Broker, announce: Callable[[str], object
             await nursery.start(broker.run)
             start_background(nursery, "stop without storage", partial(stop_without_storage, broker))
             start_scheduled(nursery, FULL_COLLECTION)
-            start_scheduled(nursery, tidying_after_backlogs(broker.server.memory_pool))
+            start_scheduled(nursery, memory_trimming(broker.server.memory_pool))
             for line in announcement(broker):
                 announce(line)
             if report is not None:
@@ -393,17 +393,17 @@ def service_state(broker: Broker) -> ServiceState:
     return ServiceState(is_ready=not reason, is_stopping=False, status=reason or f"serving clients on {listening}")
 
 
-def tidying_after_backlogs(memory_pool: RequestMemoryPool) -> ScheduledTask:
+def memory_trimming(memory_pool: RequestMemoryPool) -> ScheduledTask:
     """Gives the kernel what a backlog of large requests, or the last large messages, have left free.
 
     For a process that is a broker and nothing else, since its heaps are the process's.
     """
 
-    async def tidy() -> None:
-        if memory_pool.is_to_tidy():
+    async def trim_memory() -> None:
+        if memory_pool.should_trim():
             release_free_memory()
 
-    return ScheduledTask("return of free memory", lambda: TIDY_INTERVAL_MS, tidy)
+    return ScheduledTask("return of free memory", lambda: TRIM_INTERVAL_MS, trim_memory)
 
 
 async def stop_on_signal(signals: AsyncIterator[int], broker: Broker, scope: trio.CancelScope) -> None:

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from broker_admin.authentication import ROLE_IN_SCOPE
 from broker_admin.problems import Problem
 from broker_admin.structuring import structure_body
-from trio_broker.changes.caller import CALLER
+from trio_broker.changes.audit_context import CALLER
 from trio_broker.changes.change import ChangeChannel, ChangeOrigin
 
 T = TypeVar("T")

@@ -146,8 +146,8 @@ async def test_the_index_of_the_active_segment_is_shown_thinned_out(replicas, vi
 async def test_a_partition_without_a_working_disk_is_shown_with_its_error(replicas, view):
     first, second, third = await add_topic(replicas, partitions=3)
     second.fail(KafkaError("the disk failed", code=ErrorCode.KAFKA_STORAGE_ERROR))
-    hosted = replicas.topic("orders")
-    hosted.failures[3] = KafkaError("damaged", code=ErrorCode.KAFKA_STORAGE_ERROR)
+    local = replicas.topic("orders")
+    local.failures[3] = KafkaError("damaged", code=ErrorCode.KAFKA_STORAGE_ERROR)
     manifest = await view.manifest("orders")
     assert [(each.partition, each.error, each.log is None) for each in manifest.partitions] == [
         (0, None, False),

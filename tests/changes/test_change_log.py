@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from trio_broker.changes import change_log
-from trio_broker.changes.caller import CALLER
+from trio_broker.changes.audit_context import CALLER
 from trio_broker.changes.change import (
     ChangeAction,
     ChangeChannel,

@@ -12,7 +12,7 @@ from kafka_wire.errors import KafkaError
 from tests.fakes.controllers import make_controller
 from tests.fakes.memory_metadata_log import MemoryMetadataLog
 from tests.fakes.metadata_subscriber import RecordingSubscriber
-from trio_broker.changes.caller import CALLER
+from trio_broker.changes.audit_context import CALLER
 from trio_broker.changes.change import ChangeChannel, ChangedResource, ChangeOrigin
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.controller import Controller
@@ -55,6 +55,19 @@ async def test_validate_only_answers_alike_and_changes_nothing(controller, metad
     assert outcomes[0].num_partitions == 1
     assert outcomes[1].code is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert (controller.image.topics, len(metadata_log.batches), deltas) == ({}, before, [])
+
+
+async def test_a_topic_of_which_a_broker_reports_no_log_is_deleted_again(controller, metadata_log):
+    class Reports:
+        def reason_not_held(self, name: str) -> KafkaError | None:
+            return KafkaError("no space", code=ErrorCode.KAFKA_STORAGE_ERROR) if name == "a" else None
+
+    config = BrokerConfig({"node.id": "1"})
+    reported = Controller(metadata_log, controller.publisher, config, SystemRandom(), Reports())
+    refused, created = await reported.create_topics([NewTopic(name="a"), NewTopic(name="b")])
+    assert isinstance(refused, KafkaError)
+    assert not isinstance(created, KafkaError)
+    assert list(controller.image.topics) == ["b"]
 
 
 async def test_two_requests_for_one_name_at_once_make_one_topic(controller):

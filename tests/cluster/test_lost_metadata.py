@@ -26,7 +26,7 @@ from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.simulated_disk import SimulatedDisk
 from trio_broker.runtime.simulated_volume import ProcessEnded
-from trio_broker.storage.log_manager import LogManager, MarkedLogs
+from trio_broker.storage.deleted_logs import DeletedLogs, MarkedLogs
 
 DATA = PurePath("/data")
 CONFIG = broker_config(Path(DATA))
@@ -92,7 +92,7 @@ async def a_topic_whose_deletion_was_cut_short(runtime: Runtime) -> None:
         await services.controller.create_topics([NewTopic(name="orders", num_partitions=1)])
         partition = services.replicas.topic("orders").partition(0)
         await append_to_leader(services.replicas, partition, batch(b"value"))
-        with mock.patch.object(LogManager, "mark_deleted", return_value=MarkedLogs((), {})):
+        with mock.patch.object(DeletedLogs, "mark", return_value=MarkedLogs((), {})):
             await services.controller.delete_topics([TopicTarget("orders")])
 
 

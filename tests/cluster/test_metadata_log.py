@@ -18,10 +18,10 @@ from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.metadata_log import (
     METADATA_TOPIC_ID,
     MetadataLog,
-    QuorumInfo,
     leader_change_value,
     read_quorum_state,
 )
+from trio_broker.cluster.quorum_info import QuorumInfo
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.real_disk import RealDisk
@@ -78,7 +78,9 @@ async def test_the_quorum_has_agreed_on_what_is_on_the_disk(reopen):
     log = reopen()
     await log.append([topic("a")])
     agreed = log.log_end_offset
-    assert log.quorum == QuorumInfo(leader_epoch=1, high_watermark=2, log_end_offset=2, directory_id=NO_UUID)
+    assert log.quorum == QuorumInfo(
+        leader_id=1, leader_epoch=1, high_watermark=2, log_end_offset=2, directory_id=NO_UUID
+    )
 
     value = encode_metadata_record(topic("b"))
     unsynced = bytearray(build_batch([NewRecord(0, None, value)]))

@@ -66,14 +66,14 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
     }
     with KafkaProcess(directory, overrides) as kafka:
         create_topic(kafka.bootstrap_servers)
-        left_open = write_transactions(kafka.bootstrap_servers)
+        unfinished = write_transactions(kafka.bootstrap_servers)
         committed = consumed(kafka.bootstrap_servers, "read_committed")
         everything = consumed(kafka.bootstrap_servers, "read_uncommitted")
         # All but the marker of a control batch are records; the last one of all is, so its offset tells the end.
         wait_for_checkpoint(directory / "data", everything[-1][0] + 1)
         with pytest.raises(OptionError) as refused:
             OfflineLogs([str(directory / "data")])
-    del left_open
+    del unfinished
     return Left(directory / "data", committed, everything, str(refused.value))
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import trio
 
+from kafka_wire.primitives import NO_UUID
 from kafka_wire.stored.metadata import decode_metadata_record, encode_metadata_record
+from trio_broker.cluster.quorum_info import QuorumInfo
 
 
 class MemoryMetadataLog:
@@ -21,6 +23,10 @@ class MemoryMetadataLog:
     @property
     def log_end_offset(self) -> int:
         return sum(len(batch) for batch in self.batches)
+
+    @property
+    def quorum(self) -> QuorumInfo:
+        return QuorumInfo(1, self.leader_epoch, self.log_end_offset, self.log_end_offset, NO_UUID)
 
     @property
     def records(self) -> list[Any]:

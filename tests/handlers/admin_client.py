@@ -61,6 +61,7 @@ class AdminClient:
             log_dir_failures=absent,
             producer_ids=ProducerIds(self.controller.allocate_producer_ids),
             groups=self.groups,
+            markers=absent,
             transactions=absent,
             trials=ConfigTrials(self.controller, publisher.dynamic_config, publisher.changes, ManualClock()),
         )

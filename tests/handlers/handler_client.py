@@ -85,6 +85,7 @@ class Client:
             log_dir_failures=absent,
             producer_ids=self.producer_ids,
             groups=absent,
+            markers=absent,
             transactions=absent,
             trials=absent,
         )

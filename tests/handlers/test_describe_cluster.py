@@ -10,9 +10,14 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.describe_cluster import DescribeClusterRequest
+from kafka_wire.primitives import NO_UUID
+from tests.handlers.admin_client import make_admin_client
 from tests.handlers.handler_client import CONNECTION
-from tests.handlers.wire_client import advertising
-from trio_broker.handlers.describe_cluster import error_response
+from tests.handlers.wire_client import ADVERTISED, advertising
+from trio_broker.cluster.cluster_control import NodeRegistration
+from trio_broker.config.listeners import Endpoint, SecurityProtocol
+from trio_broker.handlers.describe_cluster import describe_cluster, error_response
+from trio_broker.handlers.support.services import NodeInfo
 
 VERSIONS = range(3)
 
@@ -36,6 +41,17 @@ async def test_the_one_node_is_told_with_its_address_and_rack(open_wire_client, 
         "cellar",
     )
     assert response.error_code == ErrorCode.NONE
+
+
+async def test_every_broker_with_a_listener_of_that_name_is_described():
+    client = await make_admin_client()
+    client.node = NodeInfo(1, "cluster", None, ADVERTISED)
+    for broker_id, name in ((2, "PLAINTEXT"), (3, "OUTSIDE")):
+        endpoint = Endpoint(name, SecurityProtocol.PLAINTEXT, "broker.test", 9092)
+        node = NodeRegistration(node_id=broker_id, incarnation_id=NO_UUID, endpoints=[endpoint], rack=None)
+        await client.controller.register_node(node)
+    response = await client.ask(describe_cluster, request(), 1)
+    assert [broker.broker_id for broker in response.brokers] == [2]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -9,12 +9,13 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.describe_quorum import DescribeQuorumRequest, Listener, Node
 from kafka_wire.primitives import NO_UUID
+from tests.handlers.admin_client import make_admin_client
 from tests.handlers.handler_client import CONNECTION
 from tests.handlers.loop_rounds import counted_rounds
 from tests.handlers.wire_client import ADVERTISED, WireClient, advertising, broker_config, new_dispatcher
 from trio_broker.bootstrap import open_services
 from trio_broker.concurrency import yield_budget
-from trio_broker.handlers.describe_quorum import error_response
+from trio_broker.handlers.describe_quorum import describe_quorum, error_response
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
 
@@ -52,6 +53,14 @@ async def test_this_node_leads_and_is_the_only_voter(wire, version):
     assert quorum.leader_id == node_id
     assert [voter.replica_id for voter in quorum.current_voters] == [node_id]
     assert quorum.observers == []
+
+
+async def test_the_controller_is_asked_wherever_its_log_is():
+    """This client's broker has no metadata log."""
+    client = await make_admin_client()
+    client.metadata_log.leader_epoch = 7
+    [topic] = (await client.ask(describe_quorum, naming((METADATA, 0)), 1)).topics
+    assert [(partition.leader_id, partition.leader_epoch) for partition in topic.partitions] == [(1, 7)]
 
 
 async def test_all_that_was_decided_is_below_the_high_watermark(wire):

@@ -12,6 +12,8 @@ import trio
 from kafka_wire.apis import ApiKey
 from kafka_wire.codec import encode_bytes
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.handlers.handler_client import CONNECTION
+from tests.handlers.wire_client import advertising
 from tests.scheduling import Race, outcomes
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.handlers import metadata
@@ -62,13 +64,12 @@ async def test_requests_that_differ_have_answers_of_their_own(wire):
     assert (await wire.ask(ALL, 9)).topics[1].partitions == everything.topics[1].partitions
 
 
-async def test_a_client_that_connected_to_another_address_has_that_in_its_answer(wire, monkeypatch):
+async def test_a_client_that_connected_to_another_address_has_that_in_its_answer(open_wire_client):
+    wire = await open_wire_client(advertising({"PLAINTEXT": ("", 9092)}))
     await wire.create_topic("wide", PARTITIONS)
-    first = await wire.ask(ALL, VERSION)
-    present = wire.services.node.advertised["PLAINTEXT"]
-    monkeypatch.setitem(wire.services.node.advertised, "PLAINTEXT", attrs.evolve(present, host="elsewhere.test"))
-    second = await wire.ask(ALL, VERSION)
-    assert (first.brokers[0].host, second.brokers[0].host) == ("broker.test", "elsewhere.test")
+    for host in ("10.0.0.1", "10.0.0.2"):
+        wire.connection = attrs.evolve(CONNECTION, local_host=host)
+        assert [broker.host for broker in (await wire.ask(ALL, VERSION)).brokers] == [host]
 
 
 async def test_clients_that_ask_together_share_one_answer(wire, monkeypatch):

@@ -26,7 +26,7 @@ from kafka_wire.messages.txn_offset_commit import (
 )
 from tests.handlers.transaction_client import TransactionClient, running_transactions
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
-from trio_broker.coordinator.transactions import marker_writer
+from trio_broker.coordinator.transactions import transaction_marker_channel_manager
 
 LONGEST_ID = "x" * 32_767
 """What the length of a string in a record can say."""
@@ -37,7 +37,7 @@ FENCED, OLD_FENCED = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH
 
 @pytest.fixture
 async def client(memory_path, monkeypatch):
-    monkeypatch.setattr(marker_writer, "MARKER_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(transaction_marker_channel_manager, "MARKER_RETRY_SECONDS", 0.001)
     async with running_transactions(memory_path) as client:
         yield client
 

@@ -39,7 +39,7 @@ from trio_broker.coordinator import request_parts
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.coordinator.runtime.log import CoordinatorLog
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
-from trio_broker.coordinator.transactions import marker_writer, transaction_coordinator
+from trio_broker.coordinator.transactions import transaction_coordinator, transaction_marker_channel_manager
 
 OLD_FENCED, FENCED = ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED
 MAPPING, INVALID_STATE = ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_TXN_STATE
@@ -50,7 +50,7 @@ OFFSETS = TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)
 
 @pytest.fixture
 async def client(memory_path, monkeypatch):
-    monkeypatch.setattr(marker_writer, "MARKER_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(transaction_marker_channel_manager, "MARKER_RETRY_SECONDS", 0.001)
     async with running_transactions(memory_path) as client:
         yield client
 
@@ -376,7 +376,7 @@ async def test_a_batch_for_the_next_transaction_is_tried_again_by_the_client_if_
 
 async def test_a_partition_is_added_as_soon_as_the_transaction_before_has_its_markers(client, monkeypatch):
     monkeypatch.setattr(transaction_coordinator, "ENDING_SECONDS", 60.0)
-    monkeypatch.setattr(marker_writer, "MARKER_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(transaction_marker_channel_manager, "MARKER_RETRY_SECONDS", 0.001)
     producer = await client.begin()
     await client.add(producer, 0)
     codes: list[int] = []

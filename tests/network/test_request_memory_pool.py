@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from trio_broker.config.socket_server_config import SocketServerConfig
-from trio_broker.network.request_memory_pool import BACKLOG_TO_TIDY_BYTES, MAX_BACKLOG_BYTES, RequestMemoryPool
+from trio_broker.network.request_memory_pool import MAX_BACKLOG_BYTES, TRIM_AFTER_BYTES, RequestMemoryPool
 
 
 @attrs.define(eq=False)
@@ -82,36 +82,36 @@ def test_no_large_frame_is_begun_while_too_many_bytes_wait_for_their_turn():
     assert waiter.acquired == [10**8]
 
 
-def test_there_is_something_to_tidy_once_after_each_backlog_worth_it():
+def test_memory_is_trimmed_once_after_each_backlog_worth_it():
     pool = RequestMemoryPool(SocketServerConfig())
-    pool.enter_backlog(BACKLOG_TO_TIDY_BYTES - 1)
-    pool.leave_backlog(BACKLOG_TO_TIDY_BYTES - 1)
-    assert not pool.is_to_tidy(), "too little has waited"
+    pool.enter_backlog(TRIM_AFTER_BYTES - 1)
+    pool.leave_backlog(TRIM_AFTER_BYTES - 1)
+    assert not pool.should_trim(), "too little has waited"
     pool.enter_backlog(1)
-    assert not pool.is_to_tidy(), "one still waits"
+    assert not pool.should_trim(), "one still waits"
     pool.leave_backlog(1)
-    assert pool.is_to_tidy()
-    assert not pool.is_to_tidy()
+    assert pool.should_trim()
+    assert not pool.should_trim()
 
 
-def test_there_is_something_to_tidy_once_when_large_messages_have_come_to_an_end():
+def test_memory_is_trimmed_once_when_large_messages_have_come_to_an_end():
     """However little had to wait: nothing comes after them that would give back what they have left free."""
     pool = RequestMemoryPool(SocketServerConfig())
-    assert not pool.is_to_tidy()
+    assert not pool.should_trim()
     for _ in range(2):
         pool.acquire(Waiter(), 100_000)
         pool.release(100_000)
-        assert not pool.is_to_tidy(), "there may be more of them"
-        assert pool.is_to_tidy()
-        assert not pool.is_to_tidy()
+        assert not pool.should_trim(), "there may be more of them"
+        assert pool.should_trim()
+        assert not pool.should_trim()
     pool.enter_backlog(1)
-    assert [pool.is_to_tidy() for _ in range(3)] == [False] * 3
+    assert [pool.should_trim() for _ in range(3)] == [False] * 3
     pool.leave_backlog(1)
-    assert pool.is_to_tidy()
+    assert pool.should_trim()
 
 
-def test_what_a_tidied_backlog_has_counted_needs_no_second_tidying():
+def test_a_backlog_that_was_trimmed_after_is_not_counted_again():
     pool = RequestMemoryPool(SocketServerConfig())
-    pool.enter_backlog(BACKLOG_TO_TIDY_BYTES)
-    pool.leave_backlog(BACKLOG_TO_TIDY_BYTES)
-    assert [pool.is_to_tidy() for _ in range(3)] == [True, False, False]
+    pool.enter_backlog(TRIM_AFTER_BYTES)
+    pool.leave_backlog(TRIM_AFTER_BYTES)
+    assert [pool.should_trim() for _ in range(3)] == [True, False, False]

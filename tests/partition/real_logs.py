@@ -17,7 +17,7 @@ from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.resource_config import topic_config
-from trio_broker.partition.hosted_topics import TopicAssignment
+from trio_broker.partition.local_topics import TopicAssignment
 from trio_broker.partition.partition import Durability, Partition
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.writer import PartitionWriter
@@ -136,5 +136,5 @@ async def add_topic(
     config = topic_config(configs or {}, replicas.config)
     epochs = dict.fromkeys(range(partitions), leader_epoch)
     await replicas.apply_topic(TopicAssignment(name, topic_id, epochs, config))
-    hosted = replicas.topic(name)
-    return [hosted.partitions[index] for index in range(partitions)]
+    local = replicas.topic(name)
+    return [local.partitions[index] for index in range(partitions)]

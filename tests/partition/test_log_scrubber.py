@@ -30,10 +30,10 @@ RATE = "log.scrubber.io.max.bytes.per.second"
 class Hosted:
     """Partitions over the logs of a manager."""
 
-    hosted: list[Partition]
+    held: list[Partition]
 
     def partitions(self) -> Iterator[Partition]:
-        return iter(self.hosted)
+        return iter(self.held)
 
 
 @attrs.define
@@ -47,7 +47,7 @@ class Broker:
 
     @property
     def orders(self) -> Partition:
-        return next(each for each in self.replicas.hosted if each.topic_partition == ORDERS)
+        return next(each for each in self.replicas.held if each.topic_partition == ORDERS)
 
 
 def open_broker(disk: SimulatedDisk, clock: ManualClock, **settings: str) -> Broker:
@@ -76,7 +76,7 @@ def broker(autojump_clock) -> Broker:
 async def test_a_pass_reads_every_sealed_segment_and_finds_nothing(broker):
     await broker.scrubber.finish_pass()
     statistics = broker.scrubber.statistics()
-    sealed = [each for partition in broker.replicas.hosted for each in partition.log.segments[:-1]]
+    sealed = [each for partition in broker.replicas.held for each in partition.log.segments[:-1]]
     assert (statistics.passes, statistics.segments, statistics.damaged) == (1, len(sealed), ())
     assert statistics.bytes_read == sum(each.size for each in sealed)
 
@@ -128,6 +128,6 @@ async def test_the_next_start_goes_on_where_the_pass_was(broker):
     scrubber = broker.scrubber
     scrubber._positions = scrubber._read_positions()
     await scrubber.finish_pass()
-    others = sum(len(each.log.segments) - 1 for each in broker.replicas.hosted if each is not broker.orders)
+    others = sum(len(each.log.segments) - 1 for each in broker.replicas.held if each is not broker.orders)
     assert scrubber.statistics().segments == others + len(segments) - 1 - 2
     assert checkpoints.read_offsets(broker.disk, DATA / file_names.SCRUBBER_CHECKPOINT) == {}

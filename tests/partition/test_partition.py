@@ -174,6 +174,14 @@ def test_an_older_leader_epoch_is_fenced_a_newer_one_unknown_and_minus_one_unche
     assert unknown.value.code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
+def test_a_partition_that_is_not_led_here_refuses_clients(cached):
+    cached.writer.state.follow(1)
+    with pytest.raises(KafkaError) as refused:
+        cached.require_leader()
+    assert refused.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    cached.require_online()
+
+
 async def test_a_leader_epoch_never_goes_back(log, asked):
     partition = lead(log, Durability.PAGE_CACHE, asked, leader_epoch=5)
     with pytest.raises(AssertionError):

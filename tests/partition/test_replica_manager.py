@@ -30,8 +30,8 @@ from trio_broker.concurrency.steps import run_steps
 from trio_broker.config.resource_config import topic_config
 from trio_broker.handlers.produce import ProduceOperation
 from trio_broker.network.client_activity import ProducerActivity
-from trio_broker.partition.hosted_topics import TopicAssignment
 from trio_broker.partition.leader_appends import RequiredOffset
+from trio_broker.partition.local_topics import TopicAssignment
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.disk_trace import OperationKind
 from trio_broker.runtime.real import real_runtime
@@ -467,10 +467,10 @@ async def test_a_log_that_cannot_be_opened_is_the_trouble_of_its_partition_alone
     monkeypatch.setattr(cached.log_manager, "find_or_open", find_or_open)
     config = topic_config({}, cached.config)
     await cached.apply_topic(TopicAssignment("orders", TOPIC_ID, {0: 0, 1: 0, 2: 0}, config))
-    hosted = cached.topic("orders")
-    assert sorted(hosted.partitions) == [0, 2]
+    local = cached.topic("orders")
+    assert sorted(local.partitions) == [0, 2]
     with pytest.raises(KafkaError) as refused:
-        hosted.partition(1)
+        local.partition(1)
     assert refusal_of(refused) == ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -482,10 +482,10 @@ async def test_a_partition_that_failed_to_load_answers_storage_error_and_leaves_
     Path(first.log.directory / "partition.metadata").write_bytes(b"nonsense")
     restarted = make_replicas(tmp_path / "data")
     await restarted.apply_topic(TopicAssignment("orders", TOPIC_ID, {0: 1, 1: 1}, topic_config({}, restarted.config)))
-    hosted = restarted.topic("orders")
-    assert sorted(hosted.partitions) == [1]
+    local = restarted.topic("orders")
+    assert sorted(local.partitions) == [1]
     with pytest.raises(KafkaError) as refused:
-        hosted.partition(0)
+        local.partition(0)
     assert refusal_of(refused) == ErrorCode.KAFKA_STORAGE_ERROR
     await restarted.delete_topics(["orders"])
     [again] = await add_topic(restarted, topic_id=OTHER_ID)

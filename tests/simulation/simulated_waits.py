@@ -158,9 +158,9 @@ class WaitWatch:
             fetch = reader.outstanding
             if fetch is None or fetch.life.nursery is None or fetch.life.killed:
                 continue
-            hosted = fetch.life.broker.services.replicas.topics[reader.topic]
+            local = fetch.life.broker.services.replicas.topics[reader.topic]
             for index, offset in fetch.offsets.items():
-                partition = hosted.partitions[index]
+                partition = local.partitions[index]
                 is_committed = reader.isolation_level is IsolationLevel.READ_COMMITTED
                 end = partition.state.last_stable_offset if is_committed else partition.state.high_watermark
                 if end > offset:

@@ -13,9 +13,9 @@ import pytest
 from trio_broker.common.request_phase import ignore_release
 from trio_broker.concurrency.steps import Steps
 from trio_broker.coordinator.group_machine import GroupMachine
+from trio_broker.coordinator.marker_writer import MarkerWriter
 from trio_broker.coordinator.offsets.pending_offsets import PendingOffsets
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-from trio_broker.coordinator.transactions.marker_writer import MarkerWriter
 from trio_broker.coordinator.transactions.transaction_machine import TransactionMachine
 from trio_broker.coordinator.transactions.transaction_metadata import TransactionMetadata
 from trio_broker.handlers.support.transactional_produce import TransactionalProduce

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
+from trio_broker.storage.deleted_logs import remove_expired
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_loading import ConfigFor, KnownAs, known_as_none
-from trio_broker.storage.log_manager import LoadReport, LogManager, remove_expired
+from trio_broker.storage.log_manager import LoadReport, LogManager
 
 
 def load_logs(manager: LogManager, config_for: ConfigFor, known_as: KnownAs = known_as_none) -> LoadReport:
@@ -28,8 +29,8 @@ def create_log(manager: LogManager, partition: TopicPartition, topic_id: bytes, 
 
 def delete_logs(manager: LogManager, partitions: Iterable[TopicPartition]) -> None:
     """Rename the directories of logs. Unknown ones are no error."""
-    marked = manager.mark_deleted(manager.take_logs(partitions))
-    manager.note_marked(marked.files)
+    marked = manager.deleted_logs.mark(manager.take_logs(partitions))
+    manager.deleted_logs.note_marked(marked.files)
     for error in marked.failures.values():
         raise error
 

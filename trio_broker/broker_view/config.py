@@ -9,7 +9,7 @@ import attrs
 
 from broker_admin.views.config import ConfigChangeResult, ConfigRefusal, SettingChange
 from kafka_wire.errors import KafkaError
-from trio_broker.changes.caller import CALLER, THE_BROKER
+from trio_broker.changes.audit_context import CALLER, THE_BROKER
 from trio_broker.changes.change import MAX_COMPARED_SECONDS, Change, ChangeChannel, ChangedResource, ChangeOrigin
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource

@@ -41,8 +41,8 @@ from kafka_wire.messages.offset_delete import (
 )
 from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup
 from kafka_wire.schema import Request
+from trio_broker.common.iso8601 import parse_duration, parse_moment
 from trio_broker.common.log_range import LogRange
-from trio_broker.common.moments import parse_duration, parse_moment
 from trio_broker.common.offset_reset import (
     FromFile,
     FromGroup,

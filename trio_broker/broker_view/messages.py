@@ -39,8 +39,8 @@ from trio_broker.handlers.list_offsets import find_offset
 from trio_broker.handlers.produce import append_batch, require_may_write
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.partition.fetch_operation import FetchedPartition, FetchLimits, FetchTarget
-from trio_broker.partition.hosted_topics import HostedTopic
 from trio_broker.partition.leader_appends import RequiredOffset
+from trio_broker.partition.local_topics import LocalTopic
 from trio_broker.runtime.disk import FileRegion
 from trio_broker.storage.own_records import OWN_TOPICS
 from trio_broker.storage.transaction_index import AbortedTransaction
@@ -73,10 +73,10 @@ class LiveMessagesView:
     def readable_partitions(self, topic: str) -> Sequence[ReadablePartition] | None:
         if topic == CLUSTER_METADATA_TOPIC:
             return [self.metadata_records.readable()]
-        hosted = self.services.replicas.topics.get(topic)
-        if hosted is None:
+        local = self.services.replicas.topics.get(topic)
+        if local is None:
             return None
-        return [readable_partition(hosted, index) for index in sorted({*hosted.partitions, *hosted.failures})]
+        return [readable_partition(local, index) for index in sorted({*local.partitions, *local.failures})]
 
     def takes_records(self, topic: str) -> bool:
         return topic in self.services.replicas.topics and not is_internal_topic(topic)
@@ -100,11 +100,11 @@ class LiveMessagesView:
             return [fetched_batches(topic, await read) for read in reads]
         replicas = self.services.replicas
         try:
-            hosted = replicas.topic(topic)
+            local = replicas.topic(topic)
         except KafkaError as error:
             return [PartitionBatches(index, 0, 0, no_batches, str(error)) for index in positions]
         targets = [
-            FetchTarget(index, offset, max_bytes, hosted.partitions.get(index) or hosted.missing(index))
+            FetchTarget(index, offset, max_bytes, local.partitions.get(index) or local.missing(index))
             for index, offset in positions.items()
         ]
         limits = FetchLimits(max_wait_seconds, 1 if max_wait_seconds else 0, max_bytes)
@@ -120,10 +120,10 @@ class LiveMessagesView:
         self, topic: str, messages: Sequence[NewMessage], *, dry_run: bool = False
     ) -> Sequence[AppendedMessage] | None:
         replicas = self.services.replicas
-        hosted = replicas.topics.get(topic)
-        if hosted is None:
+        local = replicas.topics.get(topic)
+        if local is None:
             return None
-        count = len(hosted.partitions) + len(hosted.failures)
+        count = len(local.partitions) + len(local.failures)
         anywhere = self.services.runtime.random.randrange(count)
         indexes = [chosen_partition(message, count, anywhere) for message in messages]
         results: list[AppendedMessage | None] = [None] * len(messages)
@@ -132,8 +132,8 @@ class LiveMessagesView:
         for index, numbers in batches_of(messages, indexes):
             await trio.lowlevel.checkpoint()
             try:
-                require_may_write(hosted, None)
-                partition = hosted.partition(index)
+                require_may_write(local, None)
+                partition = local.partition(index)
                 if dry_run:
                     partition.require_leader()
                     fill(results, numbers, AppendedMessage(index, None))
@@ -173,9 +173,9 @@ def no_batches() -> Iterator[FetchedLogBatch]:
     return iter(())
 
 
-def readable_partition(hosted: HostedTopic, index: int) -> ReadablePartition:
-    partition = hosted.partitions.get(index)
-    failure = hosted.missing(index) if partition is None else partition.failure
+def readable_partition(local: LocalTopic, index: int) -> ReadablePartition:
+    partition = local.partitions.get(index)
+    failure = local.missing(index) if partition is None else partition.failure
     if partition is None or failure is not None:
         return ReadablePartition(index, 0, 0, 0, str(failure))
     return ReadablePartition(index, partition.log_start_offset, partition.high_watermark, partition.log.size_bytes)

@@ -28,7 +28,7 @@ from broker_admin.views.segments import (
     TopicManifest,
 )
 from kafka_wire.primitives import uuid_text
-from trio_broker.partition.hosted_topics import HostedTopic
+from trio_broker.partition.local_topics import LocalTopic
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.view import LogView
@@ -80,33 +80,33 @@ class LiveSegmentsView:
 
     async def manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicManifest | None:
         """The files of these partitions, or of all, by number; None if there is no such topic."""
-        hosted = self.replicas.topics.get(topic)
-        if hosted is None:
+        local = self.replicas.topics.get(topic)
+        if local is None:
             return None
         snapshots = []
-        for index in sorted({*hosted.partitions, *hosted.failures}):
+        for index in sorted({*local.partitions, *local.failures}):
             if not partitions or index in partitions:
-                snapshots.append(partition_snapshot(hosted, index))
+                snapshots.append(partition_snapshot(local, index))
                 await trio.lowlevel.checkpoint()
-        work = partial(self._manifest, hosted, snapshots)
+        work = partial(self._manifest, local, snapshots)
         return await self.replicas.workers.run(work, limiter=self._limiter)
 
-    def _manifest(self, hosted: HostedTopic, snapshots: Sequence[PartitionSnapshot]) -> TopicManifest:
+    def _manifest(self, local: LocalTopic, snapshots: Sequence[PartitionSnapshot]) -> TopicManifest:
         return TopicManifest(
             version=MANIFEST_VERSION,
             cluster_id=self.cluster_id,
             node_id=self.node_id,
-            topic=hosted.name,
-            topic_id=uuid_text(hosted.topic_id),
+            topic=local.name,
+            topic_id=uuid_text(local.topic_id),
             partitions=tuple(map(partition_manifest, snapshots)),
         )
 
 
-def partition_snapshot(hosted: HostedTopic, index: int) -> PartitionSnapshot:
+def partition_snapshot(local: LocalTopic, index: int) -> PartitionSnapshot:
     """One partition as it is now."""
-    partition = hosted.partitions.get(index)
+    partition = local.partitions.get(index)
     if partition is None:
-        return PartitionSnapshot(index, str(hosted.missing(index)))
+        return PartitionSnapshot(index, str(local.missing(index)))
     if partition.failure is not None:
         return PartitionSnapshot(index, str(partition.failure))
     return PartitionSnapshot(index, log_snapshot(partition))

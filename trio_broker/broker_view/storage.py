@@ -155,10 +155,10 @@ class LiveStorageView:
         partitions: Counter[str] = Counter()
         topics: list[TopicSize] = []
         failed, has_records = 0, False
-        async for hosted in InTurns(list(replicas.topics.values())):
-            size_bytes, is_internal = 0, is_internal_topic(hosted.name)
-            failed += len(hosted.failures)
-            for partition in hosted.partitions.values():
+        async for local in InTurns(list(replicas.topics.values())):
+            size_bytes, is_internal = 0, is_internal_topic(local.name)
+            failed += len(local.failures)
+            for partition in local.partitions.values():
                 size = partition.log.size_bytes
                 directory = parent_text(partition.log.directory)
                 size_bytes += size
@@ -166,12 +166,12 @@ class LiveStorageView:
                 partitions[directory] += 1
                 failed += partition.failure is not None
                 has_records |= not is_internal and partition.log_end_offset > 0
-            rates = replicas.topic_stats.rates(hosted.partitions.values())
+            rates = replicas.topic_stats.rates(local.partitions.values())
             topics.append(
                 TopicSize(
-                    topic=hosted.name,
+                    topic=local.name,
                     internal=is_internal,
-                    partitions=len(hosted.partitions),
+                    partitions=len(local.partitions),
                     size_bytes=size_bytes,
                     records_in_per_second=rates.records_in,
                     bytes_in_per_second=rates.bytes_in,

@@ -24,7 +24,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import uuid_text
 from trio_broker.broker_view.config import alteration
-from trio_broker.changes.caller import CALLER, THE_BROKER
+from trio_broker.changes.audit_context import CALLER, THE_BROKER
 from trio_broker.changes.change import ChangeChannel, ChangeOrigin
 from trio_broker.cluster.configuration_control import ResourceAlterations
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, TopicImage
@@ -83,8 +83,8 @@ class LiveTopicChangesView:
 
     async def delete(self, name: str, *, dry_run: bool, changed_by: str) -> TopicDeletion:
         groups = await self._consumers_of(name) or ()
-        hosted = self.services.replicas.topics.get(name)
-        partitions = list(hosted.partitions.values()) if hosted is not None else []
+        local = self.services.replicas.topics.get(name)
+        partitions = list(local.partitions.values()) if local is not None else []
         record_count = sum(each.high_watermark - each.log_start_offset for each in partitions)
         size_bytes = sum(each.log.size_bytes for each in partitions)
         # Before the deletion, which makes room.

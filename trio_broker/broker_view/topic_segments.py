@@ -33,12 +33,12 @@ class LiveTopicSegmentsView:
         self._describing = trio.CapacityLimiter(SEGMENT_THREADS)
 
     async def of_partition(self, name: str, partition: int) -> PartitionSegments[tuple[SegmentDetail, ...]] | None:
-        hosted = self.services.replicas.topics.get(name)
-        if hosted is None or partition not in {*hosted.partitions, *hosted.failures}:
+        local = self.services.replicas.topics.get(name)
+        if local is None or partition not in {*local.partitions, *local.failures}:
             return None
         replicas = self.services.replicas
         try:
-            found = hosted.partition(partition)
+            found = local.partition(partition)
             found.require_leader()
             work = partial(
                 describe,

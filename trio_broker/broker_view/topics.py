@@ -33,7 +33,7 @@ from trio_broker.coordinator.reporting.lag import UnconsumedRecord, batch_timest
 from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupTopicLag
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.partition.broker_topic_stats import SNAPSHOT_SECONDS, TrafficRates
-from trio_broker.partition.hosted_topics import HostedTopic
+from trio_broker.partition.local_topics import LocalTopic
 from trio_broker.partition.partition import Partition
 
 
@@ -56,9 +56,9 @@ class LiveTopicsView:
     def names(self) -> Sequence[str]:
         return tuple(self.services.metadata_cache.image.topics)
 
-    def _hosted(self, topic: TopicImage) -> HostedTopic | None:
-        hosted = self.services.replicas.topics.get(topic.name)
-        return hosted if hosted is not None and hosted.topic_id == topic.topic_id else None
+    def _local(self, topic: TopicImage) -> LocalTopic | None:
+        local = self.services.replicas.topics.get(topic.name)
+        return local if local is not None and local.topic_id == topic.topic_id else None
 
     async def summaries(self) -> Sequence[TopicSummary]:
         async with self._summarizing:
@@ -80,9 +80,9 @@ class LiveTopicsView:
         return [self._summary(topic, by_topic.get(topic.name, ())) async for topic in InTurns(topics)]
 
     def _summary(self, topic: TopicImage, groups: Sequence[GroupTopicLag]) -> TopicSummary:
-        hosted = self._hosted(topic)
-        partitions = partitions_of(hosted)
-        config = self.services.config.log if hosted is None else hosted.config
+        local = self._local(topic)
+        partitions = partitions_of(local)
+        config = self.services.config.log if local is None else local.config
         rates = self.services.replicas.topic_stats.rates(partitions)
         behind = max((each for each in groups if each.lag_seconds is not None), key=lag_seconds_of, default=None)
         available = records = size_bytes = last_append_ms = 0
@@ -120,13 +120,13 @@ class LiveTopicsView:
 
     async def get(self, name: str) -> TopicDetail | None:
         by_topic = await self.topic_lags.by_topic()
-        hosted = self.services.replicas.topics.get(name)
-        await self._learn_last_writes(partitions_of(hosted))
+        local = self.services.replicas.topics.get(name)
+        await self._learn_last_writes(partitions_of(local))
         topic = self._image_of(name)
         if topic is None:
             return None
-        hosted = self._hosted(topic)
-        config = self.services.config.log if hosted is None else hosted.config
+        local = self._local(topic)
+        config = self.services.config.log if local is None else local.config
         return TopicDetail(
             summary=self._summary(topic, by_topic.get(name, ())),
             replication_factor=len(topic.partitions[0].replicas),
@@ -172,8 +172,8 @@ class LiveTopicsView:
         topic = self._image_of(name)
         if topic is None:
             return None
-        hosted = self._hosted(topic)
-        partitions = partitions_of(hosted)
+        local = self._local(topic)
+        partitions = partitions_of(local)
         await self._learn_last_writes(partitions)
         rates = {each: self.services.replicas.topic_stats.rates([each]) async for each in InTurns(partitions)}
         totals = TopicTotals(
@@ -181,8 +181,8 @@ class LiveTopicsView:
         )
         details = []
         async for index in InTurns(sorted(topic.partitions)):
-            detail = self._partition_detail(topic, hosted, index)
-            partition = hosted_partition(hosted, index)
+            detail = self._partition_detail(topic, local, index)
+            partition = local_partition(local, index)
             if partition in rates and not detail.error:
                 detail = self._with_log(detail, partition, rates[partition], totals)
             details.append(detail)
@@ -190,8 +190,8 @@ class LiveTopicsView:
 
     async def oldest_records(self, name: str, partitions: Collection[int]) -> Mapping[int, int]:
         topic = self._image_of(name)
-        hosted = None if topic is None else self._hosted(topic)
-        found = [hosted_partition(hosted, index) for index in partitions]
+        local = None if topic is None else self._local(topic)
+        found = [local_partition(local, index) for index in partitions]
         heads = [
             UnconsumedRecord(each, each.log_start_offset)
             for each in found
@@ -204,7 +204,7 @@ class LiveTopicsView:
             if at_ms is not None
         }
 
-    def _partition_detail(self, topic: TopicImage, hosted: HostedTopic | None, index: int) -> PartitionDetail:
+    def _partition_detail(self, topic: TopicImage, local: LocalTopic | None, index: int) -> PartitionDetail:
         image = topic.partitions[index]
         return PartitionDetail(
             partition=index,
@@ -212,7 +212,7 @@ class LiveTopicsView:
             leader_epoch=image.leader_epoch,
             replicas=image.replicas,
             in_sync_replicas=image.isr,
-            error=error_of(hosted, index),
+            error=error_of(local, index),
         )
 
     def _with_log(
@@ -261,22 +261,22 @@ def lag_seconds_of(lag: GroupTopicLag) -> float:
     return lag.lag_seconds or 0.0
 
 
-def partitions_of(hosted: HostedTopic | None) -> list[Partition]:
+def partitions_of(local: LocalTopic | None) -> list[Partition]:
     """The partitions that are here, in order."""
-    return [] if hosted is None else [partition for _, partition in sorted(hosted.partitions.items())]
+    return [] if local is None else [partition for _, partition in sorted(local.partitions.items())]
 
 
-def hosted_partition(hosted: HostedTopic | None, index: int) -> Partition | None:
-    return None if hosted is None else hosted.partitions.get(index)
+def local_partition(local: LocalTopic | None, index: int) -> Partition | None:
+    return None if local is None else local.partitions.get(index)
 
 
-def error_of(hosted: HostedTopic | None, index: int) -> str | None:
+def error_of(local: LocalTopic | None, index: int) -> str | None:
     """Why a partition cannot be read, if it cannot."""
-    if hosted is None:
+    if local is None:
         return "its topic is not here yet"
-    partition = hosted.partitions.get(index)
+    partition = local.partitions.get(index)
     if partition is None:
-        return str(hosted.missing(index))
+        return str(local.missing(index))
     return None if partition.failure is None else str(partition.failure)
 
 

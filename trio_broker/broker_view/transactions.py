@@ -161,7 +161,7 @@ class LiveTransactionsView:
             found = self._partition(place)
             end = await self._hanging_end(found, start_offset)
             if not dry_run:
-                [code] = (await self.services.transactions.markers.write(end, [place], ignore_release)).values()
+                [code] = (await self.services.markers.write(end, [place], ignore_release)).values()
                 if code:
                     raise KafkaError(f"{place}: the marker is refused with {code.name}", code=code)
         except KafkaError as error:

@@ -18,7 +18,7 @@ from functools import partial
 import attrs
 import trio
 
-from trio_broker.changes.caller import CALLER, Caller
+from trio_broker.changes.audit_context import CALLER, Caller
 from trio_broker.changes.change import (
     Change,
     ChangeAction,

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from trio_broker.cli.hints import hint
-from trio_broker.common.suggestion import did_you_mean
+from trio_broker.common.did_you_mean import did_you_mean
 
 
 class CommandGroup(click.Group):

@@ -31,7 +31,7 @@ from trio_broker.client.configs import (
 from trio_broker.client.errors import ClientError, Refused
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.topics import list_topics
-from trio_broker.common.suggestion import did_you_mean
+from trio_broker.common.did_you_mean import did_you_mean
 
 SECRET: Final = "(secret)"
 

@@ -21,8 +21,8 @@ from trio_broker.client.errors import all_found
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.offsets import find_offsets, find_ranges
 from trio_broker.client.topics import describe_topics
+from trio_broker.common.iso8601 import parse_duration, parse_moment
 from trio_broker.common.log_range import UNKNOWN_OFFSET, LogRange
-from trio_broker.common.moments import parse_duration, parse_moment
 from trio_broker.common.topic_partition import TopicPartition
 
 SHORT_DURATION: Final = re.compile(r"(\d{1,12})(ms|s|m|h|d)", re.ASCII)

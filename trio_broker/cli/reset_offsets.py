@@ -30,7 +30,7 @@ from trio_broker.client.errors import Refused
 from trio_broker.client.group_offsets import Outcome, commit_offsets, fetch_offsets
 from trio_broker.client.groups import describe_group
 from trio_broker.client.kafka_client import KafkaClient
-from trio_broker.common.moments import parse_duration, parse_moment
+from trio_broker.common.iso8601 import parse_duration, parse_moment
 from trio_broker.common.offset_reset import (
     FromFile,
     FromGroup,

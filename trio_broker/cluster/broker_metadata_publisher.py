@@ -22,7 +22,7 @@ from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.resource_config import topic_config
-from trio_broker.partition.hosted_topics import TopicAssignment
+from trio_broker.partition.local_topics import TopicAssignment
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.errors import CorruptCheckpoint
 

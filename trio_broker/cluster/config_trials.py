@@ -21,7 +21,7 @@ import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from trio_broker.changes.caller import CALLER
+from trio_broker.changes.audit_context import CALLER
 from trio_broker.changes.change import (
     COMPARED_PAIRS,
     MAX_COMPARED_SECONDS,

@@ -13,7 +13,7 @@ Source: Kafka's QuorumController, without the quorum.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -39,6 +39,7 @@ from trio_broker.cluster.metadata_image import (
 from trio_broker.cluster.metadata_publisher import MetadataPublisher
 from trio_broker.cluster.partition_reassignments import Reassignment, decide_reassignment
 from trio_broker.cluster.producer_ids import ProducerIdBlock, decide_producer_id_block
+from trio_broker.cluster.quorum_info import QuorumInfo
 from trio_broker.cluster.replication_control import (
     CreatedTopic,
     NewPartitions,
@@ -53,7 +54,7 @@ from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ConfigScope
-from trio_broker.runtime.chance import Random
+from trio_broker.runtime.randomness import Random
 
 T = TypeVar("T")
 
@@ -75,8 +76,21 @@ class MetadataLogWriter(Protocol):
         """The epoch that records are appended in."""
         ...
 
+    @property
+    def quorum(self) -> QuorumInfo:
+        """Who leads the log, and how far it has come."""
+        ...
+
     async def append(self, records: Sequence[Any]) -> int:
         """Append as one batch; returns the first offset once all are durable."""
+        ...
+
+
+class LogDirReports(Protocol):
+    """What brokers report of their log directories."""
+
+    def reason_not_held(self, name: str) -> KafkaError | None:
+        """Why a partition of the topic of this name has no log, None if all have one."""
         ...
 
 
@@ -84,8 +98,14 @@ class Controller:
     """Decides about topics, leaders, settings, features, nodes and producer ids. Implements ``ControllerClient``."""
 
     def __init__(
-        self, metadata_log: MetadataLogWriter, publisher: MetadataPublisher, config: BrokerConfig, random: Random
+        self,
+        metadata_log: MetadataLogWriter,
+        publisher: MetadataPublisher,
+        config: BrokerConfig,
+        random: Random,
+        log_dirs: LogDirReports | None = None,
     ) -> None:
+        """Without ``log_dirs`` no broker reports anything, as where decisions are only previewed."""
         self.publisher = publisher
         self.config = config
         self.node_id = config.node.node_id
@@ -93,9 +113,8 @@ class Controller:
         self._settings_layers: Mapping[ConfigScope, Mapping[str, str]] | None = None
         self._metadata_log = metadata_log
         self._random = random
+        self._log_dirs = log_dirs
         self._lock = trio.Lock()
-        # Why a partition of the topic of that name has no log on this node, None if all have one.
-        self.reason_not_held: Callable[[str], KafkaError | None] = lambda name: None
 
     @property
     def image(self) -> MetadataImage:
@@ -136,7 +155,7 @@ class Controller:
         """
         reasons: dict[bytes, KafkaError] = {}
         async for outcome in InTurns(outcomes):
-            if isinstance(outcome, CreatedTopic) and (reason := self.reason_not_held(outcome.name)) is not None:
+            if isinstance(outcome, CreatedTopic) and (reason := self._reason_not_held(outcome.name)) is not None:
                 reasons[outcome.topic_id] = reason
         if not reasons:
             return outcomes
@@ -153,6 +172,9 @@ class Controller:
             for outcome in outcomes
         ]
 
+    def _reason_not_held(self, name: str) -> KafkaError | None:
+        return None if self._log_dirs is None else self._log_dirs.reason_not_held(name)
+
     async def create_partitions(
         self, topics: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[NewPartitions | KafkaError]:
@@ -165,7 +187,7 @@ class Controller:
 
     def _unless_unheld(self, outcome: NewPartitions | KafkaError) -> NewPartitions | KafkaError:
         """Return the error for a topic of which a partition has no log. Partitions cannot be taken away again."""
-        if isinstance(outcome, KafkaError) or (reason := self.reason_not_held(outcome.name)) is None:
+        if isinstance(outcome, KafkaError) or (reason := self._reason_not_held(outcome.name)) is None:
             return outcome
         text = f"topic {outcome.name!r} has {outcome.count} partitions now, and not all have a log yet: {reason}"
         return KafkaError(text, code=STORAGE_ERROR)
@@ -232,6 +254,9 @@ class Controller:
             decision = decide_producer_id_block(self.image, self.node_id)
             await self._carry_out([decision], False)
             return decision.outcome
+
+    async def describe_quorum(self) -> QuorumInfo:
+        return self._metadata_log.quorum
 
     # --- the steps of a change ---
 

@@ -21,6 +21,7 @@ from trio_broker.cluster.leader_elections import ElectionType
 from trio_broker.cluster.metadata_image import ConfigResource, TopicImage
 from trio_broker.cluster.partition_reassignments import Reassignment
 from trio_broker.cluster.producer_ids import ProducerIdBlock
+from trio_broker.cluster.quorum_info import QuorumInfo
 from trio_broker.cluster.replication_control import CreatedTopic, NewPartitions, NewTopic, TopicTarget
 from trio_broker.common.topic_partition import TopicPartition
 
@@ -93,4 +94,8 @@ class ControllerClient(Protocol):
 
     async def allocate_producer_ids(self) -> ProducerIdBlock:
         """Return a block of ids that was never allocated before."""
+        ...
+
+    async def describe_quorum(self) -> QuorumInfo:
+        """Return who leads the metadata log, and how far it has come."""
         ...

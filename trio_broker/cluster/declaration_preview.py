@@ -17,8 +17,9 @@ from trio_broker.cluster.declared_topics import carry_out, plan_on_image
 from trio_broker.cluster.dynamic_config_publisher import DynamicConfigPublisher
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_delta import replayed
-from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.cluster.metadata_image import NO_LEADER, MetadataImage
 from trio_broker.cluster.metadata_publisher import MetadataPublisher
+from trio_broker.cluster.quorum_info import QuorumInfo
 from trio_broker.cluster.stored_metadata import read_stored_metadata, require_own_metadata
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.declaration.declaration import Declaration
@@ -78,6 +79,7 @@ class ReadMetadataLog:
 
     log_end_offset = 0
     leader_epoch = 0
+    quorum = QuorumInfo(NO_LEADER, 0, 0, 0, NO_UUID)
 
     async def append(self, records: Sequence[Any]) -> int:
         raise AssertionError(f"{len(records)} records of a preview")

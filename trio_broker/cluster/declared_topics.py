@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from kafka_wire.errors import KafkaError
-from trio_broker.changes.caller import CALLER
+from trio_broker.changes.audit_context import CALLER
 from trio_broker.changes.change import ChangeChannel, ChangeOrigin
 from trio_broker.cluster.configuration_control import (
     ConfigAlteration,

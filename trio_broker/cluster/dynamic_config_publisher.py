@@ -13,7 +13,7 @@ from typing import Protocol
 
 import attrs
 
-from trio_broker.changes.caller import CALLER, THE_BROKER
+from trio_broker.changes.audit_context import CALLER, THE_BROKER
 from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
 from trio_broker.changes.change_log import differences
 from trio_broker.cluster.barrier import barrier

@@ -37,6 +37,7 @@ from kafka_wire.stored.metadata import PartitionRecord, TopicRecord, decode_meta
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.metadata_image import NO_LEADER
 from trio_broker.cluster.metadata_snapshot import SnapshotId, read_snapshot, remove_older, snapshots, write_snapshot
+from trio_broker.cluster.quorum_info import QuorumInfo
 from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.yield_budget import in_turns
@@ -89,16 +90,6 @@ def trust() -> None:
 
 
 @attrs.frozen
-class QuorumInfo:
-    """How far the only voter has come. ``directory_id`` is that of its log directory, zero if that has none."""
-
-    leader_epoch: int
-    high_watermark: int
-    log_end_offset: int
-    directory_id: bytes
-
-
-@attrs.frozen
 class QuorumState:
     """Who leads in which epoch, ``NO_LEADER`` while nobody does. In a quorum of one only the epoch counts."""
 
@@ -114,6 +105,7 @@ class MetadataLog:
         log: Log,
         runtime: Runtime,
         *,
+        node_id: int,
         leader_epoch: int,
         snapshot: SnapshotId | None,
         directory_id: bytes = NO_UUID,
@@ -127,6 +119,7 @@ class MetadataLog:
         self.log = log
         self._with_reserve = with_reserve
         self._require_in_place = require_in_place
+        self.node_id = node_id
         self.leader_epoch = leader_epoch
         self.directory_id = directory_id
         self.snapshot = snapshot
@@ -210,6 +203,7 @@ class MetadataLog:
         opened = cls(
             log,
             runtime,
+            node_id=node_id,
             leader_epoch=leader_epoch,
             snapshot=snapshot,
             directory_id=directory_id,
@@ -233,6 +227,7 @@ class MetadataLog:
     def quorum(self) -> QuorumInfo:
         """The quorum of one. The high watermark is the end of what is durable: its only voter has not more."""
         return QuorumInfo(
+            leader_id=self.node_id,
             leader_epoch=self.leader_epoch,
             high_watermark=min(self.log.recovery_point, self.log_end_offset),
             log_end_offset=self.log_end_offset,

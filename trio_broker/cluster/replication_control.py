@@ -29,7 +29,7 @@ from trio_broker.concurrency.yield_budget import count_in_turns, list_in_turns
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.keys import TOPIC_KEYS
 from trio_broker.config.resource_config import check_topic_configs
-from trio_broker.runtime.chance import Random, random_uuid
+from trio_broker.runtime.randomness import Random, random_uuid
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 """New partitions that one request may ask for; Kafka's number. They are created one after the other, and other changes

@@ -19,7 +19,7 @@ from functools import lru_cache
 
 import attrs
 
-from trio_broker.common.suggestion import did_you_mean
+from trio_broker.common.did_you_mean import did_you_mean
 from trio_broker.config.config_key import ConfigKey, Fallback, UpdateMode, unchanged
 from trio_broker.config.keys_without_effect import WITHOUT_EFFECT
 from trio_broker.config.socket_server_config import ListenerLimits

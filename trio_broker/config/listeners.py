@@ -83,8 +83,8 @@ def advertised_endpoints(config: SocketServerConfig) -> tuple[Endpoint, ...]:
     listeners = listener_endpoints(config)
     given = config.advertised_listeners or ()
     advertised = {item.listener_name: item for item in _endpoints(config, "advertised.listeners", given)}
-    if strangers := advertised.keys() - {listener.listener_name for listener in listeners}:
-        raise ConfigError(f"advertised.listeners: {', '.join(sorted(strangers))} is not in listeners")
+    if unknown := advertised.keys() - {listener.listener_name for listener in listeners}:
+        raise ConfigError(f"advertised.listeners: {', '.join(sorted(unknown))} is not in listeners")
     for endpoint in advertised.values():
         if endpoint.host in UNROUTABLE_HOSTS:
             raise ConfigError(f"advertised.listeners: no client can connect to {endpoint}; name a real address")

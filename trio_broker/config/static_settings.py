@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 
 import attrs
 
+from trio_broker.common.did_you_mean import did_you_mean
 from trio_broker.common.environment import ENVIRONMENT_PREFIX, environment_name, is_of_service, key_of_variable
-from trio_broker.common.suggestion import did_you_mean
 from trio_broker.config.entries import ConfigLevel
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS

@@ -69,7 +69,7 @@ from trio_broker.coordinator.runtime.errors import ContradictoryRecords
 from trio_broker.coordinator.runtime.log import EncodedRecord
 from trio_broker.coordinator.runtime.machine import Machine
 from trio_broker.coordinator.runtime.result import Completion, CoordinatorEvent, CoordinatorResult, Now
-from trio_broker.runtime.chance import Random, random_uuid, random_uuid_text
+from trio_broker.runtime.randomness import Random, random_uuid, random_uuid_text
 
 COMMIT_PREFIX = b"\0\1"
 """How the key of a commit begins: its record type."""

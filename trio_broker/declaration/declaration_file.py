@@ -22,7 +22,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from trio_broker.common.suggestion import did_you_mean
+from trio_broker.common.did_you_mean import did_you_mean
 from trio_broker.declaration.declaration import DeclarationError, DeclaredTopic
 
 TABLES: Final = ("topics",)

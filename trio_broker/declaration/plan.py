@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from trio_broker.common.suggestion import did_you_mean
+from trio_broker.common.did_you_mean import did_you_mean
 from trio_broker.declaration.declaration import Declaration, DeclarationError, DeclaredTopic
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?", re.ASCII)

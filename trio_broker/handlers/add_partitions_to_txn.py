@@ -142,13 +142,13 @@ def existing(
     there: dict[TopicPartition, None] = {}
     refused: dict[TopicPartition, ErrorCode] = {}
     for topic in topics:
-        hosted = image.topics.get(topic.name)
+        known = image.topics.get(topic.name)
         is_internal = is_client and is_internal_topic(topic.name)
         for index in topic.partitions:
             partition = TopicPartition(topic.name, index)
             if is_internal:
                 refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif hosted is None or index not in hosted.partitions:
+            elif known is None or index not in known.partitions:
                 refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 there[partition] = None

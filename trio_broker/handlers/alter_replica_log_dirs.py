@@ -81,7 +81,7 @@ async def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: C
         partitions = []
         for index, path in paths.items():
             topic_partition = TopicPartition(topic, index)
-            code = place(topic_partition, directories.get(path), replicas)
+            code = check_directory(topic_partition, directories.get(path), replicas)
             partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
             if code is MOVE_REFUSED:
                 refused_moves.append(topic_partition)
@@ -97,7 +97,9 @@ async def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: C
     return AlterReplicaLogDirsResponse(results=results)
 
 
-def place(topic_partition: TopicPartition, directory: LogDirectory | None, replicas: ReplicaManager) -> ErrorCode:
+def check_directory(
+    topic_partition: TopicPartition, directory: LogDirectory | None, replicas: ReplicaManager
+) -> ErrorCode:
     """Return NONE if a replica is in ``directory``, which is None for a path that is not in ``log.dirs``."""
     # The directory is checked before the partition, as in Kafka: a wrong path is reported even for a missing topic.
     if directory is None:

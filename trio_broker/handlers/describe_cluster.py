@@ -15,6 +15,7 @@ from kafka_wire.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from trio_broker.handlers.support.authorized_operations import cluster_operations
+from trio_broker.handlers.support.broker_nodes import alive_broker_nodes
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
@@ -36,7 +37,7 @@ def error_response(request: DescribeClusterRequest, error: KafkaError) -> Descri
 
 @handles(DescribeClusterRequest, error_response=error_response)
 async def describe_cluster(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
-    """Describe this node as the whole cluster that it is."""
+    """Describe the brokers that the client can reach by a listener of the same name."""
     # A client bootstrapped for controllers must not take this address for one of theirs (KIP-919).
     if request.endpoint_type != BROKERS_ENDPOINT:
         raise KafkaError(
@@ -45,14 +46,19 @@ async def describe_cluster(request: DescribeClusterRequest, context: Context) ->
             if request.endpoint_type == CONTROLLERS_ENDPOINT
             else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
         )
-    node = context.services.node
-    host, port = node.address_for(context.connection)
+    services = context.services
+    brokers = alive_broker_nodes(services.metadata_cache.image, context.connection)
     return DescribeClusterResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         endpoint_type=BROKERS_ENDPOINT,
-        cluster_id=node.cluster_id,
-        controller_id=node.node_id,
-        brokers=[DescribeClusterBroker(broker_id=node.node_id, host=host, port=port, rack=node.rack, is_fenced=False)],
+        cluster_id=services.node.cluster_id,
+        controller_id=services.node.node_id,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=each.broker_id, host=each.host, port=each.port, rack=each.rack, is_fenced=False
+            )
+            for each in brokers
+        ],
         cluster_authorized_operations=cluster_operations(asked=request.include_cluster_authorized_operations),
     )

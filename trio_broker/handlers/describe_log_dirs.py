@@ -70,8 +70,8 @@ def asked_partitions(request: DescribeLogDirsRequest, replicas: ReplicaManager) 
     if request.topics is None:
         # Copies: the caller yields between two partitions, and a topic created meanwhile would end the iteration with
         # RuntimeError.
-        for hosted in list(replicas.topics.values()):
-            yield from list(hosted.partitions.values())
+        for local in list(replicas.topics.values()):
+            yield from list(local.partitions.values())
         return
     for name, index in {(asked.topic, index): None for asked in request.topics for index in asked.partitions}:
         yield replicas.find(TopicPartition(name, index))

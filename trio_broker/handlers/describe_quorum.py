@@ -44,7 +44,7 @@ async def describe_quorum(request: DescribeQuorumRequest, context: Context) -> D
     for topic in request.topics:
         partitions = []
         for asked in topic.partitions:
-            partitions.append(describe_partition(topic.topic_name, asked.partition_index, context))
+            partitions.append(await describe_partition(topic.topic_name, asked.partition_index, context))
             await budget.maybe_yield()
         topics.append(TopicData(topic_name=topic.topic_name, partitions=partitions))
     return DescribeQuorumResponse(
@@ -52,7 +52,7 @@ async def describe_quorum(request: DescribeQuorumRequest, context: Context) -> D
     )
 
 
-def describe_partition(topic: str, index: int, context: Context) -> PartitionData:
+async def describe_partition(topic: str, index: int, context: Context) -> PartitionData:
     """The quorum of one partition, or UNKNOWN_TOPIC_OR_PARTITION for all but the metadata log's."""
     if (topic, index) != (CLUSTER_METADATA_TOPIC, 0):
         return PartitionData(
@@ -65,11 +65,10 @@ def describe_partition(topic: str, index: int, context: Context) -> PartitionDat
             current_voters=[],
             observers=[],
         )
-    services = context.services
-    node_id, quorum, now_ms = services.node.node_id, services.metadata_log.quorum, services.clock.now_ms()
+    quorum, now_ms = await context.services.controller.describe_quorum(), context.services.clock.now_ms()
     has_directories = context.version >= DIRECTORIES_AND_NODES_SINCE_VERSION
     voter = ReplicaState(
-        replica_id=node_id,
+        replica_id=quorum.leader_id,
         replica_directory_id=quorum.directory_id if has_directories else NO_UUID,
         log_end_offset=quorum.log_end_offset,
         last_fetch_timestamp=now_ms,
@@ -77,7 +76,7 @@ def describe_partition(topic: str, index: int, context: Context) -> PartitionDat
     )
     return PartitionData(
         partition_index=index,
-        leader_id=node_id,
+        leader_id=quorum.leader_id,
         leader_epoch=quorum.leader_epoch,
         high_watermark=quorum.high_watermark,
         current_voters=[voter],

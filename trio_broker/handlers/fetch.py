@@ -179,7 +179,7 @@ def asked_partitions(request: FetchRequest, context: Context) -> Steps[dict[Sess
     number = 0
     budget: YieldBudget | None = None
     for topic in request.topics:
-        hosted = replicas.topics_by_id.get(topic.topic_id) if by_id else replicas.topics.get(topic.topic)
+        local = replicas.topics_by_id.get(topic.topic_id) if by_id else replicas.topics.get(topic.topic)
         for wanted in topic.partitions:
             index = wanted.partition
             key = SessionKey(topic.topic, topic.topic_id, index)
@@ -187,7 +187,7 @@ def asked_partitions(request: FetchRequest, context: Context) -> Steps[dict[Sess
                 index,
                 wanted.fetch_offset,
                 wanted.partition_max_bytes,
-                (None if hosted is None else hosted.partitions.get(index)) or find_partition(key, context),
+                (None if local is None else local.partitions.get(index)) or find_partition(key, context),
                 wanted.current_leader_epoch,
                 wanted.last_fetched_epoch,
             )
@@ -210,8 +210,8 @@ def find_partition(key: SessionKey, context: Context) -> Partition | KafkaError:
     replicas = context.services.replicas
     try:
         by_id = context.version >= BY_ID_SINCE_VERSION
-        hosted = replicas.topic_by_id(key.topic_id) if by_id else replicas.topic(key.topic)
-        return hosted.partition(key.partition)
+        local = replicas.topic_by_id(key.topic_id) if by_id else replicas.topic(key.topic)
+        return local.partition(key.partition)
     except KafkaError as error:
         # Without its traceback: a request may have tens of thousands of these to keep.
         return error.with_traceback(None)

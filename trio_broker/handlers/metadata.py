@@ -35,6 +35,7 @@ from trio_broker.common.topic_names import is_internal_topic, require_valid_topi
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget, clear_in_turns, in_turns, list_in_turns
 from trio_broker.handlers.support.authorized_operations import cluster_operations, topic_operations
+from trio_broker.handlers.support.broker_nodes import BrokerNode, alive_broker_nodes
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
@@ -62,16 +63,16 @@ def error_response(request: MetadataRequest, error: KafkaError) -> MetadataRespo
 
 @handles(MetadataRequest, error_response=error_response)
 def metadata(request: MetadataRequest, context: Context) -> Steps[MetadataResponse | bytes]:
-    """Describe this node and the topics asked for; a large answer about all topics, or about one, is kept."""
+    """Describe the brokers and the topics asked for; a large answer about all topics, or about one, is kept."""
     services = context.services
-    host, port = services.node.address_for(context.connection)
-    key = answer_key(request, context.version, host, port)
     image = services.metadata_cache.image
+    brokers = alive_broker_nodes(image, context.connection)
+    key = answer_key(request, context.version, brokers)
     answers = services.metadata_answers
     if (kept := answers.get(image, key)) is not None:
         return kept
     if key is None or image.partition_count <= LARGE_ELEMENTS:
-        return (yield from described(request, context, host, port))
+        return (yield from described(request, context, brokers))
     # All clients ask after a change: the first makes the answer, and the others wait for it.
     while (made := answers.being_made.get(key)) is not None:
         context.release_handler(RequestPhase.PURGATORY)
@@ -81,19 +82,19 @@ def metadata(request: MetadataRequest, context: Context) -> Steps[MetadataRespon
             return kept
     made = answers.being_made[key] = trio.Event()
     try:
-        return (yield from kept_answer(request, context, host, port, key))
+        return (yield from kept_answer(request, context, brokers, key))
     finally:
         del answers.being_made[key]
         made.set()
 
 
 def kept_answer(
-    request: MetadataRequest, context: Context, host: str, port: int, key: Hashable
+    request: MetadataRequest, context: Context, brokers: tuple[BrokerNode, ...], key: Hashable
 ) -> Steps[MetadataResponse | bytes]:
     """Describe what was asked for, and keep the answer if it is large and without errors."""
     services = context.services
     image = services.metadata_cache.image
-    response = yield from described(request, context, host, port)
+    response = yield from described(request, context, brokers)
     if ERROR_WALKS[MetadataResponse](response) is not LARGE:
         return response
     body: bytes | None = yield partial(in_turns, written_if_right(response, context.version))
@@ -108,13 +109,13 @@ def kept_answer(
     return body
 
 
-def answer_key(request: MetadataRequest, version: int, host: str, port: int) -> Hashable:
+def answer_key(request: MetadataRequest, version: int, brokers: tuple[BrokerNode, ...]) -> Hashable:
     """All that the answer depends on beside the image; None for one that is not worth keeping."""
     if request.topics is not None and len(request.topics) > 1:
         return None
     topics = None if request.topics is None else tuple((topic.name, topic.topic_id) for topic in request.topics)
     asked = request.include_topic_authorized_operations, request.include_cluster_authorized_operations
-    return version, host, port, topics, asked
+    return version, brokers, topics, asked
 
 
 def written_if_right(response: MetadataResponse, version: int) -> Generator[None, None, bytes | None]:
@@ -125,11 +126,14 @@ def written_if_right(response: MetadataResponse, version: int) -> Generator[None
     return b"".join(chunks)  # type: ignore[arg-type] # there are no records in it
 
 
-def described(request: MetadataRequest, context: Context, host: str, port: int) -> Steps[MetadataResponse]:
+def described(request: MetadataRequest, context: Context, brokers: tuple[BrokerNode, ...]) -> Steps[MetadataResponse]:
     node = context.services.node
     return MetadataResponse(
         throttle_time_ms=0,
-        brokers=[MetadataResponseBroker(node_id=node.node_id, host=host, port=port, rack=node.rack)],
+        brokers=[
+            MetadataResponseBroker(node_id=each.broker_id, host=each.host, port=each.port, rack=each.rack)
+            for each in brokers
+        ],
         cluster_id=node.cluster_id,
         controller_id=node.node_id,
         topics=(yield from describe_topics(request, context)),

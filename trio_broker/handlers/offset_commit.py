@@ -64,7 +64,7 @@ def failed(
 
 
 @attrs.define
-class Sorted:
+class ResolvedTopics:
     """The topics of a request, divided into existing partitions and errors for the others."""
 
     by_id: bool
@@ -100,7 +100,7 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> Steps[Offse
 
 def commit_existing(request: OffsetCommitRequest, caller: GroupCaller, *, by_id: bool) -> Steps[OffsetCommitResponse]:
     """As the handler; the topics of ``request`` have ids with ``by_id``, else names."""
-    result = Sorted(by_id=by_id)
+    result = ResolvedTopics(by_id=by_id)
     # One image for the whole request: a topic that is deleted while this yields is judged as the others are.
     image = caller.services.metadata_cache.image
     # The most frequent request of a group: ``InTurns`` takes a microsecond longer for its one topic.

@@ -43,8 +43,8 @@ from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.transactional_produce import NotInTransaction, TransactionalProduce
 from trio_broker.network.client_activity import NOT_IDEMPOTENT, ProducerActivity
 from trio_broker.network.errors import CloseConnection
-from trio_broker.partition.hosted_topics import HostedTopic
 from trio_broker.partition.leader_appends import AppendGuard, RequiredOffset
+from trio_broker.partition.local_topics import LocalTopic
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.append import AppendInfo
@@ -159,26 +159,26 @@ class ProduceOperation:
     has_begun_epochs: bool = False
     """Whether the leader epochs of its partitions are written down, as far as they could be."""
 
-    def find_topic(self, topic: TopicProduceData) -> HostedTopic | KafkaError:
+    def find_topic(self, topic: TopicProduceData) -> LocalTopic | KafkaError:
         """The topic, by name or by id (KIP-516) as the version has it, or why nothing may be written to it."""
         try:
             if self.header.api_version >= BY_ID_SINCE_VERSION:
-                hosted = self.replicas.topic_by_id(topic.topic_id)
+                local = self.replicas.topic_by_id(topic.topic_id)
             else:
-                hosted = self.replicas.topic(topic.name)
-            require_may_write(hosted, self.header.client_id)
+                local = self.replicas.topic(topic.name)
+            require_may_write(local, self.header.client_id)
         except KafkaError as error:
             # Without its traceback, whose frames hold the request, and would be in a cycle with what the caller keeps.
             return error.with_traceback(None)
-        return hosted
+        return local
 
     def append(
-        self, hosted: HostedTopic, data: PartitionProduceData, release_handler: ReleaseHandler
+        self, local: LocalTopic, data: PartitionProduceData, release_handler: ReleaseHandler
     ) -> Steps[PartitionProduceResponse]:
         """Append one partition's batch, and note the offset that acks=all has to wait for."""
         records = NO_RECORDS if data.records is None else data.records
         try:
-            partition = hosted.partition(data.index)
+            partition = local.partition(data.index)
         except KafkaError as error:
             return failed(data.index, error)
         if partition.writer.needs_epoch_entry and not self.has_begun_epochs:
@@ -224,9 +224,9 @@ class ProduceOperation:
     def _partitions(self) -> Iterator[Partition]:
         """The partitions of the request that are here, and may be written to."""
         for topic in self.request.topic_data:
-            if not isinstance(hosted := self.find_topic(topic), KafkaError):
+            if not isinstance(local := self.find_topic(topic), KafkaError):
                 for data in topic.partition_data:
-                    if (partition := hosted.partitions.get(data.index)) is not None:
+                    if (partition := local.partitions.get(data.index)) is not None:
                         yield partition
 
     def _guard(self, partition: Partition, records: memoryview) -> AppendGuard:
@@ -252,7 +252,7 @@ class ProduceOperation:
             waiting.response.error_code = code
 
 
-def require_may_write(hosted: HostedTopic, client_id: str | None) -> None:
+def require_may_write(local: LocalTopic, client_id: str | None) -> None:
     """Refuse to write to an internal topic.
 
     Raises:
@@ -260,8 +260,8 @@ def require_may_write(hosted: HostedTopic, client_id: str | None) -> None:
     """
     # As ``internalTopicsAllowed`` of KafkaApis: by the client id alone, which anybody may choose. It prevents
     # accidents, not attacks.
-    if hosted.name in INTERNAL_TOPICS and client_id != INTERNAL_WRITER:
-        raise KafkaError(f"{hosted.name} is internal", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
+    if local.name in INTERNAL_TOPICS and client_id != INTERNAL_WRITER:
+        raise KafkaError(f"{local.name} is internal", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
 def append_batch(
@@ -310,7 +310,7 @@ def produce(request: ProduceRequest, context: Context) -> Steps[ProduceResponse 
         responses.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partition_responses)
         )
-        hosted = production.find_topic(topic)
+        local = production.find_topic(topic)
         for data in topic.partition_data:
             # Refusals count too: a few bytes of a request name a partition, and its refusal costs several objects.
             # Before each batch but the first: sixteen kilobytes may hold thousands of headers, a millisecond's walk.
@@ -320,9 +320,9 @@ def produce(request: ProduceRequest, context: Context) -> Steps[ProduceResponse 
                     yield budget.renewed
             batches += 1
             partition_responses.append(
-                failed(data.index, hosted)
-                if isinstance(hosted, KafkaError)
-                else (yield from production.append(hosted, data, context.release_handler))
+                failed(data.index, local)
+                if isinstance(local, KafkaError)
+                else (yield from production.append(local, data, context.release_handler))
             )
     if request.acks == ACKS_NONE:
         require_all_appended(responses)

@@ -100,8 +100,8 @@ class TransactionalCaller:
 
     def _has_commits_in(self, partition: TopicPartition) -> bool:
         """Whether the log has commits of the transaction already."""
-        hosted = self.services.replicas.topic(partition.topic).partition(partition.partition)
-        return hosted.producers.has_open_transaction(self.producer.producer_id, self.producer.epoch)
+        found = self.services.replicas.topic(partition.topic).partition(partition.partition)
+        return found.producers.has_open_transaction(self.producer.producer_id, self.producer.epoch)
 
     def _add(self, partition: TopicPartition) -> Steps[None]:
         context, transactions = self.context, self.services.transactions

@@ -73,7 +73,7 @@ async def write(marker: WritableTxnMarker, context: Context) -> WritableTxnMarke
         # No producer has them, and a log with such a marker would not be one that Kafka reads.
         codes = {each: ErrorCode.INVALID_PRODUCER_EPOCH async for each in InTurns(partitions)}
     else:
-        codes = await context.services.transactions.markers.write(end, partitions, context.release_handler)
+        codes = await context.services.markers.write(end, partitions, context.release_handler)
     topics = [
         WritableTxnMarkerTopicResult(
             name=topic.name,

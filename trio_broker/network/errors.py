@@ -46,7 +46,7 @@ class CloseConnection(Exception):
         super().__init__(reason)
         self.cause = cause
 
-    def anew(self) -> CloseConnection:
+    def without_traceback(self) -> CloseConnection:
         """The same reason without a traceback, to be kept in a variable or raised from a function that was given it.
 
         A traceback has the frames that the error has passed. Where one of them refers to the error, both, and the

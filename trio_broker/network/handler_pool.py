@@ -260,7 +260,7 @@ class HandlerPool:
     def _failure(self, request: QueuedRequest, error: Exception) -> CloseConnection:
         """The reason why the connection of ``request`` ends, without the traceback of ``error``."""
         if isinstance(error, CloseConnection):
-            return error.anew()
+            return error.without_traceback()
         self._failed += 1
         header = request.header
         log.error(

@@ -25,7 +25,7 @@ MAX_BACKLOG_BYTES = 128 * 1024 * 1024
 """No large frame is begun to be read while requests of so many bytes wait for their turn: what is read sooner is
 handled no sooner. Room for the largest request, and a few dozen that name all that a node can hold."""
 
-BACKLOG_TO_TIDY_BYTES = 16 * 1024 * 1024
+TRIM_AFTER_BYTES = 16 * 1024 * 1024
 """After so many bytes that have waited, what they and their objects leave free among others is worth giving back while
 more large messages come."""
 
@@ -41,7 +41,7 @@ class MemoryWaiter(Protocol):
 class RequestMemoryPool:
     """Counts the bytes held; who asks while they exceed the limit waits. First come, first served.
 
-    ``backlog`` is how many bytes of requests wait for their turn, ``waited`` how many have waited since ``is_to_tidy``
+    ``backlog`` is how many bytes of requests wait for their turn, ``waited`` how many have waited since ``should_trim``
     was last true. ``large_messages`` counts large frames, and requests and responses of many elements.
     """
 
@@ -52,7 +52,7 @@ class RequestMemoryPool:
         self.waited = 0
         self.large_messages = 0
         self._seen_messages = 0
-        self._tidied_messages = 0
+        self._trimmed_messages = 0
         self._waiting: dict[MemoryWaiter, int] = {}
 
     @property
@@ -91,7 +91,7 @@ class RequestMemoryPool:
         self.backlog -= count
         self.wake()
 
-    def is_to_tidy(self) -> bool:
+    def should_trim(self) -> bool:
         """Whether free memory is to be given back, asked at intervals; true once for each backlog that has passed, and
         once when there was no large message for an interval.
 
@@ -99,10 +99,10 @@ class RequestMemoryPool:
         ones have left free would stay with the process.
         """
         is_quiet, self._seen_messages = self.large_messages == self._seen_messages, self.large_messages
-        has_ended = is_quiet and self.large_messages != self._tidied_messages
-        if self.backlog or (self.waited < BACKLOG_TO_TIDY_BYTES and not has_ended):
+        has_ended = is_quiet and self.large_messages != self._trimmed_messages
+        if self.backlog or (self.waited < TRIM_AFTER_BYTES and not has_ended):
             return False
-        self.waited, self._tidied_messages = 0, self.large_messages
+        self.waited, self._trimmed_messages = 0, self.large_messages
         return True
 
     def wake(self) -> None:

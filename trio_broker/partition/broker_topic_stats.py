@@ -23,7 +23,7 @@ from typing import NamedTuple
 import attrs
 
 from trio_broker.concurrency.yield_budget import InTurns
-from trio_broker.partition.hosted_topics import HostedTopic
+from trio_broker.partition.local_topics import LocalTopic
 from trio_broker.partition.partition import Partition
 from trio_broker.runtime.clock import Clock
 
@@ -168,7 +168,7 @@ class BrokerTopicStats:
         means = {topic_id: history.mean(from_ms, to_ms) for topic_id, history in self._histories.items()}
         return {topic_id: mean for topic_id, mean in means.items() if mean is not None}
 
-    async def take_snapshot(self, topics: Iterable[HostedTopic]) -> None:
+    async def take_snapshot(self, topics: Iterable[LocalTopic]) -> None:
         """Keep the counters of all partitions of ``topics`` as they are now, and a point of each topic."""
         before, taken_at, at_ms = self._snapshots[-1], self._clock.monotonic(), self._clock.now_ms()
         counters: dict[Partition, PartitionTraffic] = {}

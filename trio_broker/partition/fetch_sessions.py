@@ -1,7 +1,7 @@
 """Fetch sessions: a consumer of many partitions names them once, and from then on only what changed goes over the wire.
 
 The broker keeps, for each session, the partitions with the parameters they were last asked for with, and what the
-consumer was last told of each. A request of the session changes some of them; its answer lists only partitions that
+consumer was last changed of each. A request of the session changes some of them; its answer lists only partitions that
 have records, an error, or another high watermark or log start offset than the consumer knows. Epochs count the
 requests, so that one which was lost, repeated or overtaken is noticed: the consumer then starts a new session.
 
@@ -21,8 +21,8 @@ import attrs
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from trio_broker.partition.fetch_operation import NO_OFFSET, FetchedPartition, FetchTarget
-from trio_broker.runtime.chance import Random
 from trio_broker.runtime.clock import Clock
+from trio_broker.runtime.randomness import Random
 
 NO_SESSION = 0
 """Session id of a Fetch that stands alone."""
@@ -57,7 +57,7 @@ class SessionKey(NamedTuple):
 
 @attrs.define
 class SessionPartition:
-    """What to read for the consumer, and what it was last told."""
+    """What to read for the consumer, and what it was last changed."""
 
     target: FetchTarget
     high_watermark: int = NO_OFFSET
@@ -116,14 +116,14 @@ class FetchSession:
 
         Partitions that gave records go to the end: the byte limit shall hit others next time.
         """
-        told: list[KeyedResult] = []
+        changed: list[KeyedResult] = []
         for (key, partition), result in zip(reads, results, strict=True):
             if partition.changed_since(result):
-                told.append((key, result))
-        for key, result in told:
+                changed.append((key, result))
+        for key, result in changed:
             if result.size_bytes and (moved := self.partitions.pop(key, None)):
                 self.partitions[key] = moved
-        return told
+        return changed
 
 
 class FetchSessionCache:

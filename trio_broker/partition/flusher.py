@@ -116,13 +116,13 @@ class Flusher:
 
     def resize(self, threads: int) -> None:
         """Change how many partitions may sync at a time; syncs under way go on."""
-        self._occupancy.settle(perf_counter_ns(), self._threads)
+        self._occupancy.advance_to(perf_counter_ns(), self._threads)
         self._threads = threads
         for queue in self._queues.values():
             queue.resize(threads)
 
     def statistics(self) -> FlusherStatistics:
-        self._occupancy.settle(perf_counter_ns(), self._threads)
+        self._occupancy.advance_to(perf_counter_ns(), self._threads)
         return FlusherStatistics(
             threads=self._threads,
             partitions_under_way=len(self._under_way),
@@ -160,7 +160,7 @@ class Flusher:
 
     def _report(self, syncs: Sequence[PartitionSync]) -> None:
         """Tell the partitions how their syncs ended, each of them whatever becomes of the others."""
-        self._occupancy.settle(perf_counter_ns(), self._threads)
+        self._occupancy.advance_to(perf_counter_ns(), self._threads)
         for sync in syncs:
             if sync.result is not None:
                 # Counted here rather than in the threads, whose additions could lose one another's.

@@ -28,8 +28,9 @@ from trio_broker.partition.log_dir_failures import LogDirFailures
 from trio_broker.partition.log_scrubber import LogScrubber
 from trio_broker.partition.partition import Partition
 from trio_broker.runtime.runtime import Runtime
+from trio_broker.storage.deleted_logs import remove_expired
 from trio_broker.storage.log import Log
-from trio_broker.storage.log_manager import LogManager, remove_expired
+from trio_broker.storage.log_manager import LogManager
 
 log = logging.getLogger(__name__)
 
@@ -260,8 +261,8 @@ class LogMaintenance:
 
     async def _delete_logs(self, partitions: Sequence[TopicPartition]) -> None:
         taken = self.log_manager.take_logs(partitions)
-        marked = await self._change_directories(partial(self.log_manager.mark_deleted, taken))
-        self.log_manager.note_marked(marked.files)
+        marked = await self._change_directories(partial(self.log_manager.deleted_logs.mark, taken))
+        self.log_manager.deleted_logs.note_marked(marked.files)
         for topic_partition, error in marked.failures.items():
             log.error("%s: its files could not be removed: %s", topic_partition, error)
 

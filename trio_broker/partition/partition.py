@@ -145,23 +145,35 @@ class Partition:
     # ---- who may use it -------------------------------------------------------------------------------------------
 
     def require_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
-        """Refuse when the partition cannot be used, or when the client believes in another leader epoch (KIP-320).
+        """Refuse when the partition cannot be used, or is not led here, or when the client believes in another leader
+        epoch (KIP-320).
 
         Raises:
             KafkaError: the partition's failure; ``FENCED_LEADER_EPOCH`` for an older epoch, ``UNKNOWN_LEADER_EPOCH``
-                for a newer one.
+                for a newer one; ``NOT_LEADER_OR_FOLLOWER``.
         """
+        self.require_online()
         state = self.state
-        if state.failure is not None:
-            # A new one each time: an exception that is raised twice drags all its tracebacks along.
-            raise KafkaError(str(state.failure), code=state.failure.code)
         leader_epoch = state.leader_epoch
         if current_leader_epoch in (NO_EPOCH, leader_epoch):
+            if not state.is_leader:
+                text = f"{self.topic_partition} is not led here"
+                raise KafkaError(text, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         text = f"{self.topic_partition}: the client knows leader epoch {current_leader_epoch}, this is {leader_epoch}"
         if current_leader_epoch < leader_epoch:
             raise KafkaError(text, code=ErrorCode.FENCED_LEADER_EPOCH)
         raise KafkaError(text, code=ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def require_online(self) -> None:
+        """Refuse when the partition cannot be used, led or not.
+
+        Raises:
+            KafkaError: the partition's failure.
+        """
+        if (failure := self.state.failure) is not None:
+            # A new one each time: an exception that is raised twice drags all its tracebacks along.
+            raise KafkaError(str(failure), code=failure.code)
 
     def require_in_sync_replicas(self) -> None:
         """Refuse an acks=all append that could not be as safe as the topic demands: this replica is the only one.

@@ -42,8 +42,8 @@ from trio_broker.partition.directory_threads import DirectoryThreads
 from trio_broker.partition.fetch_operation import FetchedPartition, FetchLimits, FetchOperation, FetchTarget
 from trio_broker.partition.fetch_sessions import FetchSessionCache
 from trio_broker.partition.flusher import Flusher, FlusherStatistics
-from trio_broker.partition.hosted_topics import HostedTopic, TopicAssignment
 from trio_broker.partition.leader_appends import LeaderAppends
+from trio_broker.partition.local_topics import LocalTopic, TopicAssignment
 from trio_broker.partition.log_dir_failures import LogDirFailures
 from trio_broker.partition.log_maintenance import LogMaintenance
 from trio_broker.partition.partition import Durability, Partition
@@ -115,11 +115,11 @@ class ReplicaManager:
         self.fetch_sessions = FetchSessionCache(
             clock, runtime.random, config.request.max_incremental_fetch_session_cache_slots
         )
-        self._topics: dict[str, HostedTopic] = {}
-        self._topics_by_id: dict[bytes, HostedTopic] = {}
+        self._topics: dict[str, LocalTopic] = {}
+        self._topics_by_id: dict[bytes, LocalTopic] = {}
         # For readers; attributes rather than properties, since every Fetch reads one of them.
-        self.topics: Mapping[str, HostedTopic] = self._topics
-        self.topics_by_id: Mapping[bytes, HostedTopic] = self._topics_by_id
+        self.topics: Mapping[str, LocalTopic] = self._topics
+        self.topics_by_id: Mapping[bytes, LocalTopic] = self._topics_by_id
         # One change of topics at a time: opening and deleting wait for threads in between.
         self._assignments = CommandQueue()
         self._delayed_fetches: dict[DelayedFetch, None] = {}
@@ -133,42 +133,42 @@ class ReplicaManager:
 
     # ---- finding --------------------------------------------------------------------------------------------------
 
-    def topic(self, name: str) -> HostedTopic:
+    def topic(self, name: str) -> LocalTopic:
         """The topic of this name.
 
         Raises:
             KafkaError: ``UNKNOWN_TOPIC_OR_PARTITION``.
         """
-        hosted = self._topics.get(name)
-        if hosted is None:
+        local = self._topics.get(name)
+        if local is None:
             raise KafkaError(f"no topic {name!r} here", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return hosted
+        return local
 
     def reason_not_held(self, name: str) -> KafkaError | None:
         """Why a partition of a topic has no log here, None if all have one."""
-        hosted = self._topics.get(name)
-        return next(iter(hosted.failures.values()), None) if hosted is not None else None
+        local = self._topics.get(name)
+        return next(iter(local.failures.values()), None) if local is not None else None
 
-    def topic_by_id(self, topic_id: bytes) -> HostedTopic:
+    def topic_by_id(self, topic_id: bytes) -> LocalTopic:
         """The topic of this id.
 
         Raises:
             KafkaError: ``UNKNOWN_TOPIC_ID``.
         """
-        hosted = self._topics_by_id.get(topic_id)
-        if hosted is None:
+        local = self._topics_by_id.get(topic_id)
+        if local is None:
             raise KafkaError(f"no topic with id {uuid_text(topic_id)} here", code=ErrorCode.UNKNOWN_TOPIC_ID)
-        return hosted
+        return local
 
     def find(self, partition: TopicPartition) -> Partition | None:
         """The partition, None if there is no log of it here."""
-        hosted = self._topics.get(partition.topic)
-        return None if hosted is None else hosted.partitions.get(partition.partition)
+        local = self._topics.get(partition.topic)
+        return None if local is None else local.partitions.get(partition.partition)
 
     def partitions(self) -> Iterator[Partition]:
         """Every partition held, those whose disk failed included."""
-        for hosted in self._topics.values():
-            yield from hosted.partitions.values()
+        for local in self._topics.values():
+            yield from local.partitions.values()
 
     # ---- what the cluster decides ---------------------------------------------------------------------------------
 
@@ -181,28 +181,28 @@ class ReplicaManager:
         await self._assignments.execute(partial(self._apply_topic, assignment))
 
     async def _apply_topic(self, assignment: TopicAssignment) -> None:
-        hosted = self._topics.get(assignment.name)
-        if hosted is not None and hosted.topic_id != assignment.topic_id:
-            await self._delete([hosted])
-            hosted = None
-        if hosted is None:
-            hosted = HostedTopic(assignment.name, assignment.topic_id, assignment.config)
-        hosted.assignment = assignment
-        await self._open_missing(hosted, assignment)
-        self._topics[hosted.name] = self._topics_by_id[hosted.topic_id] = hosted
+        local = self._topics.get(assignment.name)
+        if local is not None and local.topic_id != assignment.topic_id:
+            await self._delete([local])
+            local = None
+        if local is None:
+            local = LocalTopic(assignment.name, assignment.topic_id, assignment.config)
+        local.assignment = assignment
+        await self._open_missing(local, assignment)
+        self._topics[local.name] = self._topics_by_id[local.topic_id] = local
         for index, leader_epoch in assignment.leader_epochs.items():
-            if (partition := hosted.partitions.get(index)) and leader_epoch != partition.leader_epoch:
+            if (partition := local.partitions.get(index)) and leader_epoch != partition.leader_epoch:
                 await partition.writer.begin_epoch(leader_epoch)
-        self._configure(hosted, assignment.config)
+        self._configure(local, assignment.config)
 
     def update_config(self, name: str, config: LogConfig) -> None:
         """Let new settings of a topic count from now on; a topic that is not here has none."""
-        if hosted := self._topics.get(name):
-            self._configure(hosted, config)
+        if local := self._topics.get(name):
+            self._configure(local, config)
 
-    def _configure(self, hosted: HostedTopic, config: LogConfig) -> None:
-        hosted.config = config
-        for partition in hosted.partitions.values():
+    def _configure(self, local: LocalTopic, config: LogConfig) -> None:
+        local.config = config
+        for partition in local.partitions.values():
             partition.log.config = config
             partition.min_in_sync_replicas = config.min_insync_replicas
 
@@ -213,24 +213,24 @@ class ReplicaManager:
     async def _delete_topics(self, names: Sequence[str]) -> None:
         await self._delete([self._topics[name] for name in names if name in self._topics])
 
-    async def _delete(self, topics: Sequence[HostedTopic]) -> None:
-        async for hosted in InTurns(topics):
-            del self._topics[hosted.name]
-            del self._topics_by_id[hosted.topic_id]
-            gone = KafkaError(f"topic {hosted.name!r} was deleted", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    async def _delete(self, topics: Sequence[LocalTopic]) -> None:
+        async for local in InTurns(topics):
+            del self._topics[local.name]
+            del self._topics_by_id[local.topic_id]
+            gone = KafkaError(f"topic {local.name!r} was deleted", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             # All of a topic fail at once: no request may use one while another's files are removed.
-            for partition in hosted.partitions.values():
+            for partition in local.partitions.values():
                 partition.fail(gone)
-        async for partition in InTurns(each for hosted in topics for each in hosted.partitions.values()):
+        async for partition in InTurns(each for local in topics for each in local.partitions.values()):
             # A sync under way needs the file open; none begins after a failure.
             await self.flusher.wait_idle(partition.writer)
             await partition.writer.wait_idle()
             await self.log_maintenance.log_cleaner.wait_idle(partition)
-        indexes = ((hosted.name, index) for hosted in topics for index in (*hosted.partitions, *hosted.failures))
+        indexes = ((local.name, index) for local in topics for index in (*local.partitions, *local.failures))
         await self.log_maintenance.delete_logs([TopicPartition(*each) async for each in InTurns(indexes)])
 
-    async def _open_missing(self, hosted: HostedTopic, assignment: TopicAssignment) -> None:
-        missing = [index for index in sorted(assignment.leader_epochs) if index not in hosted.partitions]
+    async def _open_missing(self, local: LocalTopic, assignment: TopicAssignment) -> None:
+        missing = [index for index in sorted(assignment.leader_epochs) if index not in local.partitions]
         outcomes: dict[int, Log | KafkaError] = {}
         for index in missing:
             topic_partition = TopicPartition(assignment.name, index)
@@ -253,7 +253,7 @@ class ReplicaManager:
                     await budget.renewed()
             outcome = outcomes[index]
             if isinstance(outcome, KafkaError):
-                hosted.failures[index] = outcome
+                local.failures[index] = outcome
                 continue
             self.log_manager.add(outcome)
             opened_now[index] = Partition(
@@ -263,12 +263,12 @@ class ReplicaManager:
                 sync_soon=self.flusher.request,
                 in_thread=partial(self._change_in_thread, outcome.directory.parent),
             )
-        hosted.partitions.update(opened_now)
-        if late := hosted.failures.keys() & opened_now:
+        local.partitions.update(opened_now)
+        if late := local.failures.keys() & opened_now:
             for index in late:
-                del hosted.failures[index]
+                del local.failures[index]
             # In this turn, so that no request comes before what follows from it.
-            self.on_opened(hosted.name)
+            self.on_opened(local.name)
 
     def _open_logs(self, assignment: TopicAssignment, indexes: Sequence[int]) -> list[Log | KafkaError]:
         """The logs of these partitions, new or tried again. Blocks: runs in a worker thread."""
@@ -406,16 +406,16 @@ class ReplicaManager:
     async def retry_after_shortage(self) -> None:
         """Do what space or descriptors were lacking for: syncs, and partitions whose log could not be opened."""
         await self.flusher.retry_postponed()
-        for hosted in list(self._topics.values()):
-            if hosted.lacks_room:
-                await self._assignments.execute(partial(self._open_after_shortage, hosted))
+        for local in list(self._topics.values()):
+            if local.lacks_room:
+                await self._assignments.execute(partial(self._open_after_shortage, local))
 
-    async def _open_after_shortage(self, hosted: HostedTopic) -> None:
-        if self._topics.get(hosted.name) is not hosted or hosted.assignment is None:
+    async def _open_after_shortage(self, local: LocalTopic) -> None:
+        if self._topics.get(local.name) is not local or local.assignment is None:
             return  # deleted meanwhile
-        await self._apply_topic(attrs.evolve(hosted.assignment, config=hosted.config))
-        if not hosted.lacks_room:
-            log.info("topic %s: all of its partitions are open now", hosted.name)
+        await self._apply_topic(attrs.evolve(local.assignment, config=local.config))
+        if not local.lacks_room:
+            log.info("topic %s: all of its partitions are open now", local.name)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermark of every partition."""

@@ -42,7 +42,7 @@ class ThreadOccupancy:
 
     def __init__(self) -> None:
         self._notes: deque[Note] = deque()
-        self._settled_ns: int | None = None
+        self._counted_ns: int | None = None
         self._busy = 0
         self._waiting = 0
         self._busy_ns: defaultdict[int, int] = defaultdict(int)
@@ -61,7 +61,7 @@ class ThreadOccupancy:
         """A thread has finished."""
         self._notes.append((at_ns, -1, 0))
 
-    def settle(self, now_ns: int, threads: float) -> None:
+    def advance_to(self, now_ns: int, threads: float) -> None:
         """Add up the time until ``now_ns``, during which there were to be ``threads`` threads."""
         notes = [self._notes.popleft() for _ in range(len(self._notes))]
         for at_ns, busy, waiting in sorted(notes, key=itemgetter(0)):
@@ -71,12 +71,12 @@ class ThreadOccupancy:
         self._add_up_to(now_ns, threads)
 
     def _add_up_to(self, at_ns: int, threads: float) -> None:
-        if self._settled_ns is None:
-            self._settled_ns = at_ns
-        elapsed_ns = at_ns - self._settled_ns
+        if self._counted_ns is None:
+            self._counted_ns = at_ns
+        elapsed_ns = at_ns - self._counted_ns
         if elapsed_ns <= 0:
             return
-        self._settled_ns = at_ns
+        self._counted_ns = at_ns
         self._busy_ns[self._busy] += elapsed_ns
         self._waiting_ns += self._waiting * elapsed_ns
         if self._busy >= threads:

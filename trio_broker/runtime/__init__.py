@@ -1,4 +1,5 @@
-"""The world that a broker lives in: clock, chance, disk and workers, as one value that is made once and handed down.
+"""The world that a broker lives in: clock, random numbers, disk, network and workers, real or simulated, as one value
+that is made once and handed down.
 
 ``real`` is this machine. ``simulated`` is a machine in memory, whose every event follows from a seed.
 """

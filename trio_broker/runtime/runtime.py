@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import attrs
 
-from trio_broker.runtime.chance import Random
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.cpu_clock import CpuClock
 from trio_broker.runtime.disk import Disk
 from trio_broker.runtime.expiry_clock import ExpiryClock
 from trio_broker.runtime.network import Network
+from trio_broker.runtime.randomness import Random
 from trio_broker.runtime.workers import Workers
 
 

@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 import outcome
 import trio
 
-from trio_broker.runtime.chance import Random
+from trio_broker.runtime.randomness import Random
 
 T = TypeVar("T")
 Item = TypeVar("Item")

@@ -12,9 +12,6 @@ their markers.
 What waits for the disk is called in a worker thread, one at a time, as ``LogCheckpoints`` wants it. Which logs there
 are changes in the thread that owns the manager alone.
 
-Deleting takes two steps, as in Kafka: a rename at once, the removal ``file.delete.delay.ms`` later, by
-``remove_expired_files``, which the floor above calls now and then.
-
 Source: Kafka's LogManager; docs/formats/segment.md.
 """
 
@@ -32,10 +29,11 @@ from kafka_wire.primitives import uuid_text
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.config_key import LONG_MAX
 from trio_broker.config.log_config import LogConfig
-from trio_broker.runtime.chance import Random, random_uuid
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.disk import Disk
+from trio_broker.runtime.randomness import Random, random_uuid
 from trio_broker.storage import file_names, partition_metadata
+from trio_broker.storage.deleted_logs import DeletedLog, DeletedLogs, holder_of, rename_marked
 from trio_broker.storage.errors import CorruptCheckpoint, LogUnusable, StorageFailed, is_shortage
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_checkpoints import LogCheckpoints, parent_text
@@ -74,24 +72,6 @@ class LoadReport:
     progress: RecoveryProgress = attrs.field(factory=RecoveryProgress)
 
 
-@attrs.frozen
-class DeletedLog:
-    """A partition whose log is deleted: where it lies, None for nowhere, and how long it stays there (ms)."""
-
-    partition: TopicPartition
-    path: PurePath | None
-    delay_ms: int
-
-
-@attrs.frozen
-class MarkedLogs:
-    """What came of deleting logs: the directories that are to be removed, and why those of others could not be renamed
-    for certain."""
-
-    files: Sequence[DeletedFile]
-    failures: Mapping[TopicPartition, OSError]
-
-
 class LogManager:
     """See the head of the file. ``logs`` are the partitions' logs, without the metadata log."""
 
@@ -128,8 +108,7 @@ class LogManager:
         # Refused by ``create_log`` until the topic is deleted or the broker starts again.
         self._unopened: dict[TopicPartition, UnopenedLog] = {}
         self.checkpoints = LogCheckpoints(disk, clock, self.directories, self.logs, self._unopened)
-        # Deleted partitions, and when their directories may be removed.
-        self._marked_directories: list[DeletedFile] = []
+        self.deleted_logs = DeletedLogs(disk, random, clock, self.directories, self.checkpoints)
 
     @property
     def cluster_id(self) -> str:
@@ -175,7 +154,7 @@ class LogManager:
         """Return what is to be loaded. Waits for the disk."""
         found = find_partitions(self.disk, self.directories)
         remove_at_ms = self.clock.now_ms() + LEFT_OVER_DELETE_DELAY_MS
-        self._marked_directories += [DeletedFile(path, remove_at_ms) for path in found.deleted]
+        self.deleted_logs.note_marked(DeletedFile(path, remove_at_ms) for path in found.deleted)
         loads = [*found.loads, *lost_partitions(self.directories, found.loads, known_as)]
         return LogLoading(self.clock, self.directories, loads, config_for, known_as)
 
@@ -209,7 +188,7 @@ class LogManager:
         if topic_id is None and partition_metadata.has_records(self.disk, path):
             raise CorruptCheckpoint(f"{path} has records and no {file_names.PARTITION_METADATA}")
         if topic_id is None or config is None:
-            load.strays.append(self._rename(path, partition, "stray"))
+            load.strays.append(rename_marked(self.disk, self.random, path, partition, "stray"))
             self.disk.sync_directory(directory.path)
         elif load.opened is not None:
             raise CorruptCheckpoint(f"{path} is there twice: {load.opened.log.directory}")
@@ -291,17 +270,13 @@ class LogManager:
         unopened = self._unopened.get(partition)
         if unopened is not None and not is_shortage(unopened.reason):
             raise LogUnusable(f"{unopened.path} could not be opened: {unopened.reason}")
-        directory = holder = self._holder_of(partition)
+        directory = holder = holder_of(self.disk, self.directories, partition)
         if directory is None:
             directory = self._emptiest_directory(beside)
         self.checkpoints.require_in_place(directory)
         if holder is None:
             self.checkpoints.forget(directory, partition)
         return self._open(directory, partition, topic_id, config).log
-
-    def _holder_of(self, partition: TopicPartition) -> LogDirectory | None:
-        """Return the directory that holds the partition although it was not loaded: its creation was cut short."""
-        return next((each for each in self.directories if self.disk.exists(each.path / str(partition))), None)
 
     def _emptiest_directory(self, beside: Sequence[Log]) -> LogDirectory:
         """Return the directory with the fewest logs. They are counted only where there is a choice: ten thousand logs
@@ -327,7 +302,7 @@ class LogManager:
         return log.truncate_to(offset, now_ms)
 
     def take_logs(self, partitions: Iterable[TopicPartition]) -> list[DeletedLog]:
-        """Let these partitions' logs be ours no longer, and release them. What is returned is for ``mark_deleted``."""
+        """Let these partitions' logs be ours no longer, and release them. What is returned is for ``DeletedLogs``."""
         taken = []
         for partition in partitions:
             path, delay_ms = None, LEFT_OVER_DELETE_DELAY_MS
@@ -338,58 +313,6 @@ class LogManager:
                 path, delay_ms = log.directory, log.config.file_delete_delay_ms
             taken.append(DeletedLog(partition, path, delay_ms))
         return taken
-
-    def mark_deleted(self, taken: Sequence[DeletedLog]) -> MarkedLogs:
-        """Rename the directories of deleted logs; the files that are returned are for ``note_marked``.
-
-        Each data directory is synced once, and the checkpoints are written anew, once, so that later partitions of
-        these names do not inherit them. Waits for the disk: call it in a worker thread.
-        """
-        files: list[DeletedFile] = []
-        failures: dict[TopicPartition, OSError] = {}
-        renamed: dict[PurePath, dict[TopicPartition, DeletedFile]] = {}
-        for each in taken:
-            # A log that could not be made may have left its directory, with the id of its topic.
-            holder = self._holder_of(each.partition) if each.path is None else None
-            left = each.path if holder is None else holder.path / str(each.partition)
-            if left is None:
-                continue
-            try:
-                path = self._rename(left, each.partition, "delete")
-            except OSError as error:
-                failures[each.partition] = error
-            else:
-                file = DeletedFile(path, self.clock.now_ms() + each.delay_ms)
-                renamed.setdefault(path.parent, {})[each.partition] = file
-        for parent, inside in renamed.items():
-            try:
-                self.disk.sync_directory(parent)
-            except OSError as error:
-                failures.update(dict.fromkeys(inside, error))
-            else:
-                files += inside.values()
-        if len(failures) == len(taken):
-            return MarkedLogs(files, failures)
-        # Only where the file no longer names them are they forgotten; elsewhere ``find_or_open`` tries again.
-        failed = self.checkpoints.write()
-        for directory in self.directories:
-            for each in taken:
-                if directory.path not in failed:
-                    directory.forget(each.partition)
-                else:
-                    # Also one that is there only since this start, of which the tables know nothing.
-                    directory.recovery_points.setdefault(each.partition, 0)
-        return MarkedLogs(files, failures)
-
-    def note_marked(self, marked: Sequence[DeletedFile]) -> None:
-        """Have directories removed when their time has come."""
-        self._marked_directories += marked
-
-    def _rename(self, path: PurePath, partition: TopicPartition, kind: str) -> PurePath:
-        target = path.with_name(file_names.marked_directory_name(partition, kind, random_uuid(self.random)))
-        self.disk.rename(path, target)
-        logger.info("renamed %s to %s", path, target.name)
-        return target
 
     def log_bytes(self) -> dict[PurePath, int]:
         """How large the logs in each data directory are, together. For any thread."""
@@ -412,13 +335,7 @@ class LogManager:
         expired: list[PurePath] = []
         for log in self.logs.values():
             expired += log.take_expired_files(LONG_MAX if inside and parent_text(log.directory) in inside else now_ms)
-        marked, self._marked_directories = self._marked_directories, []
-        for each in marked:
-            if each.remove_at_ms <= now_ms or (inside and parent_text(each.path) in inside):
-                expired.append(each.path)
-            else:
-                self._marked_directories.append(each)
-        return expired
+        return expired + self.deleted_logs.take_expired(now_ms, inside)
 
     def with_reserve(self, path: PurePath, work: Callable[[], T]) -> T:
         """Do ``work`` on the files of a data directory; see ``LogDirectory.with_reserve``."""
@@ -501,13 +418,3 @@ class LogManager:
     def _unlock(self) -> None:
         for directory in self.directories:
             directory.unlock()
-
-
-def remove_expired(disk: Disk, expired: Iterable[PurePath]) -> None:
-    """Remove what ``LogManager.take_expired_files`` returned. Waits for the disk: call it in a worker thread."""
-    for path in expired:
-        # What cannot be removed keeps its name and is tried again after the next start.
-        if file_names.is_marked_directory(path.name, "delete"):
-            disk.remove_tree(path)
-        else:
-            disk.unlink(path, missing_ok=True)

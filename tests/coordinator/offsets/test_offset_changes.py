@@ -16,7 +16,7 @@ from kafka_wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from trio_broker.changes.caller import CALLER
+from trio_broker.changes.audit_context import CALLER
 from trio_broker.changes.change import ChangeChannel, ChangeOrigin
 from trio_broker.config.entries import ValueChange
 from trio_broker.coordinator.offsets.offset_changes import group_deletion, moved_offsets

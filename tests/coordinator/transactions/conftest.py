@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.handlers.transaction_client import running_transactions
-from trio_broker.coordinator.transactions import marker_writer
+from trio_broker.coordinator.transactions import transaction_marker_channel_manager
 
 
 @pytest.fixture(autouse=True)
 def quick_retries(monkeypatch):
-    monkeypatch.setattr(marker_writer, "MARKER_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(transaction_marker_channel_manager, "MARKER_RETRY_SECONDS", 0.001)
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
-from trio_broker.coordinator.transactions import marker_writer
-from trio_broker.partition.hosted_topics import HostedTopic, TopicAssignment
+from trio_broker.coordinator.transactions import transaction_marker_channel_manager
 from trio_broker.partition.leader_appends import LeaderAppends
+from trio_broker.partition.local_topics import LocalTopic, TopicAssignment
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.errors import StorageShortage
 
@@ -96,7 +96,7 @@ async def test_no_transaction_is_aborted_as_nobodys_while_not_all_ids_are_known(
 
 async def test_a_shard_that_is_loaded_anew_does_not_end_the_look_for_what_hangs(client, autojump_clock, monkeypatch):
     # The clock jumps for a minute, in which it would be tried thousands of times.
-    monkeypatch.setattr(marker_writer, "MARKER_RETRY_SECONDS", 1.0)
+    monkeypatch.setattr(transaction_marker_channel_manager, "MARKER_RETRY_SECONDS", 1.0)
     runtime = client.coordinator.runtime
     await started(client, 0)
     with pytest.MonkeyPatch.context() as full_disk:
@@ -148,12 +148,12 @@ def keep_closed(monkeypatch, index: int) -> None:
     """Let a partition of ``t`` lack descriptors when it is to be opened."""
     open_missing = ReplicaManager._open_missing
 
-    async def open_others(replicas: ReplicaManager, hosted: HostedTopic, assignment: TopicAssignment) -> None:
-        is_short = hosted.name == "t"
+    async def open_others(replicas: ReplicaManager, local: LocalTopic, assignment: TopicAssignment) -> None:
+        is_short = local.name == "t"
         epochs = {each: epoch for each, epoch in assignment.leader_epochs.items() if not (is_short and each == index)}
-        await open_missing(replicas, hosted, attrs.evolve(assignment, leader_epochs=epochs))
+        await open_missing(replicas, local, attrs.evolve(assignment, leader_epochs=epochs))
         if is_short:
-            hosted.failures[index] = StorageShortage("too many open files")
+            local.failures[index] = StorageShortage("too many open files")
 
     monkeypatch.setattr(ReplicaManager, "_open_missing", open_others)
 

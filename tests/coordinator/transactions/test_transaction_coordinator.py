@@ -38,10 +38,11 @@ from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_S
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency import barrier
 from trio_broker.concurrency.steps import Steps
+from trio_broker.coordinator import marker_writer
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
-from trio_broker.coordinator.transactions import marker_writer, transaction_coordinator
-from trio_broker.coordinator.transactions.marker_writer import MarkerWriter
+from trio_broker.coordinator.transactions import transaction_coordinator
 from trio_broker.coordinator.transactions.requests import THE_BROKER
+from trio_broker.coordinator.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
 from trio_broker.coordinator.transactions.transaction_metadata import MAX_EPOCH
 from trio_broker.partition.leader_appends import LeaderAppends
 from trio_broker.partition.partition import Partition
@@ -90,7 +91,7 @@ async def held_syncs(partition: Partition, monkeypatch):
 class RefusingMarkers:
     """Writes no marker into some partitions."""
 
-    writer: MarkerWriter
+    writer: TransactionMarkerChannelManager
     refused: Collection[TopicPartition]
 
     def write_steps(
@@ -103,8 +104,7 @@ class RefusingMarkers:
 
 def refuse_markers(client: TransactionClient, *indexes: int) -> None:
     refused = {TopicPartition("t", index) for index in indexes}
-    markers: Any = RefusingMarkers(client.coordinator.markers, refused)
-    client.coordinator.markers = markers
+    client.coordinator.markers = RefusingMarkers(client.coordinator.markers, refused)
 
 
 # ---- the end ---------------------------------------------------------------------------------------------------------
@@ -438,13 +438,13 @@ async def test_a_transaction_that_takes_too_long_is_aborted_everywhere(memory_pa
 
 
 @pytest.mark.parametrize("commits", [True, False])
-@pytest.mark.parametrize("unmarked", [(0, 1, 2), (1,), (0, 2)])
-async def test_a_restart_writes_the_markers_that_are_missing(memory_path, unmarked, commits):
+@pytest.mark.parametrize("pending_markers", [(0, 1, 2), (1,), (0, 2)])
+async def test_a_restart_writes_the_markers_that_are_missing(memory_path, pending_markers, commits):
     async with running_transactions(memory_path) as client:
         producer = await started(client, 0, 1, 2)
-        refuse_markers(client, *unmarked)
+        refuse_markers(client, *pending_markers)
         assert (await client.end(producer, commits=commits)).error_code == 0
-        await until(lambda: client.partitions_of() == {TopicPartition("t", index) for index in unmarked})
+        await until(lambda: client.partitions_of() == {TopicPartition("t", index) for index in pending_markers})
     async with running_transactions(memory_path) as client:
         await client.completed()
         marker = (producer.producer_id, producer.epoch, commits)
@@ -755,7 +755,7 @@ async def test_offsets_count_once_their_marker_is_written_after_a_restart(memory
 class GatedMarkers:
     """Writes markers once it may."""
 
-    writer: MarkerWriter
+    writer: TransactionMarkerChannelManager
     may_write: trio.Event
 
     def write_steps(
@@ -776,8 +776,7 @@ async def test_a_partition_is_added_when_the_last_marker_of_the_transaction_befo
     async def new_race() -> Race[None]:
         transactional_id, producer = producers.pop()
         gate = trio.Event()
-        gated: Any = GatedMarkers(writer, gate)
-        coordinator.markers = gated
+        coordinator.markers = GatedMarkers(writer, gate)
         assert (await client.end(producer, transactional_id=transactional_id)).error_code == 0
         adding = coordinator.add_partitions_steps(transactional_id, producer, partitions, 0, THE_BROKER, ignore_release)
         return Race(begun(adding), gate.set)

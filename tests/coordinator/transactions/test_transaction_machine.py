@@ -840,7 +840,7 @@ def test_a_restart_goes_on_in_every_state_and_asks_for_the_markers_that_may_be_m
 # ---- transactions that hang ------------------------------------------------------------------------------------------
 
 
-def left_open(producer: ProducerIdAndEpoch, *partitions: TopicPartition) -> dict[int, dict[TopicPartition, int]]:
+def open_epochs(producer: ProducerIdAndEpoch, *partitions: TopicPartition) -> dict[int, dict[TopicPartition, int]]:
     return {producer.producer_id: dict.fromkeys(partitions, producer.epoch)}
 
 
@@ -852,7 +852,7 @@ def test_what_is_open_in_the_partitions_of_a_transaction_does_not_hang(driver, s
     if status is not ONGOING:
         driver.end(producer, commits=status is PREPARE_COMMIT, version=version)
     previous = driver.state()
-    driver.restart(left_open(producer, T0))
+    driver.restart(open_epochs(producer, T0))
     assert driver.state() == without_last_epoch(previous)
     assert driver.prepared == ([] if status is ONGOING else ["id"])
 
@@ -863,7 +863,7 @@ def test_a_complete_transaction_of_the_second_protocol_gets_the_marker_that_was_
     driver.add(producer, T0, U0, version=2)
     raised = producer_of(driver.end(producer, commits=status is COMPLETE_COMMIT, version=2))
     driver.complete()
-    driver.restart(left_open(producer, U0))
+    driver.restart(open_epochs(producer, U0))
     state = driver.state()
     prepared = PREPARE_COMMIT if status is COMPLETE_COMMIT else PREPARE_ABORT
     assert (state.status, state.partitions, state.producer) == (prepared, {U0}, raised)
@@ -879,7 +879,7 @@ def test_a_complete_transaction_of_the_second_protocol_gets_the_marker_that_was_
 def test_a_complete_transaction_of_the_first_protocol_is_aborted_where_its_marker_was_lost(driver, status):
     """It may as well be an earlier one, which was aborted: all have the same epoch."""
     producer = in_state(driver, status)
-    driver.restart(left_open(producer, U0))
+    driver.restart(open_epochs(producer, U0))
     state = driver.state()
     assert (state.status, state.partitions) == (PREPARE_ABORT, {U0})
     assert state.producer_epoch > producer.epoch, "what is lost of it was acknowledged"
@@ -892,7 +892,7 @@ def test_a_complete_transaction_of_the_first_protocol_is_aborted_where_its_marke
 @pytest.mark.parametrize("version", [0, 2])
 def test_a_transaction_of_which_the_log_knows_nothing_is_aborted(driver, version):
     producer = driver.begin()
-    driver.restart(left_open(producer, T0))
+    driver.restart(open_epochs(producer, T0))
     assert (driver.state().status, driver.state().partitions) == (PREPARE_ABORT, {T0})
     assert driver.state().producer_epoch > producer.epoch
     assert driver.prepared == ["id"]
@@ -915,7 +915,7 @@ def test_an_abort_that_is_decided_ends_what_hangs_as_well(driver, version):
     driver.add(producer, T0, version=version)
     driver.end(producer, commits=False, version=version)
     epoch = driver.state().producer_epoch
-    driver.restart(left_open(producer, T0, U0))
+    driver.restart(open_epochs(producer, T0, U0))
     assert (driver.state().status, driver.state().partitions) == (PREPARE_ABORT, {T0, U0})
     assert driver.state().producer_epoch == epoch
     assert driver.prepared == ["id"]

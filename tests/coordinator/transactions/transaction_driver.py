@@ -19,7 +19,7 @@ from trio_broker.coordinator.transactions.requests import (
     CompleteTransaction,
     EndTransaction,
     InitProducerId,
-    LeftOpen,
+    OpenEpochs,
     VerifyTransaction,
 )
 from trio_broker.coordinator.transactions.transaction_machine import (
@@ -89,10 +89,10 @@ class TransactionDriver:
         self._commit(key, result)
         return True
 
-    def restart(self, left_open: LeftOpen = NOTHING_OPEN) -> None:
+    def restart(self, open_epochs: OpenEpochs = NOTHING_OPEN) -> None:
         """Load another machine from the records."""
         self.prepared.clear()
-        self.machine = replayed(self.log, self.prepared, left_open)
+        self.machine = replayed(self.log, self.prepared, open_epochs)
         for key, result in self.machine.loaded(self.now, self.image).items():
             self._commit(key, result)
 
@@ -143,9 +143,11 @@ class TransactionDriver:
         return self._next_id - 1
 
 
-def replayed(log: list[EncodedRecord], prepared: list[str], left_open: LeftOpen = NOTHING_OPEN) -> TransactionMachine:
+def replayed(
+    log: list[EncodedRecord], prepared: list[str], open_epochs: OpenEpochs = NOTHING_OPEN
+) -> TransactionMachine:
     """The machine that a restart makes of the records."""
-    machine = TransactionMachine(SETTINGS, prepared.append, lambda: left_open)
+    machine = TransactionMachine(SETTINGS, prepared.append, lambda: open_epochs)
     for record in log:
         machine.replay(record)
     return machine

@@ -16,7 +16,7 @@ import attrs
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.offset_commit import OffsetCommitRequest
 from kafka_wire.messages.offset_delete import OffsetDeleteRequest
-from trio_broker.changes.caller import CALLER
+from trio_broker.changes.audit_context import CALLER
 from trio_broker.changes.change import ChangeAction, ChangeChannel, ChangedResource, MadeChange
 from trio_broker.changes.change_log import MAX_VALUES
 from trio_broker.config.entries import ValueChange

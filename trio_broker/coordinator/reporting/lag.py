@@ -23,7 +23,7 @@ from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import InTurns, clear_in_turns, list_in_turns
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
 from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupSnapshot
-from trio_broker.partition.hosted_topics import HostedTopic
+from trio_broker.partition.local_topics import LocalTopic
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.segment import FetchedRecords
@@ -133,10 +133,10 @@ async def consumer_lags(
 def _places(group: GroupSnapshot, offsets: CommittedOffsets, replicas: ReplicaManager) -> Iterator[_Place]:
     group_id, owners = group.group_id, partition_owners(group)
     for topic in sorted({*offsets.topics_of(group_id), *owners}):
-        owned, hosted = owners.get(topic, {}), replicas.topics.get(topic)
+        owned, local = owners.get(topic, {}), replicas.topics.get(topic)
         for index in sorted({*offsets.partitions_of(group_id, topic), *owned}):
             commit = offsets.get(group_id, topic, index)
-            yield _Place(TopicPartition(topic, index), available_partition(hosted, index), commit, owned.get(index))
+            yield _Place(TopicPartition(topic, index), available_partition(local, index), commit, owned.get(index))
 
 
 def partition_owners(group: GroupSnapshot) -> dict[str, dict[int, str]]:
@@ -153,12 +153,12 @@ def age_seconds(appended_ms: int, now_ms: int) -> float:
     return max(now_ms - appended_ms, 0) / 1000
 
 
-def hosted_partition(replicas: ReplicaManager, place: TopicPartition) -> Partition | None:
+def local_partition(replicas: ReplicaManager, place: TopicPartition) -> Partition | None:
     """The partition, if this broker has it and it has not failed."""
     return available_partition(replicas.topics.get(place.topic), place.partition)
 
 
-def available_partition(topic: HostedTopic | None, index: int) -> Partition | None:
+def available_partition(topic: LocalTopic | None, index: int) -> Partition | None:
     """A partition of a topic that this broker may have, if it is here and has not failed."""
     partition = None if topic is None else topic.partitions.get(index)
     return None if partition is None or partition.failure is not None else partition

@@ -28,7 +28,7 @@ from trio_broker.coordinator.reporting.lag import (
     available_partition,
     batch_timestamps,
     consumer_lag,
-    hosted_partition,
+    local_partition,
 )
 from trio_broker.coordinator.reporting.lag_history import GroupReading, LagHistory
 from trio_broker.coordinator.reporting.snapshot import (
@@ -196,12 +196,12 @@ class _Collection:
         group = _GroupTally(machine.snapshot(group_id, with_members=False), machine.last_rebalance_at_ms(group_id))
         self.groups.append(group)
         for topic in machine.offsets.topics_of(group_id):
-            hosted, tally = self.replicas.topics.get(topic), group.topics[topic]
+            local, tally = self.replicas.topics.get(topic), group.topics[topic]
             for index, offset in machine.offsets.offsets_of(group_id, topic):
                 # Not maybe_yield: a coroutine for each of ten thousand partitions would take milliseconds.
                 if self.budget.is_spent:
                     await self.budget.renewed()
-                seconds = self._add(tally, available_partition(hosted, index), offset)
+                seconds = self._add(tally, available_partition(local, index), offset)
                 commit = machine.offsets.get(group_id, topic, index) if self.with_partitions else None
                 if commit is not None:
                     self._add_partition(group_id, TopicPartition(topic, index), commit, seconds)
@@ -225,7 +225,7 @@ class _Collection:
     def _add_partition(
         self, group_id: str, place: TopicPartition, commit: OffsetAndMetadata | None, seconds: float | None
     ) -> None:
-        lag = consumer_lag(place, hosted_partition(self.replicas, place), commit, seconds)
+        lag = consumer_lag(place, local_partition(self.replicas, place), commit, seconds)
         self.partitions.append(GroupPartitionLag(group_id, lag))
 
     def _add(self, tally: _TopicTally, partition: Partition | None, offset: int) -> float | None:

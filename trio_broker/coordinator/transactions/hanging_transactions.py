@@ -17,11 +17,13 @@ from kafka_wire.errors import KafkaError
 from trio_broker.common.request_phase import ignore_release
 from trio_broker.common.topic_names import TRANSACTION_STATE_TOPIC
 from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.steps import run_steps
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-from trio_broker.coordinator.transactions import marker_writer
-from trio_broker.coordinator.transactions.marker_writer import MarkerWriter
-from trio_broker.coordinator.transactions.requests import THE_BROKER, EndHanging, LeftOpen
+from trio_broker.coordinator.transactions import transaction_marker_channel_manager
+from trio_broker.coordinator.transactions.requests import THE_BROKER, EndHanging, OpenEpochs
 from trio_broker.coordinator.transactions.transaction_machine import NOTHING_OPEN, TransactionMachine
+from trio_broker.coordinator.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
+from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.transaction_end import TransactionEnd
 
 log = logging.getLogger(__name__)
@@ -30,16 +32,22 @@ log = logging.getLogger(__name__)
 class HangingTransactions:
     """What the logs of this broker have open, and the end of what hangs in them."""
 
-    def __init__(self, runtime: CoordinatorRuntime[TransactionMachine], markers: MarkerWriter) -> None:
+    def __init__(
+        self,
+        runtime: CoordinatorRuntime[TransactionMachine],
+        replicas: ReplicaManager,
+        markers: TransactionMarkerChannelManager,
+    ) -> None:
         self._runtime = runtime
+        self._replicas = replicas
         self._markers = markers
         # Set when partitions could be opened that could not before.
         self._opened = trio.Event()
 
-    def open_transactions(self) -> LeftOpen:
+    def open_transactions(self) -> OpenEpochs:
         """What the logs have open. Not in the log of a coordinator itself, which has no records of transactions."""
         found: dict[int, dict[TopicPartition, int]] = {}
-        for partition in self._markers.replicas.partitions():
+        for partition in self._replicas.partitions():
             producers = partition.producers
             if not producers.transactions.undecided or partition.topic_partition.topic == TRANSACTION_STATE_TOPIC:
                 continue
@@ -50,7 +58,7 @@ class HangingTransactions:
 
     def open_epoch(self, producer_id: int, topic_partition: TopicPartition) -> int | None:
         """The epoch of the transaction that the producer has open in a partition, None without one."""
-        partition = self._markers.replicas.find(topic_partition)
+        partition = self._replicas.find(topic_partition)
         return None if partition is None else partition.producers.open_epoch(producer_id)
 
     async def run(self) -> None:
@@ -62,7 +70,7 @@ class HangingTransactions:
             self._opened = trio.Event()
             await self._runtime.wait_until_loaded()
             if not await self.end():
-                await trio.sleep(marker_writer.MARKER_RETRY_SECONDS)
+                await trio.sleep(transaction_marker_channel_manager.MARKER_RETRY_SECONDS)
             # Else a shard is being loaded anew meanwhile, and not all ids were known.
             elif self._runtime.is_loaded:
                 await self._opened.wait()
@@ -76,26 +84,26 @@ class HangingTransactions:
         """Try to end what hangs; return whether no log has refused that."""
         is_ended = self._end_owned()
         # Nobody else ever would.
-        for producer_id, epochs in self._unowned().items():
+        for producer_id, epochs in self._without_coordinator().items():
             for partition in epochs:
                 await self._abort(producer_id, partition)
-        return is_ended and not self._unowned()
+        return is_ended and not self._without_coordinator()
 
     def _end_owned(self) -> bool:
         """Have each transactional id end what hangs of its producer; return whether no log has refused that."""
-        left_open, refusals = self.open_transactions(), 0
-        for shard in self._runtime.active_shards() if left_open else ():
+        open_epochs, refusals = self.open_transactions(), 0
+        for shard in self._runtime.active_shards() if open_epochs else ():
             for transactional_id, metadata in list(shard.machine.transactions.items()):
-                if left_open.keys().isdisjoint((metadata.producer_id, metadata.previous_producer_id)):
+                if open_epochs.keys().isdisjoint((metadata.producer_id, metadata.previous_producer_id)):
                     continue
                 try:
-                    shard.handle(transactional_id, EndHanging(transactional_id, left_open), THE_BROKER)
+                    shard.handle(transactional_id, EndHanging(transactional_id, open_epochs), THE_BROKER)
                 except KafkaError as error:
                     refusals += 1
                     log_delay(self._runtime, transactional_id, error)
         return not refusals
 
-    def _unowned(self) -> LeftOpen:
+    def _without_coordinator(self) -> OpenEpochs:
         """Of the open transactions those of producers that no transactional id has, which is not known while not all
         ids are.
         """
@@ -114,9 +122,9 @@ class HangingTransactions:
         if (epoch := self.open_epoch(producer_id, partition)) is None:
             return
         text = f"{partition}: aborts the transaction of producer {producer_id}, which no transactional id has"
-        self._runtime.throttled_log.warning("unowned", text)
+        self._runtime.throttled_log.warning("without coordinator", text)
         end = TransactionEnd(producer_id, epoch, committed=False, coordinator_epoch=0, is_unfenced=True)
-        await self._markers.write(end, [partition], ignore_release)
+        await run_steps(self._markers.write_steps(end, [partition], ignore_release))
 
 
 def log_delay(runtime: CoordinatorRuntime[TransactionMachine], transactional_id: str, reason: object) -> None:

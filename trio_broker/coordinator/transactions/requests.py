@@ -24,7 +24,7 @@ THE_BROKER: Final = RequestContext(client_id="", client_host="", version=0)
 
 
 @attrs.frozen
-class Done:
+class Ack:
     """The response to a request that has no other answer than an error."""
 
 
@@ -39,7 +39,7 @@ class InitProducerId(Request[InitProducerIdResponse]):
 
 
 @attrs.frozen
-class AddPartitions(Request[Done]):
+class AddPartitions(Request[Ack]):
     """Partitions become part of the transaction, which begins with the first."""
 
     transactional_id: str
@@ -49,7 +49,7 @@ class AddPartitions(Request[Done]):
 
 
 @attrs.frozen
-class VerifyTransaction(Request[Done]):
+class VerifyTransaction(Request[Ack]):
     """The producer may write in its transaction. Answered once all that is known of it is durable."""
 
     transactional_id: str
@@ -68,7 +68,7 @@ class EndTransaction(Request[EndTxnResponse]):
 
 
 @attrs.frozen
-class AbortTransaction(Request[Done]):
+class AbortTransaction(Request[Ack]):
     """An administrator aborts the transaction that ``producer`` began at ``start_ms``, and fences the producer."""
 
     transactional_id: str
@@ -76,20 +76,20 @@ class AbortTransaction(Request[Done]):
     start_ms: int
 
 
-LeftOpen: TypeAlias = Mapping[int, Mapping[TopicPartition, int]]
+OpenEpochs: TypeAlias = Mapping[int, Mapping[TopicPartition, int]]
 """Transactions that are open in the logs: by producer id the partitions, each with the producer's epoch there."""
 
 
 @attrs.frozen
-class EndHanging(Request[Done]):
+class EndHanging(Request[Ack]):
     """What the logs have open of the producer, and its transactional id has not, is ended."""
 
     transactional_id: str
-    left_open: LeftOpen
+    open_epochs: OpenEpochs
 
 
 @attrs.frozen
-class CompleteTransaction(Request[Done]):
+class CompleteTransaction(Request[Ack]):
     """The markers of the transaction that ended as ``producer`` are durable in ``partitions``."""
 
     transactional_id: str

@@ -1,15 +1,15 @@
 """The transaction coordinator: transactional ids, their producers and transactions.
 
     handler ─▶ TransactionCoordinator ─▶ Shard (one per partition of __transaction_state) ─▶ TransactionMachine
-                  ▲        │ the record of PREPARE is durable                                       │
-                  │        ▼                                                                        │
-                  │   MarkerWriter ─▶ a marker in each partition of the transaction ◀── on_prepared ┘
+                  ▲        │ the record of PREPARE is durable ◀───────────────────────────── on_prepared ┘
+                  │        ▼
+                  │   TransactionMarkerChannelManager ─▶ a marker in each partition of the transaction
                   └── all are durable: CompleteTransaction
 
 A transaction whose end is decided is ended in all its partitions, however often that must be tried and over restarts:
 the record of PREPARE has them all.
 
-Source: Kafka's TransactionCoordinator, TransactionStateManager and TransactionMarkerChannelManager.
+Source: Kafka's TransactionCoordinator and TransactionStateManager.
 """
 
 from __future__ import annotations
@@ -39,15 +39,13 @@ from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.barrier import start_background, start_once
 from trio_broker.concurrency.steps import Steps, run_steps
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.runtime.response_future import NO_REQUIRED_OFFSET
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.coordinator.runtime.shard import Shard
-from trio_broker.coordinator.transactions import marker_writer
+from trio_broker.coordinator.transactions import transaction_marker_channel_manager
 from trio_broker.coordinator.transactions.hanging_transactions import HangingTransactions, log_delay
-from trio_broker.coordinator.transactions.marker_writer import MarkerWriter
 from trio_broker.coordinator.transactions.requests import (
     THE_BROKER,
     AbortTransaction,
@@ -58,6 +56,7 @@ from trio_broker.coordinator.transactions.requests import (
     VerifyTransaction,
 )
 from trio_broker.coordinator.transactions.transaction_machine import TransactionMachine
+from trio_broker.coordinator.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
 from trio_broker.coordinator.transactions.transaction_metadata import NO_PARTITIONS, TransactionMetadata, by_topic
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.transaction_end import TransactionEnd
@@ -105,7 +104,7 @@ class TransactionCoordinator:
     def __init__(
         self,
         replicas: ReplicaManager,
-        groups: GroupCoordinator,
+        markers: TransactionMarkerChannelManager,
         controller: ControllerClient,
         metadata_cache: MetadataCache,
         producer_ids: ProducerIds,
@@ -113,7 +112,7 @@ class TransactionCoordinator:
         runtime: Runtime,
     ) -> None:
         self.settings = config.transaction_coordinator
-        self.markers = MarkerWriter(replicas, groups)
+        self.markers = markers
         self._replicas = replicas
         self._producer_ids = producer_ids
         self._metadata_cache = metadata_cache
@@ -128,7 +127,7 @@ class TransactionCoordinator:
             clock=runtime.clock,
             expiry_clock=runtime.expiry_clock,
         )
-        self.hanging = HangingTransactions(self.runtime, self.markers)
+        self.hanging = HangingTransactions(self.runtime, replicas, markers)
         # As many as there are transactional ids at most, each of which has one transaction.
         self._prepared_send, self._prepared_receive = trio.open_memory_channel[str](float("inf"))
         # By transactional id whose markers are being written: where that is done.
@@ -343,7 +342,7 @@ class TransactionCoordinator:
                 except Exception as bug:
                     text = f"ending the transaction of {transactional_id!r:.200} failed, and is tried again"
                     self.runtime.throttled_log.error("markers failed", text, bug)
-                yield partial(trio.sleep, marker_writer.MARKER_RETRY_SECONDS)
+                yield partial(trio.sleep, transaction_marker_channel_manager.MARKER_RETRY_SECONDS)
         finally:
             del self._marked[transactional_id]
             if (ended := self._awaited_ends.pop(transactional_id, None)) is not None:
@@ -389,8 +388,8 @@ class TransactionCoordinator:
             is_unfenced=True,
         )
         topics = by_topic(metadata.partitions - self._marked[transactional_id])
-        unmarked = [TopicPartition(topic, index) for topic, indexes in topics.items() for index in indexes]
-        codes = yield from self.markers.write_steps(end, unmarked, ignore_release)
+        pending_markers = [TopicPartition(topic, index) for topic, indexes in topics.items() for index in indexes]
+        codes = yield from self.markers.write_steps(end, pending_markers, ignore_release)
         missing = [each for each, code in codes.items() if self._is_missing(each, metadata.producer_id, code)]
         self._marked[transactional_id] = metadata.partitions.difference(missing)
         if missing:

@@ -5,8 +5,8 @@ record of a transition is the whole new state of its transactional id.
 
 A transition takes effect when its record is appended, and its response is sent when the record is durable, so no answer
 is ever taken back. What others would notice earlier waits as well: markers are written only after the record of PREPARE
-is durable (``marker_writer``), and a batch is let into a partition only after the record that names the partition is
-durable (``TransactionCoordinator.verify_steps``).
+is durable, and a batch is let into a partition only after the record that names the partition is durable
+(``TransactionCoordinator.verify_steps``).
 
 A transaction that has been open for longer than its timeout is aborted, and its producer fenced. A transactional id
 that nobody has used for ``transactional.id.expiration.ms`` is forgotten.
@@ -46,13 +46,13 @@ from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.runtime.result import Completion, CoordinatorEvent, CoordinatorResult, Now
 from trio_broker.coordinator.transactions.requests import (
     AbortTransaction,
+    Ack,
     AddPartitions,
     CompleteTransaction,
-    Done,
     EndHanging,
     EndTransaction,
     InitProducerId,
-    LeftOpen,
+    OpenEpochs,
     VerifyTransaction,
 )
 from trio_broker.coordinator.transactions.transaction_metadata import (
@@ -68,7 +68,7 @@ from trio_broker.coordinator.transactions.transaction_metadata import (
 
 NOT_STARTED: Final = Now(0.0, 0)
 
-DONE: Final = Done()
+ACK: Final = Ack()
 
 SHOWN_CLIENT_ID_CHARACTERS: Final = 200
 """As much of a client's id as is kept for display: there may be hundreds of thousands of transactional ids."""
@@ -87,7 +87,7 @@ class TransactionRecord:
 
 TransactionResult = CoordinatorResult[TransactionRecord]
 
-NOTHING_OPEN: Final[LeftOpen] = {}
+NOTHING_OPEN: Final[OpenEpochs] = {}
 
 
 class TransactionMachine(Machine[TransactionRecord]):
@@ -99,7 +99,7 @@ class TransactionMachine(Machine[TransactionRecord]):
         self,
         settings: TransactionCoordinatorConfig,
         on_prepared: Callable[[str], None],
-        find_open: Callable[[], LeftOpen] = lambda: NOTHING_OPEN,
+        find_open: Callable[[], OpenEpochs] = lambda: NOTHING_OPEN,
     ) -> None:
         self.transactions: dict[str, TransactionMetadata] = {}
         # For display: the client of each transactional id, as far as one has asked since the start.
@@ -143,9 +143,9 @@ class TransactionMachine(Machine[TransactionRecord]):
     def loaded(self, now: Now, image: MetadataImage) -> Mapping[str, TransactionResult]:
         self._now = now
         results: dict[str, TransactionResult] = {}
-        left_open = self._find_open() if self.transactions else NOTHING_OPEN
+        open_epochs = self._find_open() if self.transactions else NOTHING_OPEN
         for transactional_id, metadata in self.transactions.items():
-            after = self._without_hanging(transactional_id, metadata, left_open, image)
+            after = self._without_hanging(transactional_id, metadata, open_epochs, image)
             if after.is_past_last_epoch:
                 after = self._aborted_by_fencing(after, now, image)
             if after is not metadata:
@@ -156,7 +156,7 @@ class TransactionMachine(Machine[TransactionRecord]):
         return results
 
     def _without_hanging(
-        self, transactional_id: str, metadata: TransactionMetadata, left_open: LeftOpen, image: MetadataImage
+        self, transactional_id: str, metadata: TransactionMetadata, open_epochs: OpenEpochs, image: MetadataImage
     ) -> TransactionMetadata:
         """The state that ends what hangs of the producer's transactions.
 
@@ -164,9 +164,9 @@ class TransactionMachine(Machine[TransactionRecord]):
         producer fenced: of what it wrote, more may be lost.
         """
         replaced = metadata.with_previous_producer_id()
-        if (lost := left_open.get(replaced.producer_id)) and is_of_complete_transaction(replaced, lost):
+        if (lost := open_epochs.get(replaced.producer_id)) and is_of_complete_transaction(replaced, lost):
             return replaced.prepared_again(lost, self._now.wall_ms)
-        found = left_open.get(metadata.producer_id)
+        found = open_epochs.get(metadata.producer_id)
         if not found or not (hanging := hanging_partitions(metadata, found)):
             return metadata
         if metadata.status is TransactionStatus.PREPARE_COMMIT:
@@ -296,14 +296,14 @@ class TransactionMachine(Machine[TransactionRecord]):
         request = event.request
         metadata = self._of_producer(request.transactional_id, request.producer)
         if metadata.status is TransactionStatus.ONGOING and metadata.partitions.issuperset(request.partitions):
-            return _answer(event, DONE)
+            return _answer(event, ACK)
         after = metadata.with_partitions(request.partitions, request.client_transaction_version, event.now.wall_ms)
-        return _transition(event, after, DONE)
+        return _transition(event, after, ACK)
 
     def verify(self, event: CoordinatorEvent[VerifyTransaction]) -> TransactionResult:
         """Answer once all that is known of the transaction is durable; errors as ``add_partitions``."""
         self._of_producer(event.request.transactional_id, event.request.producer)
-        return _answer(event, DONE)
+        return _answer(event, ACK)
 
     def require_added(self, transactional_id: str, producer: ProducerIdAndEpoch, partition: TopicPartition) -> None:
         """Refuse a partition that is not part of the producer's transaction.
@@ -370,17 +370,17 @@ class TransactionMachine(Machine[TransactionRecord]):
         if metadata is None or not is_same:
             text = f"the transaction of {request.transactional_id!r:.200} has ended, or is another one by now"
             raise KafkaError(text, code=ErrorCode.INVALID_TXN_STATE)
-        return _transition(event, self._aborted_by_fencing(metadata, event.now, event.image), DONE)
+        return _transition(event, self._aborted_by_fencing(metadata, event.now, event.image), ACK)
 
     def end_hanging(self, event: CoordinatorEvent[EndHanging]) -> TransactionResult | None:
         """As when the records are loaded, for partitions that are opened later."""
         transactional_id = event.request.transactional_id
         metadata = self.transactions[transactional_id]
-        after = self._without_hanging(transactional_id, metadata, event.request.left_open, event.image)
+        after = self._without_hanging(transactional_id, metadata, event.request.open_epochs, event.image)
         if after is metadata:
-            event.future.set_result(DONE)
+            event.future.set_result(ACK)
             return None
-        return _transition(event, after, DONE)
+        return _transition(event, after, ACK)
 
     def complete(self, event: CoordinatorEvent[CompleteTransaction]) -> TransactionResult | None:
         """All markers are written. Nothing happens if the transaction is another by now, or has other partitions."""
@@ -392,7 +392,7 @@ class TransactionMachine(Machine[TransactionRecord]):
             and (metadata.producer, metadata.partitions) == (request.producer, request.partitions)
         )
         if metadata is None or not is_same:
-            event.future.set_result(DONE)
+            event.future.set_result(ACK)
             return None
         if hanging := self._hanging.get(request.transactional_id):
             # Of the same producer id: if that is to be replaced, then after its last marker.
@@ -401,7 +401,7 @@ class TransactionMachine(Machine[TransactionRecord]):
         else:
             new_id = _require_new_id(request.new_producer_id) if metadata.lacks_next_producer_id else NO_PRODUCER_ID
             after = metadata.completed(event.now.wall_ms, new_id)
-        return _transition(event, after, DONE)
+        return _transition(event, after, ACK)
 
 
 _HANDLERS: dict[type, Callable[[TransactionMachine, Any], TransactionResult | None]] = {

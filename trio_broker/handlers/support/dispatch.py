@@ -35,7 +35,7 @@ from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.headers import RequestHeader, response_header
 from kafka_wire.release import release_in_turns
 from kafka_wire.schema import fields_of
-from trio_broker.changes.caller import CALLER
+from trio_broker.changes.audit_context import CALLER
 from trio_broker.common.request_phase import RequestPhase
 from trio_broker.concurrency.steps import Steps, Wait, run_steps
 from trio_broker.concurrency.yield_budget import in_turns
@@ -219,7 +219,7 @@ class Dispatcher:
         """
         match error:
             case CloseConnection():
-                raise error.anew() from None
+                raise error.without_traceback() from None
             case KafkaError():
                 return error
             case OSError():

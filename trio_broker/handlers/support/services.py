@@ -18,6 +18,7 @@ from trio_broker.common.log_throttle import LogThrottle
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
+from trio_broker.coordinator.marker_writer import MarkerWriter
 from trio_broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from trio_broker.handlers.support.metadata_answers import MetadataAnswers
 from trio_broker.network.request_channel import ConnectionInfo
@@ -63,6 +64,7 @@ class BrokerServices:
     log_dir_failures: LogDirFailureHandler
     producer_ids: ProducerIds
     groups: GroupCoordinator
+    markers: MarkerWriter
     transactions: TransactionCoordinator
     trials: ConfigTrials
     metadata_answers: MetadataAnswers = attrs.field(init=False, factory=MetadataAnswers)

@@ -30,8 +30,8 @@ from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.handlers.support.context import Context
-from trio_broker.partition.hosted_topics import HostedTopic
 from trio_broker.partition.leader_appends import AppendGuard
+from trio_broker.partition.local_topics import LocalTopic
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
 
@@ -107,11 +107,11 @@ class TransactionalProduce:
         budget = YieldBudget()
         new: list[TopicPartition] = []
         for topic in request.topic_data:
-            hosted = self._hosted(topic)
+            local = self._local(topic)
             for data in topic.partition_data:
                 records = data.records
-                if hosted is not None and records is not None and is_transactional(records):
-                    partition, producer = hosted.partitions.get(data.index), producer_of(records)
+                if local is not None and records is not None and is_transactional(records):
+                    partition, producer = local.partitions.get(data.index), producer_of(records)
                     self.producers.add(producer)
                     if partition is not None and not has_open_transaction(partition, producer):
                         new.append(partition.topic_partition)
@@ -121,7 +121,7 @@ class TransactionalProduce:
                 yield budget.renewed
         return new
 
-    def _hosted(self, topic: TopicProduceData) -> HostedTopic | None:
+    def _local(self, topic: TopicProduceData) -> LocalTopic | None:
         replicas = self.context.services.replicas
         if self.context.version >= BY_ID_SINCE_VERSION:
             return replicas.topics_by_id.get(topic.topic_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trio_broker.common.moments import parse_duration, parse_moment
+from trio_broker.common.iso8601 import parse_duration, parse_moment
 
 NOON = 1_769_860_800_000
 """2026-01-31 12:00 UTC."""

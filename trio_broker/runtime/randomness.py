@@ -1,7 +1,7 @@
-"""Chance: what a broker draws from the ``Random`` of its runtime.
+"""Random numbers and uuids, drawn from the ``Random`` of a broker's runtime.
 
-The real one is the system's, since ids are among what is drawn, and nobody may guess the next; it is safe in any
-thread. A simulated one follows from a seed.
+The real one is the system's, since nobody may guess the next id; it is safe in any thread. A
+simulated one follows from a seed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Ends transactions in their partitions: one marker in each, and waits until all are durable.
+"""Ends transactions in partitions of this broker: one marker in each, and waits until all are durable.
 
 In a partition of ``__consumer_offsets`` the marker goes through the shard of the group coordinator, whose pending
 offsets it decides; in any other it is a batch for the log alone.
 
-Source: Kafka's TransactionMarkerChannelManager, and KafkaApis.handleWriteTxnMarkersRequest.
+Source: Kafka's KafkaApis.handleWriteTxnMarkersRequest.
 """
 
 from __future__ import annotations
@@ -29,14 +29,10 @@ from trio_broker.partition.transaction_end import TransactionEnd
 MARKER_TIMEOUT_SECONDS: Final = 30.0
 """How long a marker may take to become durable: Kafka's ``request.timeout.ms`` between brokers."""
 
-MARKER_RETRY_SECONDS: Final = 0.5
-"""After which markers that could not be written are tried again: short against a client that waits for its next
-transaction, long against a disk that is full for minutes."""
-
 
 @attrs.frozen
 class MarkerWriter:
-    """Writes markers into partitions of this broker."""
+    """See the head of the file. The ``TransactionMarkerChannelManager`` to the broker itself."""
 
     replicas: ReplicaManager
     groups: GroupCoordinator
@@ -50,9 +46,7 @@ class MarkerWriter:
     def write_steps(
         self, end: TransactionEnd, partitions: Collection[TopicPartition], release_handler: ReleaseHandler
     ) -> Steps[dict[TopicPartition, ErrorCode]]:
-        """End the transaction in ``partitions``, each of which comes once; the code of each, NONE where the marker is
-        durable.
-        """
+        """See ``TransactionMarkerChannelManager``."""
         codes: dict[TopicPartition, ErrorCode] = {}
         idle: list[Partition] = []
         busy: list[Partition] = []

@@ -7,7 +7,7 @@ from random import Random, SystemRandom
 import pytest
 
 from kafka_wire.primitives import NO_UUID, uuid_text
-from trio_broker.runtime.chance import random_uuid
+from trio_broker.runtime.randomness import random_uuid
 
 
 @pytest.mark.parametrize("random", [SystemRandom(), Random(7)], ids=["real", "seeded"])

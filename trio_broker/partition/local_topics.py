@@ -24,7 +24,7 @@ class TopicAssignment:
 
 
 @attrs.define
-class HostedTopic:
+class LocalTopic:
     """A topic of which this broker holds partitions."""
 
     name: str
