@@ -1,17 +1,28 @@
-"""Every error code a Kafka client knows.
+"""Every error code a Kafka client knows, and what it means to one.
 
 Complete on purpose: a code we never send may still arrive from another broker, and a log line should name it.
 
-Source: Kafka's Errors enum, 4.4.0.
+Source: Kafka's Errors enum, 4.4.0, and its classes RetriableException and InvalidMetadataException.
 """
 
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 
 class ErrorCode(enum.IntEnum):
     """What an ``error_code`` field says; 0 is success."""
+
+    @property
+    def is_retriable(self) -> bool:
+        """Whether the same request may succeed later, at this broker or at another one (``RETRIABLE``)."""
+        return self in RETRIABLE
+
+    @property
+    def invalidates_metadata(self) -> bool:
+        """Whether the client's Metadata is out of date, so that it asks for the leaders again before it retries."""
+        return self in INVALIDATES_METADATA
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -151,3 +162,47 @@ class ErrorCode(enum.IntEnum):
     GROUP_DELETION_FAILED = 134
     STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
     CONTROLLER_ID_NOT_REGISTERED = 136
+
+
+INVALIDATES_METADATA: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        ErrorCode.ELECTION_NOT_NEEDED,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""The codes whose exception in Kafka's Java client is an InvalidMetadataException. Each of them is retriable, too."""
+
+RETRIABLE: Final = INVALIDATES_METADATA | {
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    ErrorCode.SHARE_SESSION_NOT_FOUND,
+    ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+    ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+}
+"""The codes whose exception in Kafka's Java client is a RetriableException. A set, so that a client can subtract the
+exceptions of one API, and look up the number of a code that is younger than this table."""

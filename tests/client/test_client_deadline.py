@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 from tests.client.scripted_client import Pauses
-from trio_broker.client.deadline import SHORTEST_PAUSE_SECONDS, RetryDeadline, pauses
+from trio_broker.client.deadline import SHORTEST_PAUSE_SECONDS, RetryDeadline, attempts, pauses, retry
 
 
 def test_pauses_double_up_to_a_second():
@@ -40,6 +40,44 @@ def test_a_broker_is_never_given_no_time_at_all():
 def test_pauses_begin_and_end_as_told():
     assert list(islice(pauses(0.3, 0.5), 3)) == pytest.approx([0.3, 0.5, 0.5])
     assert list(islice(pauses(3, 0.5), 2)) == [0.5, 0.5]
+
+
+def test_one_attempt_takes_no_longer_than_is_left():
+    slept = Pauses()
+    deadline = slept.deadline(5)
+    slept.made.append(4)
+    assert deadline.within(3).remaining_seconds == 1
+    assert deadline.restarted().remaining_seconds == 5
+
+
+def test_attempts_end_when_the_next_pause_would_end_too_late_or_the_pauses_end():
+    slept = Pauses()
+    assert len(list(attempts(slept.deadline(2)))) == 5
+    assert slept.made == pytest.approx([0.1, 0.2, 0.4, 0.8])
+    assert len(list(attempts(Pauses().deadline(2), [0.1, 0.1]))) == 3
+    assert len(list(attempts(Pauses().deadline(0)))) == 1
+
+
+def test_a_retriable_error_is_handled_and_retried_and_any_other_is_raised():
+    errors: list[Exception] = [TimeoutError(), KeyError("k")]
+    handled: list[Exception] = []
+
+    def ask() -> None:
+        raise errors[len(handled)]
+
+    with pytest.raises(KeyError):
+        retry(ask, Pauses().deadline(5), lambda error: isinstance(error, TimeoutError), handled.append)
+    assert handled == errors[:1]
+
+
+def test_the_last_error_is_raised_when_no_attempt_is_left():
+    errors = iter([TimeoutError("first"), TimeoutError("last")])
+
+    def ask() -> None:
+        raise next(errors)
+
+    with pytest.raises(TimeoutError, match="last"):
+        retry(ask, Pauses().deadline(5), lambda _: True, waits=[1.0])
 
 
 def retry_deadline(slept: Pauses, seconds: float, **options: float) -> RetryDeadline:

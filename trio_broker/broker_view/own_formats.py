@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import attrs
 
-from broker_admin.views.messages import OwnFormat, StoredRecord
+from broker_admin.views.messages import OwnFormat
 from kafka_wire.consumer_protocol import decode_assignment, decode_subscription
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.plain import plain
@@ -20,6 +20,7 @@ from kafka_wire.records.record import Record
 from kafka_wire.stored.groups import ConsumerGroupMemberMetadataValue, GroupMetadataValue, decode_group_record
 from kafka_wire.stored.metadata import ConfigRecord, decode_metadata_record, encode_metadata_record
 from kafka_wire.stored.transactions import TransactionStatus, decode_transaction_record
+from trio_broker.common.record_json import StoredRecord
 from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 
 SECRET: Final = "(hidden)"

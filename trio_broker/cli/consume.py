@@ -33,9 +33,9 @@ from trio_broker.cli.positions import (
     resolve,
 )
 from trio_broker.cli.record_format import as_it_is, harmless, parse_format, plain_format
-from trio_broker.cli.record_json import record_line
 from trio_broker.client.fetcher import FetchedBatch, Fetcher
 from trio_broker.client.kafka_client import KafkaClient
+from trio_broker.common.record_json import record_line
 from trio_broker.common.topic_partition import TopicPartition
 
 NULL: Final = b"NULL"
@@ -147,7 +147,7 @@ def chosen_line(
     if sum((as_json, template is not None, bool(key_separator or delimiter))) > 1:
         raise click.UsageError("choose one form: --json, --format, or --key-separator and --delimiter")
     if as_json:
-        return lambda partition, record, kind: record_line(partition, record, kind).encode() + b"\n"
+        return _json_line
     null = NULL if shows_null else b""
     shown = harmless if sys.stdout.isatty() else as_it_is
     if template is None:
@@ -207,3 +207,8 @@ class Reading:
             for partition, offset in list(self.fetcher.positions.items()):
                 if offset >= self.ends[partition]:
                     del self.fetcher.positions[partition]
+
+
+def _json_line(partition: TopicPartition, record: Record, timestamp_type: TimestampType) -> bytes:
+    is_append_time = timestamp_type is TimestampType.LOG_APPEND_TIME
+    return record_line(partition.topic, partition.partition, record, is_append_time=is_append_time).encode()

@@ -1,69 +1,17 @@
-"""Records as lines of JSON, which ``consume`` prints and ``produce`` reads.
-
-    {"topic": "orders", "partition": 0, "offset": 7, "timestamp": 1700000000000, "timestamp_type": "create",
-     "key": "k", "value": "v", "headers": [{"key": "trace", "value": "7"}]}
-
-Bytes that are UTF-8 are a string. Other bytes are in ``key_base64`` or ``value_base64``, in place of ``key`` or
-``value``. A null key or value is null. A printed line is read back to exactly the same bytes.
-"""
+"""Reads the lines of ``produce --json``: records as ``trio_broker.common.record_json`` writes them."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 from typing import Any, Final
 
-from kafka_wire.records.batch import NO_TIMESTAMP, TimestampType
-from kafka_wire.records.record import Header, Record
+from kafka_wire.records.record import Header
 from trio_broker.client.producer.record_producer import ProducerRecord
-from trio_broker.common.topic_partition import TopicPartition
-
-BASE64: Final = "_base64"
+from trio_broker.common.record_json import BASE64, field_bytes
 
 READ_FIELDS: Final = frozenset({"key", "value", "headers", "partition", "timestamp"})
 IGNORED_FIELDS: Final = frozenset({"topic", "offset", "timestamp_type"})
 """The fields that ``consume`` prints and ``produce`` passes over, because the broker decides them."""
-
-TIMESTAMP_TYPES: Final = {TimestampType.CREATE_TIME: "create", TimestampType.LOG_APPEND_TIME: "append"}
-
-
-# --- Out ---
-
-
-def record_line(partition: TopicPartition, record: Record, timestamp_type: TimestampType) -> str:
-    """Return a record as one line of ASCII, without a line end."""
-    row: dict[str, Any] = {
-        "topic": partition.topic,
-        "partition": partition.partition,
-        "offset": record.offset,
-        "timestamp": None if record.timestamp == NO_TIMESTAMP else record.timestamp,
-        "timestamp_type": TIMESTAMP_TYPES[timestamp_type],
-    }
-    _put(row, "key", record.key)
-    _put(row, "value", record.value)
-    row["headers"] = [_header_row(*header) for header in record.headers]
-    return json.dumps(row, separators=(",", ":"))
-
-
-def _header_row(key: str, value: bytes | None) -> dict[str, Any]:
-    row: dict[str, Any] = {}
-    _put(row, "key", key.encode("utf-8", "surrogateescape"))
-    _put(row, "value", value)
-    return row
-
-
-def _put(row: dict[str, Any], name: str, data: bytes | None) -> None:
-    if data is None:
-        row[name] = None
-        return
-    try:
-        row[name] = data.decode()
-    except UnicodeDecodeError:
-        row[name + BASE64] = base64.b64encode(data).decode()
-
-
-# --- In ---
 
 
 def parse_record(line: bytes) -> ProducerRecord:
@@ -111,24 +59,9 @@ def _headers(rows: Any) -> tuple[Header, ...]:
 def _bytes(row: dict[str, Any], name: str) -> bytes | None:
     """Return a field that is given as text or in base64; None if it is null or missing."""
     text, encoded = row.get(name), row.get(name + BASE64)
-    if text is not None and encoded is not None:
-        raise ValueError(f"it has both {name!r} and {name + BASE64!r}")
     if not all(each is None or isinstance(each, str) for each in (text, encoded)):
         raise ValueError(f"{name!r} is neither a string nor null")
-    if encoded is None:
-        # ``_utf8`` may fail: JSON can express a lone surrogate, which UTF-8 cannot encode.
-        return None if text is None else _utf8(name, text)
-    try:
-        return base64.b64decode(encoded, validate=True)
-    except (ValueError, binascii.Error):
-        raise ValueError(f"{name + BASE64!r} is not base64") from None
-
-
-def _utf8(name: str, text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"{name!r} is no Unicode text; {name + BASE64!r} takes any bytes") from None
+    return field_bytes(name, text, encoded)
 
 
 def _number(row: dict[str, Any], name: str, bits: int) -> int | None:

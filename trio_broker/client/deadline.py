@@ -1,4 +1,5 @@
-"""The deadline of a command, and the pauses between its attempts.
+"""The deadline of a request, and further attempts until then: ``retry`` repeats a call that raises a retriable error,
+``attempts`` is the loop of a call whose result says whether to repeat it.
 
 Pauses double from 0.1 s to 1 s, the defaults of ``retry.backoff.ms`` and ``retry.backoff.max.ms`` in Kafka's clients
 (KIP-580, without its random jitter).
@@ -7,10 +8,12 @@ Pauses double from 0.1 s to 1 s, the defaults of ``retry.backoff.ms`` and ``retr
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeVar
 
 import attrs
+
+T = TypeVar("T")
 
 FIRST_PAUSE_SECONDS: Final = 0.1
 """Kafka's default of ``retry.backoff.ms``: an election often takes less, and a user does not notice the pause."""
@@ -30,6 +33,14 @@ class Deadline:
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     ends_at: float = attrs.field(init=False)
+
+    def restarted(self) -> Deadline:
+        """Return the deadline of another request, which may take as long."""
+        return Deadline(self.timeout_seconds, self.now, self.sleep)
+
+    def within(self, seconds: float) -> Deadline:
+        """Return the deadline of one attempt that may take ``seconds``, or what is left if that is less."""
+        return Deadline(min(seconds, self.remaining_seconds), self.now, self.sleep)
 
     def __attrs_post_init__(self) -> None:
         # An assignment would raise, since the class is frozen; the field never changes after this.
@@ -61,6 +72,45 @@ def pauses(
     while True:
         yield min(seconds, longest_seconds)
         seconds = min(2 * seconds, longest_seconds)
+
+
+def attempts(deadline: Deadline, waits: Iterable[float] | None = None) -> Iterator[None]:
+    """Yield before each attempt: at once, then after each of ``waits``, until the next one would end too late.
+
+    Without ``waits`` the pauses are those of ``pauses``.
+    """
+    yield
+    for seconds in pauses() if waits is None else waits:
+        if not deadline.pause(seconds):
+            return
+        yield
+
+
+def retry(
+    ask: Callable[[], T],
+    deadline: Deadline,
+    is_retriable: Callable[[Exception], bool],
+    before_retry: Callable[[Exception], object] = lambda _: None,
+    waits: Iterable[float] | None = None,
+) -> T:
+    """Return what ``ask`` returns, which is called again after a retriable error; the pauses as for ``attempts``.
+
+    ``before_retry`` receives the error, to drop what it has made out of date; after the last attempt, too.
+
+    Raises:
+        Exception: the last error of ``ask``, when it is not retriable, or no further attempt would be in time.
+    """
+    failure: Exception | None = None
+    for _ in attempts(deadline, waits):
+        try:
+            return ask()
+        except Exception as error:
+            if not is_retriable(error):
+                raise
+            before_retry(error)
+            failure = error
+    assert failure is not None, "the first attempt is always made"
+    raise failure
 
 
 class RetryDeadline:

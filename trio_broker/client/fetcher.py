@@ -36,9 +36,9 @@ from kafka_wire.records.errors import CorruptRecordBatch, InvalidRecord
 from kafka_wire.records.record import Record
 from kafka_wire.schema import NEWEST
 from trio_broker.client.connection import MAX_RESPONSE_BYTES, BrokerConnection, Pending
-from trio_broker.client.deadline import RetryDeadline
+from trio_broker.client.deadline import retry
+from trio_broker.client.error_codes import MISSING_TOPIC, RETRIED_BY_READERS
 from trio_broker.client.errors import (
-    ClientError,
     ConnectFailed,
     ConnectionLost,
     DamagedRecords,
@@ -47,7 +47,7 @@ from trio_broker.client.errors import (
     TopicReplaced,
     check,
 )
-from trio_broker.client.kafka_client import NOT_NOW, PERHAPS_DONE, KafkaClient
+from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.offsets import find_ranges
 from trio_broker.client.receive_buffer import ReceiveBuffer
 from trio_broker.client.topics import describe_topics
@@ -66,19 +66,6 @@ PARTITION_BYTES: Final = 1024 * 1024
 MISSING_ROUNDS: Final = 5
 """After how many rounds in a row that report a topic missing the reading ends: about 1.5 s. A broker that has just
 started, or has not learnt of a new topic yet, reports a topic missing for a moment."""
-
-MISSING: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-    }
-)
-ASKED_AGAIN: Final = (
-    NOT_NOW
-    | PERHAPS_DONE
-    | {ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR}
-)
 
 
 @attrs.frozen
@@ -192,8 +179,7 @@ class Fetcher:
         self._topic_ids: dict[str, bytes] = {}
         self._buffers: dict[int, ReceiveBuffer] = defaultdict(ReceiveBuffer)
         self._missing_rounds = 0
-        deadline = client.deadline
-        self._retry_deadline = RetryDeadline(deadline.timeout_seconds, now=deadline.now, sleep=deadline.sleep)
+        self._deadline = client.deadline
 
     def fetch(self) -> list[PartitionRecords]:
         """Run one round and return its records, which may be none.
@@ -204,35 +190,30 @@ class Fetcher:
             Refused: a partition does not exist any more, or may not be read.
             ClientError: no round succeeded in time, or an answer is not Kafka's.
         """
-        self._retry_deadline.renew()
-        while True:
-            try:
-                return self._round()
-            # Before ``Refused``, its base class: the code is one of ``MISSING``, but waiting never restores the old
-            # topic.
-            except TopicReplaced:
-                raise
-            except Refused as error:
-                if error.code in MISSING:
-                    self._missing_rounds += 1
-                    if self._missing_rounds >= MISSING_ROUNDS:
-                        raise
-                elif error.code not in ASKED_AGAIN:
-                    raise
-                failure: ClientError = error
-            except (ConnectFailed, ConnectionLost, TimedOut) as error:
-                failure = error
-            # All leaders, not only that of the failed partition: a broker that stops moves many at once, and one
-            # Metadata request finds all of them again.
-            self._leaders.clear()
-            self._client.forget()
-            if not self._retry_deadline.pause():
-                raise failure
+        self._client.deadline = self._deadline.restarted()
+        return retry(self._round, self._client.deadline, self._is_retriable, self._forget)
+
+    def _is_retriable(self, error: Exception) -> bool:
+        match error:
+            # Before ``Refused``, its base class: the code is retriable, but waiting never restores the old topic.
+            case TopicReplaced():
+                return False
+            case Refused(code=code) if code in MISSING_TOPIC:
+                self._missing_rounds += 1
+                return self._missing_rounds < MISSING_ROUNDS
+            case Refused(code=code):
+                return code in RETRIED_BY_READERS
+        return isinstance(error, (ConnectFailed, ConnectionLost, TimedOut))
+
+    def _forget(self, _: Exception) -> None:
+        # All leaders, not only that of the failed partition: a broker that stops moves many at once, and one Metadata
+        # request finds all of them again.
+        self._leaders.clear()
+        self._client.forget()
 
     # --- One round ---
 
     def _round(self) -> list[PartitionRecords]:
-        self._client.deadline = self._retry_deadline.left_for(self._retry_deadline.seconds)
         questions: list[_Question] = []
         fetched: list[PartitionRecords] = []
         try:

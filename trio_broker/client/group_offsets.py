@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 import attrs
 
+from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -34,8 +35,9 @@ from kafka_wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from trio_broker.client.error_codes import RETRIED_BY_COMMANDS
 from trio_broker.client.errors import Refused, check, only
-from trio_broker.client.kafka_client import NOT_NOW, KafkaClient
+from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.common.topic_partition import TopicPartition
 
 NamedPartitionT = TypeVar("NamedPartitionT")
@@ -171,10 +173,10 @@ def _outcomes(
     }
     outcomes: dict[TopicPartition, Outcome] = {}
     for partition in asked:
-        # A partition that the broker left out of its answer counts as UNKNOWN_SERVER_ERROR, which is -1.
-        code = codes.get(partition, -1)
+        # A partition that the broker left out of its answer counts as UNKNOWN_SERVER_ERROR.
+        code = codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
         refusal = Refused(f"group {group_id!r}, partition {partition}", code) if code else None
-        if refusal is not None and code in NOT_NOW:
+        if refusal is not None and code in RETRIED_BY_COMMANDS:
             raise refusal
         outcomes[partition] = refusal
     return outcomes

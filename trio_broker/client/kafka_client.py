@@ -8,12 +8,13 @@ on them fails.
 loading the group, or the partition has no leader at the moment. A request whose answer was lost is repeated only if it
 is idempotent; otherwise the error says that the outcome is unknown.
 
-Source: Kafka's KafkaAdminClient (Call, its node providers); the retriable exceptions among its Errors.
+Source: Kafka's KafkaAdminClient (Call, its node providers).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from types import TracebackType
 from typing import Final, TypeVar
 
@@ -25,32 +26,12 @@ from kafka_wire.messages.metadata import MetadataRequest, MetadataResponse
 from kafka_wire.schema import NEWEST, Request
 from trio_broker.client.address import Address
 from trio_broker.client.connection import SYSTEMS_CHOICE, BrokerConnection, Identity
-from trio_broker.client.deadline import Deadline, pauses
-from trio_broker.client.errors import ClientError, ConnectFailed, ConnectionLost, Refused, check, only
+from trio_broker.client.deadline import Deadline, retry
+from trio_broker.client.error_codes import PERHAPS_DONE, RETRIED_BY_COMMANDS
+from trio_broker.client.errors import ConnectFailed, ConnectionLost, Refused, check, only
 
 T = TypeVar("T")
 ResponseT = TypeVar("ResponseT")
-
-NOT_NOW: Final = frozenset(
-    {
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.NOT_CONTROLLER,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.UNSTABLE_OFFSET_COMMIT,
-        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-    }
-)
-"""Retriable codes: the request had no effect, and may succeed soon, at this broker or at another one."""
-
-PERHAPS_DONE: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION})
-"""Codes after which the change may still happen, so only idempotent requests are repeated."""
 
 LOST_CONNECTIONS: Final = 3
 """How many connections one request may lose or fail to make. Another attempt reaches a broker that restarts; an address
@@ -264,28 +245,26 @@ class KafkaClient:
         Raises:
             ClientError: the last failure of ``ask``, when another attempt would not help or would come too late.
         """
-        lost = 0
-        for pause in pauses():
-            try:
-                return ask()
-            except Refused as error:
-                if not (error.code in NOT_NOW or (repeatable and error.code in PERHAPS_DONE)):
-                    raise
-                failure: ClientError = error
-            # Nothing was sent, so even a request that is not idempotent may be repeated.
-            except ConnectFailed as error:
-                failure = error
-                lost += 1
-            except ConnectionLost as error:
-                if not repeatable:
-                    raise ConnectionLost(f"{error}; whether it was done is not known") from None
-                failure = error
-                lost += 1
-            # After any of these errors: another broker may be the controller, leader or coordinator by now.
-            self.forget()
-            if lost >= LOST_CONNECTIONS or not self.deadline.pause(pause):
-                raise failure
-        raise AssertionError("pauses never end")
+        lost = count(1)
+
+        def is_retriable(error: Exception) -> bool:
+            match error:
+                case Refused(code=code):
+                    return code in RETRIED_BY_COMMANDS and (repeatable or code not in PERHAPS_DONE)
+                # Nothing was sent, so even a request that is not idempotent may be repeated.
+                case ConnectFailed():
+                    return next(lost) < LOST_CONNECTIONS
+                case ConnectionLost():
+                    return repeatable and next(lost) < LOST_CONNECTIONS
+            return False
+
+        try:
+            # After any of these errors another broker may be the controller, leader or coordinator.
+            return retry(ask, self.deadline, is_retriable, lambda _: self.forget())
+        except ConnectionLost as error:
+            if repeatable:
+                raise
+            raise ConnectionLost(f"{error}; whether it was done is not known") from None
 
 
 def _coordinator(subject: str, response: FindCoordinatorResponse) -> Node:

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
+from itertools import islice
 from typing import Final, TypeVar
 
 from kafka_wire.error_codes import ErrorCode
 from trio_broker.client.connection import BrokerConnection
-from trio_broker.client.deadline import pauses
+from trio_broker.client.deadline import attempts, pauses
+from trio_broker.client.error_codes import RETRIED_BY_COMMANDS
 from trio_broker.client.errors import ConnectFailed, ConnectionLost, Refused
-from trio_broker.client.kafka_client import NOT_NOW, PERHAPS_DONE, KafkaClient
+from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.topics import find_topics
 from trio_broker.common.topic_partition import TopicPartition
 
@@ -35,11 +37,11 @@ def ask_leaders(
     """Return the answer for each partition, or the error that took its place. ``ask`` may be called repeatedly."""
     found: dict[TopicPartition, T | Refused] = {}
     wanted: Collection[TopicPartition] = partitions
-    for rounds, pause in enumerate(pauses(), 1):
+    for _ in attempts(client.deadline, islice(pauses(), LEADER_ROUNDS - 1)):
         found |= _ask_once(client, wanted, ask)
         # Only these: a repeated question about the others would cost a round trip and could change their answer.
-        wanted = [each for each in wanted if _is_worth_another_round(found[each])]
-        if not wanted or rounds == LEADER_ROUNDS or not client.deadline.pause(pause):
+        wanted = [each for each in wanted if _is_retriable(found[each])]
+        if not wanted:
             break
     return found
 
@@ -64,8 +66,8 @@ def find_leaders(client: KafkaClient, partitions: Collection[TopicPartition]) ->
     return leaders
 
 
-def _is_worth_another_round(found: T | Refused) -> bool:
-    return isinstance(found, Refused) and (found.code in NOT_NOW or found.code in PERHAPS_DONE)
+def _is_retriable(found: T | Refused) -> bool:
+    return isinstance(found, Refused) and found.code in RETRIED_BY_COMMANDS
 
 
 def _ask_once(

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
+from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from trio_broker.client.errors import Refused, all_found, check
 from trio_broker.client.kafka_client import KafkaClient
@@ -59,7 +60,7 @@ def find_topics(client: KafkaClient, names: Iterable[str]) -> dict[str, TopicDes
     for name in wanted:
         topic = found.get(name)
         if topic is None:
-            described[name] = Refused(f"topic {name!r}", 3)
+            described[name] = Refused(f"topic {name!r}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         elif topic.error_code:
             described[name] = Refused(f"topic {name!r}", topic.error_code)
         else:

@@ -28,7 +28,7 @@ from kafka_wire.messages.init_producer_id import InitProducerIdRequest
 from kafka_wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from kafka_wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from trio_broker.client.connection import BrokerConnection
-from trio_broker.client.deadline import pauses
+from trio_broker.client.deadline import attempts
 from trio_broker.client.errors import ClientError, Refused, check, only
 from trio_broker.client.kafka_client import KafkaClient, Node
 from trio_broker.client.leaders import ask_leaders
@@ -207,11 +207,9 @@ def abort_transaction(client: KafkaClient, transaction: TransactionDescription) 
         )
     # The first request decides the abort, and is answered with CONCURRENT_TRANSACTIONS: the markers are being written.
     client.attempt(lambda: _fence(client, transaction))
-    for pause in pauses():
+    for _ in attempts(client.deadline):
         now = describe_transaction(client, transaction.transactional_id)
         if not now.is_ending:
-            return now
-        if not client.deadline.pause(pause):
             break
     return now
 
@@ -229,12 +227,12 @@ def _fence(client: KafkaClient, transaction: TransactionDescription) -> None:
         producer_epoch=transaction.producer_epoch,
     )
     coordinator = client.transaction_coordinator(transaction.transactional_id)
-    response = client.ask(coordinator, request, at_least=NAMES_PRODUCER_FROM)
-    if response.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
-        check(f"transactional id {transaction.transactional_id!r}", response.error_code)
-    elif _is_same(transaction, _describe(client, transaction.transactional_id)):
-        # A transition was under way, which has changed nothing of this.
-        raise Refused(f"transactional id {transaction.transactional_id!r}", ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    code = client.ask(coordinator, request, at_least=NAMES_PRODUCER_FROM).error_code
+    # Of a transaction that is unchanged the code says that another transition was under way: the request is repeated.
+    if code != ErrorCode.CONCURRENT_TRANSACTIONS or _is_same(
+        transaction, _describe(client, transaction.transactional_id)
+    ):
+        check(f"transactional id {transaction.transactional_id!r}", code)
 
 
 def _is_same(transaction: TransactionDescription, now: TransactionDescription) -> bool:

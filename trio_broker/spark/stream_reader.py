@@ -24,6 +24,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from itertools import repeat
 from typing import TYPE_CHECKING, TypeVar
 
 import attrs
@@ -36,6 +37,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from trio_broker.client.deadline import Deadline, retry
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.column_hint import ColumnHint
 from trio_broker.spark.early_end import end_with_the_query
@@ -282,18 +284,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             SourceUnavailable: it never did, or does not any more.
         """
-        give_up_at = self._now() + self._options.poll_timeout_ms / 1000
-        while True:
-            try:
-                answer = ask()
-            except SourceUnavailable as error:
-                if not self._was_answered or self._now() >= give_up_at:
-                    raise
-                log.warning("asking again: %s", error)
-                self._sleep(self._options.fetch_offset_retry_interval_ms / 1000)
-            else:
-                self._was_answered = True
-                return answer
+        answer = retry(
+            ask,
+            Deadline(self._options.poll_timeout_ms / 1000, self._now, self._sleep),
+            lambda error: isinstance(error, SourceUnavailable) and self._was_answered,
+            lambda error: log.warning("asking again: %s", error),
+            repeat(self._options.fetch_offset_retry_interval_ms / 1000),
+        )
+        self._was_answered = True
+        return answer
 
     def stop(self) -> None:
         """Close the connections; the process goes with them if the query has ended."""

@@ -20,9 +20,9 @@ from broker_admin.views.messages import (
     MessagesView,
     OwnFormat,
     PartitionBatches,
-    StoredRecord,
     UnreadableBatch,
 )
+from trio_broker.common.record_json import StoredRecord
 
 FIRST_PIECE_BYTES = 64 * 1024
 """Of a partition before anything of it is searched; each piece is twice the one before."""

@@ -6,8 +6,6 @@ A body of ``application/json`` is one record; of ``application/x-ndjson`` each l
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,6 +25,7 @@ from broker_admin.request_body import ChangeQuery, check_caller, parse_json, rea
 from broker_admin.routes.messages import NDJSON, NO_SUCH_TOPIC, require_contents
 from broker_admin.structuring import structure_body
 from broker_admin.views.messages import AppendedMessage, NewMessage
+from trio_broker.common.record_json import InvalidField, decode_base64, field_bytes
 
 MAX_APPEND_BYTES = 4 * 1024 * 1024
 """Of one body: the largest record there may be by default, in base64, and then some. A file goes in several."""
@@ -52,14 +51,6 @@ class AppendResult:
     records: tuple[AppendedMessage, ...]
 
 
-class BadField(ValueError):
-    """A field of a record says nothing that can be appended."""
-
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(reason)
-        self.name = name
-
-
 def message_of(value: Any) -> NewMessage:
     """The record that a JSON value describes.
 
@@ -72,7 +63,7 @@ def message_of(value: Any) -> NewMessage:
         raise Problem(422, reason, [FieldError(body_pointer("value"), reason)])
     try:
         if body.tombstone and (body.value or body.value_base64 is not None):
-            raise BadField("value", "a tombstone has no value")
+            raise InvalidField("value", "a tombstone has no value")
         return NewMessage(
             key=bytes_of("key", body.key, body.key_base64, body.key_format),
             value=None
@@ -85,7 +76,7 @@ def message_of(value: Any) -> NewMessage:
             partition=body.partition,
             timestamp_ms=body.timestamp,
         )
-    except BadField as error:
+    except InvalidField as error:
         raise Problem(422, str(error), [FieldError(f"/{error.name}", str(error))]) from None
 
 
@@ -98,32 +89,16 @@ def bytes_of(name: str, text: str | None, encoded: str | None, form: str) -> byt
     """The bytes that a field stands for.
 
     Raises:
-        BadField: it is given twice, or is not what it is said to be.
+        InvalidField: it is given twice, or is not what it is said to be.
     """
-    if text is not None and encoded is not None:
-        raise BadField(name, f"{name} is given both as text and in base64")
-    if encoded is not None:
-        return decoded_base64(f"{name}_base64", encoded)
-    if text is None:
-        return None
-    if form == "base64":
-        return decoded_base64(name, text)
-    if form == "json":
+    if text is not None and form == "base64":
+        return decode_base64(name, text)
+    if text is not None and form == "json":
         try:
             json.loads(text)
         except (ValueError, RecursionError):
-            raise BadField(name, f"{name} is not JSON") from None
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise BadField(name, f"{name} has half a character, which UTF-8 has not; base64 takes any bytes") from None
-
-
-def decoded_base64(name: str, text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (ValueError, binascii.Error):
-        raise BadField(name, f"{name} is not base64") from None
+            raise InvalidField(name, f"{name} is not JSON") from None
+    return field_bytes(name, text, encoded)
 
 
 def messages_of_lines(body: bytes) -> list[NewMessage]:

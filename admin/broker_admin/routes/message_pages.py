@@ -22,7 +22,6 @@ from starlette.routing import Route
 from broker_admin.decoders.choice import DECODER_NAMES
 from broker_admin.decoders.decoded import MAX_DECODED_BYTES
 from broker_admin.filters.record_filter import RecordFilter
-from broker_admin.messages.export import as_text_or_base64
 from broker_admin.messages.large_scan import TOO_LARGE, export_command, spark_lines
 from broker_admin.messages.query import STARTS, RecordsQuery, compiled_filter, decoders_of
 from broker_admin.messages.rows import (
@@ -52,7 +51,8 @@ from broker_admin.routes.messages import (
 )
 from broker_admin.texts import line_text, number_text, shown_block
 from broker_admin.topic_tabs import tabs_of
-from broker_admin.views.messages import BatchInfo, StoredRecord
+from broker_admin.views.messages import BatchInfo
+from trio_broker.common.record_json import StoredRecord, text_or_base64
 
 PAGE_SECONDS = 0.5
 """A page waits so long for its search: what is found later comes to the page, or by its link."""
@@ -200,7 +200,7 @@ def prefilled(record: StoredRecord, batch: BatchInfo) -> Mapping[str, Any] | Non
     if batch.control or len(record.key or b"") + len(record.value or b"") > MAX_FORM_BYTES:
         return None
     headers = [
-        {"key": readable_name(name), **as_text_or_base64("value", data)} for name, data in record.headers[:MAX_HEADERS]
+        {"key": readable_name(name), **text_or_base64("value", data)} for name, data in record.headers[:MAX_HEADERS]
     ]
     return {
         **form_fields("key", record.key),

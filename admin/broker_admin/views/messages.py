@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 import attrs
 
+from trio_broker.common.record_json import StoredRecord
+
 
 @attrs.frozen
 class ReadablePartition:
@@ -54,25 +56,6 @@ class BatchInfo:
     transactional: bool
     control: bool
     outcome: BatchOutcome | None = None
-
-
-class StoredRecord(Protocol):
-    """A record as it lies in the log; a header's name may hold lone surrogates for bytes that are not UTF-8."""
-
-    @property
-    def offset(self) -> int: ...
-
-    @property
-    def timestamp(self) -> int: ...
-
-    @property
-    def key(self) -> bytes | None: ...
-
-    @property
-    def value(self) -> bytes | None: ...
-
-    @property
-    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
 
 
 @attrs.frozen

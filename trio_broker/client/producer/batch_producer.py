@@ -23,6 +23,8 @@ Source: Kafka's Sender and TransactionManager; KIP-98, KIP-360.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,8 +34,8 @@ from typing import Final
 
 import attrs
 
-from kafka_wire.error_codes import ErrorCode
-from kafka_wire.messages.init_producer_id import InitProducerIdRequest
+from kafka_wire.error_codes import RETRIABLE, ErrorCode
+from kafka_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafka_wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -47,6 +49,7 @@ from trio_broker import __version__
 from trio_broker.client.configs import Resource, ResourceType, describe_configs
 from trio_broker.client.connection import BrokerConnection, Identity
 from trio_broker.client.deadline import Deadline, pauses
+from trio_broker.client.error_codes import PERHAPS_DONE, RETRIED_BY_PRODUCERS, SEQUENCE_LOST, TOO_LARGE
 from trio_broker.client.errors import (
     ClientError,
     ConnectFailed,
@@ -57,13 +60,6 @@ from trio_broker.client.errors import (
     error_name,
 )
 from trio_broker.client.kafka_client import KafkaClient
-from trio_broker.client.producer.error_codes import (
-    INIT_NOT_NOW,
-    NOT_NOW,
-    PERHAPS_APPENDED,
-    SEQUENCE_LOST,
-    TOO_LARGE,
-)
 from trio_broker.client.producer.producer_batch import ProducerBatch, UnsequencedBatch, encode_batch, halves
 from trio_broker.client.producer.producer_metadata import NO_LEADER, ProducerMetadata
 from trio_broker.client.producer.settings import ACKS_ALL, ACKS_NONE, ProducerSettings
@@ -98,7 +94,7 @@ class Timer:
 
 
 @attrs.define(eq=False)
-class _Sending:
+class _InFlightBatch:
     """A batch with the state of its delivery. ``perhaps_appended`` says that an attempt had an unknown outcome."""
 
     batch: ProducerBatch
@@ -110,10 +106,14 @@ class _Sending:
 
 @attrs.frozen
 class _Failure:
-    """Why an attempt was not acknowledged, and whether the broker may have appended the batch all the same."""
+    """Why an attempt was not acknowledged, and whether the broker may have appended the batch all the same.
+
+    ``invalidates_metadata`` says that another broker may lead the partition.
+    """
 
     reason: str
     perhaps_appended: bool
+    invalidates_metadata: bool = True
 
 
 class BatchProducer:
@@ -265,21 +265,24 @@ class BatchProducer:
         """
         assert self.is_usable, "the producer was used after an error"
         try:
-            queues: dict[TopicPartition, deque[_Sending]] = defaultdict(deque)
+            queues: dict[TopicPartition, deque[_InFlightBatch]] = defaultdict(deque)
             for batch in batches:
-                queues[batch.partition].append(self._sending(self._encode(batch)))
+                queues[batch.partition].append(self._in_flight(self._encode(batch)))
             return self._empty(queues)
         # KeyboardInterrupt too: while an answer is outstanding, the broker's next sequence number is unknown.
         except BaseException:
             self.is_usable = False
             raise
 
-    def _sending(self, batch: ProducerBatch, deadline: Deadline | None = None) -> _Sending:
+    def _in_flight(self, batch: ProducerBatch, deadline: Deadline | None = None) -> _InFlightBatch:
         first_seconds = self.settings.retry_backoff_ms / 1000
         longest_seconds = max(first_seconds, self.settings.retry_backoff_max_ms / 1000)
-        return _Sending(batch, pauses(first_seconds, longest_seconds), deadline)
+        return _InFlightBatch(batch, pauses(first_seconds, longest_seconds), deadline)
 
-    def _empty(self, queues: dict[TopicPartition, deque[_Sending]]) -> dict[TopicPartition, int]:
+    def _empty(self, queues: dict[TopicPartition, deque[_InFlightBatch]]) -> dict[TopicPartition, int]:
+        """Send the batches of all queues. Each batch has a deadline and pauses of its own, and the others go on while
+        one waits, so this loop is not ``retry``.
+        """
         last_offsets: dict[TopicPartition, int] = {}
         while queues:
             if not self.is_usable:
@@ -297,7 +300,8 @@ class BatchProducer:
                 sending = heads[partition]
                 if isinstance(outcome, _Failure):
                     self._put_off(sending, outcome)
-                    stale.add(partition.topic)
+                    if outcome.invalidates_metadata:
+                        stale.add(partition.topic)
                     continue
                 queue = queues[partition]
                 queue.popleft()
@@ -306,14 +310,14 @@ class BatchProducer:
                 else:
                     # The halves replace the batch at the head. ``extendleft`` reverses the order, hence ``reversed``.
                     # They keep the batch's deadline, so that splitting does not prolong the delivery.
-                    queue.extendleft(self._sending(half, sending.deadline) for half in reversed(outcome))
+                    queue.extendleft(self._in_flight(half, sending.deadline) for half in reversed(outcome))
                 if not queue:
                     del queues[partition]
             if stale:
                 self._look_again(stale)
         return last_offsets
 
-    def _put_off(self, sending: _Sending, failure: _Failure) -> None:
+    def _put_off(self, sending: _InFlightBatch, failure: _Failure) -> None:
         """Set the time of a batch's next attempt.
 
         Raises:
@@ -323,8 +327,8 @@ class BatchProducer:
         sending.perhaps_appended |= failure.perhaps_appended
         assert sending.deadline is not None
         if failure.perhaps_appended and self.settings.acks != ACKS_ALL:
-            told = f"{_records(sending.batch)} perhaps written: {failure.reason}"
-            raise WriteFailed(f"{sending.batch.partition}: {told}; only acks=all can send again without writing twice")
+            state = f"{sending.batch.partition}: {_records(sending.batch)} perhaps written: {failure.reason}"
+            raise WriteFailed(f"{state}; only acks=all can send again without writing twice")
         pause = next(sending.pauses)
         if pause >= sending.deadline.remaining_seconds:
             batch, seconds = sending.batch, sending.deadline.timeout_seconds
@@ -355,10 +359,10 @@ class BatchProducer:
 
     # --- One attempt ---
 
-    def _attempt(self, heads: dict[TopicPartition, _Sending]) -> dict[TopicPartition, _Outcome]:
+    def _attempt(self, heads: dict[TopicPartition, _InFlightBatch]) -> dict[TopicPartition, _Outcome]:
         """Send one request to each leader, and return the outcome of every batch that was in one."""
         outcomes: dict[TopicPartition, _Outcome] = {}
-        by_leader: dict[int, list[_Sending]] = defaultdict(list)
+        by_leader: dict[int, list[_InFlightBatch]] = defaultdict(list)
         for partition, sending in heads.items():
             # The time counts from the first attempt: a batch that waits behind others has not been tried yet.
             if sending.deadline is None:
@@ -366,27 +370,18 @@ class BatchProducer:
             if sending.batch.size_bytes > self.settings.max_request_size:
                 limit = f"{self.settings.max_request_size} bytes ({self.settings.option_name('max.request.size')})"
                 # ``limit=limit`` binds this turn's text; the next turn of the loop assigns another.
-                outcomes[partition] = self._split(sending.batch, lambda limit=limit: limit)  # type: ignore[misc]
+                outcomes[partition] = _split(sending.batch, lambda limit=limit: limit)  # type: ignore[misc]
             elif (leader := self._metadata.leader(partition.topic, partition.partition)) == NO_LEADER:
                 outcomes[partition] = _Failure("the partition has no leader now", perhaps_appended=False)
             else:
                 by_leader[leader].append(sending)
-        wanted = [(leader, self._one_request(sendings)) for leader, sendings in by_leader.items()]
+        most_bytes = self.settings.max_request_size
+        wanted = [(leader, _one_request(sendings, most_bytes)) for leader, sendings in by_leader.items()]
         for answered in self._at_once(wanted):
             outcomes |= answered
         return outcomes
 
-    def _one_request(self, sendings: Sequence[_Sending]) -> list[_Sending]:
-        """Return as many of the first batches as ``max.request.size`` allows; the others are in the next request."""
-        size, count = 0, 0
-        for sending in sendings:
-            size += sending.batch.size_bytes
-            if count and size > self.settings.max_request_size:
-                break
-            count += 1
-        return list(sendings[:count])
-
-    def _at_once(self, wanted: list[tuple[int, list[_Sending]]]) -> list[dict[TopicPartition, _Outcome]]:
+    def _at_once(self, wanted: list[tuple[int, list[_InFlightBatch]]]) -> list[dict[TopicPartition, _Outcome]]:
         # With one leader, as in a cluster of one broker, this thread would only wait for another one: it asks itself.
         if len(wanted) < 2:
             return [self._ask_leader(*each) for each in wanted]
@@ -394,7 +389,7 @@ class BatchProducer:
             self._threads = ThreadPoolExecutor(MOST_LEADERS_AT_ONCE, thread_name_prefix="produce")
         return list(self._threads.map(lambda each: self._ask_leader(*each), wanted))
 
-    def _ask_leader(self, leader: int, sendings: list[_Sending]) -> dict[TopicPartition, _Outcome]:
+    def _ask_leader(self, leader: int, sendings: list[_InFlightBatch]) -> dict[TopicPartition, _Outcome]:
         try:
             answers = self._produce(leader, [sending.batch for sending in sendings])
         except VersionNotServed as error:
@@ -473,39 +468,23 @@ class BatchProducer:
         # takes this code for success as well.
         if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             return -1
-        told = f": {answer.error_message}" if answer.error_message else ""
+        detail = f": {answer.error_message}" if answer.error_message else ""
         if code in TOO_LARGE:
-            return self._split(batch, lambda: self._topic_limit(batch.partition.topic) + told)
-        if code in NOT_NOW or code in PERHAPS_APPENDED:
-            return _Failure(error_name(code) + told, perhaps_appended=code in PERHAPS_APPENDED)
+            return _split(batch, lambda: self._topic_limit(batch.partition.topic) + detail)
+        if code in RETRIABLE:
+            return _Failure(error_name(code) + detail, code in PERHAPS_DONE, ErrorCode(code).invalidates_metadata)
         meaning = SEQUENCE_LOST.get(code)  # type: ignore[call-overload]
         if meaning is not None:
             raise WriteFailed(
                 f"{batch.partition}: {error_name(code)} for {_records(batch)} from sequence"
                 f" {batch.base_sequence} of producer {self._producer_id}: {meaning}; sending them again could write"
-                f" them twice{told}"
+                f" them twice{detail}"
             )
-        raise WriteFailed(f"{batch.partition}: {_records(batch)} refused: {error_name(code)}{told}")
-
-    def _split(self, batch: ProducerBatch, limit: Callable[[], str]) -> tuple[ProducerBatch, ProducerBatch]:
-        if batch.record_count == 1:
-            raise RecordTooLarge(
-                f"{batch.partition}: a record of {batch.size_bytes} bytes with its batch is too large: the limit is"
-                f" {limit()}"
-            )
-        return halves(batch)
+        raise WriteFailed(f"{batch.partition}: {_records(batch)} refused: {error_name(code)}{detail}")
 
     def _topic_limit(self, topic: str) -> str:
-        """Return a topic's size limit for the text of an error, or only the limit's name if the lookup fails."""
-        bootstrap, deadline = self.settings.bootstrap_servers, self._timer.deadline(LIMIT_SECONDS)
-        resource = Resource(ResourceType.TOPIC, topic)
-        try:
-            with KafkaClient(bootstrap, self._identity, deadline) as client:
-                entries = describe_configs(client, [resource])[resource]
-        except ClientError:
-            entries = []
-        values = [entry.value for entry in entries if entry.name == "max.message.bytes" and entry.value]
-        return f"{values[0]} bytes (max.message.bytes of the topic)" if values else "the topic's max.message.bytes"
+        deadline = self._timer.deadline(LIMIT_SECONDS)
+        return _topic_limit(KafkaClient(self.settings.bootstrap_servers, self._identity, deadline), topic)
 
     # --- Sequences ---
 
@@ -516,31 +495,55 @@ class BatchProducer:
         if self.settings.acks != ACKS_ALL:
             return encode_batch(batch, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
         if self._producer_id is None:
-            self._metadata.retry("no producer id was given out", self._init_producer_id)
-        assert self._producer_id is not None
-        # The key has the topic's id, because the partitions of a topic that was created again begin at sequence 0.
-        place = (self._topic_ids[batch.partition.topic], batch.partition)
-        sequence = self._sequences.get(place, 0)
+            given = self._metadata.retry("no producer id was given out", self._init_producer_id)
+            self._producer_id, self._producer_epoch = given.producer_id, given.producer_epoch
+        # It has the topic's id, because the partitions of a topic that was created again begin at sequence 0.
+        key = (self._topic_ids[batch.partition.topic], batch.partition)
+        sequence = self._sequences.get(key, 0)
         # Counted when the batch is encoded, not when it is acknowledged: every batch of one delivery needs its own.
-        self._sequences[place] = (sequence + batch.record_count) & MAX_SEQUENCE
+        self._sequences[key] = (sequence + batch.record_count) & MAX_SEQUENCE
         is_transactional = self._transaction is not None
         return encode_batch(batch, self._producer_id, self._producer_epoch, sequence, is_transactional=is_transactional)
 
-    def _init_producer_id(self, deadline: Deadline) -> str | None:
-        broker = self._metadata.any_broker(deadline)
+    def _init_producer_id(self, deadline: Deadline) -> InitProducerIdResponse:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
-        response = broker.ask(request, deadline)
-        if response.error_code in INIT_NOT_NOW:
-            return error_name(response.error_code)
+        response = self._metadata.ask_any(request, deadline)
+        if response.error_code in RETRIED_BY_PRODUCERS:
+            raise ClientError(error_name(response.error_code))
         if response.error_code:
             raise WriteFailed(f"the brokers give out no producer id: {error_name(response.error_code)}")
-        self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
-        return None
+        return response
 
 
 def _assumed_written(batch: ProducerBatch) -> PartitionProduceResponse:
     """Return a result in place of the answer that ``acks=0`` does not get: without an error, and without an offset."""
     return PartitionProduceResponse(index=batch.partition.partition, base_offset=-1)
+
+
+def _one_request(batches: Sequence[_InFlightBatch], most_bytes: int) -> list[_InFlightBatch]:
+    """Return as many of the first batches as one request may have; the others are in the next request."""
+    sizes = itertools.accumulate(each.batch.size_bytes for each in batches)
+    # At least one: a batch that is too large for any request has been split before.
+    return list(batches[: max(1, sum(size <= most_bytes for size in sizes))])
+
+
+def _split(batch: ProducerBatch, limit: Callable[[], str]) -> tuple[ProducerBatch, ProducerBatch]:
+    if batch.record_count == 1:
+        raise RecordTooLarge(
+            f"{batch.partition}: a record of {batch.size_bytes} bytes with its batch is too large: the limit is"
+            f" {limit()}"
+        )
+    return halves(batch)
+
+
+def _topic_limit(client: KafkaClient, topic: str) -> str:
+    """Return a topic's size limit for the text of an error, or only the limit's name if the lookup fails."""
+    resource = Resource(ResourceType.TOPIC, topic)
+    with client, contextlib.suppress(ClientError):
+        for entry in describe_configs(client, [resource])[resource]:
+            if entry.name == "max.message.bytes" and entry.value:
+                return f"{entry.value} bytes (max.message.bytes of the topic)"
+    return "the topic's max.message.bytes"
 
 
 def _records(batch: ProducerBatch) -> str:

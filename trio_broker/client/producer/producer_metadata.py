@@ -10,17 +10,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, TypeVar
 
 import attrs
 
-from kafka_wire.error_codes import ErrorCode
+from kafka_wire.error_codes import RETRIABLE
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+from kafka_wire.schema import Request
 from trio_broker.client.address import Address
-from trio_broker.client.connection import BrokerConnection, Identity
-from trio_broker.client.deadline import Deadline, pauses
+from trio_broker.client.connection import Identity
+from trio_broker.client.deadline import Deadline, retry
 from trio_broker.client.errors import ClientError, UnknownTopic, VersionNotServed, WriteFailed, error_name
 from trio_broker.client.kafka_client import KafkaClient
+
+T = TypeVar("T")
+ResponseT = TypeVar("ResponseT")
 
 MISSING_TOPIC_SECONDS: Final = 10.0
 """How long a topic may be missing. A broker that creates it answers LEADER_NOT_AVAILABLE first and has it moments
@@ -28,11 +32,6 @@ later. Kafka's producer waits for ``max.block.ms``, a minute, which is long for 
 
 AUTO_CREATION_FROM: Final = 4
 """The version of Metadata from which on the client says whether a missing topic may be created."""
-
-NOT_YET: Final = frozenset(
-    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_ID}
-)
-"""The codes that brokers give for a topic that is being created."""
 
 NO_LEADER: Final = -1
 
@@ -107,74 +106,63 @@ class ProducerMetadata:
             ClientError: no broker answers.
         """
         with self._lock:
-            for topic in self._ask(sorted(set(names))):
+            for topic in self._ask(sorted(set(names)), self.new_deadline(self.request_seconds)):
                 if not topic.error_code:
                     self._take(topic)
 
-    def any_broker(self, deadline: Deadline) -> BrokerConnection:
-        """Return a connection for a request that any broker can answer; errors as ``KafkaClient.any_broker``."""
+    def ask_any(self, request: Request[ResponseT], deadline: Deadline, *, at_least: int = 0) -> ResponseT:
+        """Send a request that any broker can answer; errors as ``KafkaClient.any_broker`` and ``ask``."""
         with self._lock:
             if self._client is None:
                 # Known brokers after the bootstrap addresses, any of which may be down by now.
                 addresses = dict.fromkeys((*self.bootstrap, *self._addresses.values()))
                 self._client = KafkaClient(tuple(addresses), self.identity, deadline)
             self._client.deadline = deadline
-            return self._client.any_broker()
-
-    def retry(self, subject: str, ask: Callable[[Deadline], str | None]) -> None:
-        """Call ``ask`` until it returns None. A text that it returns, or a retriable error, is the reason to go on.
-
-        Raises:
-            WriteFailed: ``max.block.ms`` have passed; the text has the last reason. Or ``ask`` raised it itself.
-        """
-        deadline = self.new_deadline(self.block_seconds)
-        for pause in pauses():
             try:
-                reason = ask(self.new_deadline(min(self.request_seconds, deadline.remaining_seconds)))
-            # WriteFailed is a ClientError as well, but final: the last clause would call ``ask`` again.
-            except WriteFailed:
-                raise
-            except VersionNotServed as error:
-                raise WriteFailed(f"{subject}: {error}") from None
-            except ClientError as error:
+                return self._client.ask(self._client.any_broker(), request, at_least=at_least)
+            except ClientError:
                 # The next attempt begins with the bootstrap addresses again, over a new connection.
                 self.close()
-                reason = str(error)
-            if reason is None:
-                return
-            if not deadline.pause(pause):
-                waited = f"within {self.block_seconds:g} s ({self.option_name('max.block.ms')})"
-                raise WriteFailed(f"{subject} {waited}: {reason}")
+                raise
+
+    def retry(self, subject: str, ask: Callable[[Deadline], T]) -> T:
+        """Return what ``ask`` returns, called again after any ``ClientError`` but those below.
+
+        Raises:
+            WriteFailed: ``max.block.ms`` have passed; the text has the last error. Or ``ask`` raised it itself, or no
+                broker serves the request.
+        """
+        deadline = self.new_deadline(self.block_seconds)
+        try:
+            return retry(lambda: ask(deadline.within(self.request_seconds)), deadline, _is_retriable)
+        except ClientError as error:
+            if isinstance(error, WriteFailed):
+                raise
+            waited = f" within {self.block_seconds:g} s ({self.option_name('max.block.ms')})"
+            raise WriteFailed(f"{subject}{waited if _is_retriable(error) else ''}: {error}") from None
 
     def _wait_for(self, name: str) -> None:
         missing = self.new_deadline(MISSING_TOPIC_SECONDS)
 
-        def ask(deadline: Deadline) -> str | None:
+        def ask(deadline: Deadline) -> None:
             for topic in self._ask([name], deadline):
                 if not topic.error_code:
                     self._take(topic)
-                    return None
-                if topic.error_code not in NOT_YET:
+                    return
+                if topic.error_code not in RETRIABLE:
                     raise WriteFailed(f"topic {name!r} cannot be written to: {error_name(topic.error_code)}")
             if not (self.may_create_topics and missing.remaining_seconds):
                 raise UnknownTopic(f"there is no topic {name!r}, and it is not created by being written to")
-            return "there is no such topic"
+            raise ClientError("there is no such topic")
 
         self.retry(f"topic {name!r} was not found", ask)
 
-    def _ask(self, names: list[str], deadline: Deadline | None = None) -> list[MetadataResponseTopic]:
-        deadline = deadline or self.new_deadline(self.request_seconds)
+    def _ask(self, names: list[str], deadline: Deadline) -> list[MetadataResponseTopic]:
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=self.may_create_topics
         )
-        try:
-            broker = self.any_broker(deadline)
-            # A version before 4 would create the topic even with ``may_create_topics=False``.
-            version = broker.version_for(MetadataRequest, at_least=AUTO_CREATION_FROM)
-            response = broker.ask(request, deadline, version)
-        except ClientError:
-            self.close()
-            raise
+        # A version before 4 would create the topic even with ``may_create_topics=False``.
+        response = self.ask_any(request, deadline, at_least=AUTO_CREATION_FROM)
         # Added, never removed: a leader that has gone is not asked again, and its id may return with another address.
         for each in response.brokers:
             self._addresses[each.node_id] = Address(each.host, each.port)
@@ -187,3 +175,7 @@ class ProducerMetadata:
             for each in topic.partitions
         }
         self._topics[topic.name or ""] = Topic(topic.topic_id, leaders)
+
+
+def _is_retriable(error: Exception) -> bool:
+    return isinstance(error, ClientError) and not isinstance(error, (WriteFailed, VersionNotServed))

@@ -25,9 +25,10 @@ from kafka_wire.messages.init_producer_id import InitProducerIdRequest
 from kafka_wire.messages.list_transactions import ListTransactionsRequest
 from trio_broker.client.address import Address
 from trio_broker.client.connection import Identity
-from trio_broker.client.deadline import Deadline, RetryDeadline
+from trio_broker.client.deadline import Deadline, pauses, retry
+from trio_broker.client.error_codes import RETRIED_BY_PRODUCERS
 from trio_broker.client.errors import ClientError, Refused, VersionNotServed, check
-from trio_broker.client.kafka_client import NOT_NOW, PERHAPS_DONE, KafkaClient
+from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.common.topic_partition import TopicPartition
 
 T = TypeVar("T")
@@ -44,14 +45,6 @@ milliseconds. Kafka's TransactionManager.ADD_PARTITIONS_RETRY_BACKOFF_MS."""
 
 ONGOING: Final = "Ongoing"
 """The state of an open transaction, as ListTransactions names it."""
-
-ASKED_AGAIN: Final = (
-    NOT_NOW
-    | PERHAPS_DONE
-    | {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.BROKER_NOT_AVAILABLE}
-)
-"""Codes after which the request is repeated. CONCURRENT_TRANSACTIONS: the end of the transaction before is under way.
-UNKNOWN_TOPIC_OR_PARTITION: a broker that has just started has not learnt of the topic yet."""
 
 ENDED: Final = frozenset(
     {
@@ -200,25 +193,16 @@ class TransactionClient:
         Raises:
             ClientError: its last error.
         """
-        attempts = RetryDeadline(
-            self._block_seconds,
-            first_pause_seconds=FIRST_PAUSE_SECONDS,
-            now=self._clock.now,
-            sleep=self._clock.sleep,
-        )
-        while True:
-            self.client.deadline = attempts.left_for(self._request_seconds)
-            try:
-                return ask()
-            except VersionNotServed:
-                raise
-            except ClientError as error:
-                if isinstance(error, Refused) and error.code not in ASKED_AGAIN:
-                    raise
-                self.client.forget()
-                if not attempts.pause():
-                    raise
+        deadline = self._deadline_after(self._block_seconds)
 
-    @property
-    def _clock(self) -> Deadline:
-        return self._deadline_after(0.0)
+        def attempt() -> T:
+            self.client.deadline = deadline.within(self._request_seconds)
+            return ask()
+
+        return retry(attempt, deadline, _is_retriable, lambda _: self.client.forget(), pauses(FIRST_PAUSE_SECONDS))
+
+
+def _is_retriable(error: Exception) -> bool:
+    if isinstance(error, Refused):
+        return error.code in RETRIED_BY_PRODUCERS
+    return isinstance(error, ClientError) and not isinstance(error, VersionNotServed)

@@ -50,16 +50,6 @@ SEQUENCE: Final = struct.Struct(">i")
 SEQUENCE_AT: Final = PRODUCER_AT + PRODUCER.size
 """Where it has the sequence of its first record."""
 
-NOT_NOW: Final = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-    }
-)
-"""What a producer does not know; NOT_ENOUGH_REPLICAS makes it try again."""
-
-
 OF_NO_PRODUCER: Final = frozenset({ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_REQUEST})
 """What is said of a batch that is not the one of a producer which could repeat it."""
 
@@ -177,6 +167,7 @@ def code_in(version: int, code: ErrorCode) -> ErrorCode:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE_VERSION:
         return ErrorCode.INVALID_TXN_STATE
-    if code in NOT_NOW or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_PARTITIONS_SINCE_VERSION):
-        return ErrorCode.NOT_ENOUGH_REPLICAS
-    return code
+    if code is ErrorCode.CONCURRENT_TRANSACTIONS and version >= ADDS_PARTITIONS_SINCE_VERSION:
+        return code
+    # The codes of a coordinator mean nothing in an answer to Produce; after this one every producer tries again.
+    return ErrorCode.NOT_ENOUGH_REPLICAS if code.is_retriable else code

@@ -9,12 +9,13 @@ Source: docs/spark-sink.md; KIP-361, which brought ``allow.auto.create.topics``;
 
 from __future__ import annotations
 
+import contextlib
 from difflib import get_close_matches
 from typing import Final
 
 from trio_broker import __version__
 from trio_broker.client.connection import Identity
-from trio_broker.client.deadline import pauses
+from trio_broker.client.deadline import attempts
 from trio_broker.client.errors import ClientError, UnknownTopic
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.producer.batch_producer import BatchProducer, Timer
@@ -60,13 +61,9 @@ def partition_count(producer: BatchProducer, name: str, *, create: bool, timer: 
         if create:
             _create(producer.settings, name)
     patience = (timer or Timer()).deadline(MISSING_TOPIC_SECONDS if create else NEW_TOPIC_SECONDS)
-    for pause in pauses():
-        if not patience.pause(pause):
-            break
-        try:
+    for _ in attempts(patience):
+        with contextlib.suppress(UnknownTopic):
             return producer.partition_count(name)
-        except UnknownTopic:
-            continue
     with _client(producer.settings) as client:
         raise no_such_topic(client, name, CREATION)
 

@@ -14,15 +14,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import repeat
 from typing import Final, TypeVar
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.primitives import NO_UUID, uuid_text
 from trio_broker import __version__
 from trio_broker.client.connection import Identity
-from trio_broker.client.deadline import Deadline, pauses
+from trio_broker.client.deadline import Deadline, attempts, retry
+from trio_broker.client.error_codes import RETRIED_BY_COMMANDS
 from trio_broker.client.errors import ClientError, NotKafka, Refused, VersionNotServed
-from trio_broker.client.kafka_client import NOT_NOW, KafkaClient
+from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.offsets import EARLIEST, LATEST, Found, find_offsets, find_offsets_at
 from trio_broker.client.topics import TopicDescription, find_topics, list_topics
 from trio_broker.common.log_range import UNKNOWN_OFFSET
@@ -157,15 +159,15 @@ class KafkaCluster:
         """
         client = self._client
         client.deadline = self._deadline()
-        for attempts_left in reversed(range(self._attempts)):
-            try:
-                return ask(client)
-            except ClientError as error:
-                hopeless = isinstance(error, (NotKafka, VersionNotServed))
-                if hopeless or not attempts_left or not client.deadline.pause(self._retry_interval_seconds):
-                    raise SourceUnavailable(f"kafka.bootstrap.servers {self._where}: {error}") from None
-                client.forget()
-        raise AssertionError("there is at least one attempt")
+        waits = repeat(self._retry_interval_seconds, self._attempts - 1)
+        try:
+            return retry(lambda: ask(client), client.deadline, _is_retriable, lambda _: client.forget(), waits)
+        except ClientError as error:
+            raise SourceUnavailable(f"kafka.bootstrap.servers {self._where}: {error}") from None
+
+
+def _is_retriable(error: Exception) -> bool:
+    return isinstance(error, ClientError) and not isinstance(error, (NotKafka, VersionNotServed))
 
 
 def identity(kafka: KafkaSettings) -> Identity:
@@ -188,10 +190,9 @@ def _find(client: KafkaClient, names: Collection[str]) -> dict[str, TopicDescrip
         Refused: a topic cannot be described, for another reason than that it does not exist.
     """
     found: dict[str, TopicDescription | Refused] = {}
-    for pause in pauses():
+    for _ in attempts(client.deadline):
         found = find_topics(client, names)
-        awaited = any(isinstance(topic, Refused) and topic.code in NOT_NOW for topic in found.values())
-        if not awaited or not client.deadline.pause(pause):
+        if not any(isinstance(topic, Refused) and topic.code in RETRIED_BY_COMMANDS for topic in found.values()):
             break
     there: dict[str, TopicDescription] = {}
     for name, topic in found.items():

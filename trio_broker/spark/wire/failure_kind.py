@@ -1,6 +1,6 @@
 """Which failures of a fetch another attempt may overcome, and which of them mean lost records.
 
-Source: Kafka's FetchCollector.handleInitializeErrors, and RetriableException for the codes.
+Source: Kafka's FetchCollector.handleInitializeErrors.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import enum
 from typing import Final
 
 from kafka_wire.error_codes import ErrorCode
+from trio_broker.client.error_codes import MISSING_TOPIC, RETRIED_BY_READERS
 from trio_broker.client.errors import (
     ClientError,
     ConnectFailed,
@@ -18,7 +19,6 @@ from trio_broker.client.errors import (
     TimedOut,
     TopicReplaced,
 )
-from trio_broker.client.kafka_client import NOT_NOW, PERHAPS_DONE
 
 
 class FailureKind(enum.Enum):
@@ -33,13 +33,8 @@ class FailureKind(enum.Enum):
 
 
 FAILURE_KINDS: Final = {
-    **dict.fromkeys(NOT_NOW | PERHAPS_DONE, FailureKind.RETRIABLE),
-    ErrorCode.BROKER_NOT_AVAILABLE: FailureKind.RETRIABLE,
-    ErrorCode.KAFKA_STORAGE_ERROR: FailureKind.RETRIABLE,
-    ErrorCode.UNKNOWN_SERVER_ERROR: FailureKind.RETRIABLE,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: FailureKind.MISSING,
-    ErrorCode.UNKNOWN_TOPIC_ID: FailureKind.MISSING,
-    ErrorCode.INCONSISTENT_TOPIC_ID: FailureKind.MISSING,
+    **dict.fromkeys(RETRIED_BY_READERS, FailureKind.RETRIABLE),
+    **dict.fromkeys(MISSING_TOPIC, FailureKind.MISSING),
     ErrorCode.OFFSET_OUT_OF_RANGE: FailureKind.OUT_OF_RANGE,
     ErrorCode.CORRUPT_MESSAGE: FailureKind.CORRUPT,
 }
