@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import TypeAlias
 
-import attrs
 from prometheus_client.core import Metric, SummaryMetricFamily
 
 from trio_broker.common.histogram import HistogramSnapshot
@@ -34,7 +34,7 @@ QUANTILES = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
 STARTING, RECOVERY, RUNNING = 1, 2, 3
 """Of Kafka's BrokerState."""
 
-BROKER_STATE = ("kafka_server_kafkaserver_brokerstate", "kafka.server:type=KafkaServer,name=BrokerState")
+BROKER_STATE = "kafka.server:type=KafkaServer,name=BrokerState"
 
 FETCH_NAMES = ("Fetch", "FetchConsumer")
 """Kafka counts each Fetch of a consumer under both."""
@@ -46,28 +46,32 @@ GROUP_STATES: Mapping[GroupType, Sequence[str]] = {
 """The states of the groups of each protocol."""
 
 
-@attrs.frozen
-class JmxValue:
-    """One number of an MBean, by the exporter's name and Kafka's. The name of a counter ends in ``_total``."""
+Read: TypeAlias = Callable[[MetricsSnapshot], float]
 
-    name: str
-    mbean: str
-    read: Callable[[MetricsSnapshot], float]
+ReadPartition: TypeAlias = Callable[[PartitionReading], int]
 
 
-def api_count(api: str) -> Callable[[MetricsSnapshot], float]:
+def exporter_name(mbean: str) -> str:
+    """What the exporter makes of ``kafka.log:type=Log,name=Size``; a rate is a counter to it."""
+    domain, _, properties = mbean.partition(":")
+    names = [each.partition("=")[2].lower().replace("-", "_") for each in properties.split(",")]
+    name = "_".join([domain.replace(".", "_"), *names])
+    return name.removesuffix("persec") + "_total" if name.endswith("persec") else name
+
+
+def api_count(api: str) -> Read:
     """How many requests of one API were answered."""
     return lambda snapshot: snapshot.requests[api].count if api in snapshot.requests else 0
 
 
-def api_errors(api: str) -> Callable[[MetricsSnapshot], float]:
+def api_errors(api: str) -> Read:
     """How many errors answers of one API have held."""
     return lambda snapshot: sum(snapshot.requests[api].errors.values()) if api in snapshot.requests else 0
 
 
-def counted(is_counted: Callable[[PartitionReading], bool]) -> Callable[[MetricsSnapshot], float]:
-    """How many partitions are so."""
-    return lambda snapshot: sum(map(is_counted, snapshot.partitions))
+def summed(read: ReadPartition) -> Read:
+    """The sum over all partitions, or how many are so."""
+    return lambda snapshot: sum(map(read, snapshot.partitions))
 
 
 def is_under_replicated(partition: PartitionReading) -> bool:
@@ -82,7 +86,7 @@ def is_at_min_isr(partition: PartitionReading) -> bool:
     return partition.in_sync_replica_count == partition.min_in_sync_replicas
 
 
-def group_count(type_: GroupType, state: str | None = None) -> Callable[[MetricsSnapshot], float]:
+def group_count(type_: GroupType, state: str | None = None) -> Read:
     """How many groups there are of one protocol, in one state or in any."""
     return lambda snapshot: sum(
         count
@@ -96,215 +100,82 @@ def committed_offsets(snapshot: MetricsSnapshot) -> float:
     return snapshot.groups.committed_offsets
 
 
-def group_values() -> Iterator[JmxValue]:
-    """Groups and their offsets, by the names that Kafka 4.4 deprecates and by those in their place (KIP-1301).
-
-    The old names tell of classic groups only. The exporter's rules write what the new MBeans are tagged with into the
-    name.
-    """
-    old, old_mbean = "kafka_coordinator_group_groupmetadatamanager", "kafka.coordinator.group:type=GroupMetadataManager"
-    new, new_mbean = "kafka_server_group_coordinator_metrics", "kafka.server:type=group-coordinator-metrics"
-    yield JmxValue(f"{old}_numoffsets", f"{old_mbean},name=NumOffsets", committed_offsets)
-    yield JmxValue(f"{new}_offset_count", f"{new_mbean}: offset-count", committed_offsets)
-    yield JmxValue(f"{old}_numgroups", f"{old_mbean},name=NumGroups", group_count(GroupType.CLASSIC))
-    for state in GROUP_STATES[GroupType.CLASSIC]:
-        name = f"NumGroups{state}"
-        yield JmxValue(f"{old}_{name.lower()}", f"{old_mbean},name={name}", group_count(GroupType.CLASSIC, state))
-    for type_, states in GROUP_STATES.items():
-        protocol = type_.value
-        mbean = f"{new_mbean},protocol={protocol}: group-count"
-        yield JmxValue(f"{new}_protocol_{protocol}_group_count", mbean, group_count(type_))
-        for state in states:
-            name = f"{new}_state_{state.lower()}_{protocol}_group_count"
-            mbean = f"{new_mbean},state={state}: {protocol}-group-count"
-            yield JmxValue(name, mbean, group_count(type_, state))
-
-
 def nothing(_snapshot: MetricsSnapshot) -> float:
     """What cannot happen to the only broker of a cluster, which its dashboards ask for all the same."""
     return 0
 
 
-VALUES = (
-    JmxValue(
-        "kafka_server_brokertopicmetrics_totalproducerequests_total",
-        "kafka.server:type=BrokerTopicMetrics,name=TotalProduceRequestsPerSec",
-        api_count("produce"),
-    ),
-    JmxValue(
-        "kafka_server_brokertopicmetrics_totalfetchrequests_total",
-        "kafka.server:type=BrokerTopicMetrics,name=TotalFetchRequestsPerSec",
-        api_count("fetch"),
-    ),
-    JmxValue(
-        "kafka_server_brokertopicmetrics_failedproducerequests_total",
-        "kafka.server:type=BrokerTopicMetrics,name=FailedProduceRequestsPerSec",
-        api_errors("produce"),
-    ),
-    JmxValue(
-        "kafka_server_brokertopicmetrics_failedfetchrequests_total",
-        "kafka.server:type=BrokerTopicMetrics,name=FailedFetchRequestsPerSec",
-        api_errors("fetch"),
-    ),
-    JmxValue(
-        "kafka_network_requestchannel_requestqueuesize",
-        "kafka.network:type=RequestChannel,name=RequestQueueSize",
-        lambda snapshot: snapshot.server.channel.depth,
-    ),
-    *(
-        JmxValue(
-            f"kafka_network_socketserver_networkprocessoravgidle{spelling}",
-            "kafka.network:type=SocketServer,name=NetworkProcessorAvgIdlePercent",
-            lambda snapshot: snapshot.server.network_idle_ratio,
-        )
-        for spelling in ("percent", "_percent")
-    ),
-    *(
-        JmxValue(
-            f"kafka_server_kafkarequesthandlerpool_requesthandleravgidle{spelling}",
-            "kafka.server:type=KafkaRequestHandlerPool,name=RequestHandlerAvgIdlePercent",
-            lambda snapshot: snapshot.server.handler_idle_ratio,
-        )
-        for spelling in ("percent", "_percent")
-    ),
-    JmxValue(
-        "kafka_server_replicamanager_partitioncount",
-        "kafka.server:type=ReplicaManager,name=PartitionCount",
-        lambda snapshot: snapshot.replicas.partitions,
-    ),
-    JmxValue(
-        "kafka_server_replicamanager_leadercount",
-        "kafka.server:type=ReplicaManager,name=LeaderCount",
-        counted(lambda each: each.leader >= 0),
-    ),
-    JmxValue(
-        "kafka_server_replicamanager_underreplicatedpartitions",
-        "kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions",
-        counted(is_under_replicated),
-    ),
-    JmxValue(
-        "kafka_server_replicamanager_underminisrpartitioncount",
-        "kafka.server:type=ReplicaManager,name=UnderMinIsrPartitionCount",
-        counted(is_under_min_isr),
-    ),
-    JmxValue(
-        "kafka_server_replicamanager_atminisrpartitioncount",
-        "kafka.server:type=ReplicaManager,name=AtMinIsrPartitionCount",
-        counted(is_at_min_isr),
-    ),
-    JmxValue(
-        "kafka_server_replicamanager_offlinereplicacount",
-        "kafka.server:type=ReplicaManager,name=OfflineReplicaCount",
-        lambda snapshot: snapshot.replicas.offline_partitions,
-    ),
-    JmxValue(
-        "kafka_server_replicamanager_produceridcount",
-        "kafka.server:type=ReplicaManager,name=ProducerIdCount",
-        lambda snapshot: sum(each.producer_ids for each in snapshot.partitions),
-    ),
-    JmxValue(
-        "kafka_server_replicamanager_partitionswithlatetransactionscount",
-        "kafka.server:type=ReplicaManager,name=PartitionsWithLateTransactionsCount",
-        lambda snapshot: snapshot.transactions.late_transactions,
-    ),
-    JmxValue(
-        "kafka_server_replicamanager_isrshrinks_total",
-        "kafka.server:type=ReplicaManager,name=IsrShrinksPerSec",
-        nothing,
-    ),
-    JmxValue(
-        "kafka_server_replicamanager_isrexpands_total",
-        "kafka.server:type=ReplicaManager,name=IsrExpandsPerSec",
-        nothing,
-    ),
-    JmxValue(*BROKER_STATE, lambda _snapshot: RUNNING),
-    JmxValue(
-        "kafka_controller_kafkacontroller_activecontrollercount",
-        "kafka.controller:type=KafkaController,name=ActiveControllerCount",
-        lambda _snapshot: 1,
-    ),
-    JmxValue(
-        "kafka_controller_kafkacontroller_activebrokercount",
-        "kafka.controller:type=KafkaController,name=ActiveBrokerCount",
-        lambda _snapshot: 1,
-    ),
-    JmxValue(
-        "kafka_controller_kafkacontroller_fencedbrokercount",
-        "kafka.controller:type=KafkaController,name=FencedBrokerCount",
-        nothing,
-    ),
-    JmxValue(
-        "kafka_controller_kafkacontroller_globaltopiccount",
-        "kafka.controller:type=KafkaController,name=GlobalTopicCount",
-        lambda snapshot: snapshot.replicas.topics,
-    ),
-    JmxValue(
-        "kafka_controller_kafkacontroller_globalpartitioncount",
-        "kafka.controller:type=KafkaController,name=GlobalPartitionCount",
-        lambda snapshot: snapshot.replicas.partitions,
-    ),
-    JmxValue(
-        "kafka_controller_kafkacontroller_offlinepartitionscount",
-        "kafka.controller:type=KafkaController,name=OfflinePartitionsCount",
-        lambda snapshot: snapshot.replicas.offline_partitions,
-    ),
-    JmxValue(
-        "kafka_controller_kafkacontroller_preferredreplicaimbalancecount",
-        "kafka.controller:type=KafkaController,name=PreferredReplicaImbalanceCount",
-        counted(lambda each: each.leader != each.preferred_leader),
-    ),
-    JmxValue(
-        "kafka_controller_controllerstats_uncleanleaderelections_total",
-        "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec",
-        nothing,
-    ),
-    JmxValue(
-        "kafka_log_logcleanermanager_max_dirty_percent",
-        "kafka.log:type=LogCleanerManager,name=max-dirty-percent",
-        lambda snapshot: 100 * snapshot.cleaner.max_dirty_ratio,
-    ),
-    JmxValue(
-        "kafka_log_logcleanermanager_uncleanable_partitions_count",
-        "kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count",
-        lambda snapshot: len(snapshot.cleaner.uncleanable),
-    ),
-    *group_values(),
-)
+SERVER, NETWORK, LOG = "kafka.server:type=", "kafka.network:type=", "kafka.log:type="
+TOPICS = f"{SERVER}BrokerTopicMetrics,name="
+REPLICAS = f"{SERVER}ReplicaManager,name="
+CONTROLLER = "kafka.controller:type=KafkaController,name="
+PARTITION = "kafka.cluster:type=Partition,name="
+OLD_GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
+GROUPS = f"{SERVER}group-coordinator-metrics"
 
-TRAFFIC: Mapping[str, tuple[str, Callable[[MetricsSnapshot], float], Callable[[PartitionReading], int]]] = {
-    "messagesin": ("MessagesInPerSec", lambda s: s.replicas.appended_records, lambda each: each.appended_records),
-    "bytesin": ("BytesInPerSec", lambda s: s.replicas.appended_bytes, lambda each: each.appended_bytes),
-    "bytesout": ("BytesOutPerSec", lambda s: s.replicas.fetched_bytes, lambda each: each.fetched_bytes),
-}
-"""Of BrokerTopicMetrics: Kafka's name, the whole broker's value, and a partition's, of which a topic's is the sum."""
-
-OF_PARTITIONS: Mapping[str, tuple[str, Callable[[PartitionReading], int]]] = {
-    "kafka_log_log_size": ("kafka.log:type=Log,name=Size", lambda each: each.size_bytes),
-    "kafka_log_log_logstartoffset": ("kafka.log:type=Log,name=LogStartOffset", lambda each: each.log_start_offset),
-    "kafka_log_log_logendoffset": ("kafka.log:type=Log,name=LogEndOffset", lambda each: each.log_end_offset),
-    "kafka_log_log_numlogsegments": ("kafka.log:type=Log,name=NumLogSegments", lambda each: each.segment_count),
-    "kafka_cluster_partition_replicascount": (
-        "kafka.cluster:type=Partition,name=ReplicasCount",
-        lambda each: each.replica_count,
-    ),
-    "kafka_cluster_partition_insyncreplicascount": (
-        "kafka.cluster:type=Partition,name=InSyncReplicasCount",
-        lambda each: each.in_sync_replica_count,
-    ),
-    "kafka_cluster_partition_underreplicated": (
-        "kafka.cluster:type=Partition,name=UnderReplicated",
-        is_under_replicated,
-    ),
-    "kafka_cluster_partition_underminisr": (
-        "kafka.cluster:type=Partition,name=UnderMinIsr",
-        is_under_min_isr,
-    ),
-    "kafka_cluster_partition_atminisr": (
-        "kafka.cluster:type=Partition,name=AtMinIsr",
-        is_at_min_isr,
+IDLE: Mapping[str, Read] = {
+    f"{NETWORK}SocketServer,name=NetworkProcessorAvgIdlePercent": lambda snapshot: snapshot.server.network_idle_ratio,
+    f"{SERVER}KafkaRequestHandlerPool,name=RequestHandlerAvgIdlePercent": (
+        lambda snapshot: snapshot.server.handler_idle_ratio
     ),
 }
-"""Of each partition, by the exporter's name: Kafka's and its value."""
+"""Shares of time."""
+
+VALUES: Mapping[str, Read] = {
+    f"{TOPICS}TotalProduceRequestsPerSec": api_count("produce"),
+    f"{TOPICS}TotalFetchRequestsPerSec": api_count("fetch"),
+    f"{TOPICS}FailedProduceRequestsPerSec": api_errors("produce"),
+    f"{TOPICS}FailedFetchRequestsPerSec": api_errors("fetch"),
+    f"{NETWORK}RequestChannel,name=RequestQueueSize": lambda snapshot: snapshot.server.channel.depth,
+    f"{REPLICAS}PartitionCount": lambda snapshot: snapshot.replicas.partitions,
+    f"{REPLICAS}LeaderCount": summed(lambda each: each.leader >= 0),
+    f"{REPLICAS}UnderReplicatedPartitions": summed(is_under_replicated),
+    f"{REPLICAS}UnderMinIsrPartitionCount": summed(is_under_min_isr),
+    f"{REPLICAS}AtMinIsrPartitionCount": summed(is_at_min_isr),
+    f"{REPLICAS}OfflineReplicaCount": lambda snapshot: snapshot.replicas.offline_partitions,
+    f"{REPLICAS}ProducerIdCount": summed(lambda each: each.producer_ids),
+    f"{REPLICAS}PartitionsWithLateTransactionsCount": lambda snapshot: snapshot.transactions.late_transactions,
+    f"{REPLICAS}IsrShrinksPerSec": nothing,
+    f"{REPLICAS}IsrExpandsPerSec": nothing,
+    BROKER_STATE: lambda _snapshot: RUNNING,
+    f"{CONTROLLER}ActiveControllerCount": lambda _snapshot: 1,
+    f"{CONTROLLER}ActiveBrokerCount": lambda _snapshot: 1,
+    f"{CONTROLLER}FencedBrokerCount": nothing,
+    f"{CONTROLLER}GlobalTopicCount": lambda snapshot: snapshot.replicas.topics,
+    f"{CONTROLLER}GlobalPartitionCount": lambda snapshot: snapshot.replicas.partitions,
+    f"{CONTROLLER}OfflinePartitionsCount": lambda snapshot: snapshot.replicas.offline_partitions,
+    f"{CONTROLLER}PreferredReplicaImbalanceCount": summed(lambda each: each.leader != each.preferred_leader),
+    "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec": nothing,
+    f"{LOG}LogCleanerManager,name=max-dirty-percent": lambda snapshot: 100 * snapshot.cleaner.max_dirty_ratio,
+    f"{LOG}LogCleanerManager,name=uncleanable-partitions-count": lambda snapshot: len(snapshot.cleaner.uncleanable),
+    f"{OLD_GROUPS}NumOffsets": committed_offsets,
+    f"{OLD_GROUPS}NumGroups": group_count(GroupType.CLASSIC),
+    **{
+        f"{OLD_GROUPS}NumGroups{state}": group_count(GroupType.CLASSIC, state)
+        for state in GROUP_STATES[GroupType.CLASSIC]
+    },
+}
+"""Of the whole broker, by MBean. Those of groups are deprecated in Kafka 4.4, and tell of classic groups only."""
+
+TRAFFIC: Mapping[str, tuple[Read, ReadPartition]] = {
+    f"{TOPICS}MessagesInPerSec": (lambda s: s.replicas.appended_records, lambda each: each.appended_records),
+    f"{TOPICS}BytesInPerSec": (lambda s: s.replicas.appended_bytes, lambda each: each.appended_bytes),
+    f"{TOPICS}BytesOutPerSec": (lambda s: s.replicas.fetched_bytes, lambda each: each.fetched_bytes),
+}
+"""By MBean the whole broker's value, and a partition's, of which a topic's is the sum."""
+
+OF_PARTITIONS: Mapping[str, ReadPartition] = {
+    f"{LOG}Log,name=Size": lambda each: each.size_bytes,
+    f"{LOG}Log,name=LogStartOffset": lambda each: each.log_start_offset,
+    f"{LOG}Log,name=LogEndOffset": lambda each: each.log_end_offset,
+    f"{LOG}Log,name=NumLogSegments": lambda each: each.segment_count,
+    f"{PARTITION}ReplicasCount": lambda each: each.replica_count,
+    f"{PARTITION}InSyncReplicasCount": lambda each: each.in_sync_replica_count,
+    f"{PARTITION}UnderReplicated": is_under_replicated,
+    f"{PARTITION}UnderMinIsr": is_under_min_isr,
+    f"{PARTITION}AtMinIsr": is_at_min_isr,
+}
+"""Of each partition, by MBean."""
 
 
 def remote_times(times: RequestTimes) -> HistogramSnapshot:
@@ -325,52 +196,69 @@ TIMES: Mapping[str, Callable[[RequestTimes], HistogramSnapshot]] = {
 
 def jmx_exporter_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     """All of them."""
-    for each in VALUES:
-        yield metric_of(each.name, each.mbean, [({}, each.read(snapshot))])
+    for mbean, read in VALUES.items():
+        yield metric_of(mbean, [({}, read(snapshot))])
+    for mbean, read in IDLE.items():
+        for spelling in ("percent", "_percent"):
+            name = exporter_name(mbean).removesuffix("percent") + spelling
+            yield metric_of(mbean, [({}, read(snapshot))], name)
+    yield from modern_group_metrics(snapshot)
     yield from traffic_metrics(snapshot)
     yield from request_metrics(snapshot)
     yield from purgatory_metrics(snapshot)
     yield from recovery_metrics(snapshot.recovery)
+    connections = [
+        ({"networkProcessor": f"{each.processor_id}"}, each.connections) for each in snapshot.server.processors
+    ]
     yield metric_of(
+        f"{SERVER}socket-server-metrics,networkProcessor=*: connection-count",
+        connections,
         "kafka_server_socket_server_metrics_connection_count",
-        "kafka.server:type=socket-server-metrics,networkProcessor=*: connection-count",
-        [({"networkProcessor": f"{each.processor_id}"}, each.connections) for each in snapshot.server.processors],
     )
-    for name, (mbean, value) in OF_PARTITIONS.items():
-        yield streamed_metric(name, mbean, partial(values_of_partitions, snapshot.partitions, value))
+    for mbean, value in OF_PARTITIONS.items():
+        yield streamed_metric(exporter_name(mbean), mbean, partial(values_of_partitions, snapshot.partitions, value))
 
 
 def jmx_start_metrics(progress: RecoveryProgress) -> Iterator[Metric]:
     """What there is of them while the broker starts."""
-    yield metric_of(*BROKER_STATE, [({}, RECOVERY if progress.directories else STARTING)])
+    yield metric_of(BROKER_STATE, [({}, RECOVERY if progress.directories else STARTING)])
     yield from recovery_metrics(progress)
 
 
 def recovery_metrics(progress: RecoveryProgress) -> Iterator[Metric]:
     """What the start has yet to load. Kafka counts segments by thread as well, and drops these metrics at the end."""
     for name, value in (("Logs", "remaining_logs"), ("Segments", "remaining_segments")):
-        yield metric_of(
-            f"kafka_log_logmanager_remaining{name.lower()}torecover",
-            f"kafka.log:type=LogManager,name=remaining{name}ToRecover",
-            [({"dir": each.path}, getattr(each, value)) for each in progress.directories],
-        )
+        values = [({"dir": each.path}, getattr(each, value)) for each in progress.directories]
+        yield metric_of(f"{LOG}LogManager,name=remaining{name}ToRecover", values)
 
 
-def metric_of(name: str, mbean: str, values: Sequence[LabelledValue]) -> Metric:
-    """A counter if ``name`` ends like one, else a gauge."""
-    return streamed_metric(name, mbean, lambda: values)
+def metric_of(mbean: str, values: Sequence[LabelledValue], name: str = "") -> Metric:
+    """A counter if the name ends like one, else a gauge; it is the exporter's own for the MBean if none is given."""
+    return streamed_metric(name or exporter_name(mbean), mbean, lambda: values)
+
+
+def modern_group_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
+    """Groups and their offsets by the names of Kafka 4.4 (KIP-1301); the exporter's rules write tags into the name."""
+    values: dict[str, tuple[str, Read]] = {"offset_count": (f"{GROUPS}: offset-count", committed_offsets)}
+    for type_, states in GROUP_STATES.items():
+        protocol = type_.value
+        mbean = f"{GROUPS},protocol={protocol}: group-count"
+        values[f"protocol_{protocol}_group_count"] = mbean, group_count(type_)
+        for state in states:
+            mbean = f"{GROUPS},state={state}: {protocol}-group-count"
+            values[f"state_{state.lower()}_{protocol}_group_count"] = mbean, group_count(type_, state)
+    for name, (mbean, read) in values.items():
+        yield metric_of(mbean, [({}, read(snapshot))], f"kafka_server_group_coordinator_metrics_{name}")
 
 
 def traffic_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     """What was appended and fetched: of the whole broker, without a label, and of each topic."""
-    for name, (kafka_name, of_broker, of_partition) in TRAFFIC.items():
+    for mbean, (of_broker, of_partition) in TRAFFIC.items():
         topics: defaultdict[str, int] = defaultdict(int)
         for each in snapshot.partitions:
             topics[each.topic] += of_partition(each)
         yield metric_of(
-            f"kafka_server_brokertopicmetrics_{name}_total",
-            f"kafka.server:type=BrokerTopicMetrics,name={kafka_name}",
-            [({}, of_broker(snapshot)), *(({"topic": topic}, value) for topic, value in topics.items())],
+            mbean, [({}, of_broker(snapshot)), *(({"topic": topic}, value) for topic, value in topics.items())]
         )
 
 
@@ -387,11 +275,11 @@ def request_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
             requests.append(({"request": request}, times.count))
             for code, count in sorted(times.errors.items()):
                 errors.append(({"request": request, "error": error_name(code)}, count))
-    mbean = "kafka.network:type=RequestMetrics,name="
-    yield metric_of("kafka_network_requestmetrics_requests_total", f"{mbean}RequestsPerSec", requests)
-    yield metric_of("kafka_network_requestmetrics_errors_total", f"{mbean}ErrorsPerSec", errors)
+    mbean = f"{NETWORK}RequestMetrics,name="
+    yield metric_of(f"{mbean}RequestsPerSec", requests)
+    yield metric_of(f"{mbean}ErrorsPerSec", errors)
     for name, read in TIMES.items():
-        family = SummaryMetricFamily(f"kafka_network_requestmetrics_{name.lower()}", f"{mbean}{name}")
+        family = SummaryMetricFamily(exporter_name(mbean + name), mbean + name)
         for api, times in sorted(snapshot.requests.items()):
             recent = snapshot.recent_requests.get(api, NO_REQUESTS)
             for request in request_names(api):
@@ -415,8 +303,5 @@ def purgatory_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     """The requests that wait for others."""
     waiting = {"Produce": snapshot.replicas.delayed_produces, "Fetch": snapshot.replicas.delayed_fetches}
     for name in ("PurgatorySize", "NumDelayedOperations"):
-        yield metric_of(
-            f"kafka_server_delayedoperationpurgatory_{name.lower()}",
-            f"kafka.server:type=DelayedOperationPurgatory,name={name}",
-            [({"delayedOperation": operation}, count) for operation, count in waiting.items()],
-        )
+        values = [({"delayedOperation": operation}, count) for operation, count in waiting.items()]
+        yield metric_of(f"{SERVER}DelayedOperationPurgatory,name={name}", values)
