@@ -12,9 +12,9 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
 import attrs
@@ -30,10 +30,9 @@ from trio_broker.spark.pipelines.export import ExportSettings, read_job_options,
 from trio_broker.spark.pipelines.job_source import JobSource
 from trio_broker.spark.pipelines.replay import ReplaySettings, replay
 from trio_broker.spark.pipelines.restore import RestoreSettings, restore
-from trio_broker.spark.pipelines.task_runner import Result, SparkTaskRunner, TaskFunction, TasksDone
+from trio_broker.spark.pipelines.task_runner import Result, SparkTaskRunner, T, TaskFunction, TasksDone
 from trio_broker.spark.pipelines.trigger import Trigger
 from trio_broker.spark.tables.target import parse_target
-from trio_broker.spark.tasks import ReadTask
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,10 +95,10 @@ def with_a_kill(frame: DataFrame, mark: Path) -> DataFrame:
 class KillBehind:
     """The function of a pipeline's tasks, one of which kills its executor when everything is written."""
 
-    function: TaskFunction
+    function: TaskFunction[Any]
     mark: Path
 
-    def __call__(self, number: int, task: ReadTask) -> list[Result]:
+    def __call__(self, number: int, task: Any) -> list[Result]:
         results = self.function(number, task)
         kill_executor(self.mark)
         return results
@@ -116,7 +115,7 @@ class KillingRunner:
         return self.runner.parallelism()
 
     def run(
-        self, tasks: Sequence[ReadTask], function: TaskFunction, on_done: TasksDone | None = None
+        self, tasks: Sequence[T], function: TaskFunction[T], on_done: TasksDone | None = None
     ) -> list[list[Result]]:
         return self.runner.run(tasks, KillBehind(function, self.mark), on_done)
 

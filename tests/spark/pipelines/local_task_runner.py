@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from trio_broker.spark.pipelines.task_runner import Result, TaskFunction, TasksDone
-from trio_broker.spark.tasks import ReadTask
+from trio_broker.spark.pipelines.task_runner import Result, T, TaskFunction, TasksDone
 
 
 @attrs.frozen
@@ -18,7 +17,7 @@ class LocalTaskRunner:
         return 1
 
     def run(
-        self, tasks: Sequence[ReadTask], function: TaskFunction, on_done: TasksDone | None = None
+        self, tasks: Sequence[T], function: TaskFunction[T], on_done: TasksDone | None = None
     ) -> list[list[Result]]:
         results = []
         for number, task in enumerate(tasks):

@@ -23,12 +23,12 @@ from trio_broker.spark.options.read_options import read_options
 from trio_broker.spark.pipelines.commit_log import CommitLogError
 from trio_broker.spark.pipelines.job_source import JobSource
 from trio_broker.spark.pipelines.replay import (
-    CopySlice,
     ReplayReport,
     ReplaySettings,
     plan_replay,
     replay,
 )
+from trio_broker.spark.pipelines.round_job import WriteSlice
 from trio_broker.spark.pipelines.target_topics import Partitions
 from trio_broker.spark.pipelines.task_runner import (
     Result,
@@ -40,7 +40,6 @@ from trio_broker.spark.pipelines.task_runner import (
 from trio_broker.spark.pipelines.token_bucket import RateLimit
 from trio_broker.spark.producer.row_ids import HEADER, Deduplicator, find_row_id
 from trio_broker.spark.producer.target_topic import TargetError
-from trio_broker.spark.tasks import ReadTask
 from trio_broker.testing import BrokerThread, broker_in_thread
 
 FIRST = [*numbered(60), Kept(None, None), Kept(b"", b"", (("h", None),))]
@@ -200,17 +199,14 @@ class Interrupting:
         return self.slices
 
     def run(
-        self, tasks: Sequence[ReadTask], function: TaskFunction, on_done: TasksDone | None = None
+        self, tasks: Sequence[Any], function: TaskFunction[Any], on_done: TasksDone | None = None
     ) -> list[list[Result]]:
         self.calls += 1
         if self.calls < self.rounds:
             return LocalTaskRunner().run(tasks, function, on_done)
-        function(
-            0,
-            attrs.evolve(
-                tasks[0], offsets=attrs.evolve(tasks[0].offsets, end_offset=tasks[0].offsets.start_offset + 3)
-            ),
-        )
+        task = tasks[0].task
+        cut = attrs.evolve(task, offsets=attrs.evolve(task.offsets, end_offset=task.offsets.start_offset + 3))
+        function(0, attrs.evolve(tasks[0], task=cut))
         raise Interrupted
 
 
@@ -285,14 +281,14 @@ def test_row_ids_do_not_depend_on_how_many_tasks_run_at_once(job: Job, monkeypat
 
 
 def test_tasks_share_the_rate_by_what_they_have_to_do(job: Job, monkeypatch: pytest.MonkeyPatch):
-    seen: list[CopySlice] = []
+    seen: list[WriteSlice] = []
 
     @attrs.frozen
     class Looking(LocalTaskRunner):
         def parallelism(self) -> int:
             return 2
 
-        def run(self, tasks: Sequence[ReadTask], function: Any, on_done: TasksDone | None = None) -> list[list[Result]]:
+        def run(self, tasks: Sequence[Any], function: Any, on_done: TasksDone | None = None) -> list[list[Result]]:
             seen.append(function)
             return super().run(tasks, attrs.evolve(function, limits=(RateLimit(), RateLimit())), on_done)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 import pyarrow as pa
 import pytest
@@ -92,6 +94,18 @@ def test_shares_of_a_limit_add_up_to_it():
     assert RateLimit().seconds_for(900, None) is None
 
 
+def slices_of(
+    position: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most_slices: int, slice_records: int
+) -> tuple[OffsetRange, ...]:
+    return next_slices(
+        position,
+        ends,
+        most_slices=most_slices,
+        size=lambda each: each.offset_count,
+        slice_end=lambda each: min(each.end_offset, each.start_offset + slice_records),
+    )
+
+
 @given(
     st.dictionaries(st.sampled_from([A, B, C]), st.tuples(st.integers(0, 50), st.integers(0, 50))),
     st.integers(1, 4),
@@ -102,7 +116,7 @@ def test_rounds_cover_everything_once_and_in_order(
 ):
     position = {partition: start for partition, (start, _) in ranges.items()}
     ends = {partition: start + count for partition, (start, count) in ranges.items()}
-    while slices := next_slices(position, ends, most_slices=most_slices, slice_records=slice_records):
+    while slices := slices_of(position, ends, most_slices, slice_records):
         assert len(slices) <= most_slices
         assert len({each.partition for each in slices}) == len(slices)
         for each in slices:
@@ -112,8 +126,8 @@ def test_rounds_cover_everything_once_and_in_order(
     assert position == ends
 
 
-def test_partitions_with_most_left_come_first():
-    found = next_slices({A: 0, B: 0, C: 0}, {A: 5, B: 50, C: 20}, most_slices=2, slice_records=10)
+def test_partitions_with_most_records_remaining_come_first():
+    found = slices_of({A: 0, B: 0, C: 0}, {A: 5, B: 50, C: 20}, 2, 10)
     assert found == (OffsetRange(B, 0, 10), OffsetRange(C, 0, 10))
 
 

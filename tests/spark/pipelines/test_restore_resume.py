@@ -31,7 +31,7 @@ from trio_broker.spark.pipelines import slice_schedule
 from trio_broker.spark.pipelines.commit_log import CommitLogError
 from trio_broker.spark.pipelines.parquet_parts import Origin, RestoreError, RowGroupPart
 from trio_broker.spark.pipelines.restore import RestoreReport, RestoreSettings, restore
-from trio_broker.spark.pipelines.restore_slices import GroupPositions, next_slices
+from trio_broker.spark.pipelines.restore_slices import GroupPositions
 from trio_broker.spark.pipelines.target_topics import Partitions
 from trio_broker.spark.producer import record_writer
 from trio_broker.spark.producer.record_writer import DeliveryReport
@@ -248,29 +248,19 @@ def test_files_without_offsets_are_cut_by_rows(tmp_path: Path, with_offsets: boo
     assert [int(value) for value in job.cluster.once()[TopicPartition("out", 0)]] == list(range(50))
 
 
-def test_slices_are_about_as_large_as_wanted_and_end_with_row_groups(tmp_path: Path):
+def test_slices_are_about_as_large_as_wanted_and_end_with_row_groups():
     parts = tuple(RowGroupPart(Origin("t", 0), "a", each, 10, 100 + 10 * each, 109 + 10 * each) for each in range(10))
-    [first] = next_slices([GroupPositions(0, parts)], {0: 100}, most_slices=3, slice_rows=35)
-    assert (first.start, first.end, first.expected_rows) == (100, 130, 30)
-    assert [part.row_group for part in first.parts] == [0, 1, 2]
-    [inside] = next_slices([GroupPositions(0, parts)], {0: 130}, most_slices=3, slice_rows=4)
-    assert (inside.start, inside.end) == (130, 134)
-    assert next_slices([GroupPositions(0, parts)], {0: 200}, most_slices=3, slice_rows=4) == ()
+    group = GroupPositions(parts)
+    assert group.slice_end(100, 35) == 130
+    assert group.expected_rows(100, 130) == 30
+    assert [part.row_group for part in group.parts_between(100, 130)] == [0, 1, 2]
+    assert group.slice_end(130, 4) == 134
+    assert group.slice_end(134, 1000) == group.end == 200
 
 
 def test_wide_gaps_between_offsets_cost_no_rounds():
     parts = (RowGroupPart(Origin(), "a", 0, 5, 0, 4), RowGroupPart(Origin(), "a", 1, 2, 10, 2**62))
-    [one] = next_slices([GroupPositions(0, parts)], {0: 0}, most_slices=1, slice_rows=100)
-    assert (one.start, one.end) == (0, 2**62 + 1)
-
-
-def test_groups_with_most_left_come_first():
-    maps = [
-        GroupPositions(number, (RowGroupPart(Origin("t", number), "a", 0, rows, 0, rows - 1),))
-        for number, rows in enumerate([5, 50, 20])
-    ]
-    slices = next_slices(maps, dict.fromkeys(range(3), 0), most_slices=2, slice_rows=10)
-    assert [(each.group, each.end) for each in slices] == [(1, 10), (2, 10)]
+    assert GroupPositions(parts).slice_end(0, 100) == 2**62 + 1
 
 
 # --- Refusals ---

@@ -33,6 +33,7 @@ from trio_broker.spark.pipelines.trigger import Trigger
 from trio_broker.spark.planning.offset_planning import check_topics, initial_offsets, known_topic_ids
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.tables.table import DataFile, Table, TableFiles
+from trio_broker.spark.tasks import ReadTask
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +68,7 @@ class TableJob:
     checkpoint: Path
     tables: Mapping[str, Table]
     columns: tuple[str, ...]
-    function: Callable[[Mapping[str, TableFiles]], TaskFunction]
+    function: Callable[[Mapping[str, TableFiles]], TaskFunction[ReadTask]]
 
 
 def file_result(table: str, file: DataFile) -> Result:

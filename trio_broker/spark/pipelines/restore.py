@@ -4,11 +4,9 @@ Columns are those of ``producer.row_columns``: ``key``, ``headers`` and ``timest
 partitions are kept where there is a column ``partition``, unless keys choose them. Rows that have a partition and an
 offset are written in that order, whichever files they are in (``parquet_rows``); the broker assigns new offsets.
 
-Rows whose order counts are a group: those of one partition, or those of one file where there are no offsets. As in
-``replay`` groups are written in rounds: a round is committed with its slices before it begins, and finished when every
-in-sync replica has all of it. A job that was interrupted repeats exactly its last round, in which each row gets the
-same row id as before (``producer.row_ids``), made of the job's id, the round, the number of the group and the row's
-place in the slice. For that the files must be those of the beginning (``restore_inputs``).
+Rows whose order counts are a group: those of one partition, or those of one file where there are no offsets. Groups are
+written in rounds (``round_job``). For a round to be repeated, the files must be those of the beginning
+(``restore_inputs``).
 """
 
 from __future__ import annotations
@@ -16,31 +14,29 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.pipelines.commit_log import CommitLog, read_last_commit
 from trio_broker.spark.pipelines.parquet_parts import RowGroupPart, find_files, group_parts, parts_of
 from trio_broker.spark.pipelines.parquet_rows import rows_in_order, written_columns
-from trio_broker.spark.pipelines.progress import COMMITTING, WRITING, Progress
+from trio_broker.spark.pipelines.progress import Progress
 from trio_broker.spark.pipelines.restore_inputs import Inputs, digest_of, sizes_of
-from trio_broker.spark.pipelines.restore_slices import GroupPositions, RestoreSlice, next_slices, read_slice
-from trio_broker.spark.pipelines.round_end import end_round
-from trio_broker.spark.pipelines.slice_schedule import slice_records_at
+from trio_broker.spark.pipelines.restore_slices import GroupPositions
+from trio_broker.spark.pipelines.round_job import RoundJob, WriteSettings
 from trio_broker.spark.pipelines.target_topics import CREATE_TOPIC_OPTION, NewTopics, Partitions, prepare_topics
-from trio_broker.spark.pipelines.task_runner import Result, TaskRunner
-from trio_broker.spark.pipelines.token_bucket import RateLimit, Throttle
-from trio_broker.spark.tasks import ReadTask
+from trio_broker.spark.pipelines.task_runner import TaskRunner
+from trio_broker.spark.ranges import OffsetRange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 KIND: Final = "restore"
-
-NAMESPACE: Final = uuid.UUID("3c8a3f0e-1d0b-4f7e-a7a5-6b1f0c9d2e48")
-"""The namespace of the job ids in headers, which are made of the ids in commit logs."""
 
 GROUP: Final = "group"
 """A commit log stores the position in a group as an offset of this topic, in the partition of the group's number."""
@@ -50,26 +46,10 @@ WRITTEN_ROWS: Final = 16_384
 
 
 @attrs.frozen
-class RestoreSettings:
+class RestoreSettings(WriteSettings):
     """Where rows go; without ``topic``, to their own topics. ``new`` is how missing topics are created."""
 
-    target: ProducerSettings
-    checkpoint: Path
-    topic: str | None = None
-    partitions: Partitions = Partitions.KEEP
     new: NewTopics | None = None
-    limit: RateLimit = attrs.field(factory=RateLimit)
-    with_row_ids: bool = True
-    is_exactly_once: bool = False
-
-    def identity(self) -> dict[str, Any]:
-        """Return the settings that must not change between two runs of one job; nor must the files."""
-        return {
-            "target": ",".join(map(str, self.target.bootstrap_servers)),
-            "topic": self.topic,
-            "partitions": self.partitions.value,
-            "exactly_once": self.is_exactly_once,
-        }
 
 
 @attrs.frozen
@@ -157,148 +137,87 @@ def restore(
         groups = groups_in(files)
         plan_groups(groups, settings, dry_run=True)
     with CommitLog(settings.checkpoint).open(KIND, settings.identity()) as log:
-        return _RestoreRun(files, groups, settings, log, runner, progress or Progress(KIND)).run()
+        sizes = sizes_of(files)
+        if log.last is not None:
+            plan = RestorePlan(known_groups(files, sizes, log.directory), ())
+        else:
+            plan = plan_groups(groups or groups_in(files), settings, dry_run=False)
+            # The inputs before the first commit: a later run takes a job with a commit to have them.
+            Inputs(sizes, digest_of(plan.groups)).write(log.directory)
+        return Restore(log, runner, progress or Progress(KIND), settings, files, plan).run()
+
+
+def known_groups(
+    files: Sequence[Path], sizes: Mapping[str, int], checkpoint: Path
+) -> tuple[tuple[RowGroupPart, ...], ...]:
+    """Return the parts of ``files`` by groups, which must be those of the job's first run.
+
+    Raises:
+        RestoreError: they have changed.
+    """
+    known = Inputs.read(checkpoint)
+    known.require_sizes(sizes)
+    groups = groups_in(files)
+    known.require_digest(digest_of(groups))
+    return groups
 
 
 @attrs.define
-class _RestoreRun:
-    """One run of a job. ``groups`` are those in ``files``, None if they have not been read yet."""
+class Restore(RoundJob):
+    """One run of a job, whose positions are those of rows in their groups."""
 
-    files: Sequence[Path]
-    groups: tuple[tuple[RowGroupPart, ...], ...] | None
+    kind = KIND
+    namespace = uuid.UUID("3c8a3f0e-1d0b-4f7e-a7a5-6b1f0c9d2e48")
+
     settings: RestoreSettings
-    log: CommitLog
-    runner: Callable[[], TaskRunner]
-    progress: Progress
+    files: Sequence[Path]
+    plan: RestorePlan
+
+    @cached_property
+    def groups(self) -> Mapping[TopicPartition, GroupPositions]:
+        """The positions of each group, by its name in the commit log."""
+        return {TopicPartition(GROUP, number): GroupPositions(parts) for number, parts in enumerate(self.plan.groups)}
+
+    @property
+    def ends(self) -> Mapping[TopicPartition, int]:
+        return {name: group.end for name, group in self.groups.items()}
+
+    def size(self, positions: OffsetRange) -> float:
+        return self.groups[positions.partition].expected_rows(positions.start_offset, positions.end_offset)
+
+    def slice_end(self, positions: OffsetRange, records: int) -> int:
+        return self.groups[positions.partition].slice_end(positions.start_offset, records)
+
+    def rows(self, slices: Sequence[OffsetRange]) -> list[RestoreRows]:
+        return [self._rows(each) for each in slices]
+
+    def _rows(self, positions: OffsetRange) -> RestoreRows:
+        start, end = positions.start_offset, positions.end_offset
+        parts = self.groups[positions.partition].parts_between(start, end)
+        topic = self.settings.topic or parts[0].origin.topic
+        return RestoreRows(topic, parts, start, end, keeps_partitions=self.settings.partitions is Partitions.KEEP)
 
     def run(self) -> RestoreReport:
-        """Write what is left."""
+        """Write the remaining rows."""
         began = time.monotonic()
-        plan = self._plan()
-        groups = [GroupPositions(number, parts) for number, parts in enumerate(plan.groups)]
-        unfinished = self._unfinished(groups)
-        self.progress.grow(plan.rows)
-        left = self._rows_left(groups, unfinished)
-        self.progress.advance(plan.rows - left)
-        records = rounds = 0
-        if left:
-            for written in self._rounds(groups, unfinished, self.runner()):
-                records += written
-                rounds += 1
-        return RestoreReport(records, rounds, len(self.files), plan.new_topics, time.monotonic() - began)
-
-    def _plan(self) -> RestorePlan:
-        """Return what the whole job writes. Its first run creates topics, and stores which files there are."""
-        sizes = sizes_of(self.files)
-        if self.log.last is not None:
-            known = Inputs.read(self.log.directory)
-            known.require_sizes(sizes)
-            groups = groups_in(self.files)
-            known.require_digest(digest_of(groups))
-            return RestorePlan(groups, ())
-        groups = self.groups if self.groups is not None else groups_in(self.files)
-        plan = plan_groups(groups, self.settings, dry_run=False)
-        # The inputs before the first commit: a later run takes a job with a commit to have them.
-        Inputs(sizes, digest_of(groups)).write(self.log.directory)
-        starts = {TopicPartition(GROUP, number): group[0].first for number, group in enumerate(groups)}
-        self.log.prepare(starts, {"slices": []})
-        self.log.finish()
-        return plan
-
-    def _unfinished(self, groups: Sequence[GroupPositions]) -> tuple[RestoreSlice, ...]:
-        """Return the slices of a round that was begun and not finished."""
-        assert self.log.last is not None
-        slices = () if self.log.last_is_finished else self.log.last.facts["slices"]
-        if not slices and not self.log.last_is_finished:
-            # The first commit, which has the starts, and for which nothing has to be done.
-            self.log.finish()
-        return tuple(read_slice(groups, document) for document in slices)
-
-    def _rows_left(self, groups: Sequence[GroupPositions], unfinished: tuple[RestoreSlice, ...]) -> int:
-        """Return an estimate of the rows that finished rounds have left; 0 only if there are none."""
-        position = self._positions()
-        ahead = sum(each.expected_rows(position[each.group], each.end) for each in groups)
-        is_done = not unfinished and all(position[each.group] >= each.end for each in groups)
-        return 0 if is_done else max(1, round(ahead) + sum(each.expected_rows for each in unfinished))
-
-    def _positions(self) -> Mapping[int, int]:
-        return {each.partition: position for each, position in self.log.offsets.items()}
-
-    def _rounds(
-        self, groups: Sequence[GroupPositions], unfinished: tuple[RestoreSlice, ...], runner: TaskRunner
-    ) -> Iterator[int]:
-        """Write round after round, an unfinished one first; yield how many rows each wrote."""
-        most_slices = runner.parallelism()
-        slice_rows = slice_records_at(self.settings.limit, most_slices)
-        slices = unfinished
-        while True:
-            if slices:
-                records = self._write(slices, runner)
-                self.log.finish()
-                self.progress.advance(records)
-                yield records
-            slices = next_slices(groups, self._positions(), most_slices=most_slices, slice_rows=slice_rows)
-            if not slices:
-                return
-            positions = {TopicPartition(GROUP, each.group): each.end for each in slices}
-            self.log.prepare(positions, {"slices": [each.document for each in slices]})
-
-    def _write(self, slices: tuple[RestoreSlice, ...], runner: TaskRunner) -> int:
-        """Write the rows of a round; return their number."""
-        assert self.log.last is not None
-        rows = sum(each.expected_rows for each in slices)
-        function = WriteSlice(
-            settings=self.settings,
-            job_id=uuid.uuid5(NAMESPACE, self.log.job_id) if self.settings.with_row_ids else None,
-            batch=self.log.last.batch,
-            job=f"{KIND}-{self.log.job_id}" if self.settings.is_exactly_once else None,
-            limits=tuple(self.settings.limit.share(each.expected_rows, rows) for each in slices),
-        )
-
-        def on_done(tasks: int) -> None:
-            self.progress.set_running(rows * tasks // len(slices))
-
-        # A runner passes its tasks to the function and reads nothing of them, so that they need not be ReadTasks.
-        self.progress.phase(WRITING)
-        results = runner.run(cast(Sequence[ReadTask], slices), cast(Any, function), on_done)
-        self.progress.phase(COMMITTING)
-        return end_round(self.settings.target, function.job, function.batch, results)
+        if self.log.last is None:
+            self.begin({name: group.start for name, group in self.groups.items()})
+        self.progress.grow(self.plan.rows)
+        self.progress.advance(self.plan.rows - round(self.remaining_records()))
+        rounds = list(self.rounds())
+        return RestoreReport(sum(rounds), len(rounds), len(self.files), self.plan.new_topics, time.monotonic() - began)
 
 
 @attrs.frozen
-class WriteSlice:
-    """The function of a restore's tasks: writes the rows of a slice, in their order, at its share of the rate.
+class RestoreRows:
+    """The rows of a slice: those of ``parts`` at positions from ``start`` to ``end``, exclusive."""
 
-    ``limits`` has an item for each slice of the round. ``job_id`` is None where records get no row ids, ``job`` where
-    they are written without transactions.
-    """
+    topic: str
+    parts: tuple[RowGroupPart, ...]
+    start: int
+    end: int
+    keeps_partitions: bool
 
-    settings: RestoreSettings
-    job_id: uuid.UUID | None
-    batch: int
-    job: str | None
-    limits: tuple[RateLimit, ...]
-
-    def __call__(self, number: int, slice_: RestoreSlice) -> list[Result]:
-        from trio_broker.client.producer.batch_producer import BatchProducer
-        from trio_broker.spark.exactly_once.task_transactions import in_transaction, written_in
-        from trio_broker.spark.producer.record_writer import RecordWriter
-        from trio_broker.spark.producer.row_ids import TaskId
-
-        task_id = None if self.job_id is None else TaskId(self.job_id, self.batch, slice_.group)
-        throttle = Throttle(self.limits[number])
-        keeps_partitions = self.settings.partitions is Partitions.KEEP
-        with BatchProducer(self.settings.target) as producer, in_transaction(producer, self.job, self.batch) as begun:
-            with RecordWriter(
-                self.settings.target,
-                topic=self.settings.topic or slice_.parts[0].origin.topic,
-                task_id=task_id,
-                first_partition=slice_.group,
-                producer=producer,
-            ) as writer:
-                for table in rows_in_order(slice_.parts, slice_.start, slice_.end):
-                    for batch in written_columns(table, keeps_partitions).to_batches(WRITTEN_ROWS):
-                        for piece in throttle.pieces(batch):
-                            writer.write(piece)
-            written = written_in(producer, begun, slice_.group, writer.written.record_count)
-        return [{"records": writer.written.record_count, "transaction": written}]
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        for table in rows_in_order(self.parts, self.start, self.end):
+            yield from written_columns(table, self.keeps_partitions).to_batches(WRITTEN_ROWS)

@@ -1,4 +1,4 @@
-"""Cuts groups of rows into the slices of rounds: pure decisions, as ``slice_schedule`` has them for partitions.
+"""Where a group of rows is cut into slices: pure decisions.
 
 A group is cut at positions of its rows (``RowGroupPart.first``), of which there may be many without a row. The number
 of rows in a range is therefore estimated: those of a row group are assumed to lie evenly between its first and its last
@@ -7,9 +7,8 @@ one. A slice ends where a row group begins if one begins near the desired end, s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -20,30 +19,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-@attrs.frozen
-class RestoreSlice:
-    """The rows of group ``group`` at positions from ``start`` to ``end``, exclusive; ``parts`` contain them.
-
-    ``expected_rows`` is an estimate of their number, at least 1.
-    """
-
-    group: int
-    parts: tuple[RowGroupPart, ...]
-    start: int
-    end: int
-    expected_rows: int
-
-    @property
-    def document(self) -> list[int]:
-        """The slice as it is stored in commits."""
-        return [self.group, self.start, self.end]
-
-
 @attrs.frozen(slots=False, eq=False)
 class GroupPositions:
     """The positions of a group's rows."""
 
-    group: int
     parts: tuple[RowGroupPart, ...]
 
     @property
@@ -70,10 +49,9 @@ class GroupPositions:
         shared = np.minimum(ends, end) - np.maximum(firsts, start)
         return float((shared.clip(min=0) / (ends - firsts) * rows).sum())
 
-    def slice(self, start: int, end: int) -> RestoreSlice:
-        """Return the slice between two positions."""
-        parts = tuple(part for part in self.parts if part.first < end and part.end > start)
-        return RestoreSlice(self.group, parts, start, end, max(1, round(self.expected_rows(start, end))))
+    def parts_between(self, start: int, end: int) -> tuple[RowGroupPart, ...]:
+        """Return the parts that have rows at positions from ``start`` to ``end``, exclusive."""
+        return tuple(part for part in self.parts if part.first < end and part.end > start)
 
     def slice_end(self, start: int, rows: int) -> int:
         """Return the end of a slice that begins at ``start`` and has about ``rows`` rows."""
@@ -92,22 +70,3 @@ class GroupPositions:
         if boundary is not None and 2 * self.expected_rows(start, boundary) >= rows:
             return boundary
         return low
-
-
-def next_slices(
-    groups: Sequence[GroupPositions], positions: Mapping[int, int], *, most_slices: int, slice_rows: int
-) -> tuple[RestoreSlice, ...]:
-    """Return the slices of the next round, one for each of the groups with most rows left; none when all is done."""
-    unfinished = [each for each in groups if positions[each.group] < each.end]
-    unfinished.sort(key=lambda each: -each.expected_rows(positions[each.group], each.end))
-    chosen = sorted(unfinished[:most_slices], key=lambda each: each.group)
-    starts = [positions[each.group] for each in chosen]
-    return tuple(
-        each.slice(start, each.slice_end(start, slice_rows)) for each, start in zip(chosen, starts, strict=True)
-    )
-
-
-def read_slice(groups: Sequence[GroupPositions], document: Sequence[Any]) -> RestoreSlice:
-    """Parse what ``RestoreSlice.document`` returned."""
-    group, start, end = map(int, document)
-    return groups[group].slice(start, end)

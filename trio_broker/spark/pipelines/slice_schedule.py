@@ -2,13 +2,15 @@
 
 Records of a partition must be written in their order, so two slices of one partition never run at once. A round has one
 slice of each of several partitions, as many as run at once; the next begins when all are done. The partitions with most
-left come first, so that no large one is left alone at the end.
+remaining records come first, so that no large one is written alone at the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
+
+import attrs
 
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.pipelines.token_bucket import RateLimit
@@ -26,15 +28,21 @@ SMALL_RECORD_BYTES: Final = 100
 Offsets = Mapping[TopicPartition, int]
 
 
-def next_slices(position: Offsets, ends: Offsets, *, most_slices: int, slice_records: int) -> tuple[OffsetRange, ...]:
-    """Return the slices of the next round, by partition; none when everything is done."""
-    left = [OffsetRange(partition, position[partition], ends[partition]) for partition in sorted(ends)]
-    open_ranges = sorted((each for each in left if each.offset_count), key=lambda each: -each.offset_count)
-    chosen = sorted(open_ranges[:most_slices])
-    return tuple(
-        OffsetRange(each.partition, each.start_offset, min(each.end_offset, each.start_offset + slice_records))
-        for each in chosen
-    )
+def next_slices(
+    position: Offsets,
+    ends: Offsets,
+    *,
+    most_slices: int,
+    size: Callable[[OffsetRange], float],
+    slice_end: Callable[[OffsetRange], int],
+) -> tuple[OffsetRange, ...]:
+    """Return the slices of the next round, by partition; none when everything is done.
+
+    ``size`` is the number of records of a range, and ``slice_end`` the end of a slice at its beginning.
+    """
+    remaining = [OffsetRange(each, position[each], end) for each, end in ends.items() if position[each] < end]
+    largest = sorted(remaining, key=lambda each: (-size(each), each))[:most_slices]
+    return tuple(attrs.evolve(each, end_offset=slice_end(each)) for each in sorted(largest))
 
 
 def slice_records_at(limit: RateLimit, most_slices: int) -> int:

@@ -18,13 +18,12 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 import attrs
 
 from trio_broker.spark.errors import SparkJobError
 from trio_broker.spark.session import is_connect
-from trio_broker.spark.tasks import ReadTask
 from trio_broker.spark.worker_memory import keeping_loaded
 
 if TYPE_CHECKING:
@@ -35,13 +34,16 @@ if TYPE_CHECKING:
 Result: TypeAlias = dict[str, Any]
 """What a task returns to the driver: names and values that can be pickled."""
 
-TaskFunction: TypeAlias = Callable[[int, ReadTask], list[Result]]
+T = TypeVar("T")
+"""A task of the plan, which is pickled. A runner passes it to the function and reads nothing of it."""
+
+TaskFunction: TypeAlias = Callable[[int, T], list[Result]]
 """Called with the number of the task and the task. It is pickled: a function of a module, or an attrs object."""
 
 TasksDone: TypeAlias = Callable[[int], None]
 """Called from time to time with the number of tasks that are done."""
 
-Element: TypeAlias = tuple[int, ReadTask]
+Element: TypeAlias = tuple[int, Any]
 """A task with its number in the plan."""
 
 Finished: TypeAlias = tuple[int, list[Result]]
@@ -69,7 +71,7 @@ class TaskRunner(Protocol):
         ...
 
     def run(
-        self, tasks: Sequence[ReadTask], function: TaskFunction, on_done: TasksDone | None = None
+        self, tasks: Sequence[T], function: TaskFunction[T], on_done: TasksDone | None = None
     ) -> list[list[Result]]:
         """Return what ``function`` returned for each of ``tasks``, in their order.
 
@@ -92,7 +94,7 @@ class SparkTaskRunner:
         return int(self.spark.sparkContext.defaultParallelism)
 
     def run(
-        self, tasks: Sequence[ReadTask], function: TaskFunction, on_done: TasksDone | None = None
+        self, tasks: Sequence[T], function: TaskFunction[T], on_done: TasksDone | None = None
     ) -> list[list[Result]]:
         if not tasks:
             return []
@@ -102,7 +104,7 @@ class SparkTaskRunner:
         return [results for _, results in sorted(collected, key=lambda each: each[0])]
 
 
-def _task_body(function: TaskFunction) -> TaskBody:
+def _task_body(function: TaskFunction[Any]) -> TaskBody:
     """Return the function that a Spark task applies to its element."""
 
     def body(element: Element) -> Finished:
