@@ -130,7 +130,7 @@ async def open_services(
             # The directory without it is as good as gone. Behind the snapshot, which begins a new segment.
             log_manager.directories[0].watch(metadata_log.log.active_segment.file.path)
             partitions = BrokerMetadataPublisher(replicas, config)
-            await partitions.apply_topics(metadata_cache.image.topics.values())
+            await partitions.apply_image(metadata_cache.image)
             groups = GroupCoordinator(replicas, controller, metadata_cache, changes, config, runtime)
             dynamic_config.reconfigurables = (*dynamic_config.reconfigurables, groups)
             producer_ids = ProducerIds(controller.allocate_producer_ids)

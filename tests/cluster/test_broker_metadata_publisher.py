@@ -7,10 +7,11 @@ from typing import Any
 import attrs
 import pytest
 
+from kafka_wire.stored.metadata import PartitionChangeRecord
 from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublisher
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
-from trio_broker.cluster.replication_control import NewTopic, TopicTarget
+from trio_broker.cluster.replication_control import NewPartitions, NewTopic, TopicTarget
 
 
 @attrs.define(eq=False)
@@ -74,3 +75,12 @@ async def test_a_mistake_in_deleting_topics_leaves_what_follows_alone(controller
     await controller.delete_topics([TopicTarget(name) for name in "ac"])
     assert [name for name, _, _ in replicas.applied] == ["a", "b", "c"]
     assert replicas.deleted == ["a", "c"]
+
+
+async def test_a_new_epoch_of_one_partition_is_applied_to_that_one(controller, replicas):
+    await controller.create_topics([NewTopic(name="t", num_partitions=3)])
+    await controller.create_partitions([NewPartitions(name="t", count=4)])
+    topic_id = controller.image.topics["t"].topic_id
+    change = PartitionChangeRecord(partition_id=1, topic_id=topic_id, leader=1)
+    await controller.publisher.publish([change], offset=controller.image.offset + 1, epoch=controller.image.epoch)
+    assert [epochs for _, epochs, _ in replicas.applied] == [{0: 0, 1: 0, 2: 0}, {3: 0}, {1: 1}]

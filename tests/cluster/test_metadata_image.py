@@ -324,3 +324,25 @@ def test_a_name_that_is_used_again_has_nothing_of_the_topic_before(image):
     assert after.topics == {"orders": TopicImage("orders", new, {}, {"segment.ms": "7"})}
     assert after.topics_by_id == {new: after.topics["orders"]}
     assert after.configs(TOPIC) == {"segment.ms": "7"}
+
+
+def test_only_new_partitions_and_other_replicas_are_another_assignment(image):
+    def is_other(*records):
+        return delta_of(image, *records).has_other_assignments
+
+    def change(**fields):
+        return PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, **fields)
+
+    assert not is_other(change(leader=1), change(isr=[1, 2]), config_record("retention.ms", "7"))
+    assert is_other(change(replicas=[1, 3]))
+    assert is_other(partition_record(1))
+    assert is_other(TopicRecord(name="empty", topic_id=uuid4().bytes))
+    assert is_other(RemoveTopicRecord(topic_id=TOPIC_ID))
+
+
+def test_a_delta_has_the_partitions_that_changed_and_no_other(image):
+    image = image_after(image, partition_record(1))
+    delta = delta_of(image, PartitionChangeRecord(partition_id=1, topic_id=TOPIC_ID, leader=2), partition_record(2))
+    assert {index: each.leader_epoch for index, each in delta.changed_partitions(TOPIC_ID).items()} == {1: 1, 2: 0}
+    assert list(delta.apply(offset=9, epoch=0).topics["orders"].partitions) == [0, 1, 2]
+    assert delta.changed_partitions(uuid4().bytes) == {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import CoroutineType
 from typing import Any
 
 import attrs
@@ -15,7 +14,7 @@ from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.handlers.handler_client import CONNECTION
 from tests.handlers.wire_client import advertising
 from tests.scheduling import Race, outcomes
-from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.cluster.replication_control import NewPartitions
 from trio_broker.handlers import metadata
 from trio_broker.handlers.metadata import described
 from trio_broker.handlers.support import metadata_answers
@@ -28,23 +27,26 @@ ALL = MetadataRequest(topics=None)
 ONE = MetadataRequest(topics=[MetadataRequestTopic(name="wide")], allow_auto_topic_creation=False)
 
 
-async def answered_at_once(wire, request) -> bool:
-    """Whether the answer to ``request`` is there in the turn in which it is read, as only a kept one is."""
-    await wire.send(ApiKey.METADATA, VERSION, encode_bytes(request, VERSION))
-    answer = wire.dispatcher.answer(wire.request)
-    if isinstance(answer, CoroutineType):
-        answer.close()
-        return False
-    return True
+@pytest.fixture
+def made(monkeypatch) -> list[MetadataRequest]:
+    """The requests that were answered anew, and not by what was kept."""
+    made = []
+
+    def noted(request, *arguments):
+        made.append(request)
+        return described(request, *arguments)
+
+    monkeypatch.setattr(metadata, "described", noted)
+    return made
 
 
 @pytest.mark.parametrize("request_", [ALL, ONE], ids=["all topics", "one topic"])
-async def test_the_second_answer_is_the_first_ones_bytes(wire, request_):
+async def test_the_second_answer_is_the_first_ones_bytes(wire, request_, made):
     await wire.create_topic("wide", PARTITIONS)
     first = await wire.ask(request_, VERSION)
     assert len(first.topics[0].partitions) == PARTITIONS
-    assert await answered_at_once(wire, request_)
     assert await wire.ask(request_, VERSION) == first
+    assert len(made) == 1
 
 
 async def test_a_change_of_the_metadata_makes_a_new_answer(wire):
@@ -72,14 +74,7 @@ async def test_a_client_that_connected_to_another_address_has_that_in_its_answer
         assert [broker.host for broker in (await wire.ask(ALL, VERSION)).brokers] == [host]
 
 
-async def test_clients_that_ask_together_share_one_answer(wire, monkeypatch):
-    made = []
-
-    def counted(request, *arguments):
-        made.append(request)
-        return described(request, *arguments)
-
-    monkeypatch.setattr(metadata, "described", counted)
+async def test_clients_that_ask_together_share_one_answer(wire, made):
     await wire.create_topic("wide", PARTITIONS)
     async with trio.open_nursery() as nursery:
         for _ in range(20):
@@ -87,15 +82,28 @@ async def test_clients_that_ask_together_share_one_answer(wire, monkeypatch):
     assert len(made) == 1
 
 
-def test_answers_are_kept_up_to_a_number_of_bytes_and_for_one_image(monkeypatch):
+async def test_an_answer_about_a_topic_holds_until_that_topic_changes(wire, made):
+    await wire.create_topic("wide", PARTITIONS)
+    await wire.ask(ONE, VERSION)
+    await wire.create_topic("other")
+    assert len((await wire.ask(ONE, VERSION)).topics[0].partitions) == PARTITIONS
+    assert len(made) == 1
+    await wire.services.controller.create_partitions([NewPartitions(name="wide", count=PARTITIONS + 1)])
+    assert len((await wire.ask(ONE, VERSION)).topics[0].partitions) == PARTITIONS + 1
+    assert len(made) == 2
+
+
+def test_answers_are_kept_up_to_a_number_of_bytes_and_for_one_part_of_an_image(monkeypatch):
     monkeypatch.setattr(metadata_answers, "MAX_KEPT_BYTES", 10)
-    answers, image, next_image = MetadataAnswers(), MetadataImage(), MetadataImage()
-    answers.keep(image, "a", bytes(6))
-    answers.keep(image, "b", bytes(6))
-    assert (answers.get(image, "a"), answers.get(image, "b")) == (bytes(6), None)
-    assert answers.get(next_image, "a") is None
-    answers.keep(next_image, "b", bytes(6))
-    assert (answers.get(next_image, "b"), answers.get(image, "a")) == (bytes(6), None)
+    answers, part, next_part = MetadataAnswers(), object(), object()
+    answers.keep(part, "a", bytes(6))
+    assert (answers.get(part, "a"), answers.get(next_part, "a"), answers.get(part, "b")) == (bytes(6), None, None)
+    answers.keep(next_part, "a", bytes(7))
+    assert (answers.get(next_part, "a"), answers.get(part, "a")) == (bytes(7), None)
+    answers.keep(next_part, "b", bytes(6))
+    assert (answers.get(next_part, "b"), answers.get(next_part, "a")) == (bytes(6), None)
+    answers.keep(next_part, "c", bytes(11))
+    assert (answers.get(next_part, "b"), answers.get(next_part, "c")) == (bytes(6), None)
 
 
 @pytest.mark.parametrize("end", ["made", "given up"])

@@ -11,13 +11,13 @@ Source: Kafka's BrokerMetadataPublisher and TopicConfigHandler.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import attrs
 
 from trio_broker.cluster.barrier import barrier
 from trio_broker.cluster.metadata_delta import MetadataDelta
-from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, TopicImage
+from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, PartitionImage, TopicImage
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.log_config import LogConfig
@@ -45,7 +45,10 @@ class BrokerMetadataPublisher:
         if deleted := [topic.name for topic in delta.deleted_topics]:
             with barrier(self.replicas):
                 await self.replicas.delete_topics(deleted)
-        await self.apply_topics(image.topics[name] for name in delta.changed_topics)
+        await self._apply_topics(
+            (topic, delta.changed_partitions(topic.topic_id))
+            for topic in (image.topics[name] for name in delta.changed_topics)
+        )
         if self.config.log != self._defaults:
             # Only log settings are defaults of topics: a change of num.io.threads must not resolve ten thousand of
             # them.
@@ -59,11 +62,15 @@ class BrokerMetadataPublisher:
                 topic for name in names if name not in changed and (topic := image.topics.get(name)) is not None
             )
 
-    async def apply_topics(self, topics: Iterable[TopicImage]) -> None:
-        """Open the partitions of ``topics`` that this node leads, and apply their leader epochs."""
-        async for topic in InTurns(topics):
+    async def apply_image(self, image: MetadataImage) -> None:
+        """Open all partitions that this node leads, at a start."""
+        await self._apply_topics((topic, topic.partitions) for topic in image.topics.values())
+
+    async def _apply_topics(self, topics: Iterable[tuple[TopicImage, Mapping[int, PartitionImage]]]) -> None:
+        """Of each topic, open these partitions if this node leads them, and apply their leader epochs."""
+        async for topic, partitions in InTurns(topics):
             try:
-                await self.replicas.apply_topic(self._assignment(topic))
+                await self.replicas.apply_topic(self._assignment(topic, partitions))
             except (OSError, CorruptCheckpoint) as error:
                 log.error("topic %s cannot be held: %s", topic.name, error)
 
@@ -71,14 +78,14 @@ class BrokerMetadataPublisher:
         async for topic in InTurns(topics):
             self.replicas.update_config(topic.name, topic_config(topic.configs, self.config, topic.name))
 
-    def _assignment(self, topic: TopicImage) -> TopicAssignment:
-        """What this node holds of ``topic``."""
+    def _assignment(self, topic: TopicImage, partitions: Mapping[int, PartitionImage]) -> TopicAssignment:
+        """What this node holds of ``partitions``, which are of ``topic``."""
         return TopicAssignment(
             name=topic.name,
             topic_id=topic.topic_id,
             leader_epochs={
                 index: partition.leader_epoch
-                for index, partition in topic.partitions.items()
+                for index, partition in partitions.items()
                 if partition.leader == self.config.node.node_id
             },
             config=topic_config(topic.configs, self.config, topic.name),

@@ -53,11 +53,29 @@ class ContradictoryMetadata(Exception):
 
 @attrs.define
 class TopicDelta:
-    """A topic that is new or has changed partitions."""
+    """A topic that is new, without ``before``, or has changed partitions.
+
+    ``partitions`` are all that it has now, and ``changed`` those of them that records were about.
+    """
 
     name: str
     topic_id: bytes
+    before: TopicImage | None
     partitions: dict[int, PartitionImage]
+    changed: dict[int, PartitionImage] = attrs.Factory(dict)
+
+    def put(self, index: int, partition: PartitionImage) -> None:
+        self.partitions[index] = self.changed[index] = partition
+
+    @property
+    def has_other_assignment(self) -> bool:
+        """Whether it is new, or has partitions that are new or have moved to other brokers."""
+        if self.before is None:
+            return True
+        before = self.before.partitions
+        return any(
+            (old := before.get(index)) is None or old.replicas != new.replicas for index, new in self.changed.items()
+        )
 
 
 class MetadataDelta:
@@ -87,6 +105,16 @@ class MetadataDelta:
     def changed_topics(self) -> tuple[str, ...]:
         """Topics that are new, or have new partitions, leaders or epochs."""
         return tuple(topic.name for topic in self._topics.values())
+
+    @property
+    def has_other_assignments(self) -> bool:
+        """Whether there are other topics or partitions than before, or some on other brokers."""
+        return bool(self._deleted) or any(topic.has_other_assignment for topic in self._topics.values())
+
+    def changed_partitions(self, topic_id: bytes) -> Mapping[int, PartitionImage]:
+        """The partitions of a topic that are new, or have a new leader or epoch, by index."""
+        topic = self._topics.get(topic_id)
+        return {} if topic is None else topic.changed
 
     @property
     def changed_configs(self) -> tuple[ConfigResource, ...]:
@@ -150,16 +178,18 @@ class MetadataDelta:
         is_left = record.name in self.image.topics and record.name not in self._gone
         if is_left or record.name in self._created or record.topic_id in self.image.topics_by_id:
             raise ContradictoryMetadata(f"topic {record.name} was created before: {record}")
-        self._topics[record.topic_id] = TopicDelta(record.name, record.topic_id, {})
+        self._topics[record.topic_id] = TopicDelta(record.name, record.topic_id, None, {})
         self._created.add(record.name)
         self._gone.discard(record.name)
 
-    def _partitions(self, topic_id: bytes) -> dict[int, PartitionImage]:
-        """The partitions of a topic, to be changed."""
+    def _topic(self, topic_id: bytes) -> TopicDelta:
+        """A topic, to be changed."""
         if (changed := self._topics.get(topic_id)) is None:
             topic = self._known(topic_id)
-            changed = self._topics[topic_id] = TopicDelta(topic.name, topic_id, dict(topic.partitions))
-        return changed.partitions
+            assert isinstance(topic.partitions, dict), type(topic.partitions)
+            # Not ``dict(…)``: see ``merged``.
+            changed = self._topics[topic_id] = TopicDelta(topic.name, topic_id, topic, topic.partitions.copy())
+        return changed
 
     def _known(self, topic_id: bytes) -> TopicImage:
         topic = None if topic_id in self._deleted else self.image.topics_by_id.get(topic_id)
@@ -169,17 +199,17 @@ class MetadataDelta:
         return topic
 
     def _add_partition(self, record: PartitionRecord) -> None:
-        partitions = self._partitions(record.topic_id)
-        if record.partition_id in partitions:
+        topic = self._topic(record.topic_id)
+        if record.partition_id in topic.partitions:
             raise ContradictoryMetadata(f"partition {record.partition_id} of a topic was created before: {record}")
-        partitions[record.partition_id] = PartitionImage.of(record)
+        topic.put(record.partition_id, PartitionImage.of(record))
         self._partition_count += 1
 
     def _change_partition(self, record: PartitionChangeRecord) -> None:
-        partitions = self._partitions(record.topic_id)
-        if (before := partitions.get(record.partition_id)) is None:
+        topic = self._topic(record.topic_id)
+        if (before := topic.partitions.get(record.partition_id)) is None:
             raise ContradictoryMetadata(f"there is no partition that could be changed: {record}")
-        partitions[record.partition_id] = before.changed_by(record)
+        topic.put(record.partition_id, before.changed_by(record))
 
     def _clear_eligible_leaders(self, name: str) -> None:
         """Forget who is eligible in the topic ``name``, or, if that is empty, in every topic."""

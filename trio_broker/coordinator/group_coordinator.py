@@ -148,9 +148,10 @@ class GroupCoordinator:
         async for group_id in InTurns(groups):
             for shard in self.runtime.active_shards():
                 shard.machine.settings_changed(group_id, image)
+        has_other_assignments = delta.has_other_assignments
         for shard in self.runtime.active_shards():
             await delete_offsets_in(self.runtime, shard, delta.deleted_topics)
-            if delta.deleted_topics or delta.changed_topics:
+            if has_other_assignments:
                 shard.machine.topics_changed()
             await trio.lowlevel.checkpoint()
 

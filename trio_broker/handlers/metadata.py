@@ -28,7 +28,7 @@ from kafka_wire.messages.metadata import (
 )
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.release import release_in_turns
-from trio_broker.cluster.metadata_image import PartitionImage, TopicImage
+from trio_broker.cluster.metadata_image import MetadataImage, PartitionImage, TopicImage
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.common.request_phase import RequestPhase
 from trio_broker.common.topic_names import is_internal_topic, require_valid_topic_name
@@ -69,7 +69,7 @@ def metadata(request: MetadataRequest, context: Context) -> Steps[MetadataRespon
     brokers = alive_broker_nodes(image, context.connection)
     key = answer_key(request, context.version, brokers)
     answers = services.metadata_answers
-    if (kept := answers.get(image, key)) is not None:
+    if (kept := answers.get(described_part(request, context.version, image), key)) is not None:
         return kept
     if key is None or image.partition_count <= LARGE_ELEMENTS:
         return (yield from described(request, context, brokers))
@@ -77,8 +77,8 @@ def metadata(request: MetadataRequest, context: Context) -> Steps[MetadataRespon
     while (made := answers.being_made.get(key)) is not None:
         context.release_handler(RequestPhase.PURGATORY)
         yield made.wait
-        image = services.metadata_cache.image
-        if (kept := answers.get(image, key)) is not None:
+        part = described_part(request, context.version, services.metadata_cache.image)
+        if (kept := answers.get(part, key)) is not None:
             return kept
     made = answers.being_made[key] = trio.Event()
     try:
@@ -93,7 +93,7 @@ def kept_answer(
 ) -> Steps[MetadataResponse | bytes]:
     """Describe what was asked for, and keep the answer if it is large and without errors."""
     services = context.services
-    image = services.metadata_cache.image
+    part = described_part(request, context.version, services.metadata_cache.image)
     response = yield from described(request, context, brokers)
     if ERROR_WALKS[MetadataResponse](response) is not LARGE:
         return response
@@ -101,8 +101,8 @@ def kept_answer(
     if body is None:
         return response
     # Described from one image, unless that has changed while this yielded.
-    if services.metadata_cache.image is image:
-        services.metadata_answers.keep(image, key, body)
+    if described_part(request, context.version, services.metadata_cache.image) is part:
+        services.metadata_answers.keep(part, key, body)
     messages = [response]
     del response
     yield partial(in_turns, release_in_turns(messages))
@@ -116,6 +116,16 @@ def answer_key(request: MetadataRequest, version: int, brokers: tuple[BrokerNode
     topics = None if request.topics is None else tuple((topic.name, topic.topic_id) for topic in request.topics)
     asked = request.include_topic_authorized_operations, request.include_cluster_authorized_operations
     return version, brokers, topics, asked
+
+
+def described_part(request: MetadataRequest, version: int, image: MetadataImage) -> object:
+    """What of the image an answer about all topics, or about one, is made from; None where that topic is missing."""
+    if wants_all(request, version) or request.topics is None:
+        return image.topics
+    if len(request.topics) != 1:
+        return None
+    [wanted] = request.topics
+    return image.topics_by_id.get(wanted.topic_id) if wanted.name is None else image.topics.get(wanted.name)
 
 
 def written_if_right(response: MetadataResponse, version: int) -> Generator[None, None, bytes | None]:

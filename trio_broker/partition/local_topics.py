@@ -15,7 +15,10 @@ from trio_broker.storage.errors import StorageShortage
 
 @attrs.frozen
 class TopicAssignment:
-    """What this broker shall hold of a topic: the partitions it leads, with their leader epochs, and their settings."""
+    """What this broker shall hold of a topic: partitions that it leads, with their leader epochs; settings of them all.
+
+    Partitions that are not named stay as they are.
+    """
 
     name: str
     topic_id: bytes
@@ -33,8 +36,8 @@ class LocalTopic:
     partitions: dict[int, Partition] = attrs.Factory(dict)
     failures: dict[int, KafkaError] = attrs.Factory(dict)
     """Partitions whose log could not be opened, and why."""
-    assignment: TopicAssignment | None = None
-    """What was applied last."""
+    leader_epochs: dict[int, int] = attrs.Factory(dict)
+    """Of the partitions that this broker shall hold, those whose log could not be opened included."""
 
     @property
     def lacks_room(self) -> bool:

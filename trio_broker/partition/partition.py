@@ -19,6 +19,7 @@ from collections.abc import Callable
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.isolation_level import IsolationLevel
+from trio_broker.config.log_config import LogConfig
 from trio_broker.partition.append_times import AppendTimes
 from trio_broker.partition.delayed_operations import DelayedOperations
 from trio_broker.partition.state import PartitionState
@@ -53,13 +54,12 @@ class Partition:
         durability: Durability,
         sync_soon: Callable[[PartitionWriter], None],
         in_thread: InThread,
-        min_in_sync_replicas: int = 1,
     ) -> None:
         self.topic_partition = log.topic_partition
         self.topic_id = log.topic_id
         self.log = log
         self.durability = durability
-        self.min_in_sync_replicas = min_in_sync_replicas
+        self.min_in_sync_replicas = log.config.min_insync_replicas
         state = PartitionState(
             leader_epoch=leader_epoch,
             log_start_offset=log.log_start_offset,
@@ -79,6 +79,11 @@ class Partition:
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic_partition} epoch {self.leader_epoch} high watermark {self.high_watermark}>"
+
+    def configure(self, config: LogConfig) -> None:
+        """Let the settings of the topic count from now on."""
+        self.log.config = config
+        self.min_in_sync_replicas = config.min_insync_replicas
 
     # ---- what is visible ------------------------------------------------------------------------------------------
 

@@ -187,13 +187,14 @@ class ReplicaManager:
             local = None
         if local is None:
             local = LocalTopic(assignment.name, assignment.topic_id, assignment.config)
-        local.assignment = assignment
+        local.leader_epochs.update(assignment.leader_epochs)
         await self._open_missing(local, assignment)
         self._topics[local.name] = self._topics_by_id[local.topic_id] = local
         for index, leader_epoch in assignment.leader_epochs.items():
             if (partition := local.partitions.get(index)) and leader_epoch != partition.leader_epoch:
                 await partition.writer.begin_epoch(leader_epoch)
-        self._configure(local, assignment.config)
+        if assignment.config != local.config:
+            self._configure(local, assignment.config)
 
     def update_config(self, name: str, config: LogConfig) -> None:
         """Let new settings of a topic count from now on; a topic that is not here has none."""
@@ -203,8 +204,7 @@ class ReplicaManager:
     def _configure(self, local: LocalTopic, config: LogConfig) -> None:
         local.config = config
         for partition in local.partitions.values():
-            partition.log.config = config
-            partition.min_in_sync_replicas = config.min_insync_replicas
+            partition.configure(config)
 
     async def delete_topics(self, names: Sequence[str]) -> None:
         """Forget the topics' partitions and have their files removed; requests that wait for them get an error."""
@@ -263,6 +263,7 @@ class ReplicaManager:
                 sync_soon=self.flusher.request,
                 in_thread=partial(self._change_in_thread, outcome.directory.parent),
             )
+            opened_now[index].configure(assignment.config)
         local.partitions.update(opened_now)
         if late := local.failures.keys() & opened_now:
             for index in late:
@@ -411,9 +412,9 @@ class ReplicaManager:
                 await self._assignments.execute(partial(self._open_after_shortage, local))
 
     async def _open_after_shortage(self, local: LocalTopic) -> None:
-        if self._topics.get(local.name) is not local or local.assignment is None:
+        if self._topics.get(local.name) is not local:
             return  # deleted meanwhile
-        await self._apply_topic(attrs.evolve(local.assignment, config=local.config))
+        await self._apply_topic(TopicAssignment(local.name, local.topic_id, local.leader_epochs, local.config))
         if not local.lacks_room:
             log.info("topic %s: all of its partitions are open now", local.name)
 
