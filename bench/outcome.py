@@ -98,6 +98,9 @@ GOALS: Mapping[str, Goal] = {
     "group-memory": Goal("coordinator memory per member", Better.LESS, 10, "KB"),
     "reload": Goal("start until a million commits are there again", Better.LESS, 10, "s"),
     "loop-hold": Goal("longest hold of the event loop by one request, each API at its largest", Better.LESS, 20, "ms"),
+    "metadata-changes-10000": Goal(
+        "one changed ISR in a topic of 10,000 partitions: CPU of the event loop", Better.LESS, 0.3, "ms"
+    ),
     "hostile-clients": Goal("p99 of a good client beside the worst kind of hostile ones ÷ alone", Better.LESS, 2),
     "hostile-clients-elsewhere": Goal("the same ÷ while they attack a second broker", Better.LESS, 2),
     "hostile-clients-p99": Goal("the same, absolute", Better.LESS, 50, "ms"),

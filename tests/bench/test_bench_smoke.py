@@ -151,3 +151,9 @@ def test_the_scrubber_and_fsck_are_measured(tmp_path: Path):
     measures = BENCHMARKS["log-checks"](Options(tmp_path, repeats=1, scale=0.05)).measures
     assert len(measures) == 6
     assert all(value > 0 for value in measures.values())
+
+
+def test_a_changed_isr_is_measured_by_the_partitions_of_its_topic(tmp_path: Path):
+    measures = BENCHMARKS["metadata-changes"](Options(tmp_path, repeats=1, scale=0.001)).measures
+    assert len(measures) == 3
+    assert all(value > 0 for value in measures.values())
