@@ -8,15 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from trio_broker.config.documentation import default_text
+from trio_broker.config.keys import BROKER_KEYS
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 GENERATED = {"apis.md", "config.md", "spark-options.md"}
-INDEXES = {"client-compatibility.md"}
+INDEXES = {"client-compatibility.md", "limits.md"}
 MAX_WORDS = 2_500
 """A page that takes longer than a quarter of an hour to read is cut; generated pages and indexes are looked up in."""
 
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 LIMIT = re.compile(r"^\| `(?P<module>[\w.]+)\.(?P<name>[A-Z_]+)` \| (?P<value>[\d.]+) \|", re.MULTILINE)
+CONSTANT = re.compile(r"\| (?P<value>[\d.]+) \| `(?P<module>[\w.]+)\.(?P<name>[A-Z_]+)` \|$", re.MULTILINE)
+SETTING = re.compile(r"^\|[^|]+\| `(?P<key>[a-z.]+)` \| (?P<default>[^|]+) \|[^|]+\|[^|]+\|$", re.MULTILINE)
 TESTS_OF_ONE_MODULE = re.compile(r"\]\(\.\./(?P<path>tests/[\w/]+\.py)\):(?P<names>(?:[\s,]*`\w+`)+)")
 TEST_NAME = re.compile(r"`(\w+)`")
 PYTHON_FILE = re.compile(r"`([\w/]+\.py)`")
@@ -24,10 +29,10 @@ CODE_NAME = re.compile(r"`([A-Za-z_][\w.]*)(?:\([^`]*\))?`")
 NAME_IN_DIAGRAM = re.compile(r"\b[A-Z]\w+\.[a-z_]\w*")
 PRODUCT = [ROOT, ROOT / "trio_broker", ROOT / "protocol", ROOT / "admin"]
 
+LIMITS_PAGE = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
 LIMITS = [
-    limit
-    for page in ("limits.md", "spark.md")
-    for limit in LIMIT.findall((ROOT / "docs" / page).read_text(encoding="utf-8"))
+    *((module, name, value) for value, module, name in CONSTANT.findall(LIMITS_PAGE)),
+    *LIMIT.findall((ROOT / "docs" / "spark.md").read_text(encoding="utf-8")),
 ]
 
 
@@ -65,6 +70,12 @@ def test_a_limit_has_the_value_that_the_page_tells(module: str, name: str, value
 
 def test_the_table_of_limits_is_found() -> None:
     assert len(LIMITS) > 30
+
+
+def test_a_limit_that_is_a_setting_has_the_default_of_its_key() -> None:
+    stated = dict(SETTING.findall(LIMITS_PAGE))
+    assert len(stated) > 20
+    assert stated == {name: default_text(BROKER_KEYS[name]) for name in stated}
 
 
 def test_every_test_that_the_index_of_client_expectations_names_exists() -> None:
