@@ -13,6 +13,7 @@ from trio_broker.config.keys import BROKER_KEYS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
+FOR_DEVELOPERS = [ROOT / "CONTRIBUTING.md", ROOT / "tests" / "compat" / "README.md"]
 GENERATED = {"apis.md", "config.md", "spark-options.md"}
 INDEXES = {"client-compatibility.md", "limits.md"}
 MAX_WORDS = 2_500
@@ -22,6 +23,7 @@ LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 LIMIT = re.compile(r"^\| `(?P<module>[\w.]+)\.(?P<name>[A-Z_]+)` \| (?P<value>[\d.]+) \|", re.MULTILINE)
 CONSTANT = re.compile(r"\| (?P<value>[\d.]+) \| `(?P<module>[\w.]+)\.(?P<name>[A-Z_]+)` \|$", re.MULTILINE)
 SETTING = re.compile(r"^\|[^|]+\| `(?P<key>[a-z.]+)` \| (?P<default>[^|]+) \|[^|]+\|[^|]+\|$", re.MULTILINE)
+BESIDE = re.compile(r"`(test_\w+\.py)`")
 TESTS_OF_ONE_MODULE = re.compile(r"\]\(\.\./(?P<path>tests/[\w/]+\.py)\):(?P<names>(?:[\s,]*`\w+`)+)")
 TEST_NAME = re.compile(r"`(\w+)`")
 PYTHON_FILE = re.compile(r"`([\w/]+\.py)`")
@@ -36,7 +38,7 @@ LIMITS = [
 ]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [*PAGES, *FOR_DEVELOPERS], ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_between_pages_and_to_code_lead_somewhere(page: Path) -> None:
     targets = LINK.findall(page.read_text(encoding="utf-8"))
     assert [target for target in targets if not (page.parent / target).exists()] == []
@@ -66,6 +68,14 @@ def test_a_decision_has_the_parts_of_one(page: Path) -> None:
 @pytest.mark.parametrize(("module", "name", "value"), LIMITS, ids=lambda text: text.rpartition(".")[2])
 def test_a_limit_has_the_value_that_the_page_tells(module: str, name: str, value: str) -> None:
     assert getattr(importlib.import_module(module), name) == float(value)
+
+
+@pytest.mark.parametrize("page", FOR_DEVELOPERS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_tests_that_a_page_for_developers_names_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    named = set(re.findall(r"\btests/[\w/]+\.py\b", text)) | {f"tests/compat/{name}" for name in BESIDE.findall(text)}
+    assert named
+    assert {path for path in named if not (ROOT / path).is_file()} == set()
 
 
 def test_the_table_of_limits_is_found() -> None:
