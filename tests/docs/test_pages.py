@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 from pathlib import Path
@@ -31,6 +32,9 @@ CODE_NAME = re.compile(r"`([A-Za-z_][\w.]*)(?:\([^`]*\))?`")
 NAME_IN_DIAGRAM = re.compile(r"\b[A-Z]\w+\.[a-z_]\w*")
 PRODUCT = [ROOT, ROOT / "trio_broker", ROOT / "protocol", ROOT / "admin"]
 
+PACKAGES = sorted(
+    path.parent for path in (ROOT / "trio_broker").rglob("__init__.py") if not path.parent.name.startswith("pyspark")
+)
 LIMITS_PAGE = (ROOT / "docs" / "limits.md").read_text(encoding="utf-8")
 LIMITS = [
     *((module, name, value) for value, module, name in CONSTANT.findall(LIMITS_PAGE)),
@@ -119,3 +123,13 @@ def test_the_architecture_pages_use_names_of_the_code(architecture: str) -> None
     named = {word for name in names for word in name.split(".")} - {""}
     assert len(named) > 50
     assert named - words - {"asyncio"} == set()
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: str(package.relative_to(ROOT)))
+def test_a_package_says_what_belongs_there(package: Path) -> None:
+    """And names only modules and settings that there are."""
+    text = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8")))
+    assert text
+    beside = "".join(path.read_text(encoding="utf-8") for path in package.rglob("*.py") if path.name != "__init__.py")
+    there = {*re.findall(r"\w+", beside), *(path.stem for path in [*package.rglob("*"), *package.parent.iterdir()])}
+    assert {name for name in re.findall(r"``([a-z_]+)``", text) if name not in there} == set()
