@@ -67,7 +67,7 @@ class FetchLimits:
 
 @attrs.define
 class FetchedPartition:
-    """What was read from one partition. With an error all offsets are -1 and there are no records.
+    """The read of one partition. With an error all offsets are -1 and there are no records.
 
     ``records`` is a region of a segment's file, or zero bytes, never None. ``record_count`` counts the offsets from the
     one asked for on, of which compaction may have left fewer records. ``diverging_epoch`` is set when the reader's log

@@ -113,7 +113,7 @@ class FetchSession:
     def incremental_changes(
         self, reads: Iterable[SessionRead], results: Iterable[FetchedPartition]
     ) -> list[KeyedResult]:
-        """Those of ``results`` that the response must include; ``reads`` names their partitions, in their order.
+        """The ``results`` that the response must include; ``reads`` names their partitions, in their order.
 
         Partitions that gave records go to the end: the byte limit shall hit others next time.
         """

@@ -34,7 +34,7 @@ class LocalTopic:
     failures: dict[int, KafkaError] = attrs.Factory(dict)
     """Partitions whose log could not be opened, and why."""
     assignment: TopicAssignment | None = None
-    """What was applied last."""
+    """The assignment that was applied last."""
 
     @property
     def lacks_room(self) -> bool:
