@@ -80,7 +80,7 @@ def why_no_kafka() -> str | None:
     if shutil.which("java") is None or shutil.which("javac") is None:
         return "there is no JDK"
     if not list(JARS.glob("kafka-clients-*.jar")):
-        return "Kafka's jars were not fetched (CONTRIBUTING.md)"
+        return "Kafka's jars were not fetched (tests/compat/README.md)"
     return None
 
 

@@ -57,7 +57,7 @@ WARM_UPS: Final = 4
 NOW_MS: Final = 1_700_000_000_000
 
 KAFKA_JARS: Final = Path(__file__).parent.parent / "tests" / "compat" / "spark" / "target" / "jars"
-"""Spark's own Kafka source, where it was fetched (CONTRIBUTING.md); without it that comparison is left out."""
+"""Spark's own Kafka source, where it was fetched (tests/compat/README.md); without it that comparison is left out."""
 
 
 @attrs.frozen
@@ -327,7 +327,7 @@ def add_scans(outcome: Outcome, shape: Shape, taken: Mapping[str, Runs]) -> None
         outcome.measures[f"spark-peer-{shape.label}"] = ratio(wire.rate_of_cpu, peer.rate_of_cpu)
         outcome.measures[f"spark-peer-{shape.label}-wall"] = ratio(wire.rate, peer.rate)
     elif shape is SMALL:
-        outcome.remarks.append("Spark's own Kafka source was not at hand; CONTRIBUTING.md tells how to fetch it.")
+        outcome.remarks.append("Spark's own Kafka source is missing; tests/compat/README.md tells how to fetch it.")
 
 
 def write_parquet(subject: Bench, shape: Shape) -> None:

@@ -70,7 +70,7 @@ def empty_runs(options: Options) -> Outcome:
         outcome.measures["spark-empty-run-cpu-ratio"] = ratio_of(cpu, "kafka")
         outcome.measures["spark-empty-run-wall-ratio"] = ratio_of(wall, "kafka")
     else:
-        outcome.remarks.append("Spark's own Kafka source was not at hand; CONTRIBUTING.md tells how to fetch it.")
+        outcome.remarks.append("Spark's own Kafka source is missing; tests/compat/README.md tells how to fetch it.")
     return outcome
 
 

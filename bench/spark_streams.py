@@ -228,5 +228,5 @@ def streams(options: Options) -> Outcome:
                     outcome.measures[f"{key}-cpu"] = ratio(theirs.cpu_milliseconds(), ours.cpu_milliseconds())
                     outcome.measures[f"{key}-wall"] = ratio(theirs.milliseconds, ours.milliseconds)
     if len(sources) == 1:
-        outcome.remarks.append("Spark's own Kafka source was not at hand; CONTRIBUTING.md tells how to fetch it.")
+        outcome.remarks.append("Spark's own Kafka source is missing; tests/compat/README.md tells how to fetch it.")
     return outcome

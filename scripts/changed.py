@@ -56,6 +56,7 @@ TESTS_OF: Mapping[str, tuple[str, ...]] = {
     "scripts/": ("test_lanes.py", "test_changed.py", "test_patience.py", "test_pressure.py"),
     "README.md": ("docs/",),
     "CONTRIBUTING.md": ("docs/",),
+    "tests/compat/README.md": ("docs/",),
     "CHANGELOG.md": ("docs/test_changelog",),
     "newsfragments/": ("docs/test_changelog",),
 }
@@ -71,7 +72,7 @@ def needed_tests(changed: Iterable[str]) -> list[Path]:
     imports = imports_of_tests() if helpers else {}
     found: set[Path] = set()
     for path in changed:
-        if path.startswith("tests/"):
+        if path.startswith("tests/") and path not in TESTS_OF:
             found |= users_of(Path(path).relative_to("tests"), imports)
         else:
             found |= starting_with(TESTS_OF[max(filter(path.startswith, TESTS_OF), key=len)])

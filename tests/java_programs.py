@@ -2,7 +2,7 @@
 other folders with jars of their own.
 
 They are oracles, the nearest thing to Kafka's own opinion of us. A test that asks for them is skipped where there is no
-JDK or where the jars of ``tests/compat/java/pom.xml`` were not fetched (CONTRIBUTING.md tells how). Every JVM costs a
+JDK or where the jars of ``tests/compat/java/pom.xml`` were not fetched (tests/compat/README.md). Every JVM costs a
 second or two, so each program goes through many steps in one, tells what it saw as JSON, and the tests judge.
 """
 

@@ -48,7 +48,6 @@ from trio_broker.concurrency.scheduled_task import ScheduledTask, start_schedule
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint, advertised_endpoints, listener_endpoints
 from trio_broker.declaration.declaration import Declaration, DeclarationError
-from trio_broker.garbage_collection import FULL_COLLECTION, collect_in_small_steps
 from trio_broker.handlers.support.dispatch import Dispatcher
 from trio_broker.handlers.support.registry import is_served, served_apis
 from trio_broker.handlers.support.services import BrokerServices
@@ -58,6 +57,7 @@ from trio_broker.network.request_memory_pool import RequestMemoryPool
 from trio_broker.network.socket_server import SocketServer
 from trio_broker.partition.log_loader import LoadStopped, LogLoader
 from trio_broker.runtime.clock import Clock
+from trio_broker.runtime.garbage_collection import FULL_COLLECTION, collect_in_small_steps
 from trio_broker.runtime.memory import release_free_memory
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.runtime import Runtime

@@ -10,11 +10,11 @@ import trio.testing
 
 from kafka_wire.messages.metadata import MetadataRequest
 from tests.running_broker import connected, fetch_request, until
+from trio_broker.broker_view import step_monitor
 from trio_broker.broker_view import tasks as broker_tasks
-from trio_broker.network import step_monitor
+from trio_broker.broker_view.step_monitor import StepMonitor
+from trio_broker.broker_view.task_frames import place_of
 from trio_broker.network.loop_monitor import RECENT_INTERVALS, LoopMonitor
-from trio_broker.network.step_monitor import StepMonitor
-from trio_broker.network.task_frames import place_of
 
 
 async def tasks_named(live, name):

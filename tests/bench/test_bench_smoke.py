@@ -86,7 +86,9 @@ def test_what_needs_kafka_is_one_line_where_there_is_no_java(
 def test_what_needs_kafka_is_one_line_where_its_jars_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(kafka, "JARS", tmp_path)
     monkeypatch.setattr(shutil, "which", lambda name: name)
-    assert kafka.kafka(Options(tmp_path)).remarks == ["kafka skipped: Kafka's jars were not fetched (CONTRIBUTING.md)"]
+    assert kafka.kafka(Options(tmp_path)).remarks == [
+        "kafka skipped: Kafka's jars were not fetched (tests/compat/README.md)"
+    ]
 
 
 def test_deliveries_to_each_consumer_are_measured_also_without_kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -19,10 +19,10 @@ from broker_admin.overview import findings_of
 from broker_admin.view import BrokerView
 from broker_admin.views.alerts import Alert, AlertReport, WebhookReport
 from trio_broker import __version__
+from trio_broker.broker_view.http_post import PostError, post
 from trio_broker.concurrency.barrier import Backoff
 from trio_broker.config.alert_config import AlertConfig, HttpAddress, http_address
 from trio_broker.handlers.support.services import BrokerServices
-from trio_broker.network.http_post import PostError, post
 
 log = logging.getLogger(__name__)
 

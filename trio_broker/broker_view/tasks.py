@@ -13,11 +13,11 @@ import trio
 from trio.lowlevel import Task
 
 from broker_admin.views.tasks import SlowStep, TaskInfo, TaskTree
+from trio_broker.broker_view.step_monitor import StepMonitor
+from trio_broker.broker_view.task_frames import TaskPlace, place_of
 from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.network.loop_monitor import LoopMonitor
 from trio_broker.network.socket_server import SocketServer
-from trio_broker.network.step_monitor import StepMonitor
-from trio_broker.network.task_frames import TaskPlace, place_of
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.measurement import perf_counter_ns
 

@@ -1,6 +1,11 @@
-"""The metadata of the cluster: its log, the image of all its records, and the controller that writes it.
+"""The metadata of the cluster, from its log to the parts that follow it.
 
-Decisions are pure functions of the image and a request (``replication_control``,
-``configuration_control``, ``cluster_control``); they return records. ``controller`` appends the records, applies them
-to the image and notifies the subscribers that act on them.
+``metadata_log`` keeps the records, with ``metadata_snapshot``; ``metadata_image`` is what they say, and a
+``metadata_delta`` makes the next image. Decisions are pure functions of the image and a request
+(``replication_control``, ``configuration_control``, ``cluster_control``); they return records. ``controller`` appends
+the records and hands them to ``metadata_publisher``, which notifies those that act on them: the partitions
+(``broker_metadata_publisher``), the settings (``dynamic_config_publisher``), the coordinators.
+
+Beside them stands what a start asks of stored metadata (``stored_metadata``, ``lost_metadata``, ``declared_topics``),
+what takes it from Kafka and back (``kafka_import``, ``kafka_export``), and what a failed directory means for it.
 """

@@ -56,7 +56,7 @@ class BrokerMetadataPublisher:
             await self._update_configs(image.topics.values())
         else:
             names = [each.name for each in delta.changed_configs if each.type is ConfigResourceType.TOPIC]
-            # Those of changed topics have been applied with their partitions.
+            # The settings of changed topics have been applied with their partitions.
             changed = frozenset(delta.changed_topics)
             await self._update_configs(
                 topic for name in names if name not in changed and (topic := image.topics.get(name)) is not None

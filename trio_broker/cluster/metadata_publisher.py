@@ -5,8 +5,8 @@ is recorded; then the subscribers follow, one after the other, as bootstrap decl
 recording nothing waits, so whatever a client does with a new topic stands after its creation in the journal; only a
 batch whose changes take longer than a turn to record lets other requests run between two of them.
 
-Each part is behind a barrier of its own. One that fails is logged by its name, and those after it are still notified:
-the change is in the log, so nothing can be undone. A restart begins with the whole image.
+Each part is behind a barrier of its own. A part that fails is logged by its name, and the parts after it are still
+notified: the change is in the log, so nothing can be undone. A restart begins with the whole image.
 
 Source: Kafka's MetadataLoader and MetadataPublisher.
 """

@@ -1,1 +1,1 @@
-"""Names, ranges and other values that every part may use, and that use no part."""
+"""Values and small functions for all parts, which know none of them: names, ranges, addresses, times, histograms."""

@@ -86,7 +86,7 @@ def _broker_section(title: str, keys: Iterable[ConfigKey]) -> str:
         (
             f"`{key.name}`",
             key.type.name.lower(),
-            _default(key),
+            default_text(key),
             key.valid_values,
             key.update_mode.value,
             key.documentation,
@@ -107,10 +107,11 @@ def _resource_table(keys: Iterable[ConfigKey]) -> str:
 
 
 def _inherited(key: ConfigKey) -> str:
-    return _default(key) if key.broker_key is None else f"`{key.broker_key.name}`"
+    return default_text(key) if key.broker_key is None else f"`{key.broker_key.name}`"
 
 
-def _default(key: ConfigKey) -> str:
+def default_text(key: ConfigKey) -> str:
+    """The default of ``key`` as pages write it."""
     if key.inherits_default:
         return "from " + ", ".join(f"`{fallback.key.name}`" for fallback in key.fallbacks)
     if key.default_text is None:

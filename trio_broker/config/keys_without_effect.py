@@ -375,7 +375,7 @@ _GROUP_NAMES: Names = {
         streams.assignor.name
     """,
 }
-"""Those of share and streams groups."""
+"""The keys of share and streams groups."""
 
 _INTERNAL_GROUP_NAMES: Names = {
     (ConfigType.BOOLEAN, UpdateMode.CLUSTER_WIDE): """

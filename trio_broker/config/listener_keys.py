@@ -36,7 +36,7 @@ KEYS_OF_MECHANISMS = (
 """These stand behind the name of a SASL mechanism as well: ``listener.name.internal.plain.sasl.jaas.config``."""
 
 CLUSTER_WIDE_KEYS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
-"""Those that may be a default of the cluster; others are for one broker."""
+"""The keys that may be a default of the cluster; others are for one broker."""
 
 FIELDS_WITH_EFFECT = frozenset(field.name for field in attrs.fields(ListenerLimits))
 """The fields of the settings that a listener may have for itself."""

@@ -32,7 +32,7 @@ from kafka_wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from kafka_wire.records.batch import CODEC_MASK, TRANSACTIONAL_BIT
+from kafka_wire.records.batch import ATTRIBUTES_LOW_BYTE, CODEC_MASK, TRANSACTIONAL_BIT
 from kafka_wire.records.errors import InvalidRecord
 from trio_broker.common.request_phase import ReleaseHandler, ignore_release
 from trio_broker.common.topic_names import INTERNAL_TOPICS
@@ -40,7 +40,11 @@ from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.handlers.support.transactional_produce import NotInTransaction, TransactionalProduce
+from trio_broker.handlers.support.transactional_produce import (
+    BY_ID_SINCE_VERSION,
+    NotInTransaction,
+    TransactionalProduce,
+)
 from trio_broker.network.client_activity import NOT_IDEMPOTENT, ProducerActivity
 from trio_broker.network.errors import CloseConnection
 from trio_broker.partition.leader_appends import AppendGuard, RequiredOffset
@@ -54,13 +58,8 @@ ACKS_NONE = 0
 ACKS_LEADER = 1
 ACKS_ALL = -1
 
-BY_ID_SINCE_VERSION = 13
-
 INTERNAL_WRITER = "__admin_client"
 """The client id that may produce to internal topics; Kafka's own tools use it."""
-
-ATTRIBUTES_LOW_BYTE = 22
-"""Where a batch keeps codec, timestamp type, and the transactional and control bits."""
 
 PRODUCER_ID_HIGH_BYTE = 43
 

@@ -29,7 +29,7 @@ from trio_broker.network.request_metrics import NO_REQUESTS, RequestTimes
 from trio_broker.storage.recovery_progress import RecoveryProgress
 
 QUANTILES = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
-"""Those of Kafka's histograms."""
+"""The quantiles of Kafka's histograms."""
 
 STARTING, RECOVERY, RUNNING = 1, 2, 3
 """Of Kafka's BrokerState."""

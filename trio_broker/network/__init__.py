@@ -4,6 +4,7 @@
                                  ▲                                │
                                  └────────── answer ◀─────────────┘
 
-Start reading at ``socket_server``. The package is constructed with one callable that answers a request, and never
-imports a handler.
+With it what bounds it (connections, memory of requests) and what it counts: requests and their phases, clients, errors,
+how busy the event loop is. Start reading at ``socket_server``. The package is constructed with one callable that
+answers a request, and never imports a handler.
 """

@@ -51,5 +51,5 @@ class DepartedClients:
         return oldest[-1].left_at_ms < now_ms - KEPT_MS
 
     def connections(self, now_ms: int) -> Sequence[DepartedConnection]:
-        """Those that ended within the last hour, their clients in the order in which they left."""
+        """The connections that ended within the last hour, by client, in the order in which these left."""
         return [each for kept in self._connections.values() for each in kept if each.left_at_ms >= now_ms - KEPT_MS]

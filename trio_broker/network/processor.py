@@ -146,9 +146,9 @@ class Processor:
     _selector: select.epoll = attrs.field(factory=select.epoll)
     _staging: memoryview = attrs.field(factory=lambda: memoryview(bytearray(STAGING_BYTES)))
     _reported: deque[Connection] = attrs.field(factory=deque)
-    """Those that have become readable."""
+    """Connections that the selector has reported as readable."""
     _ready: deque[Connection] = attrs.field(factory=deque)
-    """Those that have been served, and can go on without a report of the selector."""
+    """Connections that were served and have more to read: they go on without a report of the selector."""
     _in_turns: bool = False
     """Whether ``_take_turns`` serves those, or the task that waits for the selector."""
     _turn_taker: ParkingLot = attrs.field(factory=ParkingLot)

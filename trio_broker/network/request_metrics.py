@@ -202,7 +202,7 @@ class RequestMetrics:
         self.recent.append(interval)
 
     def _take(self) -> RequestTimes:
-        """What was counted since the last call."""
+        """The counts since the last call."""
         errors, self.errors = self.errors, Counter()
         times = self._times(Histogram.take, errors)
         return times if times.count or errors else NO_REQUESTS

@@ -92,7 +92,7 @@ def requests_wait(connection: Connection, count: int) -> bool | None:
         case _ if count <= rest_of_frame(connection):
             return None
         case _:
-            # One that was served and has more, or one that was read empty and has just received something.
+            # A connection that was served and has more, or that was read empty and has just received something.
             return connection.is_ready
 
 

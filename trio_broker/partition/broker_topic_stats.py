@@ -60,7 +60,7 @@ class PartitionTraffic(NamedTuple):
         return PartitionTraffic(*map(add, self, other))
 
     def rates(self, seconds: float) -> TrafficRates:
-        """What was counted in so many seconds, per second; zeros where no time has passed."""
+        """The counts of so many seconds, per second; zeros where no time has passed."""
         return TrafficRates(*(each / seconds for each in self)) if seconds > 0 else TrafficRates()
 
 

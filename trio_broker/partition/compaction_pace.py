@@ -23,7 +23,7 @@ Handing a slice to a thread takes about a sixth of that."""
 
 @attrs.frozen
 class Slice:
-    """What was done of some work: bytes read and written, and whether that was all."""
+    """The part of some work that is done: bytes read and written, and whether that was all."""
 
     size_bytes: int
     is_last: bool

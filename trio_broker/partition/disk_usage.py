@@ -128,5 +128,5 @@ class DiskUsageHistory:
                 self._samples[directory.path].append(DiskUsageSample(now_ms, used_bytes, log_bytes[directory.path]))
 
     def samples(self, directory: LogDirectory) -> Sequence[DiskUsageSample]:
-        """Those of one directory, oldest first."""
+        """The samples of one directory, oldest first."""
         return list(self._samples[directory.path])

@@ -20,7 +20,8 @@ import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from trio_broker.partition.fetch_operation import NO_OFFSET, FetchedPartition, FetchTarget
+from kafka_wire.records.batch import NO_OFFSET
+from trio_broker.partition.fetch_operation import FetchedPartition, FetchTarget
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.randomness import Random
 
@@ -112,7 +113,7 @@ class FetchSession:
     def incremental_changes(
         self, reads: Iterable[SessionRead], results: Iterable[FetchedPartition]
     ) -> list[KeyedResult]:
-        """Those of ``results`` that the response must include; ``reads`` names their partitions, in their order.
+        """The ``results`` that the response must include; ``reads`` names their partitions, in their order.
 
         Partitions that gave records go to the end: the byte limit shall hit others next time.
         """

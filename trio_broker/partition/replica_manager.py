@@ -484,7 +484,7 @@ def _nothing_follows(topic: str) -> None:
 
 
 def deletion_of_records(partition: Partition, start_offset: int) -> MadeChange:
-    """What is recorded of a log that began at ``start_offset``, and begins later now."""
+    """The change that is recorded of a log that began at ``start_offset``, and begins later now."""
     topic_partition = partition.topic_partition
     moved = ValueChange(str(topic_partition), str(start_offset), str(partition.log_start_offset))
     return MadeChange(ChangeAction.RECORDS_DELETED, ChangedResource.TOPIC, topic_partition.topic, (moved,))

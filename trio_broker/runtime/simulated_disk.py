@@ -66,7 +66,7 @@ class SimulatedDisk:
 
     @property
     def trace(self) -> DiskTrace:
-        """What was done. It outlives the process."""
+        """The record of calls, which outlives the process."""
         return self._process.volume.trace
 
     def seconds_taken(self) -> float:

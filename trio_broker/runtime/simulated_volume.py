@@ -163,7 +163,7 @@ class SimulatedProcess:
     number: int
     ended: bool = False
     descriptors: int = 0
-    """Those of files that are open."""
+    """How many files are open."""
 
     def refuse_descriptors_beyond_limit(self, path: PurePath) -> None:
         """Raise the error of a process that may open no more."""

@@ -34,8 +34,8 @@ class DeletedLog:
 
 @attrs.frozen
 class MarkedLogs:
-    """What came of deleting logs: the directories that are to be removed, and why those of others could not be renamed
-    for certain."""
+    """The result of a deletion of logs: the directories that are to be removed, and the errors of those that could not
+    be renamed for certain."""
 
     files: Sequence[DeletedFile]
     failures: Mapping[TopicPartition, OSError]

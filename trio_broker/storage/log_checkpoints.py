@@ -161,7 +161,7 @@ class LogCheckpoints:
         return self.in_each_directory(write_into, f"{file_names.SCRUBBER_CHECKPOINT} was not written")
 
     def _offsets_in(self, directory: LogDirectory, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Those of ``offsets`` whose logs are in the directory."""
+        """The ``offsets`` of the logs that are in the directory."""
         return {partition: offsets[partition] for partition in self.logs_in(directory) if partition in offsets}
 
     def in_each_directory(

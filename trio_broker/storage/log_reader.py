@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class ReadableLog(ABC):
-    """What is read of a log."""
+    """A log whose records are read."""
 
     def __init__(
         self,

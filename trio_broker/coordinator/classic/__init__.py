@@ -1,0 +1,1 @@
+"""Classic groups: members, joining, rebalances, and their records. Kafka's ClassicGroup."""

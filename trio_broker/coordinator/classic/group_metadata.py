@@ -79,7 +79,7 @@ class GroupMetadata:
         self.member_table = MemberTable()
         self.members = self.member_table.members
         self._subscriptions: list[bytes] | None = None
-        """Those of the generation, if they can be known. Decoded on demand, which is seldom."""
+        """The subscriptions of the generation, if they can be known. Decoded on demand, which is seldom."""
         self._subscribed_topics: frozenset[str] | None = None
         """The decoded ``_subscriptions``."""
         self.replacement: ClassicMember | None = None

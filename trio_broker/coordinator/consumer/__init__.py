@@ -1,0 +1,1 @@
+"""Consumer groups (KIP-848): members, assignments, and their records, also of members of the classic protocol."""

@@ -1,0 +1,1 @@
+"""What is shown of groups: snapshots and counters, timelines of rebalances, and lag, now and over time."""

@@ -25,6 +25,7 @@ import attrs
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.produce import ProduceRequest, TopicProduceData
+from kafka_wire.records.batch import ATTRIBUTES_LOW_BYTE, TRANSACTIONAL_BIT
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
@@ -38,9 +39,6 @@ from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
 ADDS_PARTITIONS_SINCE_VERSION: Final = 12
 ABORTABLE_SINCE_VERSION: Final = 11
 BY_ID_SINCE_VERSION: Final = 13
-
-ATTRIBUTES_LOW_BYTE: Final = 22
-TRANSACTIONAL_BIT: Final = 0x10
 
 PRODUCER: Final = struct.Struct(">qh")
 PRODUCER_AT: Final = 43

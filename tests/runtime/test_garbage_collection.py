@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from trio_broker.garbage_collection import collect_everything, collect_in_small_steps
+from trio_broker.runtime.garbage_collection import collect_everything, collect_in_small_steps
 
 
 @pytest.fixture(autouse=True)

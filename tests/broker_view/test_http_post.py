@@ -8,8 +8,8 @@ import pytest
 import trio
 import trio.testing
 
+from trio_broker.broker_view.http_post import MAX_ANSWER_BYTES, TIMEOUT_SECONDS, PostError, post
 from trio_broker.config.alert_config import http_address
-from trio_broker.network.http_post import MAX_ANSWER_BYTES, TIMEOUT_SECONDS, PostError, post
 
 URL = "http://alerts.example:8080/hook/s3cret?x=1"
 SENT = {"Content-Type": "application/json"}

@@ -12,7 +12,7 @@ from collections import deque
 import attrs
 import trio
 
-from trio_broker.network.task_frames import place_of
+from trio_broker.broker_view.task_frames import place_of
 from trio_broker.runtime.measurement import perf_counter_ns
 
 WANTED_SECONDS = 60.0
