@@ -13,6 +13,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from trio_broker.common.escaping import escape_unprintable
+
 SHOWN_CHARACTERS = 64
 """As much of a client's text as a table shows: a client id, or a member id with its UUID, and then some."""
 
@@ -99,30 +101,14 @@ def clock_text(at_ms: int) -> str:
 
 
 def shown_text(text: str, length: int = SHOWN_CHARACTERS) -> str:
-    """A client's ``text`` in one line of at most ``length`` characters, each of which can be seen.
-
-    What cannot be seen, or would turn the letters around it, is written as its escape, so that
-    ``a\\u{0}b`` is not taken for ``ab``.
-    """
-    cut = text[:length]
-    shown = "".join(map(shown_character, cut)) if not cut.isprintable() else cut
+    """A client's ``text`` in one line of at most ``length`` characters, each of which can be seen."""
+    shown = escape_unprintable(text[:length])
     return f"{shown}…" if len(text) > length else shown
 
 
 def line_text(data: Any) -> str:
     """What a decoder made of bytes, as one line: a text itself, anything else as JSON."""
     return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, separators=(", ", ": "))
-
-
-def shown_block(text: str) -> str:
-    """A client's ``text`` in its own lines, each of whose characters can be seen."""
-    if text.isprintable():
-        return text
-    return "".join(each if each in "\n\t" else shown_character(each) for each in text)
-
-
-def shown_character(character: str) -> str:
-    return character if character.isprintable() else f"\\u{{{ord(character):x}}}"
 
 
 def partitions_text(partitions: Sequence[int]) -> str:

@@ -32,7 +32,7 @@ from trio_broker.cli.positions import (
     position,
     resolve,
 )
-from trio_broker.cli.record_format import as_it_is, harmless, parse_format, plain_format
+from trio_broker.cli.record_format import as_it_is, for_terminal, parse_format, plain_format
 from trio_broker.client.fetcher import FetchedBatch, Fetcher
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.common.record_json import record_line
@@ -149,7 +149,7 @@ def chosen_line(
     if as_json:
         return _json_line
     null = NULL if shows_null else b""
-    shown = harmless if sys.stdout.isatty() else as_it_is
+    shown = for_terminal if sys.stdout.isatty() else as_it_is
     if template is None:
         form = plain_format(key_separator=key_separator, delimiter=delimiter or b"\n", null=null, shown=shown)
     else:

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import click
 
-from trio_broker.cli.output import visible
+from trio_broker.common.escaping import escape_control
 
 
 def fail(reason: str) -> NoReturn:
@@ -18,7 +18,7 @@ def fail(reason: str) -> NoReturn:
 
 def complain(reason: str) -> None:
     """Print the reason of a failure, without ending the command."""
-    click.echo(f"trio-broker: {visible(reason)}", err=True)
+    click.echo(f"trio-broker: {escape_control(reason)}", err=True)
 
 
 class Failures:

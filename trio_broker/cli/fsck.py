@@ -16,7 +16,8 @@ import attrs
 import click
 
 from trio_broker.cli.failure import complain, fail
-from trio_broker.cli.output import print_json, visible
+from trio_broker.cli.output import print_json
+from trio_broker.common.escaping import escape_control
 from trio_broker.common.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def fsck(
         print_json(_document(directories, reports, findings, mended.actions, code))
     else:
         for line in _text(directories, reports, findings, mended.actions):
-            click.echo(visible(line))
+            click.echo(escape_control(line))
     sys.exit(code)
 
 
