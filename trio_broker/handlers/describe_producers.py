@@ -16,13 +16,14 @@ from kafka_wire.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from kafka_wire.primitives import NO_OFFSET
 from trio_broker.common.topic_names import require_valid_topic_name
 from trio_broker.concurrency.yield_budget import InTurns, YieldBudget
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
-from trio_broker.storage.producer_state import NO_OFFSET, ProducerEntry
+from trio_broker.storage.producer_state import ProducerEntry
 
 
 def failed(index: int, error: KafkaError) -> PartitionResponse:

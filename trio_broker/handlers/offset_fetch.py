@@ -27,7 +27,7 @@ from kafka_wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from kafka_wire.primitives import NO_UUID
+from kafka_wire.primitives import NO_OFFSET, NO_UUID
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget, list_in_turns
@@ -38,7 +38,6 @@ GROUP_ERROR_SINCE_VERSION = 2
 GROUPS_SINCE_VERSION = 8
 BY_ID_SINCE_VERSION = 10
 
-NO_OFFSET = -1
 NO_METADATA = ""
 
 

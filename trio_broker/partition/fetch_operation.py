@@ -24,6 +24,7 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.isolation_level import IsolationLevel
+from kafka_wire.primitives import NO_OFFSET
 from trio_broker.common.request_phase import ReleaseHandler, RequestPhase
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
@@ -35,9 +36,6 @@ from trio_broker.storage.log_reader import LogReader
 from trio_broker.storage.transaction_index import AbortedTransaction
 
 T = TypeVar("T")
-
-NO_OFFSET = -1
-"""What a partition with an error says of its offsets."""
 
 
 @attrs.define

@@ -23,7 +23,7 @@ from typing import ClassVar, Self
 
 import attrs
 
-from kafka_wire.records.batch import BatchHeader
+from kafka_wire.records.batch import NO_TIMESTAMP, BatchHeader
 from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk, sync_file
@@ -32,7 +32,7 @@ from trio_broker.storage.batch_scan import BatchSpan
 from trio_broker.storage.errors import CorruptIndex
 from trio_broker.storage.offset_index import OffsetIndex, OffsetPosition
 from trio_broker.storage.segment_file import SegmentFile
-from trio_broker.storage.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from trio_broker.storage.time_index import TimeIndex, TimestampOffset
 from trio_broker.storage.transaction_index import TransactionIndex
 
 logger = logging.getLogger(__name__)

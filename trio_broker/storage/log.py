@@ -26,7 +26,7 @@ from itertools import pairwise
 
 import attrs
 
-from kafka_wire.records.batch import BatchHeader, RecordBatch, TimestampType
+from kafka_wire.records.batch import NO_TIMESTAMP, BatchHeader, RecordBatch, TimestampType
 from trio_broker.storage import append, file_names, partition_metadata, producer_replay, producer_snapshot, validation
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.durable_log import LoadedLog
@@ -35,7 +35,6 @@ from trio_broker.storage.leader_epochs import EpochEndOffset, EpochEntry
 from trio_broker.storage.producer_state import TransactionMarker
 from trio_broker.storage.segment import Segment
 from trio_broker.storage.segmented_log import SegmentedLog
-from trio_broker.storage.time_index import NO_TIMESTAMP
 from trio_broker.storage.transaction_index import AbortedTransaction
 
 

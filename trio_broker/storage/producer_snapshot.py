@@ -16,12 +16,13 @@ import struct
 from collections.abc import Iterable
 from pathlib import PurePath
 
+from kafka_wire.primitives import NO_OFFSET
 from kafka_wire.records.batch import NO_SEQUENCE
 from kafka_wire.records.crc import crc32c
 from trio_broker.runtime.disk import Disk, OpenMode, names_in, write_all
 from trio_broker.storage import file_names
 from trio_broker.storage.errors import CorruptSnapshot
-from trio_broker.storage.producer_state import NO_OFFSET, BatchMetadata, ProducerEntry
+from trio_broker.storage.producer_state import BatchMetadata, ProducerEntry
 
 SNAPSHOT_VERSION = 1
 _PREFIX = struct.Struct(">hI")

@@ -38,7 +38,6 @@ MAX_REFUSED = 100
 client may name any producer."""
 
 MAX_SEQUENCE = 2**31 - 1
-NO_OFFSET = -1
 NO_COORDINATOR_EPOCH = -1
 
 

@@ -19,12 +19,10 @@ from pathlib import PurePath
 
 import attrs
 
+from kafka_wire.records.batch import NO_TIMESTAMP
 from trio_broker.runtime.disk import Disk
 from trio_broker.storage.errors import CorruptIndex
 from trio_broker.storage.index_file import AbstractIndex, is_sorted, read_index_file
-
-NO_TIMESTAMP = -1
-"""A record or a segment without a timestamp."""
 
 
 @attrs.frozen

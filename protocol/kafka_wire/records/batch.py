@@ -69,6 +69,12 @@ MAGIC_POSITION = 16
 ATTRIBUTES_POSITION = 21
 """Where the CRC begins to count."""
 
+ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1
+"""Where a batch has codec, timestamp type, and the transactional and control bits."""
+
+PRODUCER_ID_POSITION = 43
+"""The producer's epoch and the sequence of the first record follow."""
+
 CODEC_MASK = 0x07
 TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10

@@ -37,6 +37,7 @@ import attrs
 from kafka_wire.error_codes import RETRIABLE, ErrorCode
 from kafka_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafka_wire.messages.produce import (
+    BY_ID_SINCE_VERSION,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -65,9 +66,6 @@ from trio_broker.client.producer.producer_metadata import NO_LEADER, ProducerMet
 from trio_broker.client.producer.settings import ACKS_ALL, ACKS_NONE, ProducerSettings
 from trio_broker.client.producer.transactions import Transaction, TransactionClient
 from trio_broker.common.topic_partition import TopicPartition
-
-BY_ID_FROM: Final = 13
-"""The version of Produce from which on requests have topic ids in place of names (KIP-516)."""
 
 FIRST_PROTOCOL_UP_TO: Final = 11
 """The last version of Produce that belongs to the first transaction protocol, as which ``transactions`` tells why."""
@@ -411,7 +409,7 @@ class BatchProducer:
         deadline = self._timer.deadline(self.settings.request_timeout_ms / 1000)
         connection = self._connected(leader, deadline)
         ids = {batch.partition.topic: self._topic_ids[batch.partition.topic] for batch in batches}
-        at_most = BY_ID_FROM - 1 if NO_UUID in ids.values() else NEWEST
+        at_most = BY_ID_SINCE_VERSION - 1 if NO_UUID in ids.values() else NEWEST
         if self._transaction is not None:
             at_most = FIRST_PROTOCOL_UP_TO
         version = connection.version_for(ProduceRequest, at_most=at_most)
@@ -435,9 +433,9 @@ class BatchProducer:
         # earlier would only use up its timeout.
         if response.throttle_time_ms > 0:
             self._timer.sleep(response.throttle_time_ms / 1000)
-        names = {topic_id: name for name, topic_id in ids.items()}
+        names, is_by_id = {topic_id: name for name, topic_id in ids.items()}, version >= BY_ID_SINCE_VERSION
         return {
-            TopicPartition(names.get(topic.topic_id, "") if version >= BY_ID_FROM else topic.name, answer.index): answer
+            TopicPartition(names.get(topic.topic_id, "") if is_by_id else topic.name, answer.index): answer
             for topic in response.responses
             for answer in topic.partition_responses
         }

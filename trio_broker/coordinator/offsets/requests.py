@@ -37,7 +37,7 @@ from kafka_wire.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from kafka_wire.primitives import NO_UUID
+from kafka_wire.primitives import NO_OFFSET, NO_UUID
 from kafka_wire.schema import Request
 from kafka_wire.stored.offset_commits import NO_EXPIRE_TIMESTAMP, encode_commit_key, encode_commit_value
 from trio_broker.common.topic_partition import TopicPartition
@@ -55,8 +55,6 @@ NO_RETENTION_TIME = -1
 
 MAX_TIMESTAMP_MS = 2**63 - 1
 """A retention that ends later ends here."""
-
-NO_OFFSET = -1
 
 MIN_COMMIT_BYTES = 40
 """The least size of a commit's record, without the names."""
