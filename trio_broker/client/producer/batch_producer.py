@@ -65,6 +65,7 @@ from trio_broker.client.producer.producer_batch import ProducerBatch, Unsequence
 from trio_broker.client.producer.producer_metadata import NO_LEADER, ProducerMetadata
 from trio_broker.client.producer.settings import ACKS_ALL, ACKS_NONE, ProducerSettings
 from trio_broker.client.producer.transactions import Transaction, TransactionClient
+from trio_broker.common.amounts import counted
 from trio_broker.common.topic_partition import TopicPartition
 
 FIRST_PROTOCOL_UP_TO: Final = 11
@@ -545,7 +546,7 @@ def _topic_limit(client: KafkaClient, topic: str) -> str:
 
 
 def _records(batch: ProducerBatch) -> str:
-    return "1 record" if batch.record_count == 1 else f"{batch.record_count} records"
+    return counted(batch.record_count, "record", thousands="")
 
 
 _Outcome = int | _Failure | tuple[ProducerBatch, ProducerBatch]
