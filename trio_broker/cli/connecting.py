@@ -44,20 +44,20 @@ def addresses(text: str) -> tuple[Address, ...]:
         raise click.BadParameter(str(error)) from None
 
 
-def asks_cluster(command: Callable[..., None]) -> Callable[..., None]:
+def with_client(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options to reach a cluster, and a client as its first argument.
 
     An error of the cluster or of the connection ends the command with one line.
     """
-    return _asks_cluster(command, "How long the whole command may take.")
+    return _with_client(command, "How long the whole command may take.")
 
 
 def keeps_asking_cluster(command: Callable[..., None]) -> Callable[..., None]:
-    """As ``asks_cluster``, for a command without a limit on its duration: the timeout is that of one answer."""
-    return _asks_cluster(command, "How long the cluster may take to answer, or to become available again.")
+    """As ``with_client``, for a command without a limit on its duration: the timeout is that of one answer."""
+    return _with_client(command, "How long the cluster may take to answer, or to become available again.")
 
 
-def _asks_cluster(command: Callable[..., None], timeout_help: str) -> Callable[..., None]:
+def _with_client(command: Callable[..., None], timeout_help: str) -> Callable[..., None]:
     @click.option(
         "-b",
         "--bootstrap-server",

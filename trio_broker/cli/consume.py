@@ -52,10 +52,12 @@ Line: TypeAlias = Callable[[TopicPartition, Record, TimestampType], bytes]
     "--from",
     "start",
     type=position,
-    metavar="PLACE",
+    metavar="POSITION",
     help=f"The first record: {FORMS}. If not given, earliest, or with --follow latest.",
 )
-@click.option("--to", "end", type=position, metavar="PLACE", help="The first place not to print; latest if not given.")
+@click.option(
+    "--to", "end", type=position, metavar="POSITION", help="The first position not to print; latest if not given."
+)
 @click.option("--follow", is_flag=True, help="Continue with new records, until Ctrl-C.")
 @click.option("-c", "--count", type=click.IntRange(min=1), help="The most records to print.")
 @click.option("-K", "--key-separator", type=separator, metavar="TEXT", help="Print keys, with this text after each.")
@@ -105,8 +107,8 @@ def consume_command(
     wanted = chosen_partitions(client, with_partitions(selections, partitions))
     ranges = known_ranges(client, wanted, read_committed=read_committed)
     start = start or (Boundary.LATEST if follow else Boundary.EARLIEST)
-    for told in moved(ranges, start):
-        note(told)
+    for each in moved(ranges, start):
+        note(each)
     starts = resolve(client, start, ranges)
     # Fixed before the first record is read: the end of a topic that is written to all the time would never be reached.
     ends = None if follow else resolve(client, end or Boundary.LATEST, ranges)

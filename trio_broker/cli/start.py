@@ -64,7 +64,7 @@ class StartCommand(click.Command):
             if ctx.params.get("log_format") != LogFormat.JSON.value:
                 raise
             set_up_logging(LogFormat.JSON, "INFO")
-            LogFormat.JSON.complain(error.format_message())
+            LogFormat.JSON.print_error(error.format_message())
             ctx.exit(error.exit_code)
 
 

@@ -98,7 +98,7 @@ class Feature:
 
 
 class BrokerConnection:
-    """A connected socket whose peer has told its versions; not usable after any error.
+    """A connected socket whose peer has reported its versions; not usable after any error.
 
     ``served`` has the version range of each API that the broker serves, ``features`` its features sorted by name.
     """

@@ -86,7 +86,7 @@ class KafkaClient:
         self._identity = identity
         self._connections: dict[Address, BrokerConnection] = {}
         self._brokers: Brokers | None = None
-        self._told_addresses: tuple[Address, ...] = ()
+        self._known_addresses: tuple[Address, ...] = ()
         self._coordinators: dict[tuple[int, str], Node] = {}
 
     def __enter__(self) -> KafkaClient:
@@ -118,7 +118,7 @@ class KafkaClient:
             ClientError: an address accepts it and then does not answer as Kafka, or the deadline has passed.
         """
         failures: list[str] = []
-        for address in dict.fromkeys(self.bootstrap + self._told_addresses):
+        for address in dict.fromkeys(self.bootstrap + self._known_addresses):
             try:
                 return self._connected(address)
             except ConnectFailed as error:
@@ -144,7 +144,7 @@ class KafkaClient:
             nodes=tuple(Node(each.node_id, Address(each.host, each.port), each.rack) for each in response.brokers),
         )
         # ``forget`` keeps these addresses: the only bootstrap address may belong to the broker that is down.
-        self._told_addresses = tuple(node.address for node in self._brokers.nodes)
+        self._known_addresses = tuple(node.address for node in self._brokers.nodes)
         return self._brokers
 
     def controller(self) -> BrokerConnection:
@@ -232,8 +232,8 @@ class KafkaClient:
         try:
             return self._connected(node.address)
         except ConnectFailed as error:
-            told = ", the address that the cluster gives for it" if node.address not in self.bootstrap else ""
-            raise ConnectFailed(f"broker {node.node_id}: {error}{told}") from None
+            origin = ", the address that the cluster gives for it" if node.address not in self.bootstrap else ""
+            raise ConnectFailed(f"broker {node.node_id}: {error}{origin}") from None
 
     # --- Another attempt ---
 
