@@ -8,11 +8,10 @@ from typing import Any, Final
 
 import click
 
-from trio_broker import __version__
 from trio_broker.cli.failure import fail
 from trio_broker.cli.output import let_everything_be_printed
 from trio_broker.client.address import Address, parse_addresses
-from trio_broker.client.connection import Identity
+from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import ClientError
 from trio_broker.client.kafka_client import KafkaClient
@@ -80,8 +79,7 @@ def _with_client(command: Callable[..., None], timeout_help: str) -> Callable[..
     @functools.wraps(command)
     def run(*arguments: Any, bootstrap_server: tuple[Address, ...], command_timeout: float, **options: Any) -> None:
         let_everything_be_printed()
-        identity = Identity(CLIENT_ID, __version__)
-        with KafkaClient(bootstrap_server, identity, Deadline(command_timeout)) as client:
+        with KafkaClient(ConnectionSettings(bootstrap_server, CLIENT_ID), Deadline(command_timeout)) as client:
             try:
                 command(client, *arguments, **options)
             except ClientError as error:

@@ -92,7 +92,7 @@ def produce_command(
     source = RecordInput(parser(**form), None if form["whole"] else form["delimiter"] or b"\n")
     timeout_ms = int(client.deadline.timeout_seconds * 1000)
     settings = ProducerSettings(
-        bootstrap_servers=client.bootstrap,
+        bootstrap_servers=client.settings.bootstrap,
         client_id=CLIENT_ID,
         codec=Codec[compression.upper()],
         request_timeout_ms=min(DEFAULT_REQUEST_TIMEOUT_MS, timeout_ms),

@@ -46,9 +46,8 @@ from kafka_wire.messages.produce import (
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from kafka_wire.schema import NEWEST
-from trio_broker import __version__
 from trio_broker.client.configs import Resource, ResourceType, describe_configs
-from trio_broker.client.connection import BrokerConnection, Identity
+from trio_broker.client.connection import BrokerConnection
 from trio_broker.client.deadline import Deadline, pauses
 from trio_broker.client.error_codes import PERHAPS_DONE, RETRIED_BY_PRODUCERS, SEQUENCE_LOST, TOO_LARGE
 from trio_broker.client.errors import (
@@ -125,10 +124,8 @@ class BatchProducer:
         self.settings = settings
         self.is_usable = True
         self._timer = timer or Timer()
-        self._identity = Identity(settings.client_id, __version__)
         self._metadata = ProducerMetadata(
-            bootstrap=settings.bootstrap_servers,
-            identity=self._identity,
+            connection=settings.connection,
             request_seconds=settings.request_timeout_ms / 1000,
             block_seconds=settings.max_block_ms / 1000,
             new_deadline=self._timer.deadline,
@@ -190,8 +187,7 @@ class BatchProducer:
         """The client of this producer's transactions, which closes with it."""
         if self._transactions is None:
             self._transactions = TransactionClient(
-                self.settings.bootstrap_servers,
-                self._identity,
+                self.settings.connection,
                 request_seconds=self.settings.request_timeout_ms / 1000,
                 block_seconds=self.settings.max_block_ms / 1000,
                 deadline_after=self._timer.deadline,
@@ -449,7 +445,7 @@ class BatchProducer:
         if connection is None or not connection.is_usable or connection.address != address:
             if connection is not None:
                 connection.close()
-            connection = self._connections[leader] = BrokerConnection.open(address, self._identity, deadline)
+            connection = self._connections[leader] = BrokerConnection.open(address, self.settings.connection, deadline)
         return connection
 
     def _outcome(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> _Outcome:
@@ -483,7 +479,7 @@ class BatchProducer:
 
     def _topic_limit(self, topic: str) -> str:
         deadline = self._timer.deadline(LIMIT_SECONDS)
-        return _topic_limit(KafkaClient(self.settings.bootstrap_servers, self._identity, deadline), topic)
+        return _topic_limit(KafkaClient(self.settings.connection, deadline), topic)
 
     # --- Sequences ---
 
