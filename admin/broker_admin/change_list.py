@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from broker_admin.listing import ListQuery, Page, ordered_by, take_page
-from broker_admin.messages.export import harmless
 from broker_admin.schemas import bounded
 from broker_admin.texts import bytes_text, iso_time, short_duration_text
 from trio_broker.changes.change import (
@@ -23,6 +22,7 @@ from trio_broker.changes.change import (
     TrialOutcome,
     relative_band_text,
 )
+from trio_broker.common.escaping import escape_formula
 from trio_broker.config.entries import ValueChange
 
 ANY = ""
@@ -76,7 +76,8 @@ def changes_csv(changes: Iterable[Change]) -> str:
     for change in changes:
         origin = change.origin
         ends = (
-            *(origin.channel.value, harmless(origin.client), origin.role, origin.address, harmless(origin.request)),
+            *(origin.channel.value, escape_formula(origin.client), origin.role, origin.address),
+            escape_formula(origin.request),
             change.trial.outcome.value if change.trial else "",
             "" if change.undoes is None else change.undoes,
             change.effect.verdict.value if change.effect else "",
@@ -84,7 +85,7 @@ def changes_csv(changes: Iterable[Change]) -> str:
         starts = (change.number, iso_time(change.changed_at_ms), change.action.value, change.resource_type.value)
         for value in (*change.values, *change.shadowed_values) or (ValueChange("", None, None),):
             texts = (change.resource, value.name, value.old or "", value.new or "")
-            writer.writerow((*starts, *map(harmless, texts), *ends))
+            writer.writerow((*starts, *map(escape_formula, texts), *ends))
     return out.getvalue()
 
 

@@ -91,7 +91,7 @@ class ProtocolErrorFilter(logging.Filter):
 PROTOCOL_ERROR_FILTER = ProtocolErrorFilter()
 
 
-class PatientlessTCPServer(TCPServer):
+class TimeoutTCPServer(TCPServer):
     """Hypercorn's connection, except that it does not wait forever for a peer that stopped reading, or is gone."""
 
     async def _read_data(self) -> None:
@@ -194,7 +194,7 @@ class ConnectionGuard:
         app = wrap_app(discarding_unread_bodies(self.app), MAX_REQUEST_BODY_BYTES, "asgi")  # type: ignore[arg-type]  # same calls, other names
         self.streams.add(stream)
         try:
-            await PatientlessTCPServer(app, self.config, self.context, ConnectionState({}), stream).run()  # type: ignore[arg-type]  # it takes plain streams as well
+            await TimeoutTCPServer(app, self.config, self.context, ConnectionState({}), stream).run()  # type: ignore[arg-type]  # it takes plain streams as well
         # Not BaseException: Cancelled and KeyboardInterrupt belong to the broker, and pass.
         except* Exception as errors:
             log.info("admin connection from %s dropped: %s", peer, describe(errors))

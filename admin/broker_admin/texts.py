@@ -13,6 +13,13 @@ from typing import Any
 
 from markupsafe import Markup
 
+from trio_broker.common.amounts import bytes_text as bytes_text
+from trio_broker.common.amounts import counted as counted
+from trio_broker.common.amounts import duration_text as duration_text
+from trio_broker.common.amounts import number_text as number_text
+from trio_broker.common.amounts import short_duration_text as short_duration_text
+from trio_broker.common.escaping import escape_unprintable
+
 SHOWN_CHARACTERS = 64
 """As much of a client's text as a table shows: a client id, or a member id with its UUID, and then some."""
 
@@ -20,44 +27,9 @@ MEMBER_TAIL = 12
 """Characters of a UUID's last group."""
 
 
-def bytes_text(count: float) -> str:
-    """A size in binary units: ``1.4 GiB``."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
-
-
-def number_text(number: int) -> str:
-    """A count with thin spaces between the thousands."""
-    return f"{number:,}".replace(",", "\u202f")
-
-
 def capitalized(text: str) -> str:
     """``text`` as a sentence begins; unlike ``str.capitalize`` its other letters stay."""
     return f"{text[0].upper()}{text[1:]}"
-
-
-def counted(count: int, one: str, many: str | None = None) -> str:
-    """A number of things: ``1 group``, ``2 groups``."""
-    return f"{number_text(count)} {one if count == 1 else many or f'{one}s'}"
-
-
-def duration_text(seconds: float) -> str:
-    """An uptime by its two largest units: ``3 d 4 h``."""
-    whole = int(seconds)
-    parts = [(whole // 86400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "min"), (whole % 60, "s")]
-    while len(parts) > 1 and parts[0][0] == 0:
-        del parts[0]
-    return " ".join(f"{amount} {unit}" for amount, unit in parts[:2])
-
-
-def short_duration_text(seconds: float) -> str:
-    """A duration that may be short: ``0 s``, ``43 ms``, ``4.2 s``, then as ``duration_text``."""
-    if 0 < seconds < 1:
-        return f"{max(1, seconds * 1000):.0f} ms"
-    return f"{seconds:.1f} s" if 0 < seconds < 10 else duration_text(seconds)
 
 
 def code_marked(text: str) -> Markup:
@@ -99,30 +71,14 @@ def clock_text(at_ms: int) -> str:
 
 
 def shown_text(text: str, length: int = SHOWN_CHARACTERS) -> str:
-    """A client's ``text`` in one line of at most ``length`` characters, each of which can be seen.
-
-    What cannot be seen, or would turn the letters around it, is written as its escape, so that
-    ``a\\u{0}b`` is not taken for ``ab``.
-    """
-    cut = text[:length]
-    shown = "".join(map(shown_character, cut)) if not cut.isprintable() else cut
+    """A client's ``text`` in one line of at most ``length`` characters, each of which can be seen."""
+    shown = escape_unprintable(text[:length])
     return f"{shown}…" if len(text) > length else shown
 
 
 def line_text(data: Any) -> str:
     """What a decoder made of bytes, as one line: a text itself, anything else as JSON."""
     return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, separators=(", ", ": "))
-
-
-def shown_block(text: str) -> str:
-    """A client's ``text`` in its own lines, each of whose characters can be seen."""
-    if text.isprintable():
-        return text
-    return "".join(each if each in "\n\t" else shown_character(each) for each in text)
-
-
-def shown_character(character: str) -> str:
-    return character if character.isprintable() else f"\\u{{{ord(character):x}}}"
 
 
 def partitions_text(partitions: Sequence[int]) -> str:

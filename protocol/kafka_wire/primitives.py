@@ -197,6 +197,11 @@ def skip_tags(buffer: ReadableBuffer, position: int, count: int) -> int:
     return position
 
 
+# --- Offsets ---
+
+NO_OFFSET: Final = -1
+"""Stands for "none" in a field that has an offset."""
+
 # --- Uuids ---
 
 UUID_BYTES: Final = 16

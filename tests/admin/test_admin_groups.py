@@ -13,7 +13,7 @@ import trio
 from broker_admin.group_detail import SHOWN_MEMBERS, SHOWN_PARTITIONS, group_detail
 from broker_admin.group_list import GroupsQuery, select_groups
 from broker_admin.server import AdminAddress, serve_admin
-from broker_admin.texts import member_tail, partitions_text, short_duration_text, shown_text
+from broker_admin.texts import member_tail, partitions_text, shown_text
 from broker_admin.timeline_picture import rebalance_entry, timeline_picture
 from tests.admin.fake_broker import FakeBroker, FakeGroups
 from tests.admin.fake_groups import fake_group, fake_member, fake_partition, fake_rebalance
@@ -452,13 +452,6 @@ def test_foreign_text_is_shown_in_one_line_of_what_can_be_seen(text: str, shown:
 )
 def test_partitions_are_shown_as_ranges(partitions: tuple[int, ...], text: str) -> None:
     assert partitions_text(partitions) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0 s"), (0.0004, "1 ms"), (0.041, "41 ms"), (4.24, "4.2 s"), (61, "1 min 1 s")]
-)
-def test_short_durations_keep_their_milliseconds(seconds: float, text: str) -> None:
-    assert short_duration_text(seconds) == text
 
 
 def test_a_member_id_beside_its_client_id_is_shown_by_its_end() -> None:

@@ -28,7 +28,7 @@ from tests.checking.sender import Sender, SenderKind
 from tests.checking.transactional_loops import TransactionalLoop
 from tests.patience import Patience, patiently
 from trio_broker.client.address import parse_addresses
-from trio_broker.client.connection import Identity
+from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import ClientError
 from trio_broker.client.group_offsets import fetch_offsets
@@ -88,7 +88,7 @@ class Observer:
 
     def look(self) -> bool:
         """Ask for every group once; whether all the answers came."""
-        with KafkaClient(self._addresses, Identity("observer", "1"), Deadline(self.ask_seconds)) as client:
+        with KafkaClient(ConnectionSettings(self._addresses, "observer"), Deadline(self.ask_seconds)) as client:
             return all(self._look(client, group) for group in self.groups)
 
     def _look(self, client: KafkaClient, group: str) -> bool:

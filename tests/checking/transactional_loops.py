@@ -32,7 +32,7 @@ import confluent_kafka
 from tests.checking.history import Draft, Op, Outcome, Record, Recorder
 from tests.checking.recorded_members import HEARTBEAT_MS, METADATA_AGE_MS, POLL_SECONDS
 from trio_broker.client.address import parse_addresses
-from trio_broker.client.connection import Identity
+from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import ClientError
 from trio_broker.client.group_offsets import fetch_offsets
@@ -328,7 +328,7 @@ class AiokafkaLoop(TransactionalLoop):
         """The committed offsets. aiokafka 0.14 looks at no error of the whole group, which is what the answer is while
         the coordinator is loading (``GroupCoordinator._do_fetch_commit_offsets``), and begins at 0.
         """
-        with KafkaClient(parse_addresses(self.servers), Identity("loop", "1"), Deadline(SECONDS)) as client:
+        with KafkaClient(ConnectionSettings(parse_addresses(self.servers), "loop"), Deadline(SECONDS)) as client:
             answer = fetch_offsets(client, self.recorder.group)
             return {place.partition: each.offset for place, each in answer.items()}
 

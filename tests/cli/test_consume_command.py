@@ -228,7 +228,7 @@ def test_what_may_not_be_read_is_told(server: ScriptedKafka):
         (["-f", "%s", "-D", ":"], "choose one form"),
         (["-f", "%x"], "--format: %x is no token; there are %t %p %o"),
         (["--follow", "--to", "5"], "--follow has no end"),
-        (["-o", "soon"], "'soon' is no place in a log"),
+        (["-o", "soon"], "'soon' is no position in a log"),
         (["-c", "0"], "0 is not in the range"),
     ],
 )

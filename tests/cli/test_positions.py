@@ -45,7 +45,7 @@ def test_so_long_ago_is_counted_from_now(text, ago_ms, monkeypatch):
 
 @pytest.mark.parametrize("text", ["", "soon", "--5", "1.5", "P", "5y", "s@", "s@x", "²"])
 def test_what_is_no_place_is_refused_with_the_forms_that_there_are(text):
-    with pytest.raises(click.BadParameter, match="is no place in a log; one is earliest, latest, an offset"):
+    with pytest.raises(click.BadParameter, match="is no position in a log; one is earliest, latest, an offset"):
         position(text)
 
 

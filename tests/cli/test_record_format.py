@@ -7,7 +7,7 @@ import pytest
 
 from kafka_wire.records.record import Record
 from trio_broker.cli.escapes import separator, unescape
-from trio_broker.cli.record_format import as_it_is, harmless, parse_format, plain_format
+from trio_broker.cli.record_format import as_it_is, for_terminal, parse_format, plain_format
 from trio_broker.common.topic_partition import TopicPartition
 
 ORDERS = TopicPartition("orders", 3)
@@ -51,7 +51,7 @@ def test_without_a_format_values_are_printed_and_keys_if_asked_for():
 
 
 def test_a_value_cannot_steer_the_terminal():
-    form = parse_format("%s|%k|%h", null=b"", shown=harmless)
+    form = parse_format("%s|%k|%h", null=b"", shown=for_terminal)
     evil = Record(0, 0, "größe".encode(), b"\x1b[2J\r\xff\n\ttab", (("\x07", b"\x9b1m"),))
     assert form.line(ORDERS, evil).decode() == "\\x1b[2J\\r\\xff\n\ttab|größe|\\x07=\\x9b1m"
 

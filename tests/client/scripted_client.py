@@ -10,11 +10,11 @@ import attrs
 from kafka_wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from tests.fakes.scripted_kafka import HOST, ScriptedKafka
 from trio_broker.client.address import parse_addresses
-from trio_broker.client.connection import Identity
+from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.kafka_client import KafkaClient
 
-IDENTITY = Identity("test", "1.0")
+CLIENT_ID = "test"
 
 PATIENCE_SECONDS = 20.0
 """More than any answer on loopback takes; what is retried until the end sleeps through it in no time."""
@@ -33,7 +33,7 @@ class Pauses:
 def client_of(*servers: ScriptedKafka, pauses: Pauses | None = None) -> KafkaClient:
     """A client that has the addresses of these servers."""
     bootstrap = parse_addresses(",".join(server.address for server in servers))
-    return KafkaClient(bootstrap, IDENTITY, (pauses or Pauses()).deadline())
+    return KafkaClient(ConnectionSettings(bootstrap, CLIENT_ID), (pauses or Pauses()).deadline())
 
 
 def unused_port() -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import attrs
 import pytest
 
 from kafka_wire.apis import ApiKey
@@ -14,9 +15,10 @@ from kafka_wire.codec import encode_bytes
 from kafka_wire.headers import response_header
 from kafka_wire.messages.api_versions import ApiVersionsRequest
 from kafka_wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from tests.client.scripted_client import IDENTITY, PATIENCE_SECONDS
+from tests.client.scripted_client import CLIENT_ID, PATIENCE_SECONDS
 from tests.fakes.scripted_kafka import (
     CLOSED,
+    HOST,
     SILENCE,
     Misnumbered,
     Raw,
@@ -25,12 +27,16 @@ from tests.fakes.scripted_kafka import (
     served_up_to,
 )
 from tests.patience import scaled
+from trio_broker import __version__
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.connection import MAX_RESPONSE_BYTES, BrokerConnection
+from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import ConnectFailed, ConnectionLost, NotKafka, Refused, TimedOut, VersionNotServed
 from trio_broker.client.receive_buffer import ReceiveBuffer
+from trio_broker.client.security import Plaintext
 
+SETTINGS = ConnectionSettings((), CLIENT_ID)
 UNSUPPORTED_VERSION = 35
 GROUPS = ListGroupsResponse(groups=[ListedGroup(group_id="g", protocol_type="consumer")])
 
@@ -39,7 +45,7 @@ GROUPS = ListGroupsResponse(groups=[ListedGroup(group_id="g", protocol_type="con
 def connected(server: ScriptedKafka, seconds: float = PATIENCE_SECONDS) -> Iterator[BrokerConnection]:
     with server:
         [address] = parse_addresses(server.address)
-        connection = BrokerConnection.open(address, IDENTITY, Deadline(seconds))
+        connection = BrokerConnection.open(address, SETTINGS, Deadline(seconds))
         try:
             yield connection
         finally:
@@ -117,7 +123,7 @@ def test_the_broker_is_told_who_asks():
     with connected(server := ScriptedKafka()):
         pass
     [request] = server.requests(ApiVersionsRequest)
-    assert (request.client_software_name, request.client_software_version) == ("trio-broker", "1.0")
+    assert (request.client_software_name, request.client_software_version) == ("trio-broker", __version__)
 
 
 # What goes wrong
@@ -136,19 +142,19 @@ def test_nobody_listening_is_told_with_the_address():
         port = taken.getsockname()[1]
     [address] = parse_addresses(f"127.0.0.1:{port}")
     with pytest.raises(ConnectFailed, match=f"cannot connect to 127.0.0.1:{port}: Connection refused"):
-        BrokerConnection.open(address, IDENTITY, Deadline(scaled(PATIENCE_SECONDS)))
+        BrokerConnection.open(address, SETTINGS, Deadline(scaled(PATIENCE_SECONDS)))
 
 
 def test_a_host_name_that_cannot_be_one_is_told():
     [address] = parse_addresses("a..b:1")
     with pytest.raises(ConnectFailed, match=r"cannot connect to a\.\.b:1"):
-        BrokerConnection.open(address, IDENTITY, Deadline(scaled(PATIENCE_SECONDS)))
+        BrokerConnection.open(address, SETTINGS, Deadline(scaled(PATIENCE_SECONDS)))
 
 
 def test_no_connection_is_tried_when_the_time_is_over():
     [address] = parse_addresses("127.0.0.1:1")
     with pytest.raises(ConnectFailed, match="no answer"):
-        BrokerConnection.open(address, IDENTITY, Deadline(0))
+        BrokerConnection.open(address, SETTINGS, Deadline(0))
 
 
 @pytest.mark.parametrize(
@@ -243,12 +249,25 @@ def test_an_answer_may_be_as_large_as_the_one_who_asks_says(enough: bool):
                 connection.finish(pending, Deadline(scaled(PATIENCE_SECONDS)), max_bytes=size - 1)
 
 
+def test_requests_go_over_the_socket_that_the_security_makes():
+    class Secured(Plaintext):
+        def secured(self, sock: socket.socket, host: str) -> socket.socket:
+            assert host == HOST
+            return socket.socket(fileno=sock.detach())
+
+    with ScriptedKafka() as server:
+        [address] = parse_addresses(server.address)
+        settings = attrs.evolve(SETTINGS, security=Secured())
+        connection = BrokerConnection.open(address, settings, Deadline(scaled(PATIENCE_SECONDS)))
+        assert connection.served
+        connection.close()
+
+
 def test_the_sockets_buffer_is_set_where_a_size_is_told():
     with ScriptedKafka() as server:
         [address] = parse_addresses(server.address)
-        connection = BrokerConnection.open(
-            address, IDENTITY, Deadline(scaled(PATIENCE_SECONDS)), receive_buffer_bytes=20_000
-        )
+        settings = attrs.evolve(SETTINGS, receive_buffer_bytes=20_000)
+        connection = BrokerConnection.open(address, settings, Deadline(scaled(PATIENCE_SECONDS)))
         size = connection._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         connection.close()
     assert size in (20_000, 40_000), "Linux doubles it for its own needs"

@@ -8,9 +8,10 @@ from kafka_wire.apis import ApiKey
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.metadata import MetadataRequest
-from tests.client.scripted_client import IDENTITY, PATIENCE_SECONDS, Pauses, client_of, coordinator_at, unused_port
+from tests.client.scripted_client import CLIENT_ID, PATIENCE_SECONDS, Pauses, client_of, coordinator_at, unused_port
 from tests.fakes.scripted_kafka import CLOSED, HOST, Cluster, ScriptedKafka, served_up_to
 from trio_broker.client.address import Address
+from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.errors import ConnectFailed, ConnectionLost, Refused
 from trio_broker.client.kafka_client import LOST_CONNECTIONS, KafkaClient
 
@@ -31,7 +32,7 @@ class Asking:
 
 def idle_client(pauses: Pauses) -> KafkaClient:
     """A client that asks nobody."""
-    return KafkaClient([Address("nowhere", 1)], IDENTITY, pauses.deadline())
+    return KafkaClient(ConnectionSettings((Address("nowhere", 1),), CLIENT_ID), pauses.deadline())
 
 
 # Whom to ask
@@ -39,14 +40,15 @@ def idle_client(pauses: Pauses) -> KafkaClient:
 
 def test_the_next_address_is_tried_when_the_first_refuses():
     with ScriptedKafka() as server:
-        bootstrap = [Address(HOST, unused_port()), Address(HOST, server.port)]
-        with KafkaClient(bootstrap, IDENTITY, Pauses().deadline()) as client:
+        bootstrap = (Address(HOST, unused_port()), Address(HOST, server.port))
+        with KafkaClient(ConnectionSettings(bootstrap, CLIENT_ID), Pauses().deadline()) as client:
             assert client.any_broker().address.port == server.port
 
 
 def test_all_addresses_are_named_when_none_works():
     ports = [unused_port(), unused_port()]
-    client = KafkaClient([Address(HOST, port) for port in ports], IDENTITY, Pauses().deadline())
+    bootstrap = tuple(Address(HOST, port) for port in ports)
+    client = KafkaClient(ConnectionSettings(bootstrap, CLIENT_ID), Pauses().deadline())
     with pytest.raises(ConnectFailed, match=f":{ports[0]}: Connection refused; .*:{ports[1]}: Connection refused"):
         client.any_broker()
 

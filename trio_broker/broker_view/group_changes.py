@@ -41,6 +41,7 @@ from kafka_wire.messages.offset_delete import (
 )
 from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup
 from kafka_wire.schema import Request
+from trio_broker.common.amounts import counted
 from trio_broker.common.iso8601 import parse_duration, parse_moment
 from trio_broker.common.log_range import LogRange
 from trio_broker.common.offset_reset import (
@@ -419,7 +420,7 @@ def refuse_members(group: GroupSnapshot | None) -> None:
 
 
 def not_empty(group: GroupSnapshot) -> GroupRefused:
-    members = "1 member" if group.member_count == 1 else f"{group.member_count} members"
+    members = counted(group.member_count, "member")
     reason = (
         f"group {group.group_id!r} has {members} and is {group.state}: stop its consumers, and wait until it is Empty; "
         "a consumer that was killed stays a member until its session times out"

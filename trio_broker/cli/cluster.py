@@ -8,7 +8,7 @@ import click
 
 from kafka_wire.apis import api_name
 from trio_broker.cli.command_group import CommandGroup
-from trio_broker.cli.connecting import asks_cluster, json_option
+from trio_broker.cli.connecting import json_option, with_client
 from trio_broker.cli.failure import Failures
 from trio_broker.cli.output import Row, print_facts, print_json, print_table
 from trio_broker.client.cluster import BrokerDescription, ClusterDescription, describe_cluster
@@ -23,7 +23,7 @@ def cluster() -> None:
 @cluster.command("info")
 @click.option("--apis", is_flag=True, help="Also show the versions of every API, by broker.")
 @json_option
-@asks_cluster
+@with_client
 def info_command(client: KafkaClient, apis: bool, as_json: bool) -> None:
     """Show the cluster's id, its brokers, their features and the versions of the APIs that they serve."""
     described = describe_cluster(client)

@@ -13,7 +13,7 @@ import click
 from kafka_wire.error_codes import ErrorCode
 from trio_broker.cli.assignments import key_value
 from trio_broker.cli.command_group import CommandGroup
-from trio_broker.cli.connecting import asks_cluster, json_option
+from trio_broker.cli.connecting import json_option, with_client
 from trio_broker.cli.consent import dry_run_option
 from trio_broker.cli.failure import Failures
 from trio_broker.cli.output import Row, print_facts, print_json, print_table
@@ -90,7 +90,7 @@ def chosen_resources(
 
 @configs.command("list")
 @json_option
-@asks_cluster
+@with_client
 def list_command(client: KafkaClient, as_json: bool) -> None:
     """List the settings of all topics and brokers that were changed from their defaults."""
     resources = [Resource(ResourceType.BROKER, CLUSTER_DEFAULT)]
@@ -103,7 +103,7 @@ def list_command(client: KafkaClient, as_json: bool) -> None:
 @names_resources
 @click.option("--all", "all_entries", is_flag=True, help="Also show settings that were not changed.")
 @json_option
-@asks_cluster
+@with_client
 def describe_command(
     client: KafkaClient,
     topics: tuple[str, ...],
@@ -166,7 +166,7 @@ def shown_value(entry: Row) -> str | None:
 @click.option("--subtract", "subtracted", type=key_value, multiple=True, metavar="KEY=VALUE", help="Take from a list.")
 @dry_run_option
 @json_option
-@asks_cluster
+@with_client
 def alter_command(
     client: KafkaClient,
     topics: tuple[str, ...],

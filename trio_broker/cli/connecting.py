@@ -8,11 +8,10 @@ from typing import Any, Final
 
 import click
 
-from trio_broker import __version__
 from trio_broker.cli.failure import fail
 from trio_broker.cli.output import let_everything_be_printed
 from trio_broker.client.address import Address, parse_addresses
-from trio_broker.client.connection import Identity
+from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import ClientError
 from trio_broker.client.kafka_client import KafkaClient
@@ -44,20 +43,20 @@ def addresses(text: str) -> tuple[Address, ...]:
         raise click.BadParameter(str(error)) from None
 
 
-def asks_cluster(command: Callable[..., None]) -> Callable[..., None]:
+def with_client(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options to reach a cluster, and a client as its first argument.
 
     An error of the cluster or of the connection ends the command with one line.
     """
-    return _asks_cluster(command, "How long the whole command may take.")
+    return _with_client(command, "How long the whole command may take.")
 
 
 def keeps_asking_cluster(command: Callable[..., None]) -> Callable[..., None]:
-    """As ``asks_cluster``, for a command without a limit on its duration: the timeout is that of one answer."""
-    return _asks_cluster(command, "How long the cluster may take to answer, or to become available again.")
+    """As ``with_client``, for a command without a limit on its duration: the timeout is that of one answer."""
+    return _with_client(command, "How long the cluster may take to answer, or to become available again.")
 
 
-def _asks_cluster(command: Callable[..., None], timeout_help: str) -> Callable[..., None]:
+def _with_client(command: Callable[..., None], timeout_help: str) -> Callable[..., None]:
     @click.option(
         "-b",
         "--bootstrap-server",
@@ -80,8 +79,7 @@ def _asks_cluster(command: Callable[..., None], timeout_help: str) -> Callable[.
     @functools.wraps(command)
     def run(*arguments: Any, bootstrap_server: tuple[Address, ...], command_timeout: float, **options: Any) -> None:
         let_everything_be_printed()
-        identity = Identity(CLIENT_ID, __version__)
-        with KafkaClient(bootstrap_server, identity, Deadline(command_timeout)) as client:
+        with KafkaClient(ConnectionSettings(bootstrap_server, CLIENT_ID), Deadline(command_timeout)) as client:
             try:
                 command(client, *arguments, **options)
             except ClientError as error:

@@ -32,7 +32,7 @@ from trio_broker.cli.positions import (
     position,
     resolve,
 )
-from trio_broker.cli.record_format import as_it_is, harmless, parse_format, plain_format
+from trio_broker.cli.record_format import as_it_is, for_terminal, parse_format, plain_format
 from trio_broker.client.fetcher import FetchedBatch, Fetcher
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.common.record_json import record_line
@@ -52,10 +52,12 @@ Line: TypeAlias = Callable[[TopicPartition, Record, TimestampType], bytes]
     "--from",
     "start",
     type=position,
-    metavar="PLACE",
+    metavar="POSITION",
     help=f"The first record: {FORMS}. If not given, earliest, or with --follow latest.",
 )
-@click.option("--to", "end", type=position, metavar="PLACE", help="The first place not to print; latest if not given.")
+@click.option(
+    "--to", "end", type=position, metavar="POSITION", help="The first position not to print; latest if not given."
+)
 @click.option("--follow", is_flag=True, help="Continue with new records, until Ctrl-C.")
 @click.option("-c", "--count", type=click.IntRange(min=1), help="The most records to print.")
 @click.option("-K", "--key-separator", type=separator, metavar="TEXT", help="Print keys, with this text after each.")
@@ -105,8 +107,8 @@ def consume_command(
     wanted = chosen_partitions(client, with_partitions(selections, partitions))
     ranges = known_ranges(client, wanted, read_committed=read_committed)
     start = start or (Boundary.LATEST if follow else Boundary.EARLIEST)
-    for told in moved(ranges, start):
-        note(told)
+    for each in moved(ranges, start):
+        note(each)
     starts = resolve(client, start, ranges)
     # Fixed before the first record is read: the end of a topic that is written to all the time would never be reached.
     ends = None if follow else resolve(client, end or Boundary.LATEST, ranges)
@@ -149,7 +151,7 @@ def chosen_line(
     if as_json:
         return _json_line
     null = NULL if shows_null else b""
-    shown = harmless if sys.stdout.isatty() else as_it_is
+    shown = for_terminal if sys.stdout.isatty() else as_it_is
     if template is None:
         form = plain_format(key_separator=key_separator, delimiter=delimiter or b"\n", null=null, shown=shown)
     else:

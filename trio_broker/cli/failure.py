@@ -7,18 +7,18 @@ from typing import NoReturn
 
 import click
 
-from trio_broker.cli.output import visible
+from trio_broker.common.escaping import escape_control
 
 
 def fail(reason: str) -> NoReturn:
     """Print the reason and end the command with exit code 1."""
-    complain(reason)
+    print_error(reason)
     sys.exit(1)
 
 
-def complain(reason: str) -> None:
+def print_error(reason: str) -> None:
     """Print the reason of a failure, without ending the command."""
-    click.echo(f"trio-broker: {visible(reason)}", err=True)
+    click.echo(f"trio-broker: {escape_control(reason)}", err=True)
 
 
 class Failures:
@@ -29,7 +29,7 @@ class Failures:
 
     def add(self, reason: object) -> None:
         """Print and count a failure."""
-        complain(str(reason))
+        print_error(str(reason))
         self.count += 1
 
     def exit(self) -> None:

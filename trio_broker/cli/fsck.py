@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import click
 
-from trio_broker.cli.failure import complain, fail
-from trio_broker.cli.output import print_json, visible
+from trio_broker.cli.failure import fail, print_error
+from trio_broker.cli.output import print_json
+from trio_broker.common.escaping import escape_control
 from trio_broker.common.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def fsck(
         print_json(_document(directories, reports, findings, mended.actions, code))
     else:
         for line in _text(directories, reports, findings, mended.actions):
-            click.echo(visible(line))
+            click.echo(escape_control(line))
     sys.exit(code)
 
 
@@ -133,16 +134,16 @@ def _check(task: PartitionTask) -> PartitionReport:
 
 
 def _check_all(tasks: Sequence[PartitionTask], processes: int) -> Iterator[PartitionReport]:
-    """Check the partitions, the largest first so that none is left alone at the end; tell a terminal how far it is."""
+    """Check the partitions, the largest first so that none is left alone at the end; a terminal shows how far it is."""
     from trio_broker.runtime.processes import map_in_processes
 
     total = sum(task.size_bytes for task in tasks)
     done = 0
     largest_first = sorted(tasks, key=lambda task: task.size_bytes, reverse=True)
-    is_told = sys.stderr.isatty()
+    shows_progress = sys.stderr.isatty()
     for count, report in enumerate(map_in_processes(_check, largest_first, processes), 1):
         done += report.checked_bytes
-        if is_told:
+        if shows_progress:
             progress = f"{count} of {len(tasks)} partitions, {done / 1e6:.0f} of {total / 1e6:.0f} MB"
             click.echo(f"\r{progress}\x1b[K", err=True, nl=count == len(tasks))
         yield report
@@ -185,7 +186,7 @@ def _mend(
             try:
                 aside = partition_repair.accept_loss(disk, task, report, now_ms)
             except CorruptCheckpoint as error:
-                complain(f"{name}: {error}")
+                print_error(f"{name}: {error}")
                 continue
             kept = ", ".join(path.name for path in aside) or "nothing"
             mended.actions.append(f"{name}: loss accepted, kept aside: {kept}")

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from trio_broker.cli.assignments import TopicSelection
-from trio_broker.cli.connecting import asks_cluster, json_option
+from trio_broker.cli.connecting import json_option, with_client
 from trio_broker.cli.consent import Consent, is_agreed, needs_consent
 from trio_broker.cli.failure import Failures, fail
 from trio_broker.cli.group_options import check_scope, exit_with, outcome_name, refuse_members, topic_options
@@ -32,7 +32,7 @@ from trio_broker.common.topic_partition import TopicPartition
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
 @needs_consent
 @json_option
-@asks_cluster
+@with_client
 def delete_command(client: KafkaClient, names: tuple[str, ...], consent: Consent, as_json: bool) -> None:
     """Delete groups without members, and their offsets. Shows the groups, and asks."""
     failures = Failures()
@@ -78,7 +78,7 @@ def print_groups(rows: Collection[Row], *, err: bool = False) -> None:
 @topic_options
 @needs_consent
 @json_option
-@asks_cluster
+@with_client
 def delete_offsets_command(
     client: KafkaClient,
     group_id: str,
@@ -149,7 +149,7 @@ def is_selected(partition: TopicPartition, selections: Iterable[TopicSelection])
 @click.argument("instance_id", metavar="INSTANCE")
 @needs_consent
 @json_option
-@asks_cluster
+@with_client
 def remove_member_command(
     client: KafkaClient, group_id: str, instance_id: str, consent: Consent, as_json: bool
 ) -> None:

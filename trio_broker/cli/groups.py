@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from trio_broker.cli.command_group import CommandGroup
-from trio_broker.cli.connecting import asks_cluster, json_option
+from trio_broker.cli.connecting import json_option, with_client
 from trio_broker.cli.failure import Failures
 from trio_broker.cli.group_deletions import delete_command, delete_offsets_command, remove_member_command
 from trio_broker.cli.output import Row, note, print_facts, print_json, print_table
@@ -51,7 +51,7 @@ groups.add_command(remove_member_command)
 @click.option("--state", "states", multiple=True, help="Only groups in this state, such as Stable; may be repeated.")
 @click.option("--type", "types", multiple=True, help="Only groups of this type, classic or consumer; may be repeated.")
 @json_option
-@asks_cluster
+@with_client
 def list_command(client: KafkaClient, states: tuple[str, ...], types: tuple[str, ...], as_json: bool) -> None:
     """List groups."""
     rows = [
@@ -75,7 +75,7 @@ def list_command(client: KafkaClient, states: tuple[str, ...], types: tuple[str,
 @groups.command("describe")
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
 @json_option
-@asks_cluster
+@with_client
 def describe_command(client: KafkaClient, names: tuple[str, ...], as_json: bool) -> None:
     """Show the state and the members of groups, and the offset, lag and member of each partition."""
     failures = Failures()
@@ -171,7 +171,7 @@ def print_descriptions(documents: Collection[Row]) -> None:
         if group["partitions"]:
             click.echo()
             print_table({**LAG_COLUMNS, "CLIENT": "client", "HOST": "host", "MEMBER": "member"}, group["partitions"])
-            tell_problems(group["partitions"])
+            print_errors(group["partitions"])
 
 
 def print_members(members: Collection[Row]) -> None:
@@ -199,7 +199,7 @@ def short(partitions: Iterable[Row] | None) -> str:
 @groups.command("lag")
 @click.argument("names", nargs=-1, metavar="[GROUP]...")
 @json_option
-@asks_cluster
+@with_client
 def lag_command(client: KafkaClient, names: tuple[str, ...], as_json: bool) -> None:
     """Show the lag of groups by partition or, if no group is named, the sum of the lag of each group."""
     failures = Failures()
@@ -216,7 +216,7 @@ def lag_command(client: KafkaClient, names: tuple[str, ...], as_json: bool) -> N
         print_json(rows)
     elif names:
         print_table({"GROUP": "group", **LAG_COLUMNS}, rows)
-        tell_problems(rows)
+        print_errors(rows)
     else:
         columns = {"GROUP": "group", "STATE": "state", "PARTITIONS": "partition_count"}
         print_table({**columns, "UNKNOWN": "partitions_without_lag", "LAG": "lag"}, rows)
@@ -238,7 +238,7 @@ def total(group: GroupDescription, lagging: Collection[Row]) -> Row:
     }
 
 
-def tell_problems(rows: Iterable[Row]) -> None:
+def print_errors(rows: Iterable[Row]) -> None:
     """Print why the end of a log is unknown."""
     for row in rows:
         if row["problem"]:

@@ -18,7 +18,7 @@ from typing import Final, NoReturn
 
 import click
 
-from trio_broker.cli.failure import complain
+from trio_broker.cli.failure import print_error
 
 TEXT_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
@@ -41,14 +41,14 @@ class LogFormat(enum.Enum):
 
     def fail(self, *reasons: str) -> NoReturn:
         """Write why the broker does not start, or was not closed properly, and end with exit code 1."""
-        self.complain(*reasons)
+        self.print_error(*reasons)
         sys.exit(1)
 
-    def complain(self, *reasons: str) -> None:
+    def print_error(self, *reasons: str) -> None:
         """Write each reason as a line."""
         for reason in reasons:
             if self is LogFormat.TEXT:
-                complain(reason)
+                print_error(reason)
             else:
                 log.error("%s", reason)
 

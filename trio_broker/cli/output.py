@@ -14,6 +14,8 @@ from typing import Any, Final, TypeAlias
 
 import click
 
+from trio_broker.common.escaping import escape_control
+
 Row: TypeAlias = Mapping[str, Any]
 """One row of a table, and one object in JSON: its values by their names in JSON."""
 
@@ -57,7 +59,7 @@ def print_facts(facts: Mapping[str, Any]) -> None:
 
 def note(text: str) -> None:
     """Print a message that is not the result, on standard error."""
-    click.echo(visible(text), err=True)
+    click.echo(escape_control(text), err=True)
 
 
 def cell(value: Any) -> str:
@@ -69,14 +71,7 @@ def cell(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, (list, tuple)):
         return ",".join(map(cell, value))
-    return visible(str(value))
-
-
-def visible(text: str) -> str:
-    """Return a text on one line, with escapes for control characters and others that cannot be printed."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return escape_control(str(value))
 
 
 def _is_number(value: Any) -> bool:

@@ -21,7 +21,7 @@ import click
 
 from trio_broker.cli.assignments import key_value
 from trio_broker.cli.connecting import DEFAULT_BOOTSTRAP_SERVER, addresses, json_option
-from trio_broker.cli.failure import complain, fail
+from trio_broker.cli.failure import fail, print_error
 from trio_broker.cli.interrupts import ending_after_ctrl_c
 from trio_broker.cli.jvm_output import drop_last_lines, jvm_lines_shown_by
 from trio_broker.cli.output import let_everything_be_printed, note, print_json, print_table
@@ -258,7 +258,7 @@ def ending_in_one_line() -> Iterator[None]:
         require_packages()
         yield
     except OptionError as error:
-        complain(str(error))
+        print_error(str(error))
         sys.exit(WRONG_OPTION)
     except (SparkJobError, ClientError) as error:
         fail(str(error))

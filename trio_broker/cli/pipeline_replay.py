@@ -10,6 +10,7 @@ import click
 from trio_broker.cli.output import print_json
 from trio_broker.cli.pipeline_options import SourceOptions, SparkStart, dry_run_option, pipeline_command, show_ranges
 from trio_broker.cli.pipeline_topics import TopicOptions
+from trio_broker.common.amounts import duration_text
 
 if TYPE_CHECKING:
     from trio_broker.spark.pipelines.replay import ReplayPlan
@@ -30,7 +31,7 @@ def replay_command(
     from trio_broker.spark.options.option import Mode
     from trio_broker.spark.options.read_options import read_options
     from trio_broker.spark.pipelines.job_source import JobSource
-    from trio_broker.spark.pipelines.progress import Progress, short_duration
+    from trio_broker.spark.pipelines.progress import Progress
     from trio_broker.spark.pipelines.replay import ReplaySettings, plan_replay, replay
     from trio_broker.spark.pipelines.task_runner import SparkTaskRunner
 
@@ -50,14 +51,12 @@ def replay_command(
     elif not report.rounds:
         click.echo("nothing left to write")
     else:
-        click.echo(f"{report.records:,} records in {short_duration(report.seconds)}, rounds: {report.rounds}")
+        click.echo(f"{report.records:,} records in {duration_text(report.seconds)}, rounds: {report.rounds}")
 
 
 def show_plan(plan: ReplayPlan, limit: RateLimit, *, as_json: bool) -> None:
     """Print the ranges that would be read, and the least time that the rate limit allows."""
-    from trio_broker.spark.pipelines.progress import short_duration
-
     seconds = limit.seconds_for(plan.offset_count, None)
-    duration = "" if seconds is None else f", in {short_duration(seconds)} or more"
+    duration = "" if seconds is None else f", in {duration_text(seconds)} or more"
     facts = {"offsets": plan.offset_count, "seconds_at_least": seconds}
     show_ranges(plan.ranges, as_json=as_json, facts=facts, words=duration)

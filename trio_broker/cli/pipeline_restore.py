@@ -13,6 +13,7 @@ from trio_broker.cli.connecting import DEFAULT_BOOTSTRAP_SERVER, addresses
 from trio_broker.cli.output import print_json, print_table
 from trio_broker.cli.pipeline_options import SparkStart, dry_run_option, option, pipeline_command
 from trio_broker.cli.pipeline_topics import TopicOptions
+from trio_broker.common.amounts import duration_text
 from trio_broker.spark.pipelines.target_topics import NewTopics
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def restore_command(
 
     The files are those of an export, or any others with a column "value".
     """
-    from trio_broker.spark.pipelines.progress import Progress, short_duration
+    from trio_broker.spark.pipelines.progress import Progress
     from trio_broker.spark.pipelines.restore import RestoreSettings, plan_restore, restore
     from trio_broker.spark.pipelines.task_runner import SparkTaskRunner
 
@@ -95,14 +96,12 @@ def restore_command(
     if not report.rounds:
         click.echo("nothing left to write")
         return
-    duration = short_duration(report.seconds)
+    duration = duration_text(report.seconds)
     click.echo(f"{report.records:,} records out of {report.files:,} files in {duration}, rounds: {report.rounds}")
 
 
 def show_plan(plan: RestorePlan, limit: RateLimit, *, as_json: bool) -> None:
     """Print the rows that would be written, by their origin, and the least time that the rate limit allows."""
-    from trio_broker.spark.pipelines.progress import short_duration
-
     rows = [
         {
             "topic": group[0].origin.topic or None,
@@ -137,5 +136,5 @@ def show_plan(plan: RestorePlan, limit: RateLimit, *, as_json: bool) -> None:
     print_table(columns, rows)
     for topic in plan.new_topics:
         click.echo(f"topic {topic}: would be created")
-    duration = "" if seconds is None else f", in {short_duration(seconds)} or more"
+    duration = "" if seconds is None else f", in {duration_text(seconds)} or more"
     click.echo(f"dry run: {plan.rows:,} records{duration}; nothing was written")

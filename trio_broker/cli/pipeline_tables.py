@@ -12,6 +12,7 @@ import click
 from trio_broker.cli.assignments import key_value
 from trio_broker.cli.output import print_json
 from trio_broker.cli.pipeline_options import option, show_ranges
+from trio_broker.common.amounts import bytes_text, duration_text
 from trio_broker.spark.pipelines.trigger import DEFAULT_BATCH_RECORDS, Trigger
 from trio_broker.spark.tables.table_writer import DEFAULT_TARGET_BYTES, FileSettings, ParquetCodec
 from trio_broker.spark.tables.target import LOCAL_CATALOG, IcebergCatalog, Target, parse_target
@@ -118,8 +119,6 @@ class TableOptions:
 
 def show_report(report: JobReport, names: Mapping[str, str], *, as_json: bool) -> None:
     """Print the report of a run in one line; ``names`` has the table for each name in the report."""
-    from trio_broker.spark.pipelines.progress import short_bytes, short_duration
-
     if as_json:
         print_json({**attrs.asdict(report), "tables": dict(names)})
         return
@@ -129,14 +128,12 @@ def show_report(report: JobReport, names: Mapping[str, str], *, as_json: bool) -
     parts = [
         f"{name}: {report.rows.get(key, 0):,} rows in {report.files.get(key, 0):,} files" for key, name in names.items()
     ]
-    parts.append(f"{short_bytes(report.size_bytes)} in {short_duration(report.seconds)}, batches: {report.batches}")
+    parts.append(f"{bytes_text(report.size_bytes)} in {duration_text(report.seconds)}, batches: {report.batches}")
     click.echo("; ".join(parts))
 
 
 def show_plan(plan: ReadPlan, *, as_json: bool) -> None:
     """Print what a run would read."""
-    from trio_broker.spark.pipelines.progress import short_bytes
-
-    size = "" if plan.log_bytes is None else f", about {short_bytes(plan.log_bytes)} of log"
+    size = "" if plan.log_bytes is None else f", about {bytes_text(plan.log_bytes)} of log"
     facts = {"batches": plan.batches, "log_bytes": plan.log_bytes}
     show_ranges(plan.ranges, as_json=as_json, facts=facts, words=f"{size}, batches: {plan.batches}")

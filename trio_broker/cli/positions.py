@@ -1,4 +1,4 @@
-"""Parses places in a log on a command line: ``earliest``, ``latest``, ``42``, ``-10``, ``PT90M``, a date.
+"""Parses positions in a log on a command line: ``earliest``, ``latest``, ``42``, ``-10``, ``PT90M``, a date.
 
 kcat's ``beginning``, ``end`` and ``s@1700000000000`` (milliseconds since 1970) have the same meaning as in kcat.
 
@@ -77,10 +77,10 @@ NAMES: Final[dict[str, Position]] = {
 
 
 def position(text: str) -> Position:
-    """Read one place.
+    """Read one position.
 
     Raises:
-        click.BadParameter: the text is not a place.
+        click.BadParameter: the text is not a position.
     """
     if (named := NAMES.get(text)) is not None:
         return named
@@ -94,7 +94,7 @@ def position(text: str) -> Position:
         # Negative timestamps are special values in ListOffsets (-1 latest, -2 earliest), and no record is before 1970.
         return AtMoment(max(0, _timestamp_ms(text)))
     except (ValueError, OverflowError):
-        raise click.BadParameter(f"{text!r} is no place in a log; one is {FORMS}") from None
+        raise click.BadParameter(f"{text!r} is no position in a log; one is {FORMS}") from None
 
 
 def _timestamp_ms(text: str) -> int:
@@ -144,13 +144,13 @@ def known_offsets_at(
     return all_found(find_offsets(client, partitions, timestamp_ms))
 
 
-def resolve(client: KafkaClient, place: Position, ranges: dict[TopicPartition, LogRange]) -> dict[TopicPartition, int]:
-    """Return the offset of ``place`` in each partition, moved into the range of the log if necessary.
+def resolve(client: KafkaClient, wanted: Position, ranges: dict[TopicPartition, LogRange]) -> dict[TopicPartition, int]:
+    """Return the offset of ``wanted`` in each partition, moved into the range of the log if necessary.
 
     Raises:
         Refused: the leader of a partition did not answer in time.
     """
-    match place:
+    match wanted:
         case Boundary.EARLIEST:
             return {partition: log.earliest for partition, log in ranges.items()}
         case Boundary.LATEST:
@@ -167,10 +167,10 @@ def resolve(client: KafkaClient, place: Position, ranges: dict[TopicPartition, L
             }
 
 
-def moved(ranges: dict[TopicPartition, LogRange], place: Position) -> Iterable[str]:
+def moved(ranges: dict[TopicPartition, LogRange], wanted: Position) -> Iterable[str]:
     """Yield a line of text for each partition whose log does not contain the requested offset."""
-    if isinstance(place, AtOffset):
+    if isinstance(wanted, AtOffset):
         for partition, log in ranges.items():
-            if not log.earliest <= place.offset <= log.latest:
-                where = f"begins at {log.earliest}" if place.offset < log.earliest else f"ends at {log.latest}"
-                yield f"{partition}: there is no offset {place.offset}; the log {where}"
+            if not log.earliest <= wanted.offset <= log.latest:
+                where = f"begins at {log.earliest}" if wanted.offset < log.earliest else f"ends at {log.latest}"
+                yield f"{partition}: there is no offset {wanted.offset}; the log {where}"

@@ -30,6 +30,7 @@ from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.producer.batch_producer import BatchProducer
 from trio_broker.client.producer.record_producer import RecordProducer
 from trio_broker.client.producer.settings import ACKS_ALL, DEFAULT_REQUEST_TIMEOUT_MS, ProducerSettings
+from trio_broker.common.amounts import counted
 
 ACKS: Final = {"all": ACKS_ALL, "-1": ACKS_ALL, "1": 1, "0": 0}
 
@@ -91,7 +92,7 @@ def produce_command(
     source = RecordInput(parser(**form), None if form["whole"] else form["delimiter"] or b"\n")
     timeout_ms = int(client.deadline.timeout_seconds * 1000)
     settings = ProducerSettings(
-        bootstrap_servers=client.bootstrap,
+        bootstrap_servers=client.settings.bootstrap,
         client_id=CLIENT_ID,
         codec=Codec[compression.upper()],
         request_timeout_ms=min(DEFAULT_REQUEST_TIMEOUT_MS, timeout_ms),
@@ -188,5 +189,5 @@ def report(topic: str, producer: RecordProducer) -> None:
     """Print how many records were acknowledged."""
     counts = producer.record_counts
     records, partitions = sum(counts.values()), len(counts)
-    where = f" to {partitions} {'partition' if partitions == 1 else 'partitions'}" if records else ""
-    note(f"{topic}: {records} {'record' if records == 1 else 'records'} written{where}")
+    where = f" to {counted(partitions, 'partition', thousands='')}" if records else ""
+    note(f"{topic}: {counted(records, 'record', thousands='')} written{where}")

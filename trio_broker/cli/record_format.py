@@ -30,13 +30,13 @@ import click
 
 from kafka_wire.records.record import Record
 from trio_broker.cli.escapes import unescape
-from trio_broker.cli.output import visible
+from trio_broker.common.escaping import LINE_ENDS_AND_TABS, escape_control
 from trio_broker.common.topic_partition import TopicPartition
 
 TOKEN: Final = re.compile(r"%(.)?", re.DOTALL)
 
 Shown: TypeAlias = Callable[[bytes], bytes]
-"""Changes the bytes of a record before they are printed: ``as_it_is`` or ``harmless``."""
+"""Changes the bytes of a record before they are printed: ``as_it_is`` or ``for_terminal``."""
 
 Piece: TypeAlias = Callable[[TopicPartition, Record], bytes]
 """Returns the output for one token of a format, or the fixed text between two tokens."""
@@ -110,7 +110,7 @@ def as_it_is(data: bytes) -> bytes:
     return data
 
 
-def harmless(data: bytes) -> bytes:
+def for_terminal(data: bytes) -> bytes:
     """Return the bytes for a terminal, with escapes for control characters except line ends and tabs."""
     text = data.decode("utf-8", "backslashreplace")
-    return re.sub(r"[^\n\t]+", lambda found: visible(found[0]), text).encode("utf-8", "backslashreplace")
+    return escape_control(text, keep=LINE_ENDS_AND_TABS).encode()

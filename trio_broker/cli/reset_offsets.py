@@ -20,7 +20,7 @@ import click
 
 from kafka_wire.error_codes import ErrorCode
 from trio_broker.cli.assignments import TopicSelection
-from trio_broker.cli.connecting import asks_cluster, json_option
+from trio_broker.cli.connecting import json_option, with_client
 from trio_broker.cli.consent import Consent, is_agreed, needs_consent
 from trio_broker.cli.failure import fail
 from trio_broker.cli.group_options import check_scope, exit_with, outcome_name, refuse_members, topic_options
@@ -71,7 +71,7 @@ from trio_broker.common.topic_partition import TopicPartition
 @needs_consent
 @click.option("--export", is_flag=True, help="Print the new offsets as lines for --from-file.")
 @json_option
-@asks_cluster
+@with_client
 def reset_offsets_command(
     client: KafkaClient,
     group_id: str,

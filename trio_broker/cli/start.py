@@ -20,8 +20,9 @@ from click.core import ParameterSource
 
 from trio_broker.cli.declarations import read_declarations
 from trio_broker.cli.log_output import LogFormat, set_up_logging
-from trio_broker.cli.output import let_everything_be_printed, visible
+from trio_broker.cli.output import let_everything_be_printed
 from trio_broker.common.environment import environment_name, is_of_service
+from trio_broker.common.escaping import escape_control
 from trio_broker.common.host_port import host_port
 from trio_broker.declaration.declaration import Declaration, DeclarationError
 from trio_broker.declaration.plan import difference_lines
@@ -63,7 +64,7 @@ class StartCommand(click.Command):
             if ctx.params.get("log_format") != LogFormat.JSON.value:
                 raise
             set_up_logging(LogFormat.JSON, "INFO")
-            LogFormat.JSON.complain(error.format_message())
+            LogFormat.JSON.print_error(error.format_message())
             ctx.exit(error.exit_code)
 
 
@@ -205,7 +206,7 @@ def preview(config: BrokerConfig, declaration: Declaration, form: LogFormat) -> 
         form.fail(str(error))
     let_everything_be_printed()
     for line in difference_lines(plans):
-        click.echo(visible(line))
+        click.echo(escape_control(line))
 
 
 def run(config: BrokerConfig, declaration: Declaration, form: LogFormat) -> None:

@@ -13,7 +13,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.primitives import NO_UUID, uuid_text
 from trio_broker.cli.assignments import key_value
 from trio_broker.cli.command_group import CommandGroup
-from trio_broker.cli.connecting import asks_cluster, json_option
+from trio_broker.cli.connecting import json_option, with_client
 from trio_broker.cli.consent import Consent, dry_run_option, is_agreed, needs_consent
 from trio_broker.cli.failure import Failures
 from trio_broker.cli.output import Row, note, print_facts, print_json, print_table
@@ -47,7 +47,7 @@ topics.add_command(purge_command)
 @topics.command("list")
 @click.option("--exclude-internal", is_flag=True, help="Leave out Kafka's own topics.")
 @json_option
-@asks_cluster
+@with_client
 def list_command(client: KafkaClient, exclude_internal: bool, as_json: bool) -> None:
     """List topics."""
     rows = [summary(topic) for topic in list_topics(client) if not (exclude_internal and topic.is_internal)]
@@ -68,7 +68,7 @@ def list_command(client: KafkaClient, exclude_internal: bool, as_json: bool) -> 
 @topics.command("describe")
 @click.argument("names", nargs=-1, metavar="[TOPIC]...")
 @json_option
-@asks_cluster
+@with_client
 def describe_command(client: KafkaClient, names: tuple[str, ...], as_json: bool) -> None:
     """Show the partitions of topics with their offsets, and the changed settings. Without names, of all topics."""
     failures = Failures()
@@ -180,7 +180,7 @@ def print_descriptions(documents: Iterable[Row]) -> None:
 @click.option("--if-not-exists", is_flag=True, help="An existing topic is no error.")
 @dry_run_option
 @json_option
-@asks_cluster
+@with_client
 def create_command(
     client: KafkaClient,
     names: tuple[str, ...],
@@ -220,7 +220,7 @@ def create_command(
 @click.option("--partitions", type=PARTITIONS, required=True, help="The new total number of partitions.")
 @needs_consent
 @json_option
-@asks_cluster
+@with_client
 def alter_command(
     client: KafkaClient, names: tuple[str, ...], partitions: int, consent: Consent, as_json: bool
 ) -> None:
@@ -253,7 +253,7 @@ def alter_command(
 @click.option("--if-exists", is_flag=True, help="A missing topic is no error.")
 @needs_consent
 @json_option
-@asks_cluster
+@with_client
 def delete_command(
     client: KafkaClient, names: tuple[str, ...], if_exists: bool, consent: Consent, as_json: bool
 ) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 import click
 
 from trio_broker.cli.assignments import TopicSelection, topic_selection
-from trio_broker.cli.connecting import asks_cluster, json_option
+from trio_broker.cli.connecting import json_option, with_client
 from trio_broker.cli.consent import Consent, is_agreed, needs_consent
 from trio_broker.cli.failure import Failures
 from trio_broker.cli.output import Row, note, print_json, print_table
@@ -29,18 +29,18 @@ DELETION_DELAY = "file.delete.delay.ms"
 @click.argument("selections", nargs=-1, required=True, type=topic_selection, metavar="TOPIC[:0,1,2]...")
 @click.option(
     "--to",
-    "place",
+    "beginning",
     type=position,
     default="latest",
     show_default=True,
-    metavar="PLACE",
+    metavar="POSITION",
     help=f"The new beginning of the logs: {FORMS}.",
 )
 @needs_consent
 @json_option
-@asks_cluster
+@with_client
 def purge_command(
-    client: KafkaClient, selections: tuple[TopicSelection, ...], place: Position, consent: Consent, as_json: bool
+    client: KafkaClient, selections: tuple[TopicSelection, ...], beginning: Position, consent: Consent, as_json: bool
 ) -> None:
     """Delete the first records of the logs, after asking. The topics and their settings stay.
 
@@ -49,7 +49,7 @@ def purge_command(
     # ``latest`` is resolved to a number here, before the question. The broker's own -1 would mean the end of the log at
     # the time of the deletion, with records that the question did not count.
     ranges = known_ranges(client, chosen_partitions(client, selections))
-    targets = resolve(client, place, ranges)
+    targets = resolve(client, beginning, ranges)
     if consent is Consent.ASK:
         print_rows(partition_rows(ranges, targets, {}, {}), err=True)
     executed = is_agreed(consent, "Delete these records for good?")

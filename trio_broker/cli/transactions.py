@@ -13,7 +13,7 @@ import click
 
 from trio_broker.cli.assignments import TopicSelection, topic_selection
 from trio_broker.cli.command_group import CommandGroup
-from trio_broker.cli.connecting import asks_cluster, json_option
+from trio_broker.cli.connecting import json_option, with_client
 from trio_broker.cli.failure import Failures
 from trio_broker.cli.output import Row, print_facts, print_json, print_table
 from trio_broker.cli.positions import chosen_partitions
@@ -77,7 +77,7 @@ transactions.add_command(abort_command)
     help="Only transactional ids that match this regular expression as a whole.",
 )
 @json_option
-@asks_cluster
+@with_client
 def list_command(
     client: KafkaClient,
     states: tuple[str, ...],
@@ -112,7 +112,7 @@ def list_command(
 @transactions.command("describe")
 @click.argument("names", nargs=-1, required=True, metavar="TRANSACTIONAL_ID...")
 @json_option
-@asks_cluster
+@with_client
 def describe_command(client: KafkaClient, names: tuple[str, ...], as_json: bool) -> None:
     """Show the producer, the state, the age and the partitions of transactions."""
     failures = Failures()
@@ -157,7 +157,7 @@ def now_ms() -> int:
 @transactions.command("describe-producers")
 @click.argument("selections", nargs=-1, required=True, type=topic_selection, metavar="TOPIC[:0,1,2]...")
 @json_option
-@asks_cluster
+@with_client
 def describe_producers_command(client: KafkaClient, selections: tuple[TopicSelection, ...], as_json: bool) -> None:
     """Show the idempotent producers that partitions remember, and where an open transaction of each began."""
     failures = Failures()
@@ -205,7 +205,7 @@ def producer_row(partition: TopicPartition, producer: ActiveProducer) -> dict[st
     help="Only transactions whose last record is older, as no transaction that is well can be.",
 )
 @json_option
-@asks_cluster
+@with_client
 def find_hanging_command(
     client: KafkaClient,
     selections: tuple[TopicSelection, ...],

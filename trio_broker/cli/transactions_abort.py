@@ -13,7 +13,7 @@ from collections.abc import Collection
 import click
 
 from trio_broker.cli.assignments import TopicSelection, topic_selection
-from trio_broker.cli.connecting import asks_cluster, json_option
+from trio_broker.cli.connecting import json_option, with_client
 from trio_broker.cli.consent import Consent, is_agreed, needs_consent
 from trio_broker.cli.failure import fail
 from trio_broker.cli.output import Row, print_json, print_table
@@ -55,7 +55,7 @@ MAX_INT32 = 2**31 - 1
 @click.option("--coordinator-epoch", type=click.IntRange(-1, MAX_INT32), help="Likewise.")
 @needs_consent
 @json_option
-@asks_cluster
+@with_client
 def abort_command(
     client: KafkaClient,
     transactional_id: str | None,

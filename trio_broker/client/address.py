@@ -9,11 +9,10 @@ from typing import Final
 
 import attrs
 
+from trio_broker.client.security import parse_security
 from trio_broker.common.host_port import host_port
 
 DEFAULT_PORT: Final = 9092
-PLAINTEXT: Final = "PLAINTEXT"
-"""The only security protocol of this client. It may precede an address, because a broker prints its listeners so."""
 
 
 @attrs.frozen
@@ -31,7 +30,7 @@ def parse_addresses(text: str) -> tuple[Address, ...]:
     """Read ``host:port,host:port…``.
 
     Raises:
-        ValueError: an entry is not an address, or names a protocol other than PLAINTEXT, or there is no entry.
+        ValueError: there is no entry, or one is not an address or names a protocol that this client does not have.
     """
     addresses = tuple(_parse_address(entry.strip()) for entry in text.split(",") if entry.strip())
     if not addresses:
@@ -41,8 +40,9 @@ def parse_addresses(text: str) -> tuple[Address, ...]:
 
 def _parse_address(entry: str) -> Address:
     protocol, separator, rest = entry.rpartition("://")
-    if separator and protocol.upper() != PLAINTEXT:
-        raise ValueError(f"{entry!r} asks for {protocol}; only {PLAINTEXT} listeners can be asked")
+    if separator:
+        # A broker prints its listeners with their protocol.
+        parse_security(protocol)
     host, port = _split(rest)
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise ValueError(f"{entry!r} is not an address; one is written host:port")

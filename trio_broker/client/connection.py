@@ -30,7 +30,9 @@ from kafka_wire.framing import SIZE_PREFIX
 from kafka_wire.headers import RequestHeader, read_response_header, request_header
 from kafka_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafka_wire.schema import NEWEST, Request, VersionRange
+from trio_broker import __version__
 from trio_broker.client.address import Address
+from trio_broker.client.connection_settings import SYSTEMS_CHOICE, ConnectionSettings
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import (
     ClientError,
@@ -59,19 +61,8 @@ CONNECT_SECONDS: Final = 10.0
 """The longest wait for one address to accept a connection, Kafka's default of ``socket.connection.setup.timeout.ms``.
 An address that drops packets silently must leave time for the next address."""
 
-SYSTEMS_CHOICE: Final = -1
-"""The size of the socket's receive buffer that leaves it to the system, which then adapts it; Kafka's meaning of -1."""
-
 SOFTWARE_NAME: Final = "trio-broker"
 """The name under which brokers count this client. Only letters, digits, dots and dashes are allowed (KIP-511)."""
-
-
-@attrs.frozen
-class Identity:
-    """The client id of every request, and the version of the software."""
-
-    client_id: str
-    software_version: str
 
 
 @attrs.frozen
@@ -98,32 +89,30 @@ class Feature:
 
 
 class BrokerConnection:
-    """A connected socket whose peer has told its versions; not usable after any error.
+    """A connected socket whose peer has reported its versions; not usable after any error.
 
     ``served`` has the version range of each API that the broker serves, ``features`` its features sorted by name.
     """
 
-    def __init__(self, address: Address, sock: socket.socket, identity: Identity) -> None:
+    def __init__(self, address: Address, sock: socket.socket, client_id: str) -> None:
         self.address = address
         self.served: Mapping[int, VersionRange] = {}
         self.features: tuple[Feature, ...] = ()
         self._socket = sock
-        self._identity = identity
+        self._client_id = client_id
         self._correlation_id = 0
         self._pending: Pending[Any] | None = None
         self.is_usable = True
 
     @classmethod
-    def open(
-        cls, address: Address, identity: Identity, deadline: Deadline, *, receive_buffer_bytes: int = SYSTEMS_CHOICE
-    ) -> BrokerConnection:
-        """Connect and agree on versions. ``receive_buffer_bytes`` is the size of the socket's buffer.
+    def open(cls, address: Address, settings: ConnectionSettings, deadline: Deadline) -> BrokerConnection:
+        """Connect and agree on versions.
 
         Raises:
             ConnectFailed: there is no such host, or the connection is refused.
             ConnectionLost, NotKafka, TimedOut, Refused: ApiVersions was not answered, or not as Kafka answers it.
         """
-        connection = cls(address, _connect(address, deadline, receive_buffer_bytes), identity)
+        connection = cls(address, _connect(address, settings, deadline), settings.client_id)
         try:
             connection._agree_on_versions(deadline)
         # KeyboardInterrupt too: no other object has the socket yet, so nothing else would close it.
@@ -140,9 +129,7 @@ class BrokerConnection:
     # --- Versions ---
 
     def _agree_on_versions(self, deadline: Deadline) -> None:
-        request = ApiVersionsRequest(
-            client_software_name=SOFTWARE_NAME, client_software_version=self._identity.software_version
-        )
+        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
         response = self._api_versions(request, ApiVersionsRequest.VERSIONS.high, deadline)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             ranges = _ranges(response)
@@ -245,9 +232,7 @@ class BrokerConnection:
         assert self._pending is None, f"{self._pending} of {self.address} was not finished"
         self._correlation_id = (self._correlation_id + 1) & MAX_CORRELATION_ID
         pending = Pending(request.API_KEY, version, self._correlation_id, response)
-        header = request_header(
-            RequestHeader(pending.api_key, version, pending.correlation_id, self._identity.client_id)
-        )
+        header = request_header(RequestHeader(pending.api_key, version, pending.correlation_id, self._client_id))
         try:
             chunks = cast("list[bytes]", encode(request, version))
         except ValueError as error:
@@ -342,7 +327,7 @@ class BrokerConnection:
         return buffer.fill(size, receive_into)
 
 
-def _connect(address: Address, deadline: Deadline, receive_buffer_bytes: int) -> socket.socket:
+def _connect(address: Address, settings: ConnectionSettings, deadline: Deadline) -> socket.socket:
     seconds = min(CONNECT_SECONDS, deadline.remaining_seconds)
     try:
         sock = socket.create_connection((address.host, address.port), _socket_seconds(seconds))
@@ -350,14 +335,14 @@ def _connect(address: Address, deadline: Deadline, receive_buffer_bytes: int) ->
         # acknowledged the first, and systems delay acknowledgements by 40 ms.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # Not set by default: with any explicit value the system stops adapting the buffer to the traffic.
-        if receive_buffer_bytes != SYSTEMS_CHOICE:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        if settings.receive_buffer_bytes != SYSTEMS_CHOICE:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
+        return settings.security.secured(sock, address.host)
     except TimeoutError:
         raise ConnectFailed(f"cannot connect to {address}: no answer within {seconds:.3g} s") from None
     # UnicodeError: a host that is no domain name. OverflowError: a port above 65535, as a broken broker may announce.
     except (OSError, UnicodeError, OverflowError) as error:
         raise ConnectFailed(f"cannot connect to {address}: {_reason(error)}") from None
-    return sock
 
 
 def _socket_seconds(remaining: float) -> float:

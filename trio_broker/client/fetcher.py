@@ -146,7 +146,7 @@ class _LeaderAndEpoch:
 
 
 @attrs.frozen
-class _Question:
+class _PendingFetch:
     """A Fetch request that was sent to one leader and is not yet answered."""
 
     connection: BrokerConnection
@@ -214,19 +214,19 @@ class Fetcher:
     # --- One round ---
 
     def _round(self) -> list[PartitionRecords]:
-        questions: list[_Question] = []
+        sent: list[_PendingFetch] = []
         fetched: list[PartitionRecords] = []
         try:
             for node_id, partitions in self._by_leader().items():
-                questions.append(self._ask(node_id, partitions))
-            while questions:
-                fetched += self._answer(questions[0])
+                sent.append(self._ask(node_id, partitions))
+            while sent:
+                fetched += self._answer(sent[0])
                 # Removed only after its answer was read, so that a connection whose answer failed is closed below too.
-                questions.pop(0)
+                sent.pop(0)
         finally:
-            for question in questions:
+            for fetch in sent:
                 # The answer is still under way, and the next request on this connection would receive it as its own.
-                question.connection.close()
+                fetch.connection.close()
         self._missing_rounds = 0
         self._rotate(fetched)
         return fetched
@@ -263,7 +263,7 @@ class Fetcher:
             if partition not in self._leaders:
                 raise Refused(f"partition {partition}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def _ask(self, node_id: int, partitions: Mapping[TopicPartition, int]) -> _Question:
+    def _ask(self, node_id: int, partitions: Mapping[TopicPartition, int]) -> _PendingFetch:
         connection = self._client.node(node_id)
         topics: dict[str, FetchTopic] = {}
         for partition, offset in partitions.items():
@@ -292,25 +292,25 @@ class Fetcher:
         version = connection.version_for(FetchRequest, at_most=NAMES_UP_TO if by_name else NEWEST)
         names = {} if version <= NAMES_UP_TO else {topic.topic_id: name for name, topic in topics.items()}
         pending = connection.begin(request, deadline, version)
-        return _Question(connection, partitions, names, pending, self._buffers[node_id])
+        return _PendingFetch(connection, partitions, names, pending, self._buffers[node_id])
 
-    def _answer(self, question: _Question) -> list[PartitionRecords]:
-        response = question.connection.finish(
-            question.pending,
+    def _answer(self, fetch: _PendingFetch) -> list[PartitionRecords]:
+        response = fetch.connection.finish(
+            fetch.pending,
             self._client.deadline,
-            buffer=question.buffer,
+            buffer=fetch.buffer,
             # The first batch is sent whole even if it is larger than both limits of the request (KIP-74).
             max_bytes=FETCH_BYTES + MAX_RESPONSE_BYTES,
         )
-        check(f"broker {question.connection.address}: Fetch", response.error_code)
+        check(f"broker {fetch.connection.address}: Fetch", response.error_code)
         fetched: list[PartitionRecords] = []
         for topic in response.responses:
-            name = question.topic_names.get(topic.topic_id, topic.topic)
+            name = fetch.topic_names.get(topic.topic_id, topic.topic)
             for data in topic.partitions:
                 partition = TopicPartition(name, data.partition_index)
                 # A partition that was not requested is ignored: it has no position, so its records have no reader.
-                if partition in question.partitions:
-                    fetched += self._taken(partition, question.partitions[partition], data)
+                if partition in fetch.partitions:
+                    fetched += self._taken(partition, fetch.partitions[partition], data)
         return fetched
 
     def _taken(self, partition: TopicPartition, offset: int, data: PartitionData) -> list[PartitionRecords]:

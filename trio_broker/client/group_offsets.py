@@ -35,6 +35,7 @@ from kafka_wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from kafka_wire.primitives import NO_OFFSET
 from trio_broker.client.error_codes import RETRIED_BY_COMMANDS
 from trio_broker.client.errors import Refused, check, only
 from trio_broker.client.kafka_client import KafkaClient
@@ -50,9 +51,6 @@ FETCHES_GROUPS_FROM: Final = 8
 
 FETCHES_ALL_FROM: Final = 2
 """The first version of OffsetFetch that can ask for everything that a group has."""
-
-NO_OFFSET: Final = -1
-"""What a broker answers for a partition without a committed offset."""
 
 
 @attrs.frozen

@@ -13,7 +13,7 @@ Source: Kafka's KafkaAdminClient (Call, its node providers).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import count
 from types import TracebackType
 from typing import Final, TypeVar
@@ -25,7 +25,8 @@ from kafka_wire.messages.find_coordinator import FindCoordinatorRequest, FindCoo
 from kafka_wire.messages.metadata import MetadataRequest, MetadataResponse
 from kafka_wire.schema import NEWEST, Request
 from trio_broker.client.address import Address
-from trio_broker.client.connection import SYSTEMS_CHOICE, BrokerConnection, Identity
+from trio_broker.client.connection import BrokerConnection
+from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.deadline import Deadline, retry
 from trio_broker.client.error_codes import PERHAPS_DONE, RETRIED_BY_COMMANDS
 from trio_broker.client.errors import ConnectFailed, ConnectionLost, Refused, check, only
@@ -68,25 +69,16 @@ class Brokers:
 class KafkaClient:
     """Connections to the brokers of one cluster, for one command. Use it as a context manager, or call ``close``.
 
-    ``bootstrap`` are the addresses that the user gave. ``deadline`` counts for all requests of a command; a program
-    that runs for longer assigns a new deadline before each request.
+    ``deadline`` counts for all requests of a command; a program that runs for longer assigns a new deadline before each
+    request.
     """
 
-    def __init__(
-        self,
-        bootstrap: Sequence[Address],
-        identity: Identity,
-        deadline: Deadline,
-        *,
-        receive_buffer_bytes: int = SYSTEMS_CHOICE,
-    ) -> None:
+    def __init__(self, settings: ConnectionSettings, deadline: Deadline) -> None:
+        self.settings = settings
         self.deadline = deadline
-        self._receive_buffer_bytes = receive_buffer_bytes
-        self.bootstrap = tuple(bootstrap)
-        self._identity = identity
         self._connections: dict[Address, BrokerConnection] = {}
         self._brokers: Brokers | None = None
-        self._told_addresses: tuple[Address, ...] = ()
+        self._known_addresses: tuple[Address, ...] = ()
         self._coordinators: dict[tuple[int, str], Node] = {}
 
     def __enter__(self) -> KafkaClient:
@@ -118,7 +110,7 @@ class KafkaClient:
             ClientError: an address accepts it and then does not answer as Kafka, or the deadline has passed.
         """
         failures: list[str] = []
-        for address in dict.fromkeys(self.bootstrap + self._told_addresses):
+        for address in dict.fromkeys(self.settings.bootstrap + self._known_addresses):
             try:
                 return self._connected(address)
             except ConnectFailed as error:
@@ -144,7 +136,7 @@ class KafkaClient:
             nodes=tuple(Node(each.node_id, Address(each.host, each.port), each.rack) for each in response.brokers),
         )
         # ``forget`` keeps these addresses: the only bootstrap address may belong to the broker that is down.
-        self._told_addresses = tuple(node.address for node in self._brokers.nodes)
+        self._known_addresses = tuple(node.address for node in self._brokers.nodes)
         return self._brokers
 
     def controller(self) -> BrokerConnection:
@@ -217,10 +209,7 @@ class KafkaClient:
     def _connected(self, address: Address) -> BrokerConnection:
         connection = self._connections.get(address)
         if connection is None or not connection.is_usable:
-            connection = BrokerConnection.open(
-                address, self._identity, self.deadline, receive_buffer_bytes=self._receive_buffer_bytes
-            )
-            self._connections[address] = connection
+            connection = self._connections[address] = BrokerConnection.open(address, self.settings, self.deadline)
         return connection
 
     def _learnt(self, node: Node) -> BrokerConnection:
@@ -232,8 +221,9 @@ class KafkaClient:
         try:
             return self._connected(node.address)
         except ConnectFailed as error:
-            told = ", the address that the cluster gives for it" if node.address not in self.bootstrap else ""
-            raise ConnectFailed(f"broker {node.node_id}: {error}{told}") from None
+            is_given = node.address in self.settings.bootstrap
+            origin = "" if is_given else ", the address that the cluster gives for it"
+            raise ConnectFailed(f"broker {node.node_id}: {error}{origin}") from None
 
     # --- Another attempt ---
 

@@ -39,7 +39,7 @@ def ask_leaders(
     wanted: Collection[TopicPartition] = partitions
     for _ in attempts(client.deadline, islice(pauses(), LEADER_ROUNDS - 1)):
         found |= _ask_once(client, wanted, ask)
-        # Only these: a repeated question about the others would cost a round trip and could change their answer.
+        # Only these: a repeated request about the others would cost a round trip and could change their answer.
         wanted = [each for each in wanted if _is_retriable(found[each])]
         if not wanted:
             break

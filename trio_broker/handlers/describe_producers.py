@@ -16,7 +16,7 @@ from kafka_wire.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from kafka_wire.records.batch import NO_OFFSET
+from kafka_wire.primitives import NO_OFFSET
 from trio_broker.common.topic_names import require_valid_topic_name
 from trio_broker.concurrency.yield_budget import InTurns, YieldBudget
 from trio_broker.handlers.support.context import Context

@@ -27,8 +27,7 @@ from kafka_wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from kafka_wire.primitives import NO_UUID
-from kafka_wire.records.batch import NO_OFFSET
+from kafka_wire.primitives import NO_OFFSET, NO_UUID
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget, list_in_turns

@@ -23,6 +23,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.headers import RequestHeader
 from kafka_wire.messages.produce import (
+    BY_ID_SINCE_VERSION,
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     PartitionProduceData,
@@ -32,16 +33,15 @@ from kafka_wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from kafka_wire.records.batch import ATTRIBUTES_LOW_BYTE, CODEC_MASK, TRANSACTIONAL_BIT
+from kafka_wire.records.batch import ATTRIBUTES_LOW_BYTE, CODEC_MASK, PRODUCER_ID_POSITION, TRANSACTIONAL_BIT
 from kafka_wire.records.errors import InvalidRecord
 from trio_broker.common.request_phase import ReleaseHandler, ignore_release
-from trio_broker.common.topic_names import INTERNAL_TOPICS
+from trio_broker.common.topic_names import is_internal_topic
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.transactional_produce import (
-    BY_ID_SINCE_VERSION,
     NotInTransaction,
     TransactionalProduce,
 )
@@ -60,8 +60,6 @@ ACKS_ALL = -1
 
 INTERNAL_WRITER = "__admin_client"
 """The client id that may produce to internal topics; Kafka's own tools use it."""
-
-PRODUCER_ID_HIGH_BYTE = 43
 
 NO_RECORDS = memoryview(b"")
 
@@ -201,7 +199,7 @@ class ProduceOperation:
             producer = self.producer
             producer.records += info.last_offset - info.first_offset + 1
             producer.bytes += len(records)
-            kind = records[ATTRIBUTES_LOW_BYTE] & CODEC_MASK | records[PRODUCER_ID_HIGH_BYTE] & NOT_IDEMPOTENT
+            kind = records[ATTRIBUTES_LOW_BYTE] & CODEC_MASK | records[PRODUCER_ID_POSITION] & NOT_IDEMPOTENT
             producer.batches_by_kind[kind] += 1
         except KafkaError as error:
             # Behind a worker thread its frames and the refusal refer to each other, and hold the batch.
@@ -259,7 +257,7 @@ def require_may_write(local: LocalTopic, client_id: str | None) -> None:
     """
     # As ``internalTopicsAllowed`` of KafkaApis: by the client id alone, which anybody may choose. It prevents
     # accidents, not attacks.
-    if local.name in INTERNAL_TOPICS and client_id != INTERNAL_WRITER:
+    if is_internal_topic(local.name) and client_id != INTERNAL_WRITER:
         raise KafkaError(f"{local.name} is internal", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 

@@ -37,6 +37,7 @@ from trio_broker.handlers.offset_commit import commit_existing
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.services import BrokerServices
+from trio_broker.handlers.support.transactions import code_in
 from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
 
 R = TypeVar("R")
@@ -156,7 +157,8 @@ def transactional_response(response: OffsetCommitResponse, version: int) -> Step
     for topic in response.topics:
         partitions = (
             TxnOffsetCommitResponsePartition(
-                partition_index=each.partition_index, error_code=code_in(version, each.error_code)
+                partition_index=each.partition_index,
+                error_code=code_in(version, ErrorCode(each.error_code), abortable_since=ABORTABLE_SINCE_VERSION),
             )
             for each in topic.partitions
         )
@@ -167,12 +169,3 @@ def transactional_response(response: OffsetCommitResponse, version: int) -> Step
         if budget.is_spent:
             yield budget.renewed
     return TxnOffsetCommitResponse(topics=topics)
-
-
-def code_in(version: int, code: int) -> int:
-    """``code`` as a client of this version knows it."""
-    if code == ErrorCode.PRODUCER_FENCED:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    if code == ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE_VERSION:
-        return ErrorCode.INVALID_TXN_STATE
-    return code

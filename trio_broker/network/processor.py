@@ -46,6 +46,7 @@ from kafka_wire.apis import ApiKey, api_name
 from kafka_wire.errors import WireError
 from kafka_wire.headers import RequestHeader, read_request_header
 from trio_broker.common.busy_time import BusyTime, Utilization
+from trio_broker.common.escaping import escape_control
 from trio_broker.concurrency.barrier import start_once
 from trio_broker.concurrency.turns import Turns, turns_of_loop
 from trio_broker.network.client_activity import VERSION_BITS
@@ -687,6 +688,4 @@ def one_line(text: str) -> str:
     Reasons contain topic names that were not validated yet; a line break in one would forge a line of the log.
     """
     clipped = text if len(text) <= MAX_LOGGED_CHARACTERS else f"{text[:MAX_LOGGED_CHARACTERS]}…"
-    if clipped.isprintable():
-        return clipped
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in clipped)
+    return escape_control(clipped)

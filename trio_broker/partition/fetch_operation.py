@@ -24,7 +24,7 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.isolation_level import IsolationLevel
-from kafka_wire.records.batch import NO_OFFSET
+from kafka_wire.primitives import NO_OFFSET
 from trio_broker.common.request_phase import ReleaseHandler, RequestPhase
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget

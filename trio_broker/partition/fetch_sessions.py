@@ -20,7 +20,7 @@ import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.records.batch import NO_OFFSET
+from kafka_wire.primitives import NO_OFFSET
 from trio_broker.partition.fetch_operation import FetchedPartition, FetchTarget
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.randomness import Random

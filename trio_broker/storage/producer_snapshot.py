@@ -16,7 +16,8 @@ import struct
 from collections.abc import Iterable
 from pathlib import PurePath
 
-from kafka_wire.records.batch import NO_OFFSET, NO_SEQUENCE
+from kafka_wire.primitives import NO_OFFSET
+from kafka_wire.records.batch import NO_SEQUENCE
 from kafka_wire.records.crc import crc32c
 from trio_broker.runtime.disk import Disk, OpenMode, names_in, write_all
 from trio_broker.storage import file_names

@@ -68,7 +68,7 @@ class BrokerDoesNotRun(Exception):
 
 
 @attrs.define(eq=False)
-class Life:
+class BrokerRun:
     """One run of a broker, from its start to its stop, in a thread of its own."""
 
     broker: Broker
@@ -169,7 +169,7 @@ class BrokerThread:
         if admin:
             self._settings.setdefault("admin.listener", ADMIN_ON_ANY_PORT)
         self._bootstrap_servers = ""
-        self._life: Life | None = None
+        self._run: BrokerRun | None = None
 
     def _temporary_directory(self) -> Path:
         path = tempfile.mkdtemp(prefix="trio-broker-")
@@ -198,13 +198,13 @@ class BrokerThread:
 
     @property
     def is_running(self) -> bool:
-        return self._life is not None and not self._life.ended.done()
+        return self._run is not None and not self._run.ended.done()
 
     @property
-    def _living(self) -> Life:
-        if self._life is None:
+    def _living(self) -> BrokerRun:
+        if self._run is None:
             raise BrokerDoesNotRun("the broker was not started, or was stopped")
-        return self._life
+        return self._run
 
     # ---- starting and stopping
 
@@ -215,15 +215,15 @@ class BrokerThread:
             ConfigError: a setting is unknown or not valid.
             StartupError: a port is taken, or the data directory cannot be used.
         """
-        assert self._life is None, "the broker runs"
+        assert self._run is None, "the broker runs"
         config = load_broker_config(None, self._all_settings(), {})
         # Warnings are about unknown keys, most likely misspelt ones: without its setting a test might pass by mistake.
         if config.warnings:
             raise ConfigError("; ".join(config.warnings))
-        life = Life(Broker(config, runtime=real_runtime(self.clock)), self.clock)
-        life.begin()
-        self._life = life
-        endpoint = life.broker.bound_endpoints[0]
+        run = BrokerRun(Broker(config, runtime=real_runtime(self.clock)), self.clock)
+        run.begin()
+        self._run = run
+        endpoint = run.broker.bound_endpoints[0]
         self._bootstrap_servers = f"{endpoint.host}:{endpoint.port}"
         return self
 
@@ -248,9 +248,9 @@ class BrokerThread:
 
     def _end(self, *, clean: bool) -> None:
         # Removed before ``end``, so that the broker can be started again even if ``end`` raises.
-        life, self._life = self._life, None
-        if life is not None:
-            life.end(clean=clean)
+        run, self._run = self._run, None
+        if run is not None:
+            run.end(clean=clean)
 
     def restart(self) -> None:
         """Stop cleanly and start again, with the same data and at the same port."""

@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from broker_admin.messages.rows import MessagePart, MessageRow, RecordVariables, Show, ShownRecord
 from broker_admin.texts import iso_time, line_text
 from broker_admin.views.messages import BatchInfo
+from trio_broker.common.escaping import escape_formula
 from trio_broker.common.record_json import record_line
-
-FORMULA_BEGINNINGS = ("=", "+", "-", "@", "\t", "\r")
 
 CSV_COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers", "size_bytes", "codec", "producer_id")
 
@@ -44,8 +43,8 @@ def csv_text(rows: Sequence[MessageRow]) -> str:
                 row.partition,
                 row.offset,
                 "" if row.timestamp_ms is None else iso_time(row.timestamp_ms),
-                harmless(cell(row.key)),
-                harmless(cell(row.value)),
+                escape_formula(cell(row.key)),
+                escape_formula(cell(row.value)),
                 json.dumps(headers, ensure_ascii=False) if headers else "",
                 row.size_bytes,
                 row.batch.codec,
@@ -57,7 +56,3 @@ def csv_text(rows: Sequence[MessageRow]) -> str:
 
 def cell(part: MessagePart | None) -> str:
     return "" if part is None else line_text(part.data)
-
-
-def harmless(text: str) -> str:
-    return f"'{text}" if text.startswith(FORMULA_BEGINNINGS) else text

@@ -49,9 +49,10 @@ from broker_admin.routes.messages import (
     search_records,
     while_connected,
 )
-from broker_admin.texts import line_text, number_text, shown_block
+from broker_admin.texts import line_text, number_text
 from broker_admin.topic_tabs import tabs_of
 from broker_admin.views.messages import BatchInfo
+from trio_broker.common.escaping import LINE_ENDS_AND_TABS, escape_unprintable
 from trio_broker.common.record_json import StoredRecord, text_or_base64
 
 PAGE_SECONDS = 0.5
@@ -246,8 +247,8 @@ def is_structure(part: MessagePart) -> bool:
 def block_text(part: MessagePart) -> str:
     """A part as lines of text that can all be seen; objects and lists indented."""
     if is_structure(part):
-        return shown_block(json.dumps(part.data, ensure_ascii=False, indent=2))
-    return shown_block(line_text(part.data))
+        return escape_unprintable(json.dumps(part.data, ensure_ascii=False, indent=2), LINE_ENDS_AND_TABS)
+    return escape_unprintable(line_text(part.data), LINE_ENDS_AND_TABS)
 
 
 def hex_dump(data: bytes | None) -> str:

@@ -22,8 +22,13 @@ Source: Kafka's ProduceRequest.json and ProduceResponse.json.
 
 from __future__ import annotations
 
+from typing import Final
+
 from kafka_wire.primitives import NO_UUID, Int16, Int32, Int64, Records, String, Uuid
 from kafka_wire.schema import Request, field, message, struct
+
+BY_ID_SINCE_VERSION: Final = 13
+"""From it on topics have their id in place of their name."""
 
 
 @message(key=0, versions="3-13", flexible="9+")

@@ -69,8 +69,11 @@ MAGIC_POSITION = 16
 ATTRIBUTES_POSITION = 21
 """Where the CRC begins to count."""
 
-ATTRIBUTES_LOW_BYTE = 22
-"""Where a batch keeps codec, timestamp type, and the transactional and control bits."""
+ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1
+"""Where a batch has codec, timestamp type, and the transactional and control bits."""
+
+PRODUCER_ID_POSITION = 43
+"""The producer's epoch and the sequence of the first record follow."""
 
 CODEC_MASK = 0x07
 TIMESTAMP_TYPE_BIT = 0x08
@@ -78,7 +81,6 @@ TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
 
-NO_OFFSET = -1
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1

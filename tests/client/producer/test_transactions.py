@@ -12,9 +12,10 @@ from kafka_wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
-from tests.client.scripted_client import IDENTITY, PATIENCE_SECONDS, Pauses, coordinator_at
+from tests.client.scripted_client import CLIENT_ID, PATIENCE_SECONDS, Pauses, coordinator_at
 from tests.fakes.scripted_kafka import ScriptedKafka
 from trio_broker.client.address import parse_addresses
+from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.errors import Refused
 from trio_broker.client.producer.transactions import Transaction, TransactionClient
 from trio_broker.common.topic_partition import TopicPartition
@@ -35,8 +36,7 @@ def add(codes: dict[int, int]) -> None:
     server.answers[FindCoordinatorRequest] = coordinator_at(server)
     with server:
         client = TransactionClient(
-            parse_addresses(server.address),
-            IDENTITY,
+            ConnectionSettings(parse_addresses(server.address), CLIENT_ID),
             request_seconds=PATIENCE_SECONDS,
             block_seconds=PATIENCE_SECONDS,
             deadline_after=Pauses().deadline,

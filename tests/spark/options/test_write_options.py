@@ -198,7 +198,7 @@ def test_what_would_change_the_records_is_refused(name: str):
         ("kafka.acks", "2", "'2' is none of all, -1, 0, 1"),
         ("kafka.compression.type", "brotli", "'brotli' is none of none, gzip, snappy, lz4, zstd"),
         ("kafka.compression.zstd.level", "23", "23 is too large; the most is 22"),
-        ("kafka.security.protocol", "SASL_SSL", "SASL_SSL is not served yet; only PLAINTEXT listeners can be used"),
+        ("kafka.security.protocol", "SASL_SSL", "SASL_SSL is not served yet; only PLAINTEXT listeners can be asked"),
         ("kafka.batch.size", "many", "'many' is not a whole number"),
         ("kafka.batch.size", "100000000", "100000000 is too large"),
         ("kafka.delivery.timeout.ms", "0", "0 is too small; the least is 1"),

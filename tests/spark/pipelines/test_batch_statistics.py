@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_wire.primitives import NO_OFFSET
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.pipelines.batch_statistics import (
     BINS,
@@ -23,7 +24,6 @@ from trio_broker.spark.pipelines.batch_statistics import (
     joined,
     statistics_of,
 )
-from trio_broker.spark.pipelines.timestamp_order import NO_OFFSET
 
 PARTITION = TopicPartition("orders", 3)
 CONTROL = 0x20

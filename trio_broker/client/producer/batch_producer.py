@@ -37,6 +37,7 @@ import attrs
 from kafka_wire.error_codes import RETRIABLE, ErrorCode
 from kafka_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafka_wire.messages.produce import (
+    BY_ID_SINCE_VERSION,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -45,9 +46,8 @@ from kafka_wire.messages.produce import (
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from kafka_wire.schema import NEWEST
-from trio_broker import __version__
 from trio_broker.client.configs import Resource, ResourceType, describe_configs
-from trio_broker.client.connection import BrokerConnection, Identity
+from trio_broker.client.connection import BrokerConnection
 from trio_broker.client.deadline import Deadline, pauses
 from trio_broker.client.error_codes import PERHAPS_DONE, RETRIED_BY_PRODUCERS, SEQUENCE_LOST, TOO_LARGE
 from trio_broker.client.errors import (
@@ -64,10 +64,8 @@ from trio_broker.client.producer.producer_batch import ProducerBatch, Unsequence
 from trio_broker.client.producer.producer_metadata import NO_LEADER, ProducerMetadata
 from trio_broker.client.producer.settings import ACKS_ALL, ACKS_NONE, ProducerSettings
 from trio_broker.client.producer.transactions import Transaction, TransactionClient
+from trio_broker.common.amounts import counted
 from trio_broker.common.topic_partition import TopicPartition
-
-BY_ID_FROM: Final = 13
-"""The version of Produce from which on requests have topic ids in place of names (KIP-516)."""
 
 FIRST_PROTOCOL_UP_TO: Final = 11
 """The last version of Produce that belongs to the first transaction protocol, as which ``transactions`` tells why."""
@@ -126,10 +124,8 @@ class BatchProducer:
         self.settings = settings
         self.is_usable = True
         self._timer = timer or Timer()
-        self._identity = Identity(settings.client_id, __version__)
         self._metadata = ProducerMetadata(
-            bootstrap=settings.bootstrap_servers,
-            identity=self._identity,
+            connection=settings.connection,
             request_seconds=settings.request_timeout_ms / 1000,
             block_seconds=settings.max_block_ms / 1000,
             new_deadline=self._timer.deadline,
@@ -191,8 +187,7 @@ class BatchProducer:
         """The client of this producer's transactions, which closes with it."""
         if self._transactions is None:
             self._transactions = TransactionClient(
-                self.settings.bootstrap_servers,
-                self._identity,
+                self.settings.connection,
                 request_seconds=self.settings.request_timeout_ms / 1000,
                 block_seconds=self.settings.max_block_ms / 1000,
                 deadline_after=self._timer.deadline,
@@ -411,7 +406,7 @@ class BatchProducer:
         deadline = self._timer.deadline(self.settings.request_timeout_ms / 1000)
         connection = self._connected(leader, deadline)
         ids = {batch.partition.topic: self._topic_ids[batch.partition.topic] for batch in batches}
-        at_most = BY_ID_FROM - 1 if NO_UUID in ids.values() else NEWEST
+        at_most = BY_ID_SINCE_VERSION - 1 if NO_UUID in ids.values() else NEWEST
         if self._transaction is not None:
             at_most = FIRST_PROTOCOL_UP_TO
         version = connection.version_for(ProduceRequest, at_most=at_most)
@@ -435,9 +430,9 @@ class BatchProducer:
         # earlier would only use up its timeout.
         if response.throttle_time_ms > 0:
             self._timer.sleep(response.throttle_time_ms / 1000)
-        names = {topic_id: name for name, topic_id in ids.items()}
+        names, is_by_id = {topic_id: name for name, topic_id in ids.items()}, version >= BY_ID_SINCE_VERSION
         return {
-            TopicPartition(names.get(topic.topic_id, "") if version >= BY_ID_FROM else topic.name, answer.index): answer
+            TopicPartition(names.get(topic.topic_id, "") if is_by_id else topic.name, answer.index): answer
             for topic in response.responses
             for answer in topic.partition_responses
         }
@@ -450,7 +445,7 @@ class BatchProducer:
         if connection is None or not connection.is_usable or connection.address != address:
             if connection is not None:
                 connection.close()
-            connection = self._connections[leader] = BrokerConnection.open(address, self._identity, deadline)
+            connection = self._connections[leader] = BrokerConnection.open(address, self.settings.connection, deadline)
         return connection
 
     def _outcome(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> _Outcome:
@@ -484,7 +479,7 @@ class BatchProducer:
 
     def _topic_limit(self, topic: str) -> str:
         deadline = self._timer.deadline(LIMIT_SECONDS)
-        return _topic_limit(KafkaClient(self.settings.bootstrap_servers, self._identity, deadline), topic)
+        return _topic_limit(KafkaClient(self.settings.connection, deadline), topic)
 
     # --- Sequences ---
 
@@ -547,7 +542,7 @@ def _topic_limit(client: KafkaClient, topic: str) -> str:
 
 
 def _records(batch: ProducerBatch) -> str:
-    return "1 record" if batch.record_count == 1 else f"{batch.record_count} records"
+    return counted(batch.record_count, "record", thousands="")
 
 
 _Outcome = int | _Failure | tuple[ProducerBatch, ProducerBatch]

@@ -18,7 +18,7 @@ from kafka_wire.error_codes import RETRIABLE
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from kafka_wire.schema import Request
 from trio_broker.client.address import Address
-from trio_broker.client.connection import Identity
+from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.deadline import Deadline, retry
 from trio_broker.client.errors import ClientError, UnknownTopic, VersionNotServed, WriteFailed, error_name
 from trio_broker.client.kafka_client import KafkaClient
@@ -51,8 +51,7 @@ class ProducerMetadata:
     ``option_name`` returns how the user of the program sets one of Kafka's keys (``ProducerSettings.option_name``).
     """
 
-    bootstrap: tuple[Address, ...]
-    identity: Identity
+    connection: ConnectionSettings
     request_seconds: float
     block_seconds: float
     new_deadline: Callable[[float], Deadline]
@@ -115,8 +114,8 @@ class ProducerMetadata:
         with self._lock:
             if self._client is None:
                 # Known brokers after the bootstrap addresses, any of which may be down by now.
-                addresses = dict.fromkeys((*self.bootstrap, *self._addresses.values()))
-                self._client = KafkaClient(tuple(addresses), self.identity, deadline)
+                addresses = dict.fromkeys((*self.connection.bootstrap, *self._addresses.values()))
+                self._client = KafkaClient(attrs.evolve(self.connection, bootstrap=tuple(addresses)), deadline)
             self._client.deadline = deadline
             try:
                 return self._client.ask(self._client.any_broker(), request, at_least=at_least)

@@ -12,6 +12,7 @@ import attrs
 
 from kafka_wire.records.compression import Codec
 from trio_broker.client.address import Address
+from trio_broker.client.connection_settings import ConnectionSettings
 
 ACKS_ALL: Final = -1
 """The value of ``acks`` with which the broker answers when every in-sync replica has the records."""
@@ -73,6 +74,11 @@ class ProducerSettings:
     allow_auto_topic_creation: bool = True
     option_prefix: str = ""
     own_options: Mapping[str, str] = attrs.field(factory=dict)
+
+    @property
+    def connection(self) -> ConnectionSettings:
+        """How the cluster is reached."""
+        return ConnectionSettings(self.bootstrap_servers, self.client_id)
 
     def option_name(self, key: str) -> str:
         """Return for an error how the user sets Kafka's ``key``: behind the prefix, or by the program's own option."""

@@ -13,7 +13,7 @@ Source: Kafka's TransactionManager; KIP-98, KIP-360, KIP-664.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Final, TypeVar
 
 import attrs
@@ -23,8 +23,7 @@ from kafka_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest,
 from kafka_wire.messages.end_txn import EndTxnRequest
 from kafka_wire.messages.init_producer_id import InitProducerIdRequest
 from kafka_wire.messages.list_transactions import ListTransactionsRequest
-from trio_broker.client.address import Address
-from trio_broker.client.connection import Identity
+from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.deadline import Deadline, pauses, retry
 from trio_broker.client.error_codes import RETRIED_BY_PRODUCERS
 from trio_broker.client.errors import ClientError, Refused, VersionNotServed, check
@@ -76,8 +75,7 @@ class TransactionClient:
 
     def __init__(
         self,
-        bootstrap: Sequence[Address],
-        identity: Identity,
+        connection: ConnectionSettings,
         *,
         request_seconds: float,
         block_seconds: float,
@@ -86,7 +84,7 @@ class TransactionClient:
         self._request_seconds = request_seconds
         self._block_seconds = block_seconds
         self._deadline_after = deadline_after
-        self.client = KafkaClient(bootstrap, identity, deadline_after(request_seconds))
+        self.client = KafkaClient(connection, deadline_after(request_seconds))
 
     def __enter__(self) -> TransactionClient:
         return self

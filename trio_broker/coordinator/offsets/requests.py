@@ -37,8 +37,7 @@ from kafka_wire.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from kafka_wire.primitives import NO_UUID
-from kafka_wire.records.batch import NO_OFFSET
+from kafka_wire.primitives import NO_OFFSET, NO_UUID
 from kafka_wire.schema import Request
 from kafka_wire.stored.offset_commits import NO_EXPIRE_TIMESTAMP, encode_commit_key, encode_commit_value
 from trio_broker.common.topic_partition import TopicPartition

@@ -24,13 +24,20 @@ import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.messages.produce import ProduceRequest, TopicProduceData
-from kafka_wire.records.batch import ATTRIBUTES_LOW_BYTE, TRANSACTIONAL_BIT
+from kafka_wire.messages.produce import BY_ID_SINCE_VERSION, ProduceRequest, TopicProduceData
+from kafka_wire.records.batch import (
+    ATTRIBUTES_LOW_BYTE,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    PRODUCER_ID_POSITION,
+    TRANSACTIONAL_BIT,
+)
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.transactions import code_in
 from trio_broker.partition.leader_appends import AppendGuard
 from trio_broker.partition.local_topics import LocalTopic
 from trio_broker.partition.partition import Partition
@@ -38,15 +45,12 @@ from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
 
 ADDS_PARTITIONS_SINCE_VERSION: Final = 12
 ABORTABLE_SINCE_VERSION: Final = 11
-BY_ID_SINCE_VERSION: Final = 13
-
 PRODUCER: Final = struct.Struct(">qh")
-PRODUCER_AT: Final = 43
-"""Where a batch has its producer id and epoch."""
+"""A batch's producer id and epoch."""
 
 SEQUENCE: Final = struct.Struct(">i")
-SEQUENCE_AT: Final = PRODUCER_AT + PRODUCER.size
-"""Where it has the sequence of its first record."""
+SEQUENCE_POSITION: Final = PRODUCER_ID_POSITION + PRODUCER.size
+"""Where a batch has the sequence of its first record."""
 
 OF_NO_PRODUCER: Final = frozenset({ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_REQUEST})
 """What is said of a batch that is not the one of a producer which could repeat it."""
@@ -63,9 +67,9 @@ def is_transactional(records: memoryview) -> bool:
 
 def producer_of(records: memoryview) -> ProducerIdAndEpoch:
     """Who has written a batch; nobody has one that is too short to say it."""
-    if len(records) < PRODUCER_AT + PRODUCER.size:
-        return ProducerIdAndEpoch(-1, -1)
-    return ProducerIdAndEpoch(*PRODUCER.unpack_from(records, PRODUCER_AT))
+    if len(records) < PRODUCER_ID_POSITION + PRODUCER.size:
+        return ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+    return ProducerIdAndEpoch(*PRODUCER.unpack_from(records, PRODUCER_ID_POSITION))
 
 
 @attrs.define
@@ -141,7 +145,7 @@ class TransactionalProduce:
             raise NotInTransaction(text, code=ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if has_open_transaction(partition, producer):
             return
-        producers, [sequence] = partition.producers, SEQUENCE.unpack_from(records, SEQUENCE_AT)
+        producers, [sequence] = partition.producers, SEQUENCE.unpack_from(records, SEQUENCE_POSITION)
         try:
             if self.refusal is not None:
                 raise self.refusal
@@ -149,7 +153,7 @@ class TransactionalProduce:
         except KafkaError as error:
             if error.code not in OF_NO_PRODUCER:
                 producers.note_refused(producer.producer_id, producer.epoch, sequence)
-            raise NotInTransaction(str(error), code=code_in(self.context.version, error.code)) from None
+            raise NotInTransaction(str(error), code=produce_code(self.context.version, error.code)) from None
         if self.context.version >= ADDS_PARTITIONS_SINCE_VERSION:
             producers.check_first_sequence(producer.producer_id, sequence)
 
@@ -159,12 +163,9 @@ def has_open_transaction(partition: Partition, producer: ProducerIdAndEpoch) -> 
     return partition.producers.has_open_transaction(producer.producer_id, producer.epoch)
 
 
-def code_in(version: int, code: ErrorCode) -> ErrorCode:
+def produce_code(version: int, code: ErrorCode) -> ErrorCode:
     """``code`` as a producer of this version knows it."""
-    if code is ErrorCode.PRODUCER_FENCED:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE_VERSION:
-        return ErrorCode.INVALID_TXN_STATE
+    code = code_in(version, code, abortable_since=ABORTABLE_SINCE_VERSION)
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and version >= ADDS_PARTITIONS_SINCE_VERSION:
         return code
     # The codes of a coordinator mean nothing in an answer to Produce; after this one every producer tries again.

@@ -13,9 +13,7 @@ import ipaddress
 import socket
 from typing import Final
 
-from trio_broker import __version__
 from trio_broker.client.configs import Resource, ResourceType, describe_configs
-from trio_broker.client.connection import Identity
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import ClientError
 from trio_broker.client.kafka_client import KafkaClient
@@ -39,7 +37,7 @@ def admin_manifests(kafka: KafkaSettings, admin_url: str | None, admin_token: st
     deadline = Deadline(kafka.request_timeout_ms / 1000)
     where = ", ".join(map(str, kafka.bootstrap_servers))
     try:
-        with KafkaClient(kafka.bootstrap_servers, Identity(kafka.client_id, __version__), deadline) as client:
+        with KafkaClient(kafka.connection, deadline) as client:
             brokers = client.attempt(client.brokers)
             if len(brokers.nodes) != 1:
                 raise OptionError(

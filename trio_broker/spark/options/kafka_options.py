@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, Final
 
 from kafka_wire.records.compression import Codec
-from trio_broker.client.address import PLAINTEXT, parse_addresses
+from trio_broker.client.address import parse_addresses
 from trio_broker.client.producer.settings import (
     DEFAULT_BATCH_BYTES,
     DEFAULT_BUFFER_BYTES,
@@ -28,6 +28,7 @@ from trio_broker.client.producer.settings import (
     MOST_BATCH_BYTES,
     MOST_REQUEST_BYTES,
 )
+from trio_broker.client.security import Plaintext, parse_security
 from trio_broker.spark.options.option import (
     BOOLEAN,
     CLOSE,
@@ -63,12 +64,6 @@ class Acks(Enum):
         return self in (Acks.ALL, Acks.MINUS_ONE)
 
 
-def _parse_plaintext(text: str) -> str:
-    if text.upper() != PLAINTEXT:
-        raise ValueError(f"{text} is not served yet; only {PLAINTEXT} listeners can be used")
-    return PLAINTEXT
-
-
 # --- Of readers and writers ---
 
 BOOTSTRAP_SERVERS: Final = Option(
@@ -83,8 +78,8 @@ CLIENT_ID: Final = Option(
 )
 SECURITY_PROTOCOL: Final = Option(
     "kafka.security.protocol",
-    ValueType(PLAINTEXT, _parse_plaintext),
-    PLAINTEXT,
+    ValueType(Plaintext.PROTOCOL, lambda text: parse_security(text).PROTOCOL),
+    Plaintext.PROTOCOL,
     "How connections are secured.",
     difference="TLS and SASL are not served yet.",
 )

@@ -7,6 +7,7 @@ import logging
 import attrs
 
 from trio_broker.client.address import Address
+from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options import kafka_options as options
 from trio_broker.spark.options.option import GivenOptions
@@ -32,6 +33,13 @@ class KafkaSettings:
     receive_buffer_bytes: int = options.RECEIVE_BUFFER_BYTES.required_default
     retry_backoff_ms: int = options.RETRY_BACKOFF_MS.required_default
     retry_backoff_max_ms: int = options.RETRY_BACKOFF_MAX_MS.required_default
+
+    @property
+    def connection(self) -> ConnectionSettings:
+        """How the cluster is reached."""
+        return ConnectionSettings(
+            self.bootstrap_servers, self.client_id, receive_buffer_bytes=self.receive_buffer_bytes
+        )
 
 
 def read_kafka_settings(given: GivenOptions) -> KafkaSettings:

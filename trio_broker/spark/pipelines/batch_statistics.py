@@ -18,11 +18,12 @@ from typing import Any, Final
 import attrs
 import numpy as np
 
+from kafka_wire.primitives import NO_OFFSET
 from kafka_wire.records.batch import CONTROL_BIT, DELETE_HORIZON_BIT, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
 from kafka_wire.records.compression import Codec
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.batch_table import BatchTable, Int64Array
-from trio_broker.spark.pipelines.timestamp_order import NO_OFFSET, TimestampOrder, order_of
+from trio_broker.spark.pipelines.timestamp_order import TimestampOrder, order_of
 
 CODEC_MASK: Final = 0x07
 CODECS: Final = CODEC_MASK + 1

@@ -18,6 +18,8 @@ from typing import Final, Self, TextIO
 
 import attrs
 
+from trio_broker.common.amounts import duration_text, short_number_text
+
 MOST_BAR_WIDTH: Final = 24
 """Characters of the bar; a longer one shows no more."""
 
@@ -148,13 +150,13 @@ class Progress:
             begin = f"{self.label}: {self._phase}"
             if not self._is_counting or not count:
                 of = f"{self.total:,} {self.unit}  " if self._is_counting and self.total is not None else ""
-                return f"{begin}  {of}{short_duration(now - self._phase_began)}"[:width]
+                return f"{begin}  {of}{duration_text(now - self._phase_began)}"[:width]
             rate = self._rate(now)
-            rate_text = f"{short_count(rate)} {self.unit}/s"
+            rate_text = f"{short_number_text(rate)} {self.unit}/s"
             if self.total is None:
                 return f"{begin}  {count:,} {self.unit}  {rate_text}"[:width]
             share = min(count / self.total, 1.0) if self.total else 1.0
-            left = f"  {short_duration((self.total - count) / rate)} left" if share < 1 and rate else ""
+            left = f"  {duration_text((self.total - count) / rate)} left" if share < 1 and rate else ""
             end = f"{share:4.0%}  {count:,} of {self.total:,}  {rate_text}{left}"
             # The bar has a space on its left, besides those around it, and its brackets.
             bar_width = 0 if width is None else min(width - len(begin) - len(end) - 5, MOST_BAR_WIDTH)
@@ -221,26 +223,3 @@ def standard_error() -> TextIO:
     except (OSError, ValueError):
         return sys.stderr
     return os.fdopen(descriptor, "w", encoding=sys.stderr.encoding, errors="backslashreplace")
-
-
-def short_count(number: float) -> str:
-    """Return a rounded number with a unit: ``950``, ``1.2 M``."""
-    for size, name in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if number >= size:
-            return f"{number / size:.1f}{name}"
-    return f"{number:.0f}"
-
-
-def short_bytes(count: float) -> str:
-    """Return a rounded size in powers of 1024: ``1.5 GiB``."""
-    for size, name in ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if count >= size:
-            return f"{count / size:.1f} {name}"
-    return f"{count:.0f} B"
-
-
-def short_duration(seconds: float) -> str:
-    """Return a rounded duration: ``42 s``, ``3 min``, ``5.2 h``."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -10,7 +10,7 @@ from datetime import datetime
 from importlib import resources
 from typing import Any, Final
 
-from trio_broker.spark.pipelines.progress import short_bytes, short_count
+from trio_broker.common.amounts import bytes_text, short_number_text
 from trio_broker.spark.pipelines.stats_report import damage_count
 
 TEMPLATE: Final = "stats_page.html"
@@ -42,12 +42,12 @@ def percent(value: float | None) -> str:
 
 def size(count: float | None) -> str:
     """Return a size in powers of 1024, without a fraction of zero: ``16 KiB``."""
-    return UNKNOWN if count is None else short_bytes(count).replace(".0 ", " ")
+    return UNKNOWN if count is None else bytes_text(count).replace(".0 ", " ")
 
 
 def short(count: float) -> str:
     """Return a rounded number, without a fraction of zero: ``24 k``."""
-    return short_count(count).replace(".0 ", " ")
+    return short_number_text(count).replace(".0 ", " ")
 
 
 def time(text: str | None) -> str:

@@ -12,9 +12,8 @@ from typing import Final
 import attrs
 
 from kafka_wire.error_codes import ErrorCode
-from trio_broker import __version__
 from trio_broker.client.address import Address
-from trio_broker.client.connection import Identity
+from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import Refused
 from trio_broker.client.kafka_client import KafkaClient
@@ -64,8 +63,7 @@ def is_same_cluster(one: tuple[Address, ...], other: tuple[Address, ...]) -> boo
 
 
 def _cluster_id(bootstrap_servers: tuple[Address, ...]) -> str | None:
-    identity = Identity(CLIENT_ID, __version__)
-    with KafkaClient(bootstrap_servers, identity, Deadline(TIMEOUT_SECONDS)) as client:
+    with KafkaClient(ConnectionSettings(bootstrap_servers, CLIENT_ID), Deadline(TIMEOUT_SECONDS)) as client:
         return client.attempt(client.brokers).cluster_id
 
 
@@ -86,9 +84,8 @@ def prepare_topics(
         TargetError: a topic is missing, or has too few partitions.
         ClientError: the cluster does not answer, or refuses.
     """
-    identity = Identity(CLIENT_ID, __version__)
     made: list[str] = []
-    with KafkaClient(bootstrap_servers, identity, Deadline(TIMEOUT_SECONDS)) as client:
+    with KafkaClient(ConnectionSettings(bootstrap_servers, CLIENT_ID), Deadline(TIMEOUT_SECONDS)) as client:
         for name, topic in find_topics(client, sorted(needed)).items():
             if not isinstance(topic, Refused):
                 require_partitions(name, len(topic.partitions), needed[name])

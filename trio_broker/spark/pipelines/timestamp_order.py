@@ -16,11 +16,8 @@ from typing import Final
 import attrs
 import numpy as np
 
+from kafka_wire.primitives import NO_OFFSET
 from trio_broker.spark.batch_table import Int64Array
-
-NO_OFFSET = -1
-"""The offset where there is no batch."""
-
 
 _SAME_ITEMS: Final = attrs.cmp_using(eq=np.array_equal)
 

@@ -28,6 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafka_wire.records.batch import NO_TIMESTAMP
 from trio_broker.spark.producer.errors import UnwritableRow
 from trio_broker.spark.producer.row_ids import HEADER, ROW_ID_BYTES
 
@@ -40,8 +41,6 @@ NO_PARTITION: Final = -1
 
 NULL_LENGTH: Final = -1
 """The length of null, here and in a record."""
-
-NO_TIMESTAMP: Final = -1
 
 ROW_ID_KEY: Final = HEADER.encode()
 

@@ -13,8 +13,6 @@ import contextlib
 from difflib import get_close_matches
 from typing import Final
 
-from trio_broker import __version__
-from trio_broker.client.connection import Identity
 from trio_broker.client.deadline import attempts
 from trio_broker.client.errors import ClientError, UnknownTopic
 from trio_broker.client.kafka_client import KafkaClient
@@ -86,9 +84,4 @@ def _create(settings: ProducerSettings, name: str) -> None:
 
 
 def _client(settings: ProducerSettings) -> KafkaClient:
-    timer = Timer()
-    return KafkaClient(
-        settings.bootstrap_servers,
-        Identity(settings.client_id, __version__),
-        timer.deadline(settings.request_timeout_ms / 1000),
-    )
+    return KafkaClient(settings.connection, Timer().deadline(settings.request_timeout_ms / 1000))

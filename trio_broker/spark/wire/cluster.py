@@ -19,8 +19,6 @@ from typing import Final, TypeVar
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.primitives import NO_UUID, uuid_text
-from trio_broker import __version__
-from trio_broker.client.connection import Identity
 from trio_broker.client.deadline import Deadline, attempts, retry
 from trio_broker.client.error_codes import RETRIED_BY_COMMANDS
 from trio_broker.client.errors import ClientError, NotKafka, Refused, VersionNotServed
@@ -66,7 +64,7 @@ class KafkaCluster:
         self._retry_interval_seconds = retry_interval_ms / 1000
         self._now = now
         self._sleep = sleep
-        self._client = KafkaClient(kafka.bootstrap_servers, identity(kafka), self._deadline())
+        self._client = KafkaClient(kafka.connection, self._deadline())
 
     def close(self) -> None:
         """Close the connections; the next request opens new ones."""
@@ -146,7 +144,7 @@ class KafkaCluster:
 
     @property
     def _where(self) -> str:
-        return ", ".join(map(str, self._client.bootstrap))
+        return ", ".join(map(str, self._client.settings.bootstrap))
 
     def _deadline(self) -> Deadline:
         return Deadline(REQUEST_SECONDS, now=self._now, sleep=self._sleep)
@@ -168,11 +166,6 @@ class KafkaCluster:
 
 def _is_retriable(error: Exception) -> bool:
     return isinstance(error, ClientError) and not isinstance(error, (NotKafka, VersionNotServed))
-
-
-def identity(kafka: KafkaSettings) -> Identity:
-    """Return the client's name for the broker's statistics and quotas."""
-    return Identity(kafka.client_id, __version__)
 
 
 def _partitions(topics: Iterable[TopicDescription]) -> list[TopicPartition]:

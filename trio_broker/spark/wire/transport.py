@@ -41,7 +41,6 @@ from trio_broker.spark.chunk import Chunk
 from trio_broker.spark.errors import CorruptData, DataLoss, SourceUnavailable
 from trio_broker.spark.options.kafka_settings import KafkaSettings
 from trio_broker.spark.ranges import OffsetRange
-from trio_broker.spark.wire.cluster import identity
 from trio_broker.spark.wire.failure_kind import FailureKind, failure_kind
 
 if TYPE_CHECKING:
@@ -131,12 +130,7 @@ class WireReader:
             now=now,
             sleep=sleep,
         )
-        self._client = KafkaClient(
-            kafka.bootstrap_servers,
-            identity(kafka),
-            self._retry_deadline.within(0),
-            receive_buffer_bytes=kafka.receive_buffer_bytes,
-        )
+        self._client = KafkaClient(kafka.connection, self._retry_deadline.within(0))
         self._leader = PartitionLeader(
             self._client,
             self._partition,
