@@ -14,7 +14,7 @@ from tests.spark.pipelines.memory_log import (
     with_wrong_header,
 )
 from trio_broker.spark.errors import SourceUnavailable
-from trio_broker.spark.pipelines.batch_statistics import Damage, PartitionStatistics
+from trio_broker.spark.pipelines.batch_statistics import Damage, PartitionStatistics, joined
 from trio_broker.spark.pipelines.header_scan import scan_headers
 
 LOG = tuple(batch(offset, 10, codec=Codec((offset // 10) % 5)) for offset in range(0, 100, 10))
@@ -35,7 +35,7 @@ def test_all_batches_of_a_log_are_counted():
 @pytest.mark.parametrize("border", [1, 9, 10, 11, 45, 50, 99])
 def test_each_batch_belongs_to_one_of_two_slices(border: int):
     transport = InMemory(LOG, index_every=3, batches_per_chunk=4)
-    halves = scanned(transport, 0, border).then(scanned(transport, border, 100, first=False))
+    halves = joined([scanned(transport, 0, border), scanned(transport, border, 100, first=False)])
     assert halves == scanned(transport)
 
 

@@ -1,8 +1,8 @@
-"""Statistics of a partition from the headers of its record batches, as a fold that any number of tasks can share.
+"""Statistics of a partition from the headers of its record batches, in parts that any number of tasks can count.
 
-``statistics_of`` folds some batches, ``PartitionStatistics.then`` joins the statistics of a slice with those of the one
-that follows it: ``statistics_of(a + b) == statistics_of(a).then(statistics_of(b))``, exactly, wherever the log is cut.
-So the slices of a log may be scanned in parallel, and joined in the order of their offsets.
+``statistics_of`` counts some batches, ``joined`` adds up the statistics of slices that follow one another, and gives
+exactly what the whole would: slices are scanned in parallel. What depends on all earlier batches, whether timestamps
+grow, is computed from the joined timestamps (``TimestampOrder``).
 
 Histograms have one bin for each number of binary digits: 0, 1, 2 to 3, 4 to 7 … Transaction markers (control batches)
 are counted apart and are in no histogram, since applications never see them.
@@ -13,6 +13,8 @@ Source: kafka_wire.records.batch for the fields; docs/formats/record-batch.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
 from typing import Any, Final
 
 import attrs
@@ -22,7 +24,9 @@ from kafka_wire.records.batch import CONTROL_BIT, DELETE_HORIZON_BIT, TIMESTAMP_
 from kafka_wire.records.compression import Codec
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.batch_table import BatchTable, Int64Array
-from trio_broker.spark.pipelines.timestamp_order import NO_OFFSET, TimestampOrder, order_of
+
+NO_OFFSET: Final = -1
+"""The offset where there is no batch."""
 
 CODEC_MASK: Final = 0x07
 CODECS: Final = CODEC_MASK + 1
@@ -92,6 +96,21 @@ class Gap:
     offset: int = NO_OFFSET
 
 
+@attrs.frozen
+class TimestampOrder:
+    """How far timestamps grow with the offsets; they are milliseconds since 1970.
+
+    A batch is *late* when its timestamp is below that of any batch before it; its lag is the difference to the highest
+    of them. ``worst_offset`` is the base offset of the first batch with the greatest lag. Late batches cause surprises
+    in lookups by time, retention by time and windows of stream jobs.
+    """
+
+    late_count: int
+    worst_lag_ms: int
+    worst_offset: int
+    highest: int
+
+
 _SAME_ITEMS: Final = attrs.cmp_using(eq=np.array_equal)
 _SUMMED_ARRAY: Final[dict[str, Any]] = {"eq": _SAME_ITEMS, "metadata": {"is_summed": True}}
 
@@ -109,8 +128,9 @@ class PartitionStatistics:
     Transaction markers are counted in ``control_batches`` and ``control_bytes`` only. ``size_bins`` counts batches by
     codec and size, ``record_bins`` by records. ``missing_between`` are the offsets between batches, in ``gap_count``
     gaps; ``missing_inside`` are offsets within batches that have no record, which compaction leaves. ``first_offset``
-    is -1 while there are no batches. Timestamps are milliseconds since 1970; ``first_timestamp`` is the lowest that a
-    batch begins with, and is valid only where ``order.batch_count`` is not 0.
+    is -1 while there are no batches. ``timeline`` has two rows, with a column for each batch that has a timestamp: the
+    highest one, in milliseconds since 1970, and the base offset. ``first_timestamp`` is the lowest that a batch begins
+    with, None where no batch has one.
     """
 
     partition: TopicPartition
@@ -132,54 +152,23 @@ class PartitionStatistics:
     missing_between: int = _summed("offsets_missing_between")
     missing_inside: int = _summed("offsets_missing_inside")
     longest_gap: Gap = Gap()
-    first_timestamp: int = 0
-    order: TimestampOrder = attrs.field(factory=TimestampOrder)
+    first_timestamp: int | None = None
+    timeline: Int64Array = attrs.field(factory=lambda: np.empty((2, 0), np.int64), eq=_SAME_ITEMS, repr=False)
     checked_batches: int = _summed()
     bad_count: int = _summed("bad_batches")
     bad_batches: tuple[BadBatch, ...] = ()
     damage_count: int = _summed("unreadable_stretches")
     damages: tuple[Damage, ...] = ()
 
-    @property
-    def last_timestamp(self) -> int:
-        """The highest timestamp of a record."""
-        return self.order.highest
-
-    def then(self, later: PartitionStatistics) -> PartitionStatistics:
-        """Return the statistics of this slice and of the one that follows it."""
-        assert self.partition == later.partition, f"{self.partition}, {later.partition}"
-        between = _gap_between(self, later)
-        sums = {name: getattr(self, name) + getattr(later, name) for name in _SUMMED}
-        sums["gap_count"] += bool(between.offsets)
-        sums["missing_between"] += between.offsets
-        damages = _damages(self, later)
-        sums["damage_count"] -= len(self.damages) + len(later.damages) - len(damages)
-        return PartitionStatistics(
-            partition=self.partition,
-            **sums,
-            first_offset=self.first_offset if self.has_batches else later.first_offset,
-            last_offset=later.last_offset if later.has_batches else self.last_offset,
-            longest_gap=max(self.longest_gap, between, later.longest_gap, key=lambda gap: gap.offsets),
-            first_timestamp=_first_timestamp(self, later),
-            order=self.order.then(later.order),
-            bad_batches=(self.bad_batches + later.bad_batches)[:MAX_LISTED],
-            damages=damages[:MAX_LISTED],
-        )
+    @cached_property
+    def order(self) -> TimestampOrder | None:
+        """The order of the timestamps; None where no batch has one."""
+        return order_of(*self.timeline) if self.timeline.size else None
 
     @property
     def has_batches(self) -> bool:
         """Whether there is any batch, markers included."""
         return self.first_offset != NO_OFFSET
-
-
-def _damages(earlier: PartitionStatistics, later: PartitionStatistics) -> tuple[Damage, ...]:
-    """Return the damages of both; one that lies across the border of the slices becomes one."""
-    if earlier.damages and later.damages and earlier.damage_count == len(earlier.damages):
-        last, first = earlier.damages[-1], later.damages[0]
-        if last.end_offset == first.start_offset:
-            whole = attrs.evolve(last, end_offset=first.end_offset)
-            return (*earlier.damages[:-1], whole, *later.damages[1:])
-    return earlier.damages + later.damages
 
 
 _SUMMED: Final = tuple(each.name for each in attrs.fields(PartitionStatistics) if each.metadata.get("is_summed"))
@@ -192,17 +181,55 @@ REPORTED: Final[Mapping[str, str]] = {
 """The summed fields that the report has for each partition, by their names there."""
 
 
-def _gap_between(earlier: PartitionStatistics, later: PartitionStatistics) -> Gap:
-    if not (earlier.has_batches and later.has_batches):
-        return Gap()
-    assert earlier.last_offset < later.first_offset, f"{earlier.last_offset} < {later.first_offset}"
-    offsets = later.first_offset - earlier.last_offset - 1
-    return Gap(offsets, earlier.last_offset + 1) if offsets else Gap()
+def joined(parts: Sequence[PartitionStatistics]) -> PartitionStatistics:
+    """Return the statistics of slices of one partition, given in the order of their offsets; there is at least one."""
+    found = [part for part in parts if part.has_batches]
+    between = [
+        Gap(later.first_offset - earlier.last_offset - 1, earlier.last_offset + 1)
+        for earlier, later in pairwise(found)
+        if earlier.last_offset + 1 < later.first_offset
+    ]
+    sums = {name: sum(getattr(part, name) for part in parts) for name in _SUMMED}
+    sums["gap_count"] += len(between)
+    sums["missing_between"] += sum(gap.offsets for gap in between)
+    damages = _whole_damages(parts)
+    sums["damage_count"] -= sum(len(part.damages) for part in parts) - len(damages)
+    return PartitionStatistics(
+        partition=parts[0].partition,
+        **sums,
+        first_offset=found[0].first_offset if found else NO_OFFSET,
+        last_offset=found[-1].last_offset if found else NO_OFFSET,
+        longest_gap=max((*(part.longest_gap for part in parts), *between), key=lambda gap: (gap.offsets, -gap.offset)),
+        first_timestamp=min((part.first_timestamp for part in parts if part.first_timestamp is not None), default=None),
+        timeline=np.concatenate([part.timeline for part in parts], axis=1),
+        bad_batches=tuple(bad for part in parts for bad in part.bad_batches)[:MAX_LISTED],
+        damages=tuple(damages[:MAX_LISTED]),
+    )
 
 
-def _first_timestamp(earlier: PartitionStatistics, later: PartitionStatistics) -> int:
-    known = [each.first_timestamp for each in (earlier, later) if each.order.batch_count]
-    return min(known, default=0)
+def _whole_damages(parts: Iterable[PartitionStatistics]) -> list[Damage]:
+    """Return the damages of all parts; one that lies across the border of two becomes one."""
+    whole: list[Damage] = []
+    for damage in (damage for part in parts for damage in part.damages):
+        if whole and whole[-1].end_offset == damage.start_offset:
+            whole[-1] = attrs.evolve(whole[-1], end_offset=damage.end_offset)
+        else:
+            whole.append(damage)
+    return whole
+
+
+def order_of(timestamps: Int64Array, base_offsets: Int64Array) -> TimestampOrder:
+    """Return the order of batches that all have a timestamp, given in the order of their offsets."""
+    assert timestamps.min() >= 0, f"{timestamps.min()}"  # so that no difference overflows
+    highest = np.maximum.accumulate(timestamps)
+    lags = highest - timestamps
+    worst = int(lags.argmax())
+    return TimestampOrder(
+        late_count=int(np.count_nonzero(lags)),
+        worst_lag_ms=int(lags[worst]),
+        worst_offset=int(base_offsets[worst]) if lags[worst] else NO_OFFSET,
+        highest=int(highest[-1]),
+    )
 
 
 def statistics_of(
@@ -212,7 +239,7 @@ def statistics_of(
     bad_batches: tuple[BadBatch, ...] = (),
     checked_batches: int = 0,
 ) -> PartitionStatistics:
-    """Fold the headers in ``batches``, which are in the order of their offsets.
+    """Count the headers in ``batches``, which are in the order of their offsets.
 
     ``bad_batches`` are those whose checksum is wrong, out of ``checked_batches``.
     """
@@ -244,21 +271,12 @@ def statistics_of(
         missing_between=int(gaps.sum()),
         missing_inside=int(np.maximum(spans - batches.record_counts, 0).sum()),
         longest_gap=_longest_gap(gaps, batches.last_offsets),
-        first_timestamp=int(_begins(batches)[timed].min()) if timed.any() else 0,
-        order=order_of(batches.max_timestamps[timed], batches.base_offsets[timed]),
+        first_timestamp=int(_begins(batches)[timed].min()) if timed.any() else None,
+        timeline=np.stack([batches.max_timestamps[timed], batches.base_offsets[timed]]),
         checked_batches=checked_batches,
         bad_count=len(bad_batches),
         bad_batches=bad_batches[:MAX_LISTED],
     )
-
-
-def joined(slices: Iterable[PartitionStatistics]) -> list[PartitionStatistics]:
-    """Join the slices of each partition, given in the order of their offsets; return partitions sorted."""
-    by_partition: dict[TopicPartition, PartitionStatistics] = {}
-    for each in slices:
-        earlier = by_partition.get(each.partition)
-        by_partition[each.partition] = earlier.then(each) if earlier else each
-    return [by_partition[partition] for partition in sorted(by_partition)]
 
 
 def bins_of(values: Int64Array) -> Int64Array:

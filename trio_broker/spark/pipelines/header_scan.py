@@ -26,6 +26,7 @@ from trio_broker.spark.pipelines.batch_statistics import (
     BatchHeaderColumns,
     Damage,
     PartitionStatistics,
+    joined,
     statistics_of,
 )
 from trio_broker.spark.ranges import OffsetRange
@@ -167,19 +168,18 @@ def _starting_at(task: ReadTask, start: int) -> ReadTask:
 
 @attrs.define
 class _Fold:
-    """The statistics so far, and the headers that wait to be folded into them."""
+    """The statistics so far, of parts, and the headers that wait to be counted."""
 
     offsets: OffsetRange
     verify_crc: bool
     next_offset: int = attrs.field(init=False)
-    _folded: PartitionStatistics = attrs.field(init=False)
+    _parts: list[PartitionStatistics] = attrs.field(factory=list)
     _waiting: list[BatchHeaderColumns] = attrs.field(factory=list)
     _waiting_count: int = 0
     _bad: list[BadBatch] = attrs.field(factory=list)
 
     def __attrs_post_init__(self) -> None:
         self.next_offset = self.offsets.start_offset
-        self._folded = PartitionStatistics(self.offsets.partition)
 
     def add(self, batches: ChunkBatches) -> None:
         """Add batches, which lie behind all that were added before."""
@@ -205,25 +205,25 @@ class _Fold:
         # The order counts: statistics of what lies before the damage come before it.
         self._fold_waiting()
         damage = Damage(self.next_offset, end_offset, str(failure))
-        statistics = PartitionStatistics(self.offsets.partition, damage_count=1, damages=(damage,))
-        self._folded = self._folded.then(statistics)
+        self._parts.append(PartitionStatistics(self.offsets.partition, damage_count=1, damages=(damage,)))
 
     def result(self) -> PartitionStatistics:
         """Return the statistics of everything added."""
         self._fold_waiting()
-        return self._folded
+        return joined(self._parts or [PartitionStatistics(self.offsets.partition)])
 
     def _fold_waiting(self) -> None:
         if not self._waiting:
             return
         headers = BatchHeaderColumns.joined(self._waiting)
-        folded = statistics_of(
-            self.offsets.partition,
-            headers,
-            bad_batches=tuple(self._bad),
-            checked_batches=len(headers) if self.verify_crc else 0,
+        self._parts.append(
+            statistics_of(
+                self.offsets.partition,
+                headers,
+                bad_batches=tuple(self._bad),
+                checked_batches=len(headers) if self.verify_crc else 0,
+            )
         )
-        self._folded = self._folded.then(folded)
         self._waiting.clear()
         self._waiting_count = 0
         self._bad.clear()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import pickle
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Final
 
 import attrs
@@ -20,8 +21,7 @@ import attrs
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.options.option import Mode, with_defaults
 from trio_broker.spark.options.read_options import ReadOptions, read_options
-from trio_broker.spark.pipelines.batch_statistics import PartitionStatistics
-from trio_broker.spark.pipelines.batch_statistics import joined as joined_statistics
+from trio_broker.spark.pipelines.batch_statistics import PartitionStatistics, joined
 from trio_broker.spark.pipelines.header_scan import scan_headers
 from trio_broker.spark.pipelines.key_statistics import KeyStatistics, count_keys
 from trio_broker.spark.pipelines.task_runner import Result, TaskRunner
@@ -125,17 +125,15 @@ class StatsScope:
 
 def join(tasks: Sequence[ReadTask], results: Sequence[Sequence[Result]]) -> list[PartitionHealth]:
     """Join the results of ``tasks``, which are in the order of their offsets."""
-    ranges: dict[TopicPartition, OffsetRange] = {}
-    keys: dict[TopicPartition, KeyStatistics] = {}
-    slices: list[PartitionStatistics] = []
+    by_partition: dict[TopicPartition, list[tuple[OffsetRange, PartitionStatistics, KeyStatistics | None]]] = {}
     for task, [result] in zip(tasks, results, strict=True):
-        batches, slice_keys = pickle.loads(zlib.decompress(result["found"]))
-        slices.append(batches)
-        partition = task.offsets.partition
-        known = ranges.get(partition, task.offsets)
-        ranges[partition] = attrs.evolve(known, end_offset=task.offsets.end_offset)
-        if slice_keys is not None:
-            keys[partition] = keys[partition].then(slice_keys) if partition in keys else slice_keys
-    return [
-        PartitionHealth(ranges[each.partition], each, keys.get(each.partition)) for each in joined_statistics(slices)
-    ]
+        found = pickle.loads(zlib.decompress(result["found"]))
+        by_partition.setdefault(task.offsets.partition, []).append((task.offsets, *found))
+    return [_health(by_partition[partition]) for partition in sorted(by_partition)]
+
+
+def _health(slices: Sequence[tuple[OffsetRange, PartitionStatistics, KeyStatistics | None]]) -> PartitionHealth:
+    ranges, batches, found_keys = zip(*slices, strict=True)
+    keys = [each for each in found_keys if each is not None]
+    scanned = attrs.evolve(ranges[0], end_offset=ranges[-1].end_offset)
+    return PartitionHealth(scanned, joined(batches), reduce(KeyStatistics.then, keys) if keys else None)

@@ -43,7 +43,7 @@ def report_document(found: Sequence[PartitionHealth], settings: StatsSettings, n
 def partition_document(health: PartitionHealth, settings: StatsSettings) -> Document:
     """Return the part of the report about one partition."""
     batches = health.batches
-    order, timed = batches.order, batches.order.batch_count > 0
+    order, first_timestamp = batches.order, batches.first_timestamp
     return {
         "topic": batches.partition.topic,
         "partition": batches.partition.partition,
@@ -54,11 +54,11 @@ def partition_document(health: PartitionHealth, settings: StatsSettings) -> Docu
         "records_per_batch": mean(batches.record_count, batches.data_batches),
         "bytes_per_batch": mean(batches.data_bytes, batches.data_batches),
         "bytes_per_record": mean(batches.data_bytes, batches.record_count),
-        "first_timestamp": time_text(batches.first_timestamp) if timed else None,
-        "last_timestamp": time_text(batches.last_timestamp) if timed else None,
+        "first_timestamp": None if first_timestamp is None else time_text(first_timestamp),
+        "last_timestamp": time_text(order.highest) if order else None,
         "longest_gap": _place(batches.longest_gap.offset, offsets=batches.longest_gap.offsets),
-        "late_batches": order.late_count,
-        "worst_lag": _place(order.worst_offset, milliseconds=order.worst_lag_ms),
+        "late_batches": order.late_count if order else 0,
+        "worst_lag": _place(order.worst_offset, milliseconds=order.worst_lag_ms) if order else None,
         "bad_batches": batches.bad_count if settings.verify_crc else None,
         "keys": None if health.keys is None else key_document(health.keys),
     }
@@ -85,8 +85,8 @@ def key_document(keys: KeyStatistics) -> Document:
 def totals_document(partitions: Sequence[Document], found: Sequence[PartitionHealth]) -> Document:
     """Return the sums over all partitions."""
     counted = [each["keys"] for each in partitions if each["keys"] is not None]
-    known = [each for each in partitions if each["last_timestamp"] is not None]
-    timed = [each.batches for each in found if each.batches.order.batch_count]
+    firsts = [each.batches.first_timestamp for each in found if each.batches.first_timestamp is not None]
+    orders = [each.batches.order for each in found if each.batches.order is not None]
     sums: Document = {name: _sum([each[name] for each in partitions]) for name in SUMMED}
     dead = sum(keys["dead_records"] for keys in counted) if counted else None
     records = sum(keys["records"] for keys in counted)
@@ -94,9 +94,9 @@ def totals_document(partitions: Sequence[Document], found: Sequence[PartitionHea
         "topics": len({each["topic"] for each in partitions}),
         "partitions": len(partitions),
         **sums,
-        "first_timestamp": time_text(min(each.first_timestamp for each in timed)) if known else None,
-        "last_timestamp": time_text(max(each.last_timestamp for each in timed)) if known else None,
-        "worst_lag_ms": max((each.order.worst_lag_ms for each in timed), default=None),
+        "first_timestamp": time_text(min(firsts)) if firsts else None,
+        "last_timestamp": time_text(max(each.highest for each in orders)) if orders else None,
+        "worst_lag_ms": max((each.worst_lag_ms for each in orders), default=None),
         "dead_records": dead,
         "dead_ratio": None if dead is None else ratio(dead, records),
     }
