@@ -12,8 +12,8 @@ from trio_broker.cli.pipeline_options import SourceOptions, SparkStart, dry_run_
 from trio_broker.cli.pipeline_topics import TopicOptions
 
 if TYPE_CHECKING:
-    from trio_broker.spark.pipelines.replay import ReplayPlan
-    from trio_broker.spark.pipelines.token_bucket import RateLimit
+    from trio_broker.spark.pipelines.replay.job import ReplayPlan
+    from trio_broker.spark.pipelines.rounds.token_bucket import RateLimit
 
 
 @pipeline_command(
@@ -31,7 +31,7 @@ def replay_command(
     from trio_broker.spark.options.read_options import read_options
     from trio_broker.spark.pipelines.job_source import JobSource
     from trio_broker.spark.pipelines.progress import Progress, short_duration
-    from trio_broker.spark.pipelines.replay import ReplaySettings, plan_replay, replay
+    from trio_broker.spark.pipelines.replay.job import ReplaySettings, plan_replay, replay
     from trio_broker.spark.pipelines.task_runner import SparkTaskRunner
 
     given = source_options.of_data_source()

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trio_broker.common.topic_partition import TopicPartition
-from trio_broker.spark.pipelines.batch_statistics import (
+from trio_broker.spark.batch_table import codec_name
+from trio_broker.spark.pipelines.stats.batch_statistics import (
     BINS,
     NO_OFFSET,
     BadBatch,
@@ -20,7 +21,6 @@ from trio_broker.spark.pipelines.batch_statistics import (
     PartitionStatistics,
     bin_bounds,
     bins_of,
-    codec_name,
     joined,
     statistics_of,
 )

@@ -14,9 +14,9 @@ import attrs
 
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import CorruptData
-from trio_broker.spark.pipelines.batch_statistics import PartitionStatistics
-from trio_broker.spark.pipelines.header_scan import batches_of
-from trio_broker.spark.pipelines.key_set import KEPT_HASHES, KeyCollector, KeySet
+from trio_broker.spark.header_scan import batches_of
+from trio_broker.spark.pipelines.stats.batch_statistics import PartitionStatistics
+from trio_broker.spark.pipelines.stats.key_set import KEPT_HASHES, KeyCollector, KeySet
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.tasks import ReadTask, read_task
 

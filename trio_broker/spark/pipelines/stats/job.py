@@ -4,8 +4,8 @@ It counts codecs and sizes of batches, records in a batch, offsets without recor
 ``verify_crc`` batches with a wrong checksum; with ``keys`` also the records that compaction could drop, for which keys
 are decoded. Without ``keys`` nothing is decompressed, and a log is scanned as fast as it can be read.
 
-Partitions are cut into slices; each slice is one task (``header_scan``). The driver joins the statistics of the slices
-(``batch_statistics``), and ``stats_report`` makes the report of them.
+Partitions are cut into slices; each slice is one task (``damage_scan``). The driver joins the statistics of the slices
+(``batch_statistics``), and ``report`` makes the report of them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import attrs
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.options.option import Mode, with_defaults
 from trio_broker.spark.options.read_options import ReadOptions, read_options
-from trio_broker.spark.pipelines.batch_statistics import PartitionStatistics, joined
-from trio_broker.spark.pipelines.header_scan import scan_headers
-from trio_broker.spark.pipelines.key_statistics import KeyStatistics, count_keys
+from trio_broker.spark.pipelines.stats.batch_statistics import PartitionStatistics, joined
+from trio_broker.spark.pipelines.stats.damage_scan import scan_headers
+from trio_broker.spark.pipelines.stats.key_statistics import KeyStatistics, count_keys
 from trio_broker.spark.pipelines.task_runner import Result, TaskRunner
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.task_planning import plan_batch_tasks

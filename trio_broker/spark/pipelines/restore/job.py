@@ -6,7 +6,7 @@ offset are written in that order, whichever files they are in (``parquet_rows``)
 
 Rows whose order counts are a group: those of one partition, or those of one file where there are no offsets. Groups are
 written in rounds (``round_job``). For a round to be repeated, the files must be those of the beginning
-(``restore_inputs``).
+(``inputs``).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ import attrs
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.pipelines.commit_log import CommitLog, read_last_commit
-from trio_broker.spark.pipelines.parquet_parts import RowGroupPart, find_files, group_parts, parts_of
-from trio_broker.spark.pipelines.parquet_rows import rows_in_order, written_columns
 from trio_broker.spark.pipelines.progress import Progress
-from trio_broker.spark.pipelines.restore_inputs import Inputs, digest_of, sizes_of
-from trio_broker.spark.pipelines.restore_slices import GroupPositions
-from trio_broker.spark.pipelines.round_job import RoundJob, WriteSettings
-from trio_broker.spark.pipelines.target_topics import CREATE_TOPIC_OPTION, NewTopics, Partitions, prepare_topics
+from trio_broker.spark.pipelines.restore.group_positions import GroupPositions
+from trio_broker.spark.pipelines.restore.inputs import Inputs, digest_of, sizes_of
+from trio_broker.spark.pipelines.restore.parquet_parts import RowGroupPart, find_files, group_parts, parts_of
+from trio_broker.spark.pipelines.restore.parquet_rows import rows_in_order, written_columns
+from trio_broker.spark.pipelines.rounds.round_job import RoundJob, WriteSettings
+from trio_broker.spark.pipelines.rounds.target_topics import CREATE_TOPIC_OPTION, NewTopics, Partitions, prepare_topics
 from trio_broker.spark.pipelines.task_runner import TaskRunner
 from trio_broker.spark.ranges import OffsetRange
 

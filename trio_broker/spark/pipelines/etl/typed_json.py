@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
 
-from trio_broker.spark.pipelines.column_types import RowError, StructType, shown
+from trio_broker.spark.pipelines.etl.column_types import RowError, StructType, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa

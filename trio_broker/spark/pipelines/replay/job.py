@@ -18,8 +18,8 @@ from trio_broker.spark.errors import OptionError
 from trio_broker.spark.pipelines.commit_log import CommitLog, offsets_document, read_offsets_document
 from trio_broker.spark.pipelines.job_source import JobSource
 from trio_broker.spark.pipelines.progress import Progress
-from trio_broker.spark.pipelines.round_job import RoundJob, WriteSettings
-from trio_broker.spark.pipelines.target_topics import Partitions, is_same_cluster, prepare_topics
+from trio_broker.spark.pipelines.rounds.round_job import RoundJob, WriteSettings
+from trio_broker.spark.pipelines.rounds.target_topics import Partitions, is_same_cluster, prepare_topics
 from trio_broker.spark.pipelines.task_runner import TaskRunner
 from trio_broker.spark.planning.offset_planning import plan_batch
 from trio_broker.spark.ranges import OffsetRange

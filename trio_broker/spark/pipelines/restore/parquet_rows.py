@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from trio_broker.spark.pipelines.parquet_parts import OFFSET, PARTITION, TOPIC, RestoreError, RowGroupPart
+from trio_broker.spark.pipelines.restore.parquet_parts import OFFSET, PARTITION, TOPIC, RestoreError, RowGroupPart
 
 WRITTEN: Final = ("key", "value", "headers", "timestamp")
 """The columns of a record, besides its partition."""

@@ -1,4 +1,4 @@
-"""The report of ``stats`` as one HTML page without scripts or other files: ``stats_page.html`` over the JSON document.
+"""The report of ``stats`` as one HTML page without scripts or other files: ``page.html`` over the JSON document.
 
 The template decides what the page shows, and in which order; here are the filters that format its values.
 """
@@ -11,9 +11,9 @@ from importlib import resources
 from typing import Any, Final
 
 from trio_broker.spark.pipelines.progress import short_bytes, short_count
-from trio_broker.spark.pipelines.stats_report import damage_count
+from trio_broker.spark.pipelines.stats.report import damage_count
 
-TEMPLATE: Final = "stats_page.html"
+TEMPLATE: Final = "page.html"
 
 UNKNOWN: Final = "–"
 

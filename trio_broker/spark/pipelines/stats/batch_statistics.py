@@ -21,16 +21,11 @@ import attrs
 import numpy as np
 
 from kafka_wire.records.batch import CONTROL_BIT, DELETE_HORIZON_BIT, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
-from kafka_wire.records.compression import Codec
 from trio_broker.common.topic_partition import TopicPartition
-from trio_broker.spark.batch_table import BatchTable, Int64Array
+from trio_broker.spark.batch_table import CODEC_MASK, CODECS, BatchTable, Int64Array
 
 NO_OFFSET: Final = -1
 """The offset where there is no batch."""
-
-CODEC_MASK: Final = 0x07
-CODECS: Final = CODEC_MASK + 1
-"""How many codecs three bits can name; five of them exist."""
 
 BINS: Final = 33
 """A batch's size is an int32 plus its prefix, so it has at most 32 binary digits; a zero has none."""
@@ -288,11 +283,6 @@ def bins_of(values: Int64Array) -> Int64Array:
 def bin_bounds(index: int) -> tuple[int, int]:
     """Return the smallest and the largest value of a bin."""
     return (1 << index >> 1, (1 << index) - 1) if index else (0, 0)
-
-
-def codec_name(number: int) -> str:
-    """Return Kafka's name of a codec; damaged headers have numbers without one."""
-    return Codec(number).name.lower() if number < len(Codec) else f"unknown ({number})"
 
 
 def _begins(batches: BatchHeaderColumns) -> Int64Array:

@@ -13,7 +13,7 @@ from typing import Final
 
 import attrs
 
-from trio_broker.spark.pipelines.column_types import (
+from trio_broker.spark.pipelines.etl.column_types import (
     ATOMIC_TYPES,
     ArrayType,
     AtomicType,

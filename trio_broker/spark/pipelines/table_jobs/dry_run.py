@@ -15,8 +15,8 @@ import attrs
 
 from trio_broker.spark.pipelines.commit_log import read_last_commit
 from trio_broker.spark.pipelines.job_source import JobSource
-from trio_broker.spark.pipelines.positions import find_target, next_batch, ranges_left
-from trio_broker.spark.pipelines.trigger import Trigger
+from trio_broker.spark.pipelines.table_jobs.positions import find_target, next_batch, ranges_left
+from trio_broker.spark.pipelines.table_jobs.trigger import Trigger
 from trio_broker.spark.planning.offset_planning import check_topics, initial_offsets
 from trio_broker.spark.ranges import OffsetRange
 

@@ -28,10 +28,10 @@ from trio_broker.spark.exactly_once.lost_transactions import LostTransactions
 from trio_broker.spark.options.write_options import COMMIT_TOPIC
 from trio_broker.spark.pipelines.commit_log import CommitLog
 from trio_broker.spark.pipelines.progress import COMMITTING, WRITING, Progress
-from trio_broker.spark.pipelines.slice_schedule import next_slices, slice_records_at
-from trio_broker.spark.pipelines.target_topics import Partitions
+from trio_broker.spark.pipelines.rounds.slice_schedule import next_slices, slice_records_at
+from trio_broker.spark.pipelines.rounds.target_topics import Partitions
+from trio_broker.spark.pipelines.rounds.token_bucket import RateLimit, Throttle
 from trio_broker.spark.pipelines.task_runner import Result, TaskRunner
-from trio_broker.spark.pipelines.token_bucket import RateLimit, Throttle
 from trio_broker.spark.ranges import OffsetRange
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import attrs
 
 from trio_broker.runtime.disk import write_atomically
 from trio_broker.runtime.real_disk import RealDisk
-from trio_broker.spark.pipelines.parquet_parts import RestoreError, RowGroupPart
+from trio_broker.spark.pipelines.restore.parquet_parts import RestoreError, RowGroupPart
 
 INPUTS_FILE: Final = "inputs.json"
 

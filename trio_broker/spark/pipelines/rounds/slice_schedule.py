@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from trio_broker.common.topic_partition import TopicPartition
-from trio_broker.spark.pipelines.token_bucket import RateLimit
+from trio_broker.spark.pipelines.rounds.token_bucket import RateLimit
 from trio_broker.spark.ranges import OffsetRange
 
 DEFAULT_SLICE_RECORDS: Final = 1_000_000

@@ -14,8 +14,8 @@ from tests.spark.pipelines.memory_log import (
     with_wrong_header,
 )
 from trio_broker.spark.errors import SourceUnavailable
-from trio_broker.spark.pipelines.batch_statistics import Damage, PartitionStatistics, joined
-from trio_broker.spark.pipelines.header_scan import scan_headers
+from trio_broker.spark.pipelines.stats.batch_statistics import Damage, PartitionStatistics, joined
+from trio_broker.spark.pipelines.stats.damage_scan import scan_headers
 
 LOG = tuple(batch(offset, 10, codec=Codec((offset // 10) % 5)) for offset in range(0, 100, 10))
 

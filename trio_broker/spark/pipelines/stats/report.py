@@ -11,10 +11,10 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from trio_broker.spark.batch_table import Int64Array
-from trio_broker.spark.pipelines.batch_statistics import CODECS, REPORTED, PartitionStatistics, bin_bounds, codec_name
-from trio_broker.spark.pipelines.key_statistics import KeyStatistics
-from trio_broker.spark.pipelines.stats import PartitionHealth, StatsSettings
+from trio_broker.spark.batch_table import CODECS, Int64Array, codec_name
+from trio_broker.spark.pipelines.stats.batch_statistics import REPORTED, PartitionStatistics, bin_bounds
+from trio_broker.spark.pipelines.stats.job import PartitionHealth, StatsSettings
+from trio_broker.spark.pipelines.stats.key_statistics import KeyStatistics
 
 Document: TypeAlias = dict[str, Any]
 

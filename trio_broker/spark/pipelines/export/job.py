@@ -17,10 +17,10 @@ from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.read_options import ReadOptions, read_options
 from trio_broker.spark.pipelines.job_source import JobSource
-from trio_broker.spark.pipelines.micro_batches import JobReport, TableJob, file_result, run_job
 from trio_broker.spark.pipelines.progress import Progress
+from trio_broker.spark.pipelines.table_jobs.micro_batches import JobReport, TableJob, file_result, run_job
+from trio_broker.spark.pipelines.table_jobs.trigger import Trigger
 from trio_broker.spark.pipelines.task_runner import Result, SparkTaskRunner, TaskRunner
-from trio_broker.spark.pipelines.trigger import Trigger
 from trio_broker.spark.schema import COLUMNS, arrow_schema
 from trio_broker.spark.tables.local_files import HIDDEN
 from trio_broker.spark.tables.table import Partitioning, TableFiles, TableShape

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from trio_broker.spark.errors import OptionError
-from trio_broker.spark.pipelines.column_types import StructType
-from trio_broker.spark.pipelines.ddl import parse_ddl
-from trio_broker.spark.pipelines.export import checkpoint_of, read_job_options
+from trio_broker.spark.pipelines.etl.column_types import StructType
+from trio_broker.spark.pipelines.etl.ddl import parse_ddl
+from trio_broker.spark.pipelines.export.job import checkpoint_of, read_job_options
 from trio_broker.spark.pipelines.job_source import JobSource
-from trio_broker.spark.pipelines.micro_batches import JobReport, TableJob, file_result, run_job
 from trio_broker.spark.pipelines.progress import Progress
+from trio_broker.spark.pipelines.table_jobs.micro_batches import JobReport, TableJob, file_result, run_job
+from trio_broker.spark.pipelines.table_jobs.trigger import Trigger
 from trio_broker.spark.pipelines.task_runner import Result, SparkTaskRunner, TaskRunner
-from trio_broker.spark.pipelines.trigger import Trigger
 from trio_broker.spark.schema import arrow_schema
 from trio_broker.spark.tables.table import TableFiles, TableShape
 from trio_broker.spark.tables.table_writer import FileSettings, TableWriter
@@ -121,7 +121,7 @@ class WriteTypedRows:
         """Yield the rows and the dead letters of each batch."""
         import pyarrow as pa
 
-        from trio_broker.spark.pipelines.typed_json import RowReader
+        from trio_broker.spark.pipelines.etl.typed_json import RowReader
 
         reader = RowReader(self.columns)
         for batch in read_task(task):

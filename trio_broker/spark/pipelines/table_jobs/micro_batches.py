@@ -26,10 +26,10 @@ import attrs
 
 from trio_broker.spark.pipelines.commit_log import Commit, CommitLog
 from trio_broker.spark.pipelines.job_source import JobSource
-from trio_broker.spark.pipelines.positions import Offsets, find_target, next_batch, ranges_left
 from trio_broker.spark.pipelines.progress import COMMITTING, READING, WAITING, Progress
+from trio_broker.spark.pipelines.table_jobs.positions import Offsets, find_target, next_batch, ranges_left
+from trio_broker.spark.pipelines.table_jobs.trigger import Trigger
 from trio_broker.spark.pipelines.task_runner import Result, TaskFunction, TaskRunner
-from trio_broker.spark.pipelines.trigger import Trigger
 from trio_broker.spark.planning.offset_planning import check_topics, initial_offsets, known_topic_ids
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.tables.table import DataFile, Table, TableFiles

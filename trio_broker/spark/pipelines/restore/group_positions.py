@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from trio_broker.spark.pipelines.parquet_parts import RowGroupPart
+from trio_broker.spark.pipelines.restore.parquet_parts import RowGroupPart
 
 if TYPE_CHECKING:
     import numpy as np
