@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from trio_broker.spark import worker_memory
+from trio_broker.spark.workarounds import worker_memory
 
 T = TypeVar("T")
 

@@ -41,13 +41,13 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from trio_broker.spark.early_end import ending_quietly
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.job_errors import CutTraceback, without_traceback
 from trio_broker.spark.options.option import Mode, with_defaults
 from trio_broker.spark.options.read_options import ReadOptions, read_options
 from trio_broker.spark.tasks import ReadTask
-from trio_broker.spark.worker_memory import keeping_loaded
+from trio_broker.spark.workarounds.early_end import ending_quietly
+from trio_broker.spark.workarounds.worker_memory import keeping_loaded
 
 if TYPE_CHECKING:
     import numpy as np

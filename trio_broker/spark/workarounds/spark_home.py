@@ -25,7 +25,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Final
 
-from trio_broker.spark.java import cache_directory
+from trio_broker.spark.workarounds.java import cache_directory
 
 SPARK_HOME: Final = "SPARK_HOME"
 

@@ -8,8 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from trio_broker.spark import java
-from trio_broker.spark.java import ADD_VECTOR_MODULE, Java, SparkMissing, find_java, probe, use_java, wrapper_home
+from trio_broker.spark.workarounds import java
+from trio_broker.spark.workarounds.java import (
+    ADD_VECTOR_MODULE,
+    Java,
+    SparkMissing,
+    find_java,
+    probe,
+    use_java,
+    wrapper_home,
+)
 
 
 def make_java(home: Path, version: str, *, has_vector_module: bool = True) -> Path:

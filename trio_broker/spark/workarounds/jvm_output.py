@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from trio_broker.spark.workarounds.switch import are_workarounds_on
+
 STANDARD_ERROR: Final = 2
 
 MOST_KEPT_LINES: Final = 1000
@@ -46,6 +48,9 @@ def jvm_lines_shown_by(show: Callable[[str], None], *, from_the_start: bool) -> 
     Lines of the block itself are shown if ``from_the_start`` or if the block fails, and dropped otherwise; those that
     come after ``drop_last_lines`` are shown if ``from_the_start``.
     """
+    if not are_workarounds_on():
+        yield
+        return
     _is_stopping.clear()
     read_end, write_end = os.pipe()
     before = os.dup(STANDARD_ERROR)

@@ -26,7 +26,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from trio_broker.spark.worker_memory import STREAM_PLANNER, is_worker, main_module
+from trio_broker.spark.workarounds.switch import are_workarounds_on
+from trio_broker.spark.workarounds.worker_memory import STREAM_PLANNER, is_worker, main_module
 
 CLOSED_BY_THE_JVM: Final = (BrokenPipeError, ConnectionResetError)
 
@@ -38,12 +39,12 @@ def ending_quietly() -> Iterator[None]:
         yield
     except GeneratorExit as closed:
         # The error that PySpark is handling while it closes the generator.
-        if isinstance(closed.__context__, CLOSED_BY_THE_JVM) and is_worker():
+        if isinstance(closed.__context__, CLOSED_BY_THE_JVM) and is_worker() and are_workarounds_on():
             os._exit(0)
         raise
 
 
 def end_with_the_query() -> None:
     """End this process if it plans a stream, and stops because the JVM calls it no more."""
-    if isinstance(sys.exc_info()[1], EOFError) and main_module() == STREAM_PLANNER:
+    if isinstance(sys.exc_info()[1], EOFError) and main_module() == STREAM_PLANNER and are_workarounds_on():
         os._exit(0)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from trio_broker.spark.column_hint import MIN_OFFSETS, SPARK_LOCAL_DIRS, ColumnHint
 from trio_broker.spark.schema import COLUMNS, default_columns
+from trio_broker.spark.workarounds.column_hint import MIN_OFFSETS, SPARK_LOCAL_DIRS, ColumnHint
 
 SEVEN = default_columns(include_headers=False)
 

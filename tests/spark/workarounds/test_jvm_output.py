@@ -14,8 +14,8 @@ from contextlib import contextmanager
 import pytest
 
 from tests.patience import patiently
-from trio_broker.cli import jvm_output
-from trio_broker.cli.jvm_output import STANDARD_ERROR, drop_last_lines, jvm_lines_shown_by
+from trio_broker.spark.workarounds import jvm_output
+from trio_broker.spark.workarounds.jvm_output import STANDARD_ERROR, drop_last_lines, jvm_lines_shown_by
 
 SECONDS = 30
 

@@ -20,6 +20,7 @@ from typing import Final
 import attrs
 
 from trio_broker.spark.schema import HEADERS, default_columns
+from trio_broker.spark.workarounds.switch import are_workarounds_on
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class ColumnHint:
         self._offsets += offsets
         if self.are_chosen or set(self.columns) < set(default_columns(HEADERS in self.columns)):
             return
-        if self._offsets >= MIN_OFFSETS and is_first_time():
+        if self._offsets >= MIN_OFFSETS and are_workarounds_on() and is_first_time():
             log.warning(
                 "%s records are read with all %d columns, since Spark does not tell a Python source which ones a query"
                 " uses; naming those that it uses makes reading faster: .option('columns', 'value,offset'), or"

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from trio_broker.spark import early_end
-from trio_broker.spark.early_end import end_with_the_query, ending_quietly
-from trio_broker.spark.worker_memory import STREAM_PLANNER
+from trio_broker.spark.workarounds import early_end
+from trio_broker.spark.workarounds.early_end import end_with_the_query, ending_quietly
+from trio_broker.spark.workarounds.worker_memory import STREAM_PLANNER
 
 
 @pytest.fixture

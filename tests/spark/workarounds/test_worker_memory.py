@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql.types import StructType
 
-from trio_broker.spark import worker_memory
 from trio_broker.spark.source import TrioBrokerDataSource
-from trio_broker.spark.worker_memory import STREAM_PLANNER, is_worker, keeping_loaded
+from trio_broker.spark.workarounds import worker_memory
+from trio_broker.spark.workarounds.worker_memory import STREAM_PLANNER, is_worker, keeping_loaded
 
 
 @pytest.fixture

@@ -25,6 +25,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from trio_broker.spark.workarounds.switch import are_workarounds_on
+
 DAEMON: Final = "pyspark.daemon"
 """The module that forks PySpark's workers, and is the main module of each of them."""
 
@@ -42,6 +44,9 @@ _loads: Final[set[object]] = set()
 def keeping_loaded(kind: str) -> Iterator[None]:
     """Freeze what is loaded at the end of the block, if it is the first task of its kind in a worker of PySpark, or the
     first since modules were imported; before the block in a process that plans a stream."""
+    if not are_workarounds_on():
+        yield
+        return
     if main_module() == STREAM_PLANNER:
         gc.freeze()
     try:

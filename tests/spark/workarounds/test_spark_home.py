@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trio_broker.spark import spark_home
-from trio_broker.spark.spark_home import linked_home, use_compiled_pyspark
+from trio_broker.spark.workarounds import spark_home
+from trio_broker.spark.workarounds.spark_home import linked_home, use_compiled_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
