@@ -1,4 +1,4 @@
-"""``trio-broker pipeline etl``: writes topics of JSON to a typed table, and misfits to a table of dead letters."""
+"""``trio-broker pipeline etl``: writes topics of JSON to a typed table, and invalid rows to a table of dead letters."""
 
 from __future__ import annotations
 

@@ -87,13 +87,13 @@ def find_java(environment: MutableMapping[str, str]) -> Java:
     Raises:
         SparkMissing: none of them exists, or none is new enough; the text names those that were found.
     """
-    unfit = []
+    unusable = []
     for origin, home in _homes(environment):
         java = probe(home)
         if java is not None and java.version >= MIN_JAVA_VERSION:
             return java
-        unfit.append(f"{origin} ({home}) is {'no Java' if java is None else f'Java {java.version}'}")
-    found = f": {'; '.join(unfit)}" if unfit else ", and there is none"
+        unusable.append(f"{origin} ({home}) is {'no Java' if java is None else f'Java {java.version}'}")
+    found = f": {'; '.join(unusable)}" if unusable else ", and there is none"
     raise SparkMissing(
         f"Spark needs Java {MIN_JAVA_VERSION} or later{found}. Install one, or the one that comes with"
         " pip install 'trio-broker[spark]'"

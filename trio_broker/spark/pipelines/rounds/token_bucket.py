@@ -57,9 +57,9 @@ class RateLimit:
     records: float | None = None
     bytes: float | None = None
 
-    def share(self, part: int, whole: int) -> RateLimit:
-        """Return the limit of a task that does ``part`` of the ``whole`` work of the tasks that run at once."""
-        share = part / whole if whole else 1.0
+    def share(self, part: int, total: int) -> RateLimit:
+        """Return the limit of a task that does ``part`` of the ``total`` work of the tasks that run at once."""
+        share = part / total if total else 1.0
 
         def of(rate: float | None) -> float | None:
             return None if rate is None else rate * share

@@ -49,8 +49,8 @@ def scan_headers(task: ReadTask, *, includes_cut_batch: bool, verify_crc: bool) 
                 fold.add_damage(task.offsets.end_offset, failure)
                 return fold.result()
             fold.add_damage(resumed.base_offset, failure)
-            rest = _starting_at(task, resumed.start_offset)
-            batches = batches_of(rest, includes_cut_batch=False, first_base_offset=fold.next_offset)
+            remaining = _starting_at(task, resumed.start_offset)
+            batches = batches_of(remaining, includes_cut_batch=False, first_base_offset=fold.next_offset)
 
 
 @attrs.frozen

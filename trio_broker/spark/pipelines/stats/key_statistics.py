@@ -70,15 +70,15 @@ def count_keys(task: ReadTask, scanned: PartitionStatistics) -> KeyStatistics:
                 null_keys += keys.null_count
                 collector.add(keys)
         except CorruptData as error:
-            rest = rest_behind_cut_batch(part, error)
-            if rest is None:
+            remaining = remaining_behind_cut_batch(part, error)
+            if remaining is None:
                 problem = problem or str(error)
             else:
-                waiting.append(rest)
+                waiting.append(remaining)
     return KeyStatistics(task.offsets.partition, record_count, null_keys, collector.result(), problem)
 
 
-def rest_behind_cut_batch(task: ReadTask, error: CorruptData) -> OffsetRange | None:
+def remaining_behind_cut_batch(task: ReadTask, error: CorruptData) -> OffsetRange | None:
     """Return the rest of a slice behind the batch that its start cuts, if ``error`` is about that batch.
 
     Such a batch belongs to the slice before, which reports it.

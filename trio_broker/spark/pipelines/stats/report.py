@@ -202,9 +202,9 @@ def mean(total: int, count: int) -> float | None:
     return round(total / count, 1) if count else None
 
 
-def ratio(part: int, whole: int) -> float | None:
+def ratio(part: int, total: int) -> float | None:
     """Return a share to four decimal places."""
-    return round(part / whole, 4) if whole else None
+    return round(part / total, 4) if total else None
 
 
 def time_text(timestamp_ms: int) -> str:

@@ -15,7 +15,7 @@ import attrs
 
 from trio_broker.spark.pipelines.commit_log import read_last_commit
 from trio_broker.spark.pipelines.job_source import JobSource
-from trio_broker.spark.pipelines.table_jobs.positions import find_target, next_batch, ranges_left
+from trio_broker.spark.pipelines.table_jobs.positions import find_target, next_batch, remaining_ranges
 from trio_broker.spark.pipelines.table_jobs.trigger import Trigger
 from trio_broker.spark.planning.offset_planning import check_topics, initial_offsets
 from trio_broker.spark.ranges import OffsetRange
@@ -58,9 +58,9 @@ def plan_job(source: JobSource, checkpoint: Path, trigger: Trigger) -> ReadPlan:
 
 
 def _count_batches(ranges: Sequence[OffsetRange], batch_records: int) -> int:
-    count, left = 0, list(ranges)
-    while left:
-        left = ranges_left(left, next_batch(left, batch_records))
+    count, remaining = 0, list(ranges)
+    while remaining:
+        remaining = remaining_ranges(remaining, next_batch(remaining, batch_records))
         count += 1
     return count
 

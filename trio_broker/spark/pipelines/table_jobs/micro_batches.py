@@ -27,7 +27,7 @@ import attrs
 from trio_broker.spark.pipelines.commit_log import Commit, CommitLog
 from trio_broker.spark.pipelines.job_source import JobSource
 from trio_broker.spark.pipelines.progress import COMMITTING, READING, WAITING, Progress
-from trio_broker.spark.pipelines.table_jobs.positions import Offsets, find_target, next_batch, ranges_left
+from trio_broker.spark.pipelines.table_jobs.positions import Offsets, find_target, next_batch, remaining_ranges
 from trio_broker.spark.pipelines.table_jobs.trigger import Trigger
 from trio_broker.spark.pipelines.task_runner import Result, TaskFunction, TaskRunner
 from trio_broker.spark.planning.offset_planning import check_topics, initial_offsets, known_topic_ids
@@ -177,12 +177,12 @@ class JobRun:
         )
         target = find_target(options, offset_source, position)
         ids = known_topic_ids(known, offset_source.topic_ids(sorted({each.topic for each in target.ends})))
-        left = list(target.ranges)
+        remaining = list(target.ranges)
         self.progress.grow(target.offset_count)
-        while left:
-            ranges = next_batch(left, self.trigger.batch_records)
+        while remaining:
+            ranges = next_batch(remaining, self.trigger.batch_records)
             self._run_batch(ranges, position, ids)
-            left = ranges_left(left, ranges)
+            remaining = remaining_ranges(remaining, ranges)
 
     def report(self, seconds: float) -> JobReport:
         """Return what this run has done so far."""

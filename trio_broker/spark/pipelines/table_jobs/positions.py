@@ -88,8 +88,8 @@ def next_batch(ranges: Iterable[OffsetRange], max_offsets: int) -> list[OffsetRa
     return [attrs.evolve(each, end_offset=each.start_offset - (-each.offset_count // batches)) for each in ranges]
 
 
-def ranges_left(ranges: Iterable[OffsetRange], read: Iterable[OffsetRange]) -> list[OffsetRange]:
+def remaining_ranges(ranges: Iterable[OffsetRange], read: Iterable[OffsetRange]) -> list[OffsetRange]:
     """Return ``ranges`` without ``read``, which are their beginnings."""
     ends = {each.partition: each.end_offset for each in read}
-    left = [attrs.evolve(each, start_offset=ends.get(each.partition, each.start_offset)) for each in ranges]
-    return [each for each in left if each.offset_count]
+    remaining = [attrs.evolve(each, start_offset=ends.get(each.partition, each.start_offset)) for each in ranges]
+    return [each for each in remaining if each.offset_count]
