@@ -27,7 +27,7 @@ from bench.wire import connect, create_topic, produce_frame, produced
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import NewRecord
-from trio_broker.spark.pipelines.export import export
+from trio_broker.spark.pipelines.export.job import export
 from trio_broker.spark.session import spark_session
 from trio_broker.testing.process import BrokerProcess
 

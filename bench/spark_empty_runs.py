@@ -19,7 +19,7 @@ from bench.empty_source import FORMAT, EmptySource
 from bench.figures import Better, Repeats, ratio
 from bench.outcome import Options, Outcome
 from bench.spark import SMALL, Bench, Shape, bench, has_kafka_source
-from trio_broker.spark.worker_memory import STREAM_PLANNER
+from trio_broker.spark.workarounds.worker_memory import STREAM_PLANNER
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery

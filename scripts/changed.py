@@ -46,6 +46,7 @@ TESTS_OF: Mapping[str, tuple[str, ...]] = {
     "trio_broker/spark/producer/": ("spark/producer/", "spark/test_sink.py"),
     "trio_broker/spark/tables/": ("spark/pipelines/", "spark/test_batch_table.py"),
     "trio_broker/spark/wire/": ("spark/wire/", "spark/test_batch_reader.py", "spark/test_stream_reader.py"),
+    "trio_broker/spark/workarounds/": ("spark/workarounds/", "spark/test_session.py", "spark/test_worker_process.py"),
     "trio_broker/storage/": ("storage/", "partition/", "handlers/", *CLIENTS),
     "trio_broker/testing/": ("testing/", *CLIENTS),
     "bench/": ("bench/",),

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from tests.patience import terminated
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import DataLoss
-from trio_broker.spark.pipelines.export import export
+from trio_broker.spark.pipelines.export.job import export
 from trio_broker.spark.pipelines.task_runner import Result, SparkTaskRunner, TaskFailed
 from trio_broker.spark.session import spark_session
 

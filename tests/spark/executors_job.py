@@ -25,13 +25,13 @@ from trio_broker.client.address import parse_addresses
 from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.read_options import read_options
-from trio_broker.spark.pipelines.etl import etl_settings, run_etl
-from trio_broker.spark.pipelines.export import ExportSettings, read_job_options, run_export
+from trio_broker.spark.pipelines.etl.job import etl_settings, run_etl
+from trio_broker.spark.pipelines.export.job import ExportSettings, read_job_options, run_export
 from trio_broker.spark.pipelines.job_source import JobSource
-from trio_broker.spark.pipelines.replay import ReplaySettings, replay
-from trio_broker.spark.pipelines.restore import RestoreSettings, restore
+from trio_broker.spark.pipelines.replay.job import ReplaySettings, replay
+from trio_broker.spark.pipelines.restore.job import RestoreSettings, restore
+from trio_broker.spark.pipelines.table_jobs.trigger import Trigger
 from trio_broker.spark.pipelines.task_runner import Result, SparkTaskRunner, T, TaskFunction, TasksDone
-from trio_broker.spark.pipelines.trigger import Trigger
 from trio_broker.spark.tables.target import parse_target
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def write_again(options: dict[str, str], runner: SparkTaskRunner, directory: Pat
     is_exactly_once = GUARANTEES[guarantee]
     # Several rounds of few records. The option that makes rounds so small makes the job slow as well.
     with (
-        patch("trio_broker.spark.pipelines.slice_schedule.DEFAULT_SLICE_RECORDS", ROWS_OF_A_SLICE),
+        patch("trio_broker.spark.pipelines.rounds.slice_schedule.DEFAULT_SLICE_RECORDS", ROWS_OF_A_SLICE),
         JobSource.of(read_options(options, Mode.BATCH)) as source,
     ):
         replay_settings = ReplaySettings(

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Final
 
 from tests.java_programs import QUICK_START
 from tests.patience import run_program
-from trio_broker.spark.java import cache_directory
 from trio_broker.spark.session import spark_session
-from trio_broker.spark.spark_home import installed_package
+from trio_broker.spark.workarounds.java import cache_directory
+from trio_broker.spark.workarounds.spark_home import installed_package
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.patience import patiently
-from trio_broker.spark import worker_memory
 from trio_broker.spark.background_load import BackgroundLoad
-from trio_broker.spark.worker_memory import keeping_loaded
+from trio_broker.spark.workarounds import worker_memory
+from trio_broker.spark.workarounds.worker_memory import keeping_loaded
 
 WAIT_SECONDS = 60
 

@@ -14,7 +14,7 @@ import pytest
 from tests.patience import run_program
 from tests.spark.session_fixture import java_options
 from tests.spark.topic_records import fill, numbers
-from trio_broker.spark.column_hint import MIN_OFFSETS
+from trio_broker.spark.workarounds.column_hint import MIN_OFFSETS
 from trio_broker.testing import BrokerThread
 
 SECONDS = 300

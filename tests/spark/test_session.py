@@ -20,7 +20,7 @@ SECONDS = 60
 WITHOUT_GRPC = """
 import sys
 sys.modules["grpc"] = None      # so that its import fails
-from trio_broker.spark.java import SparkMissing
+from trio_broker.spark.workarounds.java import SparkMissing
 from trio_broker.spark.session import spark_session
 try:
     spark_session(master="sc://127.0.0.1:1")

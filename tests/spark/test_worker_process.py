@@ -38,8 +38,9 @@ def load():
 
 def main(infile, outfile):
     from tests.spark.decoder.decoder_logs import COLUMNS, PARTITION, chunk, numbered
-    from trio_broker.spark import decoder, worker_memory
+    from trio_broker.spark import decoder
     from trio_broker.spark.background_load import BackgroundLoad
+    from trio_broker.spark.workarounds import worker_memory
     from trio_broker.spark.chunk import Decoding
     from trio_broker.spark.ranges import OffsetRange
     from trio_broker.spark.task_partition import TaskPartition, read_partition

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any, Final
 
-from trio_broker.cli.jvm_output import STANDARD_ERROR
+from trio_broker.spark.workarounds.jvm_output import STANDARD_ERROR
 
 END_SECONDS: Final = 10.0
 """From Ctrl-C to the end of the process at the latest. Spark ends its jobs and a session in two seconds; the client of

@@ -1,4 +1,4 @@
-"""``trio-broker pipeline etl``: writes topics of JSON to a typed table, and misfits to a table of dead letters."""
+"""``trio-broker pipeline etl``: writes topics of JSON to a typed table, and invalid rows to a table of dead letters."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def etl_command(
     as_json: bool,
 ) -> None:
     """Write the new records of JSON topics to a table, every record exactly once."""
-    from trio_broker.spark.pipelines.dry_run import plan_job
-    from trio_broker.spark.pipelines.etl import DEAD_LETTERS, ROWS, etl_settings, run_etl
-    from trio_broker.spark.pipelines.export import read_job_options
+    from trio_broker.spark.pipelines.etl.job import DEAD_LETTERS, ROWS, etl_settings, run_etl
+    from trio_broker.spark.pipelines.export.job import read_job_options
     from trio_broker.spark.pipelines.job_source import JobSource
     from trio_broker.spark.pipelines.progress import Progress
+    from trio_broker.spark.pipelines.table_jobs.dry_run import plan_job
     from trio_broker.spark.pipelines.task_runner import SparkTaskRunner
 
     settings = etl_settings(

@@ -14,10 +14,10 @@ def export_command(
     source_options: SourceOptions, table: TableOptions, start_spark: SparkStart, *, dry_run: bool, as_json: bool
 ) -> None:
     """Copy the new records of topics to a table, every record exactly once."""
-    from trio_broker.spark.pipelines.dry_run import plan_job
-    from trio_broker.spark.pipelines.export import ROWS, ExportSettings, read_job_options, run_export
+    from trio_broker.spark.pipelines.export.job import ROWS, ExportSettings, read_job_options, run_export
     from trio_broker.spark.pipelines.job_source import JobSource
     from trio_broker.spark.pipelines.progress import Progress
+    from trio_broker.spark.pipelines.table_jobs.dry_run import plan_job
     from trio_broker.spark.pipelines.task_runner import SparkTaskRunner
 
     settings = ExportSettings(table.target(), table.files, table.trigger, table.checkpoint)

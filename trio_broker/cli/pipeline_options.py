@@ -23,9 +23,9 @@ from trio_broker.cli.assignments import key_value
 from trio_broker.cli.connecting import DEFAULT_BOOTSTRAP_SERVER, addresses, json_option
 from trio_broker.cli.failure import fail, print_error
 from trio_broker.cli.interrupts import ending_after_ctrl_c
-from trio_broker.cli.jvm_output import drop_last_lines, jvm_lines_shown_by
 from trio_broker.cli.output import let_everything_be_printed, note, print_json, print_table
 from trio_broker.common.iso8601 import parse_moment
+from trio_broker.spark.workarounds.jvm_output import drop_last_lines, jvm_lines_shown_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,8 +13,8 @@ from trio_broker.cli.pipeline_topics import TopicOptions
 from trio_broker.common.amounts import duration_text
 
 if TYPE_CHECKING:
-    from trio_broker.spark.pipelines.replay import ReplayPlan
-    from trio_broker.spark.pipelines.token_bucket import RateLimit
+    from trio_broker.spark.pipelines.replay.job import ReplayPlan
+    from trio_broker.spark.pipelines.rounds.token_bucket import RateLimit
 
 
 @pipeline_command(
@@ -32,7 +32,7 @@ def replay_command(
     from trio_broker.spark.options.read_options import read_options
     from trio_broker.spark.pipelines.job_source import JobSource
     from trio_broker.spark.pipelines.progress import Progress
-    from trio_broker.spark.pipelines.replay import ReplaySettings, plan_replay, replay
+    from trio_broker.spark.pipelines.replay.job import ReplaySettings, plan_replay, replay
     from trio_broker.spark.pipelines.task_runner import SparkTaskRunner
 
     given = source_options.of_data_source()

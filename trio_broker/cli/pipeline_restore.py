@@ -14,11 +14,11 @@ from trio_broker.cli.output import print_json, print_table
 from trio_broker.cli.pipeline_options import SparkStart, dry_run_option, option, pipeline_command
 from trio_broker.cli.pipeline_topics import TopicOptions
 from trio_broker.common.amounts import duration_text
-from trio_broker.spark.pipelines.target_topics import NewTopics
+from trio_broker.spark.pipelines.rounds.target_topics import NewTopics
 
 if TYPE_CHECKING:
-    from trio_broker.spark.pipelines.restore import RestorePlan
-    from trio_broker.spark.pipelines.token_bucket import RateLimit
+    from trio_broker.spark.pipelines.restore.job import RestorePlan
+    from trio_broker.spark.pipelines.rounds.token_bucket import RateLimit
 
 
 @attrs.frozen
@@ -77,7 +77,7 @@ def restore_command(
     The files are those of an export, or any others with a column "value".
     """
     from trio_broker.spark.pipelines.progress import Progress
-    from trio_broker.spark.pipelines.restore import RestoreSettings, plan_restore, restore
+    from trio_broker.spark.pipelines.restore.job import RestoreSettings, plan_restore, restore
     from trio_broker.spark.pipelines.task_runner import SparkTaskRunner
 
     settings = RestoreSettings(**target.settings(addresses(DEFAULT_BOOTSTRAP_SERVER)), new=new.new_topics())

@@ -36,8 +36,8 @@ def stats_command(
 ) -> None:
     """Show sizes, codecs, gaps, order of timestamps and damage of the batches in topics, from their headers."""
     from trio_broker.spark.pipelines.progress import READING, Progress
-    from trio_broker.spark.pipelines.stats import StatsSettings, stats
-    from trio_broker.spark.pipelines.stats_report import damage_count, report_document
+    from trio_broker.spark.pipelines.stats.job import StatsSettings, stats
+    from trio_broker.spark.pipelines.stats.report import damage_count, report_document
     from trio_broker.spark.pipelines.task_runner import SparkTaskRunner
 
     settings = StatsSettings(verify_crc=verify_crc, keys=keys)
@@ -63,7 +63,7 @@ def stats_command(
 
 def write_page(document: Document, path: Path) -> None:
     """Write the report as a page."""
-    from trio_broker.spark.pipelines.stats_page import html_page
+    from trio_broker.spark.pipelines.stats.page import html_page
 
     try:
         path.write_text(html_page(document), encoding="utf-8")

@@ -13,13 +13,13 @@ from trio_broker.cli.assignments import key_value
 from trio_broker.cli.output import print_json
 from trio_broker.cli.pipeline_options import option, show_ranges
 from trio_broker.common.amounts import bytes_text, duration_text
-from trio_broker.spark.pipelines.trigger import DEFAULT_BATCH_RECORDS, Trigger
+from trio_broker.spark.pipelines.table_jobs.trigger import DEFAULT_BATCH_RECORDS, Trigger
 from trio_broker.spark.tables.table_writer import DEFAULT_TARGET_BYTES, FileSettings, ParquetCodec
 from trio_broker.spark.tables.target import LOCAL_CATALOG, IcebergCatalog, Target, parse_target
 
 if TYPE_CHECKING:
-    from trio_broker.spark.pipelines.dry_run import ReadPlan
-    from trio_broker.spark.pipelines.micro_batches import JobReport
+    from trio_broker.spark.pipelines.table_jobs.dry_run import ReadPlan
+    from trio_broker.spark.pipelines.table_jobs.micro_batches import JobReport
 
 MIB: Final = 1024 * 1024
 DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)

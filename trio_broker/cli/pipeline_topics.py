@@ -13,8 +13,8 @@ from trio_broker.cli.connecting import addresses
 from trio_broker.cli.pipeline_options import option
 from trio_broker.client.address import Address
 from trio_broker.client.producer.settings import ProducerSettings
-from trio_broker.spark.pipelines.target_topics import CLIENT_ID, Partitions
-from trio_broker.spark.pipelines.token_bucket import RateLimit
+from trio_broker.spark.pipelines.rounds.target_topics import CLIENT_ID, Partitions
+from trio_broker.spark.pipelines.rounds.token_bucket import RateLimit
 
 CODECS: Final = [codec.name.lower() for codec in Codec]
 RATE: Final = click.FloatRange(min=0, min_open=True)

@@ -18,8 +18,8 @@ from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS
 from trio_broker.config.properties import parse_properties
 
-CLIENT_VARIABLES = frozenset({"TRIO_BROKER_BOOTSTRAP_SERVER"})
-"""Variables that the commands for a cluster read; a broker ignores them."""
+CLIENT_VARIABLES = frozenset({"TRIO_BROKER_BOOTSTRAP_SERVER", "TRIO_BROKER_SPARK_WORKAROUNDS"})
+"""Variables that the commands for a cluster and Spark's jobs read; a broker ignores them."""
 
 COMMAND_LINE = "command line"
 """The origin of a setting that an option of the command sets."""

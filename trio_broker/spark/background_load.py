@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from trio_broker.spark import worker_memory
+from trio_broker.spark.workarounds import worker_memory
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ class BackgroundLoad(Generic[T]):
 
     def __init__(self, load: Callable[[], T], *, min_rows: int = 0) -> None:
         self._load = load
-        self._rows_left = min_rows
+        self._rows_remaining = min_rows
         self._lock = threading.Lock()
         self._is_loading = False
         self._loaded: list[T] = []
@@ -44,8 +44,8 @@ class BackgroundLoad(Generic[T]):
             if not worker_memory.is_worker():
                 self._loaded.append(self._load())
                 return
-            self._rows_left -= rows
-            if self._rows_left > 0:
+            self._rows_remaining -= rows
+            if self._rows_remaining > 0:
                 return
             self._is_loading = True
             worker_memory.load_begins(self)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from trio_broker.spark.column_hint import ColumnHint
 from trio_broker.spark.job_errors import without_traceback
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.read_option_table import COLUMNS
@@ -21,6 +20,7 @@ from trio_broker.spark.options.read_options import ReadOptions, read_options
 from trio_broker.spark.schema import columns_of
 from trio_broker.spark.task_partition import input_partitions, read_partition
 from trio_broker.spark.task_planning import plan_batch_tasks
+from trio_broker.spark.workarounds.column_hint import ColumnHint
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -24,10 +24,15 @@ import numpy.typing as npt
 
 from kafka_wire.primitives import ReadableBuffer
 from kafka_wire.records.batch import ATTRIBUTES_POSITION, BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, MAX_OFFSET
+from kafka_wire.records.compression import Codec
 from kafka_wire.records.crc import crc32c
 
 Int64Array = npt.NDArray[np.int64]
 ByteArray = npt.NDArray[np.uint8]
+
+CODEC_MASK: Final = 0x07
+CODECS: Final = CODEC_MASK + 1
+"""How many codecs three bits can name; five of them exist."""
 
 _HEADER: Final = np.dtype(
     [
@@ -104,6 +109,11 @@ class BatchTable:
         for row, start, size, crc in zip(range(len(self))[rows], starts, sizes, crcs, strict=True):
             if crc32c(data[start + ATTRIBUTES_POSITION : start + size]) != crc:
                 yield row
+
+
+def codec_name(number: int) -> str:
+    """Return Kafka's name of a codec; damaged headers have numbers without one."""
+    return Codec(number).name.lower() if number < len(Codec) else f"unknown ({number})"
 
 
 def scan_batches(data: ReadableBuffer) -> BatchTable:

@@ -41,13 +41,13 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from trio_broker.spark.early_end import ending_quietly
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.job_errors import CutTraceback, without_traceback
 from trio_broker.spark.options.option import Mode, with_defaults
 from trio_broker.spark.options.read_options import ReadOptions, read_options
 from trio_broker.spark.tasks import ReadTask
-from trio_broker.spark.worker_memory import keeping_loaded
+from trio_broker.spark.workarounds.early_end import ending_quietly
+from trio_broker.spark.workarounds.worker_memory import keeping_loaded
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from trio_broker.spark.batch_table import Int64Array
-    from trio_broker.spark.pipelines.header_scan import ChunkBatches
+    from trio_broker.spark.header_scan import ChunkBatches
 
 FORMAT: Final = "trio_broker_batches"
 
@@ -218,7 +218,7 @@ def read_batches(slice_: BatchesTask) -> Iterator[pa.RecordBatch]:
         CorruptData: bytes can be no batch; the rows before them have been yielded.
         SparkJobError: as the transport.
     """
-    from trio_broker.spark.pipelines.header_scan import batches_of
+    from trio_broker.spark.header_scan import batches_of
 
     for batches in batches_of(slice_.task, includes_cut_batch=slice_.includes_cut_batch):
         yield rows_of(batches, slice_)
@@ -301,7 +301,7 @@ def _flags(is_set: Callable[[Int64Array], np.ndarray[Any, Any]]) -> _Maker:
 def _codecs(batches: ChunkBatches, slice_: BatchesTask, kind: pa.DataType) -> pa.Array:
     import pyarrow as pa
 
-    from trio_broker.spark.pipelines.batch_statistics import CODEC_MASK, CODECS, codec_name
+    from trio_broker.spark.batch_table import CODEC_MASK, CODECS, codec_name
 
     names = pa.array([codec_name(number) for number in range(CODECS)], kind)
     return names.take(pa.array(batches.table.attributes[batches.chosen] & CODEC_MASK))

@@ -30,7 +30,7 @@ from typing import Final
 
 import attrs
 
-from trio_broker.spark.java import cache_directory
+from trio_broker.spark.workarounds.java import cache_directory
 
 NUMBA_CACHE_DIR: Final = "NUMBA_CACHE_DIR"
 """numba's variable for the directory of its own cache; ours is in a directory below it."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 from trio_broker.spark.errors import SparkJobError
-from trio_broker.spark.java import SparkMissing, use_java
-from trio_broker.spark.spark_home import use_compiled_pyspark
+from trio_broker.spark.workarounds.java import SparkMissing, use_java
+from trio_broker.spark.workarounds.spark_home import use_compiled_pyspark
+from trio_broker.spark.workarounds.switch import are_workarounds_on
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,6 +87,7 @@ def spark_session(
 
     Raises:
         SparkMissing: a package is not installed, or there is no Java.
+        OptionError: the switch of the workarounds is neither on nor off.
         SparkJobError: the server of Spark Connect cannot be reached.
     """
     require_packages()
@@ -102,14 +104,17 @@ def spark_session(
     named = {"spark.app.name": app_name, **(settings or {})}
     if server is not None:
         return _connect_session(server, SparkSession.builder, named)
-    use_java()
+    is_worked_around = are_workarounds_on()
+    if is_worked_around:
+        use_java()
     master = master or os.environ.get("MASTER") or LOCAL_MASTER
     chosen = dict(DEFAULTS)
     if master.startswith("local"):
         chosen.update(LOCAL_DEFAULTS)
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-        use_compiled_pyspark()
-    with one_thread_for_planners():
+        if is_worked_around:
+            use_compiled_pyspark()
+    with one_thread_for_planners() if is_worked_around else nullcontext():
         session = _configured(SparkSession.builder.master(master), {**chosen, **named}).getOrCreate()
     make_active(session)
     session.sparkContext.setLogLevel("ERROR")

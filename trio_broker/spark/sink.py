@@ -41,7 +41,7 @@ from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.write_options import TOPIC, WriteOptions, write_options
 from trio_broker.spark.producer.errors import UnwritableRow
 from trio_broker.spark.producer.row_ids import NO_BATCH, TaskId
-from trio_broker.spark.worker_memory import keeping_loaded
+from trio_broker.spark.workarounds.worker_memory import keeping_loaded
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSource
 
 from trio_broker.spark.job_errors import without_traceback
-from trio_broker.spark.worker_memory import keeping_loaded
+from trio_broker.spark.workarounds.worker_memory import keeping_loaded
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -39,8 +39,6 @@ from pyspark.sql.streaming.datasource import (
 
 from trio_broker.client.deadline import Deadline, retry
 from trio_broker.common.topic_partition import TopicPartition
-from trio_broker.spark.column_hint import ColumnHint
-from trio_broker.spark.early_end import end_with_the_query
 from trio_broker.spark.errors import SourceUnavailable
 from trio_broker.spark.job_errors import without_traceback
 from trio_broker.spark.options.offset_specs import OffsetSource, listed
@@ -70,6 +68,8 @@ from trio_broker.spark.schema import columns_of
 from trio_broker.spark.task_partition import input_partitions, read_partition
 from trio_broker.spark.task_planning import open_offset_source, plan_tasks
 from trio_broker.spark.tasks import ReadTask
+from trio_broker.spark.workarounds.column_hint import ColumnHint
+from trio_broker.spark.workarounds.early_end import end_with_the_query
 
 if TYPE_CHECKING:
     import pyarrow as pa

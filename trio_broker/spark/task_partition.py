@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from trio_broker.spark.early_end import ending_quietly
 from trio_broker.spark.job_errors import CutTraceback
 from trio_broker.spark.tasks import ReadTask, read_task
-from trio_broker.spark.worker_memory import keeping_loaded
+from trio_broker.spark.workarounds.early_end import ending_quietly
+from trio_broker.spark.workarounds.worker_memory import keeping_loaded
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,7 +14,7 @@ from kafka_wire.records.compression import Codec
 from kafka_wire.records.crc import crc32c
 from tests.patience import patiently, run_program
 from tests.spark.decoder.decoder_logs import PARTITION, chunk, numbered, offsets_of, with_header
-from trio_broker.spark import decoder, worker_memory
+from trio_broker.spark import decoder
 from trio_broker.spark.background_load import BackgroundLoad
 from trio_broker.spark.chunk import Decoding
 from trio_broker.spark.decoder import Engine, available_engine, decode, jit_crc
@@ -22,6 +22,7 @@ from trio_broker.spark.decoder.numba_engine import NumbaDecoder
 from trio_broker.spark.decoder.plain_engine import PlainDecoder
 from trio_broker.spark.errors import CorruptData
 from trio_broker.spark.ranges import OffsetRange
+from trio_broker.spark.workarounds import worker_memory
 
 
 @pytest.fixture(autouse=True)

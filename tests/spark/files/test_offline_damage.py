@@ -17,7 +17,7 @@ from tests.storage.conftest import NOW_MS
 from trio_broker.spark.batch_table import scan_batches
 from trio_broker.spark.errors import CorruptData
 from trio_broker.spark.files.offline import OfflineLogs
-from trio_broker.spark.pipelines.stats import PartitionHealth, StatsSettings, stats
+from trio_broker.spark.pipelines.stats.job import PartitionHealth, StatsSettings, stats
 from trio_broker.storage import file_names
 
 

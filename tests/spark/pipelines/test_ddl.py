@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from trio_broker.spark.pipelines.column_types import (
+from trio_broker.spark.pipelines.etl.column_types import (
     ArrayType,
     AtomicType,
     DecimalType,
@@ -13,7 +13,7 @@ from trio_broker.spark.pipelines.column_types import (
     StructField,
     StructType,
 )
-from trio_broker.spark.pipelines.ddl import parse_ddl
+from trio_broker.spark.pipelines.etl.ddl import parse_ddl
 
 EVERYTHING = """
     id BIGINT NOT NULL COMMENT 'unique, they say', `the name` string, price Decimal(10,2), plain DECIMAL,

@@ -14,9 +14,9 @@ from tests.spark.pipelines.memory_topics import NOON_MS, MemorySource, Topics
 from tests.spark.pipelines.table_rows import read_table, target_in
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.pipelines.commit_log import CommitLogError
-from trio_broker.spark.pipelines.etl import EtlSettings, etl_settings, run_etl
-from trio_broker.spark.pipelines.micro_batches import JobReport
-from trio_broker.spark.pipelines.trigger import Trigger
+from trio_broker.spark.pipelines.etl.job import EtlSettings, etl_settings, run_etl
+from trio_broker.spark.pipelines.table_jobs.micro_batches import JobReport
+from trio_broker.spark.pipelines.table_jobs.trigger import Trigger
 from trio_broker.spark.tables.target import Format, Target
 
 SCHEMA = "id bigint not null, name string"

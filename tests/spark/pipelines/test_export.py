@@ -20,14 +20,14 @@ from tests.spark.pipelines.memory_topics import NOON_MS, MemorySource, Topics, n
 from tests.spark.pipelines.table_rows import read_table, rows_of, target_in
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import DataLoss, OptionError
-from trio_broker.spark.pipelines import micro_batches
 from trio_broker.spark.pipelines.commit_log import CommitLogError
-from trio_broker.spark.pipelines.dry_run import plan_job
-from trio_broker.spark.pipelines.export import ExportSettings, read_job_options, run_export
-from trio_broker.spark.pipelines.micro_batches import JobReport
+from trio_broker.spark.pipelines.export.job import ExportSettings, read_job_options, run_export
 from trio_broker.spark.pipelines.progress import Progress
+from trio_broker.spark.pipelines.table_jobs import micro_batches
+from trio_broker.spark.pipelines.table_jobs.dry_run import plan_job
+from trio_broker.spark.pipelines.table_jobs.micro_batches import JobReport
+from trio_broker.spark.pipelines.table_jobs.trigger import Trigger
 from trio_broker.spark.pipelines.task_runner import TaskFailed
-from trio_broker.spark.pipelines.trigger import Trigger
 from trio_broker.spark.tables.table import TableError
 from trio_broker.spark.tables.target import Format, Target
 

@@ -14,10 +14,10 @@ from tests.spark.pipelines.memory_topics import two_topics
 from tests.spark.pipelines.produced_records import check, send_all
 from tests.spark.pipelines.table_rows import read_table, rows_of, target_in
 from tests.spark.topic_records import fill
-from trio_broker.spark.pipelines.etl import etl
-from trio_broker.spark.pipelines.export import ExportSettings, export, run_export
+from trio_broker.spark.pipelines.etl.job import etl
+from trio_broker.spark.pipelines.export.job import ExportSettings, export, run_export
+from trio_broker.spark.pipelines.table_jobs.trigger import Trigger
 from trio_broker.spark.pipelines.task_runner import SparkTaskRunner, TaskFailed
-from trio_broker.spark.pipelines.trigger import Trigger
 from trio_broker.spark.schema import COLUMNS
 from trio_broker.spark.tables.target import Format, Target
 from trio_broker.testing import BrokerThread

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_broker.spark.pipelines.key_set import KeyCollector, KeySet, hashes_of
+from trio_broker.spark.pipelines.stats.key_set import KeyCollector, KeySet, hashes_of
 
 keys = st.lists(st.one_of(st.none(), st.binary(max_size=20)), max_size=40)
 

@@ -22,14 +22,15 @@ from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.read_options import read_options
 from trio_broker.spark.pipelines.commit_log import CommitLogError
 from trio_broker.spark.pipelines.job_source import JobSource
-from trio_broker.spark.pipelines.replay import (
+from trio_broker.spark.pipelines.replay.job import (
     ReplayReport,
     ReplaySettings,
     plan_replay,
     replay,
 )
-from trio_broker.spark.pipelines.round_job import WriteSlice
-from trio_broker.spark.pipelines.target_topics import Partitions
+from trio_broker.spark.pipelines.rounds.round_job import WriteSlice
+from trio_broker.spark.pipelines.rounds.target_topics import Partitions
+from trio_broker.spark.pipelines.rounds.token_bucket import RateLimit
 from trio_broker.spark.pipelines.task_runner import (
     Result,
     SparkTaskRunner,
@@ -37,7 +38,6 @@ from trio_broker.spark.pipelines.task_runner import (
     TaskRunner,
     TasksDone,
 )
-from trio_broker.spark.pipelines.token_bucket import RateLimit
 from trio_broker.spark.producer.row_ids import HEADER, Deduplicator, find_row_id
 from trio_broker.spark.producer.target_topic import TargetError
 from trio_broker.testing import BrokerThread, broker_in_thread
@@ -214,7 +214,7 @@ class Interrupting:
 def test_after_an_interruption_each_record_is_there_and_repeated_ones_can_be_told(
     job: Job, monkeypatch: pytest.MonkeyPatch, rounds: int
 ):
-    monkeypatch.setattr("trio_broker.spark.pipelines.slice_schedule.DEFAULT_SLICE_RECORDS", 10)
+    monkeypatch.setattr("trio_broker.spark.pipelines.rounds.slice_schedule.DEFAULT_SLICE_RECORDS", 10)
     job = job.with_settings(with_row_ids=True)
     with pytest.raises(Interrupted):
         attrs.evolve(job, runner=Interrupting(rounds)).run()
@@ -231,7 +231,7 @@ def test_after_an_interruption_each_record_is_there_and_repeated_ones_can_be_tol
 def test_after_an_interruption_each_record_is_there_once_with_transactions(
     job: Job, monkeypatch: pytest.MonkeyPatch, rounds: int
 ):
-    monkeypatch.setattr("trio_broker.spark.pipelines.slice_schedule.DEFAULT_SLICE_RECORDS", 10)
+    monkeypatch.setattr("trio_broker.spark.pipelines.rounds.slice_schedule.DEFAULT_SLICE_RECORDS", 10)
     job = job.with_settings(is_exactly_once=True)
     with pytest.raises(Interrupted):
         attrs.evolve(job, runner=Interrupting(rounds)).run()
@@ -271,7 +271,7 @@ def test_a_job_that_was_killed_before_its_first_round_begins_with_it(job: Job):
 
 
 def test_row_ids_do_not_depend_on_how_many_tasks_run_at_once(job: Job, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("trio_broker.spark.pipelines.slice_schedule.DEFAULT_SLICE_RECORDS", 10)
+    monkeypatch.setattr("trio_broker.spark.pipelines.rounds.slice_schedule.DEFAULT_SLICE_RECORDS", 10)
     job = job.with_settings(with_row_ids=True)
     with pytest.raises(Interrupted):
         attrs.evolve(job, runner=Interrupting(1, slices=2)).run()

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trio_broker.common.topic_partition import TopicPartition
-from trio_broker.spark.pipelines.slice_schedule import DEFAULT_SLICE_RECORDS, next_slices, slice_records_at
-from trio_broker.spark.pipelines.token_bucket import STEP_SECONDS, RateLimit, Throttle, TokenBucket
+from trio_broker.spark.pipelines.rounds.slice_schedule import DEFAULT_SLICE_RECORDS, next_slices, slice_records_at
+from trio_broker.spark.pipelines.rounds.token_bucket import STEP_SECONDS, RateLimit, Throttle, TokenBucket
 from trio_broker.spark.ranges import OffsetRange
 
 A, B, C = (TopicPartition("orders", number) for number in range(3))

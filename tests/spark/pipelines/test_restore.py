@@ -27,9 +27,10 @@ from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.read_options import read_options
-from trio_broker.spark.pipelines.export import ExportSettings, run_export
+from trio_broker.spark.pipelines.export.job import ExportSettings, run_export
 from trio_broker.spark.pipelines.job_source import JobSource
-from trio_broker.spark.pipelines.parquet_parts import (
+from trio_broker.spark.pipelines.restore.job import RestoreReport, RestoreSettings, plan_restore, restore
+from trio_broker.spark.pipelines.restore.parquet_parts import (
     Origin,
     RestoreError,
     RowGroupPart,
@@ -37,9 +38,8 @@ from trio_broker.spark.pipelines.parquet_parts import (
     group_parts,
     parts_of,
 )
-from trio_broker.spark.pipelines.parquet_rows import rows_in_order
-from trio_broker.spark.pipelines.restore import RestoreReport, RestoreSettings, plan_restore, restore
-from trio_broker.spark.pipelines.target_topics import NewTopics, Partitions
+from trio_broker.spark.pipelines.restore.parquet_rows import rows_in_order
+from trio_broker.spark.pipelines.rounds.target_topics import NewTopics, Partitions
 from trio_broker.spark.pipelines.task_runner import Result, SparkTaskRunner, TasksDone
 from trio_broker.spark.producer.row_ids import Deduplicator, find_row_id
 from trio_broker.spark.producer.target_topic import TargetError
@@ -269,7 +269,7 @@ class Interrupting:
 def test_what_an_interrupted_run_wrote_can_be_told_by_its_row_ids(
     tmp_path: Path, settings: RestoreSettings, broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("trio_broker.spark.pipelines.slice_schedule.DEFAULT_SLICE_RECORDS", 10)
+    monkeypatch.setattr("trio_broker.spark.pipelines.rounds.slice_schedule.DEFAULT_SLICE_RECORDS", 10)
     shuffled(tmp_path, row_group_rows=5, files=3)
     settings = attrs.evolve(settings, with_row_ids=True)
     with pytest.raises(Interrupted):
@@ -290,7 +290,7 @@ def test_what_an_interrupted_run_wrote_can_be_told_by_its_row_ids(
 def test_what_an_interrupted_run_wrote_in_transactions_is_there_once(
     tmp_path: Path, settings: RestoreSettings, broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("trio_broker.spark.pipelines.slice_schedule.DEFAULT_SLICE_RECORDS", 10)
+    monkeypatch.setattr("trio_broker.spark.pipelines.rounds.slice_schedule.DEFAULT_SLICE_RECORDS", 10)
     shuffled(tmp_path, row_group_rows=5, files=3)
     settings = attrs.evolve(settings, is_exactly_once=True)
     with pytest.raises(Interrupted):

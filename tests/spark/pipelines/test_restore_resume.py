@@ -26,13 +26,13 @@ from tests.spark.pipelines.local_task_runner import LocalTaskRunner
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.common.topic_partition import TopicPartition
-from trio_broker.spark.pipelines import restore as restore_module
-from trio_broker.spark.pipelines import slice_schedule
 from trio_broker.spark.pipelines.commit_log import CommitLogError
-from trio_broker.spark.pipelines.parquet_parts import Origin, RestoreError, RowGroupPart
-from trio_broker.spark.pipelines.restore import RestoreReport, RestoreSettings, restore
-from trio_broker.spark.pipelines.restore_slices import GroupPositions
-from trio_broker.spark.pipelines.target_topics import Partitions
+from trio_broker.spark.pipelines.restore import job as restore_module
+from trio_broker.spark.pipelines.restore.group_positions import GroupPositions
+from trio_broker.spark.pipelines.restore.job import RestoreReport, RestoreSettings, restore
+from trio_broker.spark.pipelines.restore.parquet_parts import Origin, RestoreError, RowGroupPart
+from trio_broker.spark.pipelines.rounds import slice_schedule
+from trio_broker.spark.pipelines.rounds.target_topics import Partitions
 from trio_broker.spark.producer import record_writer
 from trio_broker.spark.producer.record_writer import DeliveryReport
 from trio_broker.spark.producer.row_ids import Deduplicator, RowId, TaskId

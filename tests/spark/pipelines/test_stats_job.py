@@ -25,9 +25,9 @@ from tests.spark.pipelines.memory_log import (
 )
 from trio_broker.spark.batch_table import scan_batches
 from trio_broker.spark.errors import OptionError
-from trio_broker.spark.pipelines.stats import StatsScope, StatsSettings, first_slices, join, stats
-from trio_broker.spark.pipelines.stats_page import html_page
-from trio_broker.spark.pipelines.stats_report import Document, report_document
+from trio_broker.spark.pipelines.stats.job import StatsScope, StatsSettings, first_slices, join, stats
+from trio_broker.spark.pipelines.stats.page import html_page
+from trio_broker.spark.pipelines.stats.report import Document, report_document
 from trio_broker.spark.pipelines.task_runner import SparkTaskRunner
 from trio_broker.testing import BrokerThread, broker_in_thread
 
@@ -239,7 +239,7 @@ def test_the_command_prints_tables_json_and_a_page(
 def test_the_command_fails_where_anything_is_damaged(monkeypatch: pytest.MonkeyPatch):
     log = InMemory((with_wrong_checksum(LOG[0]),))
     monkeypatch.setattr(
-        "trio_broker.spark.pipelines.stats.plan_batch_tasks", lambda options, columns: [task_on(log, 0, 10)]
+        "trio_broker.spark.pipelines.stats.job.plan_batch_tasks", lambda options, columns: [task_on(log, 0, 10)]
     )
     result = run_here(monkeypatch, "stats", "--topic", "orders")
     assert result.exit_code == 1

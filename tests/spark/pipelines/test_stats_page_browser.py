@@ -9,9 +9,9 @@ from tests.admin.chromium import EXECUTABLE, open_browser
 from tests.oracles import absent
 from tests.spark.pipelines.local_task_runner import LocalTaskRunner
 from tests.spark.pipelines.memory_log import InMemory, batch, task_on
-from trio_broker.spark.pipelines.stats import StatsScope, StatsSettings, first_slices, join
-from trio_broker.spark.pipelines.stats_page import html_page
-from trio_broker.spark.pipelines.stats_report import report_document
+from trio_broker.spark.pipelines.stats.job import StatsScope, StatsSettings, first_slices, join
+from trio_broker.spark.pipelines.stats.page import html_page
+from trio_broker.spark.pipelines.stats.report import report_document
 
 SETTINGS = StatsSettings(verify_crc=True, keys=True)
 WIDTHS = (1280, 400)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from trio_broker.spark.pipelines.export import OPAQUE
+from trio_broker.spark.pipelines.export.job import OPAQUE
 from trio_broker.spark.schema import COLUMNS, arrow_schema
 from trio_broker.spark.tables import table_writer
 from trio_broker.spark.tables.local_files import LocalFiles

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trio_broker.spark.errors import OptionError, SparkJobError
-from trio_broker.spark.pipelines.ddl import parse_ddl
+from trio_broker.spark.pipelines.etl.ddl import parse_ddl
 from trio_broker.spark.tables import target as target_module
 from trio_broker.spark.tables.table import TableError, TableShape
 from trio_broker.spark.tables.target import Format, IcebergCatalog, Target, parse_target

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_broker.spark.pipelines.column_types import AtomicType
-from trio_broker.spark.pipelines.ddl import parse_ddl
-from trio_broker.spark.pipelines.typed_json import RowReader
+from trio_broker.spark.pipelines.etl.column_types import AtomicType
+from trio_broker.spark.pipelines.etl.ddl import parse_ddl
+from trio_broker.spark.pipelines.etl.typed_json import RowReader
 
 
 def read_one(type_name: str, json_text: str) -> Any:

@@ -112,7 +112,7 @@ def _rows(
     engine = choose(offsets.offset_count)
     decoder = _decoder(engine, decoding)
     aborted, buffer = AbortedProducers(), InflationBuffer()
-    left = offsets
+    remaining = offsets
     for chunk in chunks:
         if (chosen_engine := choose(0)) is not engine:
             yield from decoder.flush()
@@ -121,38 +121,38 @@ def _rows(
         if chunk.resumes_at is not None:
             # Every response of a broker names all its aborted transactions; markers of earlier ones may be gone.
             aborted.clear()
-            left = _at_or_after(left, chunk.resumes_at)
-        chosen = select_batches(source, left, decoding, aborted)
+            remaining = _at_or_after(remaining, chunk.resumes_at)
+        chosen = select_batches(source, remaining, decoding, aborted)
         for blocks in record_blocks(source, chosen, decoding, buffer, decoder):
             try:
-                yield from decoder.rows(blocks, left)
+                yield from decoder.rows(blocks, remaining)
             except CorruptBlock as bad:
                 raise source.corrupt_block(int(blocks.batches[bad.index]), decoding) from None
-        left = _after(left, chunk)
-        if left.offset_count == 0:
+        remaining = _after(remaining, chunk)
+        if remaining.offset_count == 0:
             break
     yield from decoder.flush()
 
 
-def _at_or_after(left: OffsetRange, offset: int) -> OffsetRange:
+def _at_or_after(remaining: OffsetRange, offset: int) -> OffsetRange:
     """Return the part of the range at ``offset`` or behind it."""
-    return attrs.evolve(left, start_offset=min(left.end_offset, max(left.start_offset, offset)))
+    return attrs.evolve(remaining, start_offset=min(remaining.end_offset, max(remaining.start_offset, offset)))
 
 
-def _after(left: OffsetRange, chunk: Chunk) -> OffsetRange:
+def _after(remaining: OffsetRange, chunk: Chunk) -> OffsetRange:
     """Return the part of the range behind ``chunk``.
 
     Raises:
         CorruptData: the chunk ends in bytes that are no batch, where the range goes on.
     """
-    next_offset = max(left.start_offset, chunk.table.next_offset or 0)
-    if next_offset >= left.end_offset:
-        return attrs.evolve(left, start_offset=left.end_offset)
+    next_offset = max(remaining.start_offset, chunk.table.next_offset or 0)
+    if next_offset >= remaining.end_offset:
+        return attrs.evolve(remaining, start_offset=remaining.end_offset)
     if chunk.table.damage is not None:
         position = chunk.table.consumed_bytes
         reason = f"{chunk.table.damage} (at byte {position} of what came from {chunk.origin})"
-        raise CorruptData(left.partition, next_offset, reason)
-    return attrs.evolve(left, start_offset=next_offset)
+        raise CorruptData(remaining.partition, next_offset, reason)
+    return attrs.evolve(remaining, start_offset=next_offset)
 
 
 def _decoder(engine: Engine, decoding: Decoding) -> BlockDecoder:

@@ -24,7 +24,7 @@ import attrs
 
 from trio_broker.spark.errors import SparkJobError
 from trio_broker.spark.session import is_connect
-from trio_broker.spark.worker_memory import keeping_loaded
+from trio_broker.spark.workarounds.worker_memory import keeping_loaded
 
 if TYPE_CHECKING:
     import pyarrow as pa

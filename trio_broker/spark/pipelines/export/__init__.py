@@ -1,0 +1,1 @@
+"""``export``: topics to a table, all columns unchanged."""

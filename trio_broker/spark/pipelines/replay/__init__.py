@@ -1,0 +1,1 @@
+"""``replay``: a range of topics, written again to a topic of the same or another cluster."""

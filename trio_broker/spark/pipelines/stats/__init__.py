@@ -1,0 +1,1 @@
+"""``stats``: a report on the batches in topics, from their headers."""
