@@ -40,13 +40,20 @@ TIMES = "times.json"
 """The file in ``REPORTS`` that outlives a run."""
 
 LANES: Mapping[str, tuple[str, ...]] = {
-    "core": ("",),
-    "admin": ("admin/", "broker_view/"),
     "spark session": ("spark/test_", "spark/pipelines/", "compat/test_spark_"),
-    "compat": ("compat/",),
-    "compat groups": ("compat/test_group", "compat/test_fuzz_groups"),
-    "state": ("coordinator/", "partition/", "storage/", "network/"),
+    "admin": ("admin/", "broker_view/"),
     "handlers": ("handlers/",),
+    "core": ("",),
+    "admin walks": (
+        "admin/test_walk",
+        "admin/test_transaction_walk",
+        "admin/test_admin_screenshot",
+        "admin/test_schemathesis",
+    ),
+    "compat": ("compat/",),
+    "state": ("coordinator/", "partition/", "storage/", "network/"),
+    "compat groups": ("compat/test_group", "compat/test_fuzz_groups"),
+    "simulation": ("simulation/", "checking/", "bench/"),
     "compat commands": ("compat/test_command", "compat/test_docs", "compat/test_java", "compat/test_mirror"),
     "spark units": ("spark/", "compat/test_spark_sink_other", "compat/test_spark_wire_other"),
     "protocol": ("protocol/",),
@@ -58,8 +65,8 @@ All tests that need a Spark session are in one lane, because each lane would sta
 TYPES = "types"
 """The lane of mypy."""
 
-DEFAULT_JOBS = processor_count() + 2
-"""Two more than there are processors: half of the time tests wait for sockets, timers and the disk."""
+DEFAULT_JOBS = 3 * processor_count()
+"""A lane uses a third of a processor: its tests wait for other processes, sockets, timers and the disk."""
 
 PROGRESS = re.compile(r"^[.FEsxX]+ +\[ *\d+%\]\n?", re.MULTILINE)
 """The lines in which pytest shows how far it is: in the way where only the beginning of a long output is kept."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import fork_server
 from tests.java_programs import Java, compiled_java
 from tests.oracles import required_oracles
 from tests.patience import scaled
@@ -65,6 +66,8 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
         gc.enable()
 
+
+process.launch = fork_server.launch
 
 START_SECONDS, STOP_SECONDS = process.START_SECONDS, process.STOP_SECONDS
 """Of a process with a broker, on a quiet machine."""

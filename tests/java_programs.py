@@ -14,7 +14,9 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterable
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +28,16 @@ JARS = SOURCES / "target" / "jars"
 OLDER_JARS = SOURCES.parent / "java_older" / "target" / "jars"
 STREAMS = SOURCES.parent / "java_streams"
 """The folder of the Kafka Streams application."""
+QUIET_LOGGERS = SOURCES / "simplelogger.properties"
 QUICK_START = (
     *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"),
     *("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"),
 )
 """Programs of tests are over before an optimising compiler, a second collector thread or a look at the bytecode of
 Kafka and Spark would pay."""
+
+SILENT_ARCHIVE = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+"""A JVM that cannot use an archive of classes, or keep some class in it, would print that among what a test reads."""
 
 SECONDS = 120
 """A program that has not ended by then hangs; loaded test machines are slow."""
@@ -40,22 +46,29 @@ SECONDS = 120
 class Java:
     """The compiled programs of a folder, which is ``tests/compat/java`` unless another is named, with its jars."""
 
-    def __init__(self, classes: Path, jars: Path = JARS) -> None:
-        # The sources' folder has simplelogger.properties, which keeps Kafka's loggers silent.
-        self.class_path = f"{classes}:{SOURCES}:{jars}/*"
+    def __init__(self, programs: Path, jars: Path = JARS) -> None:
+        self.class_path = f"{jar_path(jars)}:{programs}"
+        self.archive = programs.with_suffix(".jsa")
+        """Kafka's classes as a JVM with this class path maps them, once ``KafkaProcess`` has made it."""
+
+    @property
+    def quick_start(self) -> list[str]:
+        """The options of a JVM with this class path. A JVM with another one goes on without the archive."""
+        archive = [f"-XX:SharedArchiveFile={self.archive}"] if self.archive.exists() else []
+        return [*QUICK_START, *SILENT_ARCHIVE, *archive]
 
     def with_older_client(self) -> Java:
         """The same programs with the client of ``tests/compat/java_older``, whose classes come first."""
         if not list(OLDER_JARS.glob("kafka-clients-*.jar")):
             absent("java", "the jar of the older Java client was not fetched")
         older = copy.copy(self)
-        older.class_path = f"{OLDER_JARS}/*:{self.class_path}"
+        older.class_path = f"{jar_path(OLDER_JARS)}:{self.class_path}"
         return older
 
     def run(self, program: str, *arguments: str, given: Any = None) -> list[dict[str, Any]]:
         """Run ``program`` and return the objects it printed, one a line."""
         completed = run_program(
-            ["java", *QUICK_START, "-cp", self.class_path, program, *arguments],
+            ["java", *self.quick_start, "-cp", self.class_path, program, *arguments],
             SECONDS,
             input=json.dumps(given),
             capture_output=True,
@@ -84,26 +97,47 @@ def compiled_java(folder: Path = SOURCES) -> Java:
     """Compile the programs of ``folder``, unless these sources were compiled before; without a JDK or the jars, see
     ``absent``.
     """
-    if shutil.which("java") is None or shutil.which("javac") is None:
+    java = shutil.which("java")
+    if java is None or shutil.which("javac") is None:
         absent("java", "there is no JDK")
     jars = folder / "target" / "jars"
     if not list(jars.glob("kafka-clients-*.jar")):
         absent("java", f"the jars of tests/compat/{folder.name} were not fetched")
     sources = sorted(folder.glob("*.java"))
-    names = " ".join(sorted(jar.name for jar in jars.glob("*.jar")))
-    digest = hashlib.sha256(names.encode() + b"".join(source.read_bytes() for source in sources)).hexdigest()
-    classes = jars.parent / f"classes-{digest[:16]}"
+    names = " ".join((str(Path(java).resolve()), *sorted(jar.name for jar in jars.glob("*.jar"))))
+    digest = hashlib.sha256(
+        names.encode() + b"".join(source.read_bytes() for source in (*sources, QUIET_LOGGERS))
+    ).hexdigest()
+    programs = jars.parent / f"programs-{digest[:16]}.jar"
     # Several test runs may be at it at the same time: one compiles, and the others wait for its classes.
-    with (jars.parent / "lock").open("w") as lock:
+    with locked(jars.parent / "lock"):
+        if not programs.exists():
+            compile_java(sources, jars, programs)
+    return Java(programs, jars)
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Be the only process in such a block."""
+    with file.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not classes.exists():
-            compile_java(sources, jars, classes)
-    return Java(classes, jars)
+        yield
 
 
-def compile_java(sources: Iterable[Path], jars: Path, classes: Path) -> None:
-    """Compile ``sources`` into the folder ``classes``, which appears with all of them."""
+def jar_path(jars: Path) -> str:
+    """The jars one by one and in order: an archive of classes holds for the path with which it was made."""
+    return ":".join(map(str, sorted(jars.glob("*.jar"))))
+
+
+def compile_java(sources: Iterable[Path], jars: Path, programs: Path) -> None:
+    """Compile ``sources`` into the jar ``programs``, which appears with all of them, and with ``QUIET_LOGGERS``."""
     with tempfile.TemporaryDirectory(dir=jars.parent) as directory:
+        classes = Path(directory, "classes")
         command = ["javac", *(f"-J{option}" for option in QUICK_START), "-proc:none", "-cp", f"{jars}/*"]
-        run_program([*command, "-d", f"{directory}/classes", *map(str, sources)], SECONDS, check=True)
-        Path(directory, "classes").rename(classes)
+        run_program([*command, "-d", str(classes), *map(str, sources)], SECONDS, check=True)
+        made = Path(directory, programs.name)
+        with zipfile.ZipFile(made, "w") as jar:
+            for file in classes.rglob("*.class"):
+                jar.write(file, file.relative_to(classes))
+            jar.write(QUIET_LOGGERS, QUIET_LOGGERS.name)
+        made.rename(programs)

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.patience import flushed, patiently, run_program
+from trio_broker.testing import process
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
@@ -39,22 +40,30 @@ def refusal(*arguments: str | Path) -> str:
     return line
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _the_command_itself() -> Iterator[None]:
+    """Brokers of this module are no forks of a process that has imported what they need."""
+    forks, process.launch = process.launch, subprocess.Popen
+    yield
+    process.launch = forks
+
+
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """One with all its defaults."""
-    with BrokerProcess(tmp_path_factory.mktemp("broker")) as process:
-        yield process
+    with BrokerProcess(tmp_path_factory.mktemp("broker")) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> BrokerProcess:
     """One that was stopped by SIGTERM and has the record "the key", "hello dump" in ``dumped-0``."""
-    with BrokerProcess(tmp_path_factory.mktemp("stopped"), has_admin=False) as process:
-        producer = Producer({"bootstrap.servers": process.bootstrap_servers})
+    with BrokerProcess(tmp_path_factory.mktemp("stopped"), has_admin=False) as started:
+        producer = Producer({"bootstrap.servers": started.bootstrap_servers})
         producer.produce("dumped", b"hello dump", b"the key", partition=0)
         assert flushed(producer, SECONDS)
-        process.stop()
-    return process
+        started.stop()
+    return started
 
 
 def test_start_says_where_it_listens_and_how_durable_it_is(broker: BrokerProcess) -> None:

@@ -12,7 +12,7 @@ from tests.compat import group_claims
 from tests.compat.group_claims import CRASH_SESSION_MS, SECONDS, SHORT_TIMES, Group, Kind, create, produce
 from tests.compat.group_members import ConfluentConsumer, KafkaPythonMember, Member
 from tests.compat.member_host import HostedCrowd, HostedMember, MemberHost
-from tests.java_programs import QUICK_START, Java
+from tests.java_programs import Java
 from tests.patience import patiently
 from trio_broker.testing.process import BrokerProcess
 
@@ -56,7 +56,7 @@ def start_host(java: Java) -> Iterator[Callable[[], MemberHost]]:
     hosts: list[MemberHost] = []
 
     def start() -> MemberHost:
-        hosts.append(MemberHost(["java", *QUICK_START, "-cp", java.class_path, "Members"]))
+        hosts.append(MemberHost(["java", *java.quick_start, "-cp", java.class_path, "Members"]))
         return hosts[-1]
 
     yield start

@@ -19,7 +19,7 @@ from tests.compat.scenario_client import ScenarioClient
 from tests.compat.tcp_proxy import TcpProxy
 from tests.compat.test_group_clients_java import JavaConsumer, JavaRange
 from tests.compat.transaction_requests import RECORD_TIMESTAMP_MS, Producer, produce
-from tests.java_programs import QUICK_START, Java
+from tests.java_programs import Java
 from trio_broker.testing.process import BrokerProcess
 
 TOPIC = "orders"
@@ -59,7 +59,7 @@ def brokers(java: Java, tmp_path: Path) -> Iterator[Brokers]:
 
 @pytest.fixture
 def host(java: Java) -> Iterator[MemberHost]:
-    made = MemberHost(["java", *QUICK_START, "-cp", java.class_path, "Members"])
+    made = MemberHost(["java", *java.quick_start, "-cp", java.class_path, "Members"])
     yield made
     made.close()
 

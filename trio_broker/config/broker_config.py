@@ -16,6 +16,7 @@ Source: Kafka's DynamicBrokerConfig (layers, validateConfigs), DynamicThreadPool
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any
@@ -60,6 +61,14 @@ LEVEL_TEXTS = {
 """Where a value without an origin of its own was set."""
 
 THREAD_POOLS = tuple(key for key in BROKER_KEYS.values() if key.thread_pool)
+
+DEFAULTS = {name: key.default for name, key in BROKER_KEYS.items()}
+
+READ_BY: defaultdict[str, list[ConfigKey]] = defaultdict(list)
+"""The keys whose value depends on the text of a key: itself, and those that fall back to it."""
+for _key in BROKER_KEYS.values():
+    for _name in (_key.name, *(each.key.name for each in _key.fallbacks)):
+        READ_BY[_name].append(_key)
 
 
 @attrs.frozen
@@ -380,7 +389,7 @@ class BrokerConfig:
                 be older than a rule about them, and must not prevent the other settings.
         """
         merged = self._merged(dynamic, tried)
-        values = {name: key.value_in(merged) for name, key in BROKER_KEYS.items()}
+        values = DEFAULTS | {key.name: key.value_in(merged) for name in merged for key in READ_BY.get(name, ())}
         sections = {
             subject: section(**{key.field: values[key.name] for key in KEY_GROUPS[subject] if key.field})
             for subject, section in SETTINGS.items()

@@ -14,7 +14,7 @@ SocketServer (ListenerConnectionQuota).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 import attrs
@@ -57,6 +57,9 @@ class BrokerKeys(Mapping[str, ConfigKey]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._keys)
+
+    def items(self) -> ItemsView[str, ConfigKey]:
+        return self._keys.items()
 
     def __len__(self) -> int:
         return len(self._keys)

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -23,6 +23,9 @@ START_SECONDS = 60.0
 
 STOP_SECONDS = 60.0
 """Longer than ``shutdown.grace.ms``, the time for requests under way, and the last flush together."""
+
+launch: Callable[..., subprocess.Popen[str]] = subprocess.Popen
+"""Starts the process, as ``subprocess.Popen`` does."""
 
 LISTENING = re.compile(r"^listening +(?P<listener>\w+)://(?P<address>\S+)$")
 ADMIN = re.compile(r"^admin +(?P<url>\S+)$")
@@ -84,7 +87,7 @@ class BrokerProcess:
         """
         self._ready.clear()
         self.admin_url = ""
-        self._process = subprocess.Popen(
+        self._process = launch(
             self.command(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
