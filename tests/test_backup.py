@@ -16,9 +16,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.consumed_messages import consumed, values_by_offset
 from tests.oracles import absent
 from tests.patience import flushed, patiently
 from trio_broker.testing.process import BrokerProcess
@@ -104,22 +105,7 @@ class Load:
 
 
 def records(servers: str, partition: int) -> dict[int, bytes]:
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "restored", "enable.partition.eof": True})
-    consumer.assign([TopicPartition(TOPIC, partition, 0)])
-    found: dict[int, bytes] = {}
-    try:
-        while True:
-            message = patiently(consumer.poll, SECONDS)
-            assert message is not None, f"nothing came in {SECONDS} s after {len(found)} records"
-            if (error := message.error()) is not None:
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                return found
-            offset, value = message.offset(), message.value()
-            assert offset is not None
-            assert value is not None
-            found[offset] = value
-    finally:
-        consumer.close()
+    return values_by_offset(consumed(servers, [(TOPIC, partition)]))
 
 
 def committed_offsets(servers: str) -> dict[int, int]:

@@ -19,10 +19,10 @@ from kafka_wire.messages.describe_configs import (
 )
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.list_offsets import (
+    ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    ListOffsetsTopicResponse,
 )
 from kafka_wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -38,7 +38,7 @@ from kafka_wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from tests.client.scripted_client import coordinator_at
-from tests.fakes.scripted_kafka import Cluster, ScriptedKafka
+from tests.fakes.scripted_kafka import Cluster, ScriptedKafka, listed
 from trio_broker.cli import main
 
 EARLIEST, LATEST = 10, 100
@@ -106,21 +106,12 @@ def fetched(committed: dict[int, int]) -> OffsetFetchResponse:
 
 
 def list_offsets(request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
-    def offset(timestamp: int) -> int:
-        return {-1: LATEST, -2: EARLIEST}.get(timestamp, EARLIEST + 7 if timestamp < YOUNG_MS else -1)
+    def answer(topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        late = EARLIEST + 7 if asked.timestamp < YOUNG_MS else -1
+        offset = {-1: LATEST, -2: EARLIEST}.get(asked.timestamp, late)
+        return ListOffsetsPartitionResponse(partition_index=asked.partition_index, offset=offset)
 
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    ListOffsetsPartitionResponse(partition_index=each.partition_index, offset=offset(each.timestamp))
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    return listed(request, answer)
 
 
 def commit(request: OffsetCommitRequest, version: int, code: int = 0) -> OffsetCommitResponse:

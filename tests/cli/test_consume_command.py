@@ -9,17 +9,17 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kafka_wire.error_codes import ErrorCode
-from kafka_wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData
 from kafka_wire.messages.list_offsets import (
+    ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    ListOffsetsTopicResponse,
 )
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import Record
 from tests.cli.test_hints import usage_error
-from tests.fakes.scripted_kafka import Cluster, ScriptedKafka
+from tests.fakes.scripted_kafka import Cluster, ScriptedKafka, fetched, listed
 from trio_broker.cli import main
 
 RECORDS = 10
@@ -39,43 +39,22 @@ def batch_at(partition: int, offset: int) -> bytes:
 
 def fetch(request: FetchRequest, version: int) -> FetchResponse:
     """One batch of each partition; nothing at the end."""
-    return FetchResponse(
-        responses=[
-            FetchableTopicResponse(
-                topic=topic.topic,
-                topic_id=topic.topic_id,
-                partitions=[
-                    PartitionData(
-                        partition_index=each.partition,
-                        high_watermark=RECORDS,
-                        aborted_transactions=None,
-                        records=batch_at(each.partition, each.fetch_offset) if each.fetch_offset < RECORDS else b"",
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+
+    def data(asked: FetchPartition) -> PartitionData:
+        index, offset = asked.partition, asked.fetch_offset
+        records = batch_at(index, offset) if offset < RECORDS else b""
+        return PartitionData(partition_index=index, high_watermark=RECORDS, aborted_transactions=None, records=records)
+
+    return fetched(request, data)
 
 
 def list_offsets(request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
-    def offset(timestamp: int) -> int:
-        found = {-1: RECORDS, -2: 0}.get(timestamp, -(-timestamp // 1000))
-        return found if found < RECORDS or timestamp == -1 else -1
+    def answer(topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        found = {-1: RECORDS, -2: 0}.get(asked.timestamp, -(-asked.timestamp // 1000))
+        offset = found if found < RECORDS or asked.timestamp == -1 else -1
+        return ListOffsetsPartitionResponse(partition_index=asked.partition_index, offset=offset)
 
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    ListOffsetsPartitionResponse(partition_index=each.partition_index, offset=offset(each.timestamp))
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    return listed(request, answer)
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ import pytest
 from kafka_wire.apis import ApiKey
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.list_offsets import (
+    ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    ListOffsetsTopicResponse,
 )
 from kafka_wire.messages.metadata import MetadataRequest
 from tests.client.scripted_client import Pauses, client_of, unused_port
-from tests.fakes.scripted_kafka import HOST, Cluster, ScriptedKafka, served_up_to
+from tests.fakes.scripted_kafka import HOST, Cluster, ScriptedKafka, listed, served_up_to
 from trio_broker.client.errors import Refused, VersionNotServed
 from trio_broker.client.offsets import EARLIEST, LATEST, find_offsets, find_offsets_at, find_ranges
 from trio_broker.common.log_range import LogRange
@@ -28,30 +28,17 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 def offsets(answers: dict[TopicPartition, Any]) -> Any:
     """What ListOffsets answers: for each partition an offset, an error code, or both ends."""
 
-    def one(partition: TopicPartition, timestamp: int) -> ListOffsetsPartitionResponse:
-        answer = answers[partition]
+    def one(topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse | None:
+        answer = answers.get(TopicPartition(topic, asked.partition_index))
+        if answer is None:
+            return None
         if isinstance(answer, ErrorCode):
-            return ListOffsetsPartitionResponse(partition_index=partition.partition, error_code=answer)
+            return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=answer)
         if isinstance(answer, LogRange):
-            answer = answer.earliest if timestamp == EARLIEST else answer.latest
-        return ListOffsetsPartitionResponse(partition_index=partition.partition, offset=answer)
+            answer = answer.earliest if asked.timestamp == EARLIEST else answer.latest
+        return ListOffsetsPartitionResponse(partition_index=asked.partition_index, offset=answer)
 
-    def answer(request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
-        return ListOffsetsResponse(
-            topics=[
-                ListOffsetsTopicResponse(
-                    name=topic.name,
-                    partitions=[
-                        one(TopicPartition(topic.name, each.partition_index), each.timestamp)
-                        for each in topic.partitions
-                        if TopicPartition(topic.name, each.partition_index) in answers
-                    ],
-                )
-                for topic in request.topics
-            ]
-        )
-
-    return answer
+    return lambda request, version: listed(request, one)
 
 
 def test_each_leader_is_asked_once_for_its_own_partitions():

@@ -11,7 +11,7 @@ from kafka_wire.apis import ApiKey
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.fetch import (
     AbortedTransaction,
-    FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
     PartitionData,
@@ -28,7 +28,7 @@ from kafka_wire.records.compression import Codec
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.record import Record
 from tests.client.scripted_client import Pauses, client_of
-from tests.fakes.scripted_kafka import CLOSED, Cluster, ScriptedKafka, served_up_to
+from tests.fakes.scripted_kafka import CLOSED, Cluster, ScriptedKafka, fetched, served_up_to
 from trio_broker.client.errors import DamagedRecords, Refused, TopicReplaced
 from trio_broker.client.fetcher import Fetcher, PartitionRecords
 from trio_broker.client.kafka_client import KafkaClient
@@ -130,51 +130,23 @@ def answering(logs: dict[int, Sequence[bytes]]) -> Any:
     """Answer each Fetch with the batches from the wanted offset on; ``logs`` has one record in each batch."""
 
     def answer(request: FetchRequest, version: int) -> FetchResponse:
-        return FetchResponse(
-            responses=[
-                FetchableTopicResponse(
-                    topic=topic.topic,
-                    topic_id=topic.topic_id,
-                    partitions=[
-                        PartitionData(
-                            partition_index=each.partition,
-                            high_watermark=100,
-                            aborted_transactions=None,
-                            records=b"".join(logs[each.partition][each.fetch_offset :]),
-                        )
-                        for each in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-        )
+        return fetched(request, lambda asked: data(asked, b"".join(logs[asked.partition][asked.fetch_offset :])))
 
     return answer
+
+
+def data(asked: FetchPartition, records: bytes = b"", error_code: int = 0) -> PartitionData:
+    return PartitionData(
+        partition_index=asked.partition,
+        error_code=error_code,
+        high_watermark=-1 if error_code else 100,
+        aborted_transactions=None,
+        records=records,
+    )
 
 
 def failing(code: int) -> Any:
-    def answer(request: FetchRequest, version: int) -> FetchResponse:
-        return FetchResponse(
-            responses=[
-                FetchableTopicResponse(
-                    topic=topic.topic,
-                    topic_id=topic.topic_id,
-                    partitions=[
-                        PartitionData(
-                            partition_index=each.partition,
-                            error_code=code,
-                            high_watermark=-1,
-                            records=b"",
-                            aborted_transactions=None,
-                        )
-                        for each in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-        )
-
-    return answer
+    return lambda request, version: fetched(request, lambda asked: data(asked, error_code=code))
 
 
 LOG = [batch(offset, b"%d" % offset) for offset in range(3)]

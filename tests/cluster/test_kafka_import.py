@@ -19,6 +19,7 @@ from kafka_wire.records.control import ControlRecord, ControlRecordType, build_c
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored import metadata as stored
 from kafka_wire.stored.metadata import METADATA_RECORDS, encode_metadata_record
+from tests.fakes.images import broker_record, partition_record
 from trio_broker.bootstrap import open_services
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.kafka_handover import RECORD_KINDS, HandoverRefused
@@ -63,23 +64,12 @@ OPENING = [
 
 
 def registered(broker_id: int) -> stored.RegisterBrokerRecord:
-    return stored.RegisterBrokerRecord(
-        broker_id=broker_id, incarnation_id=TOPIC_ID, broker_epoch=12, end_points=[], features=[], rack=None
-    )
+    return broker_record(broker_id, broker_epoch=12, fenced=True)
 
 
 def partition(index: int, *, topic_id: bytes = TOPIC_ID, replicas: Sequence[int] = (1,)) -> stored.PartitionRecord:
-    return stored.PartitionRecord(
-        partition_id=index,
-        topic_id=topic_id,
-        replicas=list(replicas),
-        isr=list(replicas),
-        removing_replicas=[],
-        adding_replicas=[],
-        leader=replicas[0],
-        leader_epoch=4,
-        partition_epoch=4,
-        directories=[TOPIC_ID] * len(replicas),
+    return partition_record(
+        topic_id, index, replicas, leader_epoch=4, partition_epoch=4, directories=[TOPIC_ID] * len(replicas)
     )
 
 

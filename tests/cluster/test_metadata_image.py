@@ -19,7 +19,6 @@ from kafka_wire.stored.metadata import (
     FenceBrokerRecord,
     NoOpRecord,
     PartitionChangeRecord,
-    PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
@@ -27,6 +26,7 @@ from kafka_wire.stored.metadata import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
+from tests.fakes import images
 from tests.fakes.images import image_after, image_of
 from trio_broker.cluster.metadata_delta import ContradictoryMetadata, MetadataDelta
 from trio_broker.cluster.metadata_image import (
@@ -42,17 +42,7 @@ TOPIC = ConfigResource(ConfigResourceType.TOPIC, "orders")
 
 
 def partition_record(index=0, topic_id=TOPIC_ID):
-    return PartitionRecord(
-        partition_id=index,
-        topic_id=topic_id,
-        replicas=[1, 2],
-        isr=[1],
-        removing_replicas=[],
-        adding_replicas=[],
-        leader=1,
-        leader_epoch=0,
-        partition_epoch=0,
-    )
+    return images.partition_record(topic_id, index, [1, 2], isr=[1])
 
 
 def config_record(name, value, resource=TOPIC):
@@ -124,17 +114,7 @@ def test_settings_of_brokers_are_kept_by_their_name():
 
 
 def test_a_broker_registers_and_changes():
-    image = image_of(
-        RegisterBrokerRecord(
-            broker_id=1,
-            incarnation_id=uuid4().bytes,
-            broker_epoch=7,
-            end_points=[],
-            features=[],
-            rack=None,
-            fenced=True,
-        )
-    )
+    image = image_of(images.broker_record(broker_epoch=7, fenced=True))
     assert (image.brokers[1].broker_epoch, image.brokers[1].fenced) == (7, True)
     image = image_after(image, BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, fenced=-1))
     assert not image.brokers[1].fenced

@@ -13,13 +13,11 @@ from kafka_wire.stored.metadata import (
     ConfigRecord,
     FeatureLevelRecord,
     PartitionChangeRecord,
-    PartitionRecord,
     ProducerIdsRecord,
-    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
-from tests.fakes.images import image_of
+from tests.fakes.images import broker_record, image_of, partition_record
 from trio_broker.cluster import metadata_log
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
@@ -36,44 +34,26 @@ from trio_broker.storage.dump import dump
 ORDERS, GONE = uuid4().bytes, uuid4().bytes
 
 
-def partition(topic_id, index=0):
-    return PartitionRecord(
-        partition_id=index,
-        topic_id=topic_id,
-        replicas=[1],
-        isr=[1],
-        removing_replicas=[],
-        adding_replicas=[],
-        leader=1,
-        leader_epoch=0,
-        partition_epoch=0,
-    )
-
-
 def config(resource, name, value):
     return ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
 
 
 HISTORY = [
     FeatureLevelRecord(name="metadata.version", feature_level=25),
-    RegisterBrokerRecord(
-        broker_id=1,
-        incarnation_id=uuid4().bytes,
+    broker_record(
         broker_epoch=7,
         end_points=[BrokerEndpoint(name="PLAINTEXT", host="localhost", port=9092, security_protocol=0)],
-        features=[],
         rack="r1",
-        fenced=False,
     ),
     TopicRecord(name="orders", topic_id=ORDERS),
-    partition(ORDERS),
-    partition(ORDERS, 1),
+    partition_record(ORDERS),
+    partition_record(ORDERS, 1),
     config(ConfigResource(ConfigResourceType.TOPIC, "orders"), "retention.ms", "1234"),
     config(CLUSTER_DEFAULT, "num.io.threads", "6"),
     config(ConfigResource(ConfigResourceType.BROKER, "1"), "num.io.threads", "9"),
     config(ConfigResource(ConfigResourceType.BROKER, "1"), "num.io.threads", None),
     TopicRecord(name="gone", topic_id=GONE),
-    partition(GONE),
+    partition_record(GONE),
     config(ConfigResource(ConfigResourceType.TOPIC, "gone"), "retention.ms", "1"),
     RemoveTopicRecord(topic_id=GONE),
     PartitionChangeRecord(partition_id=1, topic_id=ORDERS, leader=1),
@@ -238,7 +218,7 @@ async def test_a_crash_before_any_step_of_a_snapshot_loses_nothing(reopen, direc
     await log.append(HISTORY)
     take(log)
     log = reopen()
-    await log.append([TopicRecord(name="later", topic_id=GONE), partition(GONE)])
+    await log.append([TopicRecord(name="later", topic_id=GONE), partition_record(GONE)])
     image = fold(log.replay())
 
     def crash(*arguments):

@@ -17,11 +17,10 @@ from kafka_wire.primitives import NO_UUID
 from kafka_wire.stored.metadata import (
     ConfigRecord,
     PartitionRecord,
-    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
-from tests.fakes.images import image_after
+from tests.fakes.images import broker_record, image_after
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import (
@@ -47,18 +46,7 @@ def decided(decide, *arguments):
 
 
 def register(image, broker_id):
-    return image_after(
-        image,
-        RegisterBrokerRecord(
-            broker_id=broker_id,
-            incarnation_id=uuid4().bytes,
-            broker_epoch=0,
-            end_points=[],
-            features=[],
-            rack=None,
-            fenced=False,
-        ),
-    )
+    return image_after(image, broker_record(broker_id))
 
 
 @pytest.fixture

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
+from tests.compat.group_members import Crowd
 from tests.oracles import absent
 from tests.spark.session_fixture import ORACLE_JARS
 from trio_broker.testing.process import BrokerProcess
@@ -66,6 +68,19 @@ def broker(tmp_path_factory: pytest.TempPathFactory, has_admin: bool) -> Iterato
     directory = tmp_path_factory.mktemp("broker")
     with BrokerProcess(directory, overrides={"log.durability": "page-cache"}, has_admin=has_admin) as process:
         yield process
+
+
+@pytest.fixture(scope="module")
+def admin(broker: BrokerProcess) -> AdminClient:
+    return AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+
+
+@pytest.fixture
+def crowd(broker: BrokerProcess) -> Iterator[Crowd]:
+    """Members of groups that live in the test's own process."""
+    made = Crowd(broker.bootstrap_servers)
+    yield made
+    made.leave(*list(made.members))
 
 
 @pytest.fixture

@@ -9,11 +9,12 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 
 from tests.compat.kafka_process import KafkaProcess
 from tests.compat.test_command_line_groups import CommandLine
-from tests.patience import flushed, patiently
+from tests.consumed_messages import consumed
+from tests.patience import flushed
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 30
@@ -78,19 +79,7 @@ def producer(cluster: BrokerProcess | KafkaProcess) -> Producer:
 
 def committed_values(servers: str, topic: str, partition: int) -> list[bytes | None]:
     """What a reader of what is committed gets up to the end of the partition."""
-    settings = {
-        "bootstrap.servers": servers,
-        "group.id": "reader",
-        "isolation.level": "read_committed",
-        "enable.partition.eof": True,
-    }
-    consumer = Consumer(settings)
-    consumer.assign([TopicPartition(topic, partition, 0)])
-    values = []
-    while (message := patiently(consumer.poll, SECONDS)) is not None and message.error() is None:
-        values.append(message.value())
-    consumer.close()
-    return values
+    return [each.value() for each in consumed(servers, [(topic, partition)], isolation_level="read_committed")]
 
 
 def test_an_open_transaction_is_listed_and_described(command: CommandLine, producer: Producer):

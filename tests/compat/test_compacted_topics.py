@@ -11,12 +11,13 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
 from kafka.errors import KafkaError as KafkaPythonError
 
 from tests.checking.thread_tuner import ThreadTuner
+from tests.consumed_messages import consumed
 from tests.java_programs import Java
 from tests.patience import Patience, flushed, patiently, scaled
 from trio_broker.testing.process import BrokerProcess
@@ -81,30 +82,14 @@ def write(broker: BrokerProcess, seed: int, newest: Newest) -> None:
 
 
 def read(broker: BrokerProcess) -> list[Message]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": "none",
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-            "check.crcs": True,
-            "fetch.message.max.bytes": 5000,
-            "fetch.wait.max.ms": 10,  # At the end of each partition.
-        }
+    return consumed(
+        broker.bootstrap_servers,
+        [(TOPIC, partition) for partition in range(len(CODECS))],
+        auto_offset_reset="error",
+        check_crcs=True,
+        fetch_message_max_bytes=5000,
+        fetch_wait_max_ms=10,  # At the end of each partition.
     )
-    consumer.assign([TopicPartition(TOPIC, partition, OFFSET_BEGINNING) for partition in range(len(CODECS))])
-    messages, ended = [], 0
-    while ended < len(CODECS):
-        message = patiently(consumer.poll, SECONDS)
-        assert message is not None, f"nothing came in {SECONDS} s"
-        if (error := message.error()) is None:
-            messages.append(message)
-        else:
-            assert error.code() == KafkaError._PARTITION_EOF, error
-            ended += 1
-    consumer.close()
-    return messages
 
 
 def newest_of(messages: list[Message]) -> Newest:

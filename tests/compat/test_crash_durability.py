@@ -8,8 +8,9 @@ from functools import partial
 from random import Random
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer
 
+from tests.consumed_messages import consumed, values_by_offset
 from tests.patience import MOST_TIMES, flushed, patiently
 from trio_broker.testing.process import BrokerProcess
 
@@ -66,22 +67,7 @@ class Sender:
 
 
 def read_all(servers: str) -> dict[int, bytes]:
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader", "enable.partition.eof": True})
-    consumer.assign([TopicPartition(TOPIC, 0, OFFSET_BEGINNING)])
-    found: dict[int, bytes] = {}
-    try:
-        while True:
-            message = patiently(consumer.poll, SECONDS)
-            assert message is not None, f"nothing came in {SECONDS} s after {len(found)} records"
-            if (error := message.error()) is not None:
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                return found
-            offset, value = message.offset(), message.value()
-            assert offset is not None
-            assert value is not None
-            found[offset] = value
-    finally:
-        consumer.close()
+    return values_by_offset(consumed(servers, [(TOPIC, 0)]))
 
 
 def kill_while_producing(broker: BrokerProcess, *, kills: int, most_between: int, seed: int = 0) -> None:

@@ -15,9 +15,9 @@ from fuzz.groups import BROKER_SETTINGS, BURST, Statistics, StormClient, fuzz, s
 from fuzz.raw_client import RawConnection, create_topic, request_bytes
 from kafka_wire.codec import encode_bytes
 from kafka_wire.error_codes import ErrorCode
-from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafka_wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafka_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from tests.compat.group_requests import beat
 from trio_broker.testing.process import BrokerProcess
 
 SEED = 20270301
@@ -120,14 +120,7 @@ def test_a_good_group_that_is_well_raises_nothing(broker: BrokerProcess) -> None
 
 def test_groups_with_members_are_waited_for(broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fuzz.groups.SETTLE_SECONDS", 0.0)
-    request = ConsumerGroupHeartbeatRequest(
-        group_id="restless",
-        member_id="m",
-        member_epoch=0,
-        rebalance_timeout_ms=1_000,
-        subscribed_topic_names=[TOPIC],
-        topic_partitions=[],
-    )
+    request = beat("restless", "m", 0, topics=[TOPIC], owned={}, rebalance_ms=1_000)
     with RawConnection.open(broker.port) as connection:
         assert connection.ask(request, 1).error_code == ErrorCode.NONE
     others = tuple(f"{name}-{kind}" for name in ("finding", "losing", "well") for kind in ("classic", "consumer"))

@@ -50,18 +50,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         yield process
 
 
-@pytest.fixture
-def crowd(broker: BrokerProcess) -> Iterator[Crowd]:
-    made = Crowd(broker.bootstrap_servers)
-    yield made
-    made.leave(*list(made.members))
-
-
-@pytest.fixture(scope="module")
-def admin(broker: BrokerProcess) -> AdminClient:
-    return AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
-
-
 @pytest.fixture(scope="module")
 def other_admin(broker: BrokerProcess) -> Iterator[KafkaAdminClient]:
     client = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)

@@ -62,18 +62,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         yield process
 
 
-@pytest.fixture
-def crowd(broker: BrokerProcess) -> Iterator[Crowd]:
-    made = Crowd(broker.bootstrap_servers)
-    yield made
-    made.leave(*list(made.members))
-
-
-@pytest.fixture(scope="module")
-def admin(broker: BrokerProcess) -> AdminClient:
-    return AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
-
-
 def commits(servers: str, group_id: str) -> dict[Place, Commit]:
     """What an administrator sees of a group's offsets, without the zero byte that confluent-kafka adds to metadata."""
     found = group_claims.commits(servers, group_id)

@@ -16,9 +16,9 @@ import pytest
 
 from fuzz.good_group import GoodGroup, beside
 from fuzz.raw_client import RawConnection, create_topic, framed, request_bytes
-from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafka_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from tests.compat.group_requests import beat
 from trio_broker.testing.process import BrokerProcess
 
 TOPIC = "flooded"
@@ -62,14 +62,7 @@ def leaving_members_without_end(name: str) -> tuple[Any, int]:
 
 def consumers_without_end(name: str) -> tuple[Any, int]:
     """Members of the consumer protocol, each of which makes the broker assign anew."""
-    request = ConsumerGroupHeartbeatRequest(
-        group_id="flood-consumer",
-        member_id=name,
-        member_epoch=0,
-        rebalance_timeout_ms=1_000,
-        subscribed_topic_names=[TOPIC],
-        topic_partitions=[],
-    )
+    request = beat("flood-consumer", name, 0, topics=[TOPIC], owned={}, rebalance_ms=1_000)
     return request, 1
 
 

@@ -17,7 +17,6 @@ import attrs
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import (
-    OFFSET_BEGINNING,
     Consumer,
     KafkaError,
     KafkaException,
@@ -39,6 +38,7 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonPartition
 
 from tests.compat.kafka_process import KafkaProcess
+from tests.consumed_messages import consumed
 from tests.patience import flushed, patiently, run_program, scaled
 from trio_broker.cli import main
 from trio_broker.testing.process import BrokerProcess
@@ -235,21 +235,11 @@ def configs_of(admin: AdminClient, topic: str) -> dict[str, ConfigEntry]:
 
 
 def read_by_librdkafka(servers: str, partitions: list[TopicPartition], isolation: str) -> frozenset[Any]:
-    settings = {"bootstrap.servers": servers, "group.id": "unused", "enable.auto.commit": False}
-    consumer = Consumer(settings | {"isolation.level": isolation, "enable.partition.eof": True})
-    consumer.assign([TopicPartition(each.topic, each.partition, OFFSET_BEGINNING) for each in partitions])
-    records: set[Any] = set()
-    ended = 0
-    while ended < len(partitions):
-        message = patiently(consumer.poll, SECONDS)
-        assert message is not None, f"{isolation}: only {len(records)} records"
-        if (error := message.error()) is not None:
-            assert error.code() == KafkaError._PARTITION_EOF, error
-            ended += 1
-        else:
-            records.add((message.topic(), message.partition(), message.offset(), message.key(), message.value()))
-    consumer.close()
-    return frozenset(records)
+    places = [(each.topic, each.partition) for each in partitions]
+    return frozenset(
+        (each.topic(), each.partition(), each.offset(), each.key(), each.value())
+        for each in consumed(servers, places, isolation_level=isolation)
+    )
 
 
 def read_by_kafka_python(servers: str, wanted: frozenset[Any]) -> frozenset[Any]:

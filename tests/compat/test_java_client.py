@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import httpx
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.consumed_messages import consumed
 from tests.java_programs import Java, Steps
 from tests.patience import flushed, patiently
 from trio_broker.testing.process import BrokerProcess
@@ -22,29 +23,11 @@ FIRST_TIMESTAMP_MS = 1_700_000_000_000
 
 def read_all(broker: BrokerProcess, topic: str) -> dict[int, list[Message]]:
     """Everything in a topic with a partition for each codec, by partition, as librdkafka sees it."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": "reads-by-assignment",
-            "enable.partition.eof": True,
-        }
-    )
-    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(len(CODECS))])
     messages: dict[int, list[Message]] = {partition: [] for partition in range(len(CODECS))}
-    ended: set[int | None] = set()
-    try:
-        while len(ended) < len(CODECS):
-            message = patiently(consumer.poll, SECONDS)
-            assert message is not None, f"nothing came in {SECONDS} s"
-            partition = message.partition()
-            assert partition is not None
-            if (error := message.error()) is None:
-                messages[partition].append(message)
-            else:
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                ended.add(partition)
-    finally:
-        consumer.close()
+    for message in consumed(broker.bootstrap_servers, [(topic, partition) for partition in messages]):
+        partition = message.partition()
+        assert partition is not None
+        messages[partition].append(message)
     return messages
 
 

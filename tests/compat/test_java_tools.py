@@ -16,9 +16,10 @@ from typing import Any
 
 import attrs
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.consumed_messages import consumed
 from tests.java_programs import Java
 from tests.patience import flushed, patiently
 from trio_broker.runtime.real_disk import RealDisk
@@ -143,28 +144,12 @@ def write(broker: BrokerProcess, seed: int, count: int) -> None:
 
 def read_offsets(broker: BrokerProcess) -> dict[int, list[int]]:
     """The offsets that a consumer gets to see, by partition."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": "reader",
-            "enable.partition.eof": True,
-        }
-    )
-    consumer.assign([TopicPartition("written", partition, OFFSET_BEGINNING) for partition in range(len(CODECS))])
     offsets: dict[int, list[int]] = {partition: [] for partition in range(len(CODECS))}
-    ended = 0
-    while ended < len(CODECS):
-        message = patiently(consumer.poll, SECONDS)
-        assert message is not None, f"nothing came in {SECONDS} s"
+    for message in consumed(broker.bootstrap_servers, [("written", partition) for partition in offsets]):
         partition, offset = message.partition(), message.offset()
         assert partition is not None
         assert offset is not None
-        if (error := message.error()) is None:
-            offsets[partition].append(offset)
-        else:
-            assert error.code() == KafkaError._PARTITION_EOF, error
-            ended += 1
-    consumer.close()
+        offsets[partition].append(offset)
     return offsets
 
 

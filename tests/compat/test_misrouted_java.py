@@ -14,10 +14,10 @@ import pytest
 
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
+from tests.compat.hosted_kinds import JavaConsumer, JavaRange
 from tests.compat.member_host import HostedCrowd, MemberHost
 from tests.compat.scenario_client import ScenarioClient
 from tests.compat.tcp_proxy import TcpProxy
-from tests.compat.test_group_clients_java import JavaConsumer, JavaRange
 from tests.compat.transaction_requests import RECORD_TIMESTAMP_MS, Producer, produce
 from tests.java_programs import Java
 from trio_broker.testing.process import BrokerProcess

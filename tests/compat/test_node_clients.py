@@ -1,7 +1,7 @@
 """kafkajs and @platformatic/kafka against a real broker process, where Node and the packages are installed.
 
 ``npm install --prefix tests/compat/node`` brings the packages. What they produced is read back with kafka-python; what
-others produced is read by them in ``test_group_clients_node``, as neither consumes without joining a group.
+others produced is read by them in ``test_group_clients_hosted``, as neither consumes without joining a group.
 """
 
 from __future__ import annotations

@@ -9,16 +9,15 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import attrs
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer
-from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.kafka_process import KafkaProcess
+from tests.consumed_messages import consumed
 from tests.patience import Patience, flushed, patiently
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.runtime.real_disk import RealDisk
@@ -67,8 +66,8 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
     with KafkaProcess(directory, overrides) as kafka:
         create_topic(kafka.bootstrap_servers)
         unfinished = write_transactions(kafka.bootstrap_servers)
-        committed = consumed(kafka.bootstrap_servers, "read_committed")
-        everything = consumed(kafka.bootstrap_servers, "read_uncommitted")
+        committed = rows_consumed(kafka.bootstrap_servers, "read_committed")
+        everything = rows_consumed(kafka.bootstrap_servers, "read_uncommitted")
         # All but the marker of a control batch are records; the last one of all is, so its offset tells the end.
         wait_for_checkpoint(directory / "data", everything[-1][0] + 1)
         with pytest.raises(OptionError) as refused:
@@ -115,28 +114,13 @@ def write_transactions(bootstrap_servers: str) -> Producer:
     return short
 
 
-def consumed(bootstrap_servers: str, isolation_level: str) -> list[Row]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": "unused",
-            "isolation.level": isolation_level,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-        }
-    )
+def rows_consumed(bootstrap_servers: str, isolation_level: str) -> list[Row]:
     rows: list[Row] = []
-    with closing(consumer):
-        consumer.assign([ConfluentPartition(TOPIC, 0, 0)])
-        while True:
-            message = patiently(consumer.poll, 30)
-            assert message is not None, "nothing came"
-            if error := message.error():
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                return rows
-            offset = message.offset()
-            assert offset is not None
-            rows.append((offset, message.key(), message.value(), message.timestamp()[1]))
+    for message in consumed(bootstrap_servers, [(TOPIC, 0)], start=0, isolation_level=isolation_level):
+        offset = message.offset()
+        assert offset is not None
+        rows.append((offset, message.key(), message.value(), message.timestamp()[1]))
+    return rows
 
 
 def wait_for_checkpoint(directory: Path, offset: int) -> None:

@@ -14,11 +14,12 @@ from typing import Any, Final
 
 import attrs
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer
+from confluent_kafka import OFFSET_BEGINNING, Message, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.kafka_process import KafkaProcess
+from tests.consumed_messages import consumed
 from tests.java_programs import Java
 from tests.patience import Patience, flushed, patiently
 from trio_broker.client.address import parse_addresses
@@ -86,30 +87,17 @@ def producer_of(kafka: KafkaProcess, **settings: Any) -> Producer:
     )
 
 
-def consumed(kafka: KafkaProcess, topic: str, *, read_committed: bool, start: int = OFFSET_BEGINNING) -> list[Row]:
+def rows_consumed(kafka: KafkaProcess, topic: str, *, read_committed: bool, start: int = OFFSET_BEGINNING) -> list[Row]:
     """The rows of a topic as librdkafka sees them."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": kafka.bootstrap_servers,
-            "group.id": "reads-by-assignment",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": 20,  # the end of a partition is known after an empty answer
-            "isolation.level": "read_committed" if read_committed else "read_uncommitted",
-        }
-    )
-    consumer.assign([ConfluentPartition(topic, 0, start)])
-    rows: list[Row] = []
-    try:
-        while True:
-            message = patiently(consumer.poll, SECONDS)
-            assert message is not None, f"nothing came in {SECONDS} s"
-            if (error := message.error()) is not None:
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                return rows
-            rows.append(row_of(message))
-    finally:
-        consumer.close()
+    isolation = "read_committed" if read_committed else "read_uncommitted"
+    # The end of a partition is known after an empty answer.
+    quickly = {"fetch_wait_max_ms": 20}
+    return [
+        row_of(message)
+        for message in consumed(
+            kafka.bootstrap_servers, [(topic, 0)], start=start, isolation_level=isolation, **quickly
+        )
+    ]
 
 
 def row_of(message: Message) -> Row:
@@ -176,7 +164,7 @@ def cut(whole: OffsetRange, parts: int) -> Iterator[OffsetRange]:
 
 def assert_same_rows(reader: Reader, topic: str, *, cuts: Sequence[int] = CUTS) -> list[Row]:
     """Every size of answers, in however many tasks, gives the rows that librdkafka's consumer gets; returns them."""
-    wanted = consumed(reader.kafka, topic, read_committed=reader.read_committed)
+    wanted = rows_consumed(reader.kafka, topic, read_committed=reader.read_committed)
     assert wanted, "the test has something to read"
     whole = reader.whole(topic)
     assert whole.start_offset <= wanted[0]["offset"]
@@ -263,7 +251,7 @@ def test_transactions_are_read_as_kafkas_consumers_do(
     rows = assert_same_rows(Reader(kafka, read_committed, engine), transactions)
     keys = {row["key"] for row in rows}
     assert ({b"open", b"behind the open one"} <= keys) is not read_committed
-    aborted = len(consumed(kafka, transactions, read_committed=False)) - len(rows)
+    aborted = len(rows_consumed(kafka, transactions, read_committed=False)) - len(rows)
     assert (aborted > 10) is read_committed
 
 
@@ -276,7 +264,7 @@ def test_the_last_stable_offset_is_where_an_open_transaction_begins(kafka: Kafka
 def test_every_offset_may_be_where_a_task_begins(kafka: KafkaProcess, transactions: str):
     """Above all within aborted transactions, whose beginning a task then never sees."""
     reader = Reader(kafka, True, Engine.PLAIN)
-    wanted = consumed(kafka, transactions, read_committed=True)
+    wanted = rows_consumed(kafka, transactions, read_committed=True)
     whole = reader.whole(transactions)
     for start in range(0, whole.end_offset, 7):
         part = OffsetRange(whole.partition, start, min(start + 30, whole.end_offset))
@@ -305,7 +293,7 @@ def test_a_compacted_topic_with_transactions_is_read_over_its_gaps(kafka: KafkaP
         (writer.abort_transaction if number % 2 else writer.commit_transaction)(SECONDS)
     records = 60 * 5 + 30 * 3
     time_left = Patience(SECONDS)
-    while len(consumed(kafka, topic, read_committed=True)) > records // 2:
+    while len(rows_consumed(kafka, topic, read_committed=True)) > records // 2:
         assert not time_left.is_over, "nothing was compacted"
         time.sleep(0.2)
         send(plain, topic, 1, 1, b"rolls the segment")
@@ -317,7 +305,7 @@ def test_a_compacted_topic_with_transactions_is_read_over_its_gaps(kafka: KafkaP
 def settle(kafka: KafkaProcess, topic: str) -> None:
     """Wait until compaction has nothing more to do, so that two readers see the same."""
     seen = -1
-    while seen != (seen := len(consumed(kafka, topic, read_committed=False))):
+    while seen != (seen := len(rows_consumed(kafka, topic, read_committed=False))):
         time.sleep(1)
 
 
@@ -352,7 +340,7 @@ def test_what_the_java_producer_compressed_is_read(kafka: KafkaProcess, java: Ja
     for told in java.run("RunTools", given=runs):
         assert told["code"] in (0, None), told
     for topic in topics.values():
-        wanted = consumed(kafka, topic, read_committed=True)
+        wanted = rows_consumed(kafka, topic, read_committed=True)
         assert len(wanted) == 2000
         for engine in ENGINES:
             reader = Reader(kafka, True, engine)
@@ -380,7 +368,7 @@ def test_deleted_records_are_lost_data(kafka: KafkaProcess):
     with pytest.raises(DataLoss, match="shortened-0 at offset 0: the log begins at offset 12 now and ends at 20"):
         reader.rows(whole)
     rows = reader.rows(whole, fail_on_data_loss=False)
-    assert rows == consumed(kafka, "shortened", read_committed=True)
+    assert rows == rows_consumed(kafka, "shortened", read_committed=True)
     assert [row["offset"] for row in rows] == list(range(12, 20))
     with pytest.raises(
         DataLoss, match="shortened-0 at offset 25: the log was cut: it begins at offset 12 and ends at 20"

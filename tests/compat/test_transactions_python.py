@@ -19,6 +19,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import OffsetAndMetadata as PythonOffset
 from kafka.structs import TopicPartition as PythonTopicPartition
 
+from tests.consumed_messages import consumed
 from tests.patience import patiently, scaled
 from trio_broker.testing.process import BrokerProcess
 
@@ -104,22 +105,8 @@ def aiokafka_loop(servers: str, source: str, target: str, group: str) -> None:
 
 
 def confluent_read(servers: str, topic: str) -> list[bytes]:
-    consumer = Consumer({
-        "bootstrap.servers": servers, "group.id": "reads-by-assignment", "enable.partition.eof": True,
-        "fetch.wait.max.ms": 10,
-    })  # fmt: skip
-    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(2)])
-    values: list[bytes] = []
-    ended = 0
-    while ended < 2:
-        message = patiently(consumer.poll, SECONDS)
-        assert message is not None, f"nothing came in {SECONDS} s"
-        if message.error() is None:
-            values.append(message.value() or b"")
-        else:
-            ended += 1
-    consumer.close()
-    return values
+    places = [(topic, partition) for partition in range(2)]
+    return [message.value() or b"" for message in consumed(servers, places, fetch_wait_max_ms=10)]
 
 
 def kafka_python_read(servers: str, topic: str) -> list[bytes]:

@@ -18,9 +18,9 @@ from kafka_wire.messages.join_group import JoinGroupRequest
 from kafka_wire.messages.leave_group import LeaveGroupRequest
 from kafka_wire.messages.sync_group import SyncGroupRequest
 from kafka_wire.stored.groups import GroupMetadataValue, GroupRecord, decode_group_record, encode_group_record
-from kafka_wire.stored.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
+from kafka_wire.stored.metadata import RemoveTopicRecord, TopicRecord
 from tests.coordinator.appended import appended, restored
-from tests.fakes.images import image_after
+from tests.fakes.images import image_after, partition_record
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup, first_join
@@ -93,20 +93,7 @@ class GroupRunner:
 
     def _add_partitions(self, topic_id: bytes, indexes: Iterable[int]) -> None:
         for index in indexes:
-            self.image = image_after(
-                self.image,
-                PartitionRecord(
-                    topic_id=topic_id,
-                    partition_id=index,
-                    replicas=[1],
-                    isr=[1],
-                    removing_replicas=[],
-                    adding_replicas=[],
-                    leader=1,
-                    leader_epoch=0,
-                    partition_epoch=0,
-                ),
-            )
+            self.image = image_after(self.image, partition_record(topic_id, index))
 
     def _topics_changed(self) -> None:
         if isinstance(self.group, ConsumerGroup):

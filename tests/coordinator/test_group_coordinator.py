@@ -19,6 +19,7 @@ from kafka_wire.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from kafka_wire.records.record import NewRecord
+from tests.compat.group_requests import first_beat
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
 from tests.patience import fail_after
 from trio_broker.cluster.replication_control import TopicTarget
@@ -146,14 +147,7 @@ async def test_groups_in_memory_are_those_that_a_restart_reads(broker):
     await broker.settle("stable")
     await broker.leave(await broker.settle("left"), "left")
     await broker.groups.delete_groups(["deleted"], no_park)
-    heartbeat = ConsumerGroupHeartbeatRequest(
-        group_id="consumers",
-        member_id="m",
-        member_epoch=0,
-        rebalance_timeout_ms=9,
-        subscribed_topic_names=["t"],
-        topic_partitions=[],
-    )
+    heartbeat = first_beat("consumers", "m", ["t"])
     await broker.groups.call("consumers", heartbeat, RequestContext("client", "/127.0.0.1", 1), no_park)
     seen = set()
     for shard in broker.groups.runtime.active_shards():

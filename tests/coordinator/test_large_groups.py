@@ -19,6 +19,7 @@ from kafka_wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from tests.compat.group_requests import first_beat
 from tests.coordinator.appended import appended
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
 from tests.patience import fail_after
@@ -141,14 +142,7 @@ async def test_a_large_fetch_yields_and_comes_as_a_whole(broker, monkeypatch):
 
 
 async def test_a_large_fetch_is_refused_as_a_small_one(broker):
-    heartbeat = ConsumerGroupHeartbeatRequest(
-        group_id="c",
-        member_id="m",
-        member_epoch=0,
-        rebalance_timeout_ms=9,
-        subscribed_topic_names=["t"],
-        topic_partitions=[],
-    )
+    heartbeat = first_beat("c", "m", ["t"])
     joined = await broker.groups.call("c", heartbeat, RequestContext("client", "/127.0.0.1", 1), no_park)
     assert joined.error_code == 0
     for count in (1, MANY_PARTITIONS + 1):
@@ -381,14 +375,7 @@ async def test_more_consumers_that_fall_silent_together_than_one_batch_can_forge
     async with running_coordinator(tmp_path, log_durability="page-cache", **settings) as broker:
         await broker.groups.find(group_id)
         for number in range(count):
-            request = ConsumerGroupHeartbeatRequest(
-                group_id=group_id,
-                member_id=f"{member_id}{number}",
-                member_epoch=0,
-                rebalance_timeout_ms=60_000,
-                subscribed_topic_names=["t"],
-                topic_partitions=[],
-            )
+            request = first_beat(group_id, f"{member_id}{number}", ["t"])
             response = await broker.groups.call(request.group_id, request, RequestContext("c", "/h", 1), no_park)
             assert response.error_code == 0, response
         with fail_after(20):
@@ -447,14 +434,7 @@ async def test_a_member_with_monstrous_protocols_is_refused_and_nothing_is_kept_
 
 
 async def test_a_classic_member_that_is_too_large_for_the_records_of_a_consumer_group_is_refused(broker):
-    consumer = ConsumerGroupHeartbeatRequest(
-        group_id="g",
-        member_id="m",
-        member_epoch=0,
-        rebalance_timeout_ms=60_000,
-        subscribed_topic_names=["t"],
-        topic_partitions=[],
-    )
+    consumer = first_beat("g", "m", ["t"])
     joined = await broker.groups.call(consumer.group_id, consumer, RequestContext("client", "/127.0.0.1", 1), no_park)
     assert joined.error_code == ErrorCode.NONE
     subscription = b"\0\0\0\0\0\1\0\1t\0\x20\0\0" + bytes(1 << 21)
@@ -477,14 +457,7 @@ async def test_a_classic_member_that_is_too_large_for_the_records_of_a_consumer_
     ("length", "code"), [(MAX_ID_CHARACTERS, ErrorCode.NONE), (MAX_ID_CHARACTERS + 1, ErrorCode.INVALID_REQUEST)]
 )
 async def test_the_ids_of_a_consumer_may_not_be_monstrous(broker, field, length, code):
-    request = ConsumerGroupHeartbeatRequest(
-        group_id="g",
-        member_id="m",
-        member_epoch=0,
-        rebalance_timeout_ms=60_000,
-        subscribed_topic_names=["t"],
-        topic_partitions=[],
-    )
+    request = first_beat("g", "m", ["t"])
     setattr(request, field, "x" * length)
     response = await broker.groups.call(request.group_id, request, RequestContext("client", "/127.0.0.1", 1), no_park)
     assert response.error_code == code
@@ -494,14 +467,7 @@ async def test_the_ids_of_a_consumer_may_not_be_monstrous(broker, field, length,
     ("count", "code"), [(MAX_SUBSCRIBED_NAMES, ErrorCode.NONE), (MAX_SUBSCRIBED_NAMES + 1, ErrorCode.INVALID_REQUEST)]
 )
 async def test_a_consumer_may_subscribe_to_as_many_names_as_there_can_be_topics(broker, count, code):
-    request = ConsumerGroupHeartbeatRequest(
-        group_id="g",
-        member_id="m",
-        member_epoch=0,
-        rebalance_timeout_ms=60_000,
-        subscribed_topic_names=[str(number) for number in range(count)],
-        topic_partitions=[],
-    )
+    request = first_beat("g", "m", [str(number) for number in range(count)])
     response = await broker.groups.call(request.group_id, request, RequestContext("client", "/127.0.0.1", 1), no_park)
     assert response.error_code == code
 
@@ -509,14 +475,7 @@ async def test_a_consumer_may_subscribe_to_as_many_names_as_there_can_be_topics(
 async def test_what_is_too_large_to_be_written_fills_no_log_and_forges_no_line(broker, caplog):
     names = ["x" * 200 + str(number) for number in range(10_000)]
     for number in range(50):
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=f"g\n2026-01-01 ERROR it is {number}" + "y" * 30_000,
-            member_id="m",
-            member_epoch=0,
-            rebalance_timeout_ms=60_000,
-            subscribed_topic_names=names,
-            topic_partitions=[],
-        )
+        request = first_beat(f"g\n2026-01-01 ERROR it is {number}" + "y" * 30_000, "m", names)
         response = await broker.groups.call(
             request.group_id, request, RequestContext("client", "/127.0.0.1", 1), no_park
         )

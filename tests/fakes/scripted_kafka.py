@@ -21,6 +21,20 @@ from kafka_wire.codec import decode, encode_bytes
 from kafka_wire.headers import read_request_header, response_header
 from kafka_wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from kafka_wire.messages.catalogue import all_requests
+from kafka_wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from kafka_wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from kafka_wire.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -189,6 +203,33 @@ def api_versions(served: Mapping[int, tuple[int, int]], error_code: int = 0) -> 
 def served_up_to(api_key: ApiKey, high: int, low: int = 0) -> dict[int, tuple[int, int]]:
     """What a broker serves that knows an API in some versions only."""
     return {api_key: (low, high)}
+
+
+def fetched(request: FetchRequest, data_of: Callable[[FetchPartition], PartitionData]) -> FetchResponse:
+    """The answer that has ``data_of`` each partition that is asked for."""
+    return FetchResponse(
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic, topic_id=topic.topic_id, partitions=[data_of(each) for each in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def listed(
+    request: ListOffsetsRequest, answer_of: Callable[[str, ListOffsetsPartition], ListOffsetsPartitionResponse | None]
+) -> ListOffsetsResponse:
+    """The answer that has ``answer_of`` each partition that is asked for, by its topic; None leaves one out."""
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[answer for each in topic.partitions if (answer := answer_of(topic.name, each)) is not None],
+            )
+            for topic in request.topics
+        ]
+    )
 
 
 @attrs.define

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from kafka_wire.stored.metadata import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord, TopicRecord
-from tests.fakes.images import image_after
+from kafka_wire.stored.metadata import TopicRecord
+from tests.fakes.images import broker_record, image_after, image_of, partition_record
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.coordinator.consumer.target_assignment import (
     MAX_KNOWN_SUBSCRIPTIONS,
@@ -21,39 +21,14 @@ FOO, BAR = b"\1" * 16, b"\2" * 16
 
 
 def image(*topics: tuple[str, bytes, int], rack: str | None = None) -> MetadataImage:
-    built = MetadataImage()
-    built = image_after(
-        built,
-        RegisterBrokerRecord(
-            broker_id=1,
-            is_migrating_zk_broker=False,
-            incarnation_id=b"\3" * 16,
-            broker_epoch=1,
-            end_points=[BrokerEndpoint(name="PLAINTEXT", host="localhost", port=1, security_protocol=0)],
-            features=[],
-            rack=rack,
-            fenced=False,
-            in_controlled_shutdown=False,
-            log_dirs=[],
-        ),
-    )
+    built = image_of(broker_record(rack=rack))
     for name, topic_id, partitions in topics:
-        built = image_after(built, TopicRecord(name=name, topic_id=topic_id))
-        for index in range(partitions):
-            built = image_after(
-                built,
-                PartitionRecord(
-                    topic_id=topic_id,
-                    partition_id=index,
-                    replicas=[1],
-                    isr=[1],
-                    removing_replicas=[],
-                    adding_replicas=[],
-                    leader=1,
-                    leader_epoch=0,
-                    partition_epoch=0,
-                ),
-            )
+        indexes = range(partitions)
+        built = image_after(
+            built,
+            TopicRecord(name=name, topic_id=topic_id),
+            *(partition_record(topic_id, index) for index in indexes),
+        )
     return built
 
 

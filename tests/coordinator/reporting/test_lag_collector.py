@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from tests.compat.group_requests import assignment
+from tests.compat.group_requests import assignment, first_beat
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import batch
@@ -117,14 +116,7 @@ async def test_partitions_of_a_classic_member_without_a_commit_are_counted_as_un
 
 async def test_partitions_of_a_consumer_group_s_member_without_a_commit_are_counted_as_unknown(broker):
     await broker.create_topic("wide", 3)
-    request = ConsumerGroupHeartbeatRequest(
-        group_id="workers",
-        member_id="a",
-        member_epoch=0,
-        rebalance_timeout_ms=60_000,
-        subscribed_topic_names=["t", "wide"],
-        topic_partitions=[],
-    )
+    request = first_beat("workers", "a", ["t", "wide"])
     joined = await broker.groups.call(request.group_id, request, RequestContext("c", "/127.0.0.1", 1), no_park)
     assert joined.error_code == 0
     member = SimpleNamespace(member_id="a", generation_id=joined.member_epoch)

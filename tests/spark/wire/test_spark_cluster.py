@@ -10,15 +10,15 @@ import pytest
 from kafka_wire.apis import ApiKey
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.list_offsets import (
+    ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    ListOffsetsTopicResponse,
 )
 from kafka_wire.messages.metadata import MetadataRequest, MetadataResponse
 from kafka_wire.primitives import uuid_text
 from tests.client.scripted_client import Pauses, unused_port
-from tests.fakes.scripted_kafka import CLOSED, HOST, Cluster, Raw, ScriptedKafka, served_up_to
+from tests.fakes.scripted_kafka import CLOSED, HOST, Cluster, Raw, ScriptedKafka, listed, served_up_to
 from tests.spark.topic_records import fill, numbers
 from trio_broker.client.address import Address, parse_addresses
 from trio_broker.client.offsets import EARLIEST, LATEST
@@ -41,23 +41,14 @@ class Offsets:
     answers: dict[TopicPartition, Any]
 
     def __call__(self, request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
-        return ListOffsetsResponse(
-            topics=[
-                ListOffsetsTopicResponse(
-                    name=topic.name,
-                    partitions=[
-                        self.one(TopicPartition(topic.name, each.partition_index), each) for each in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-        )
+        return listed(request, self.one)
 
-    def one(self, partition: TopicPartition, asked: Any) -> ListOffsetsPartitionResponse:
-        answer = self.answers[partition]
+    def one(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        answer = self.answers[TopicPartition(topic, asked.partition_index)]
         if isinstance(answer, ErrorCode):
-            return ListOffsetsPartitionResponse(partition_index=partition.partition, error_code=answer)
-        return ListOffsetsPartitionResponse(partition_index=partition.partition, offset=answer.get(asked.timestamp, -1))
+            return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=answer)
+        offset = answer.get(asked.timestamp, -1)
+        return ListOffsetsPartitionResponse(partition_index=asked.partition_index, offset=offset)
 
 
 def cluster_of(*addresses: Address, pauses: Pauses | None = None, **options: Any) -> KafkaCluster:
