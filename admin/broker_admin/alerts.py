@@ -18,7 +18,7 @@ import attrs
 
 from broker_admin.health_rules import RESOLVE_SECONDS, HealthState, RuleFinding
 from broker_admin.texts import capitalized, shown_text
-from broker_admin.views.alerts import Alert, AlertSeverity
+from broker_admin.views.node.alerts import Alert, AlertSeverity
 
 SEVERITIES: Mapping[HealthState, AlertSeverity] = {
     HealthState.ATTENTION: AlertSeverity.WARNING,

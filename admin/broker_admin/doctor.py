@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from broker_admin.views.doctor import ListenerFacts, ProbeResult
+from broker_admin.views.node.connection_diagnosis import ListenerFacts, ProbeResult
 from trio_broker.network.statistics import FailedHandshake
 
 EVERY_INTERFACE = frozenset({"0.0.0.0", "::", ""})

@@ -48,9 +48,9 @@ from broker_admin.health_rules import (
 from broker_admin.pages import LINKED_CHARACTERS
 from broker_admin.storage_texts import growth_text
 from broker_admin.texts import capitalized, counted, shown_text
-from broker_admin.views.node import Readiness
-from broker_admin.views.overview import OverviewReadings
-from broker_admin.views.storage import DirectoryReport
+from broker_admin.views.node.identity import Readiness
+from broker_admin.views.node.overview import OverviewReadings
+from broker_admin.views.node.storage import DirectoryReport
 from trio_broker.metrics.bottleneck import BUSY_LOOP_RATIO, READINGS_SECONDS, Bottleneck, lacks_cpu, readings_of
 from trio_broker.metrics.history import HistorySample
 from trio_broker.network.statistics import FailedHandshake

@@ -21,15 +21,15 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from broker_admin import texts
+from broker_admin.app_state import MAX_EVENT_STREAMS, node_of, state_of
 from broker_admin.authentication import ROLE_IN_SCOPE
 from broker_admin.change_list import band_text, difference_text, reading_text
 from broker_admin.client_advice import error_advice
 from broker_admin.getting_started import bootstrap_address
 from broker_admin.group_actions import group_address
-from broker_admin.parts import MAX_EVENT_STREAMS, parts_of, view_of
 from broker_admin.tokens import Role
 from broker_admin.transaction_texts import held_for_text, holder_text, transaction_address
-from broker_admin.views.start import StartView
+from broker_admin.views.node.start import StartView
 
 VIEWER_REFUSAL = "A viewer changes nothing: log out, and in again with the token of an admin"
 """Beside what is greyed for a viewer."""
@@ -110,16 +110,16 @@ ASSETS = {path.name: Asset(path) for path in sorted((UI_DIRECTORY / "static").it
 
 def frame(request: Request) -> dict[str, Any]:
     """What every page's frame shows, and where the caller reaches the admin app and the broker."""
-    view = view_of(request)
+    view = node_of(request)
     role = request.scope.get(ROLE_IN_SCOPE)  # None without a login
-    node = view.node.description()
+    node = view.identity.description()
     return {
         "node": node,
-        "readiness": view.node.readiness(),
+        "readiness": view.identity.readiness(),
         "read_at_ms": node.now_ms,
         "base_url": str(request.base_url).rstrip("/"),
         "bootstrap": bootstrap_address(node, request.url.hostname or "localhost"),
-        "rail": parts_of(request).rail,
+        "rail": state_of(request).rail,
         "read_only": role is Role.VIEWER,
         "has_login": role is not None,
         "assets": ASSETS,
@@ -133,7 +133,7 @@ def render_template(name: str, context: dict[str, Any]) -> str:
 
 async def page_response(request: Request, render: Callable[[], str], status: int = 200) -> Response:
     """The page that ``render`` returns. It runs in a worker thread, one page after another."""
-    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts_of(request).rendering), status)
+    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=state_of(request).rendering), status)
 
 
 def error_page(request: Request, status: int, title: str, text: str) -> Response:

@@ -17,7 +17,7 @@ from broker_admin.texts import bytes_text, number_text, short_duration_text
 from broker_admin.time_axis import TimeAxis
 from broker_admin.timeline_picture import rebalance_entry
 from broker_admin.topic_texts import rate_text
-from broker_admin.views.readings import SeriesReport
+from broker_admin.views.node.readings import SeriesReport
 from trio_broker.coordinator.reporting.snapshot import Rebalance
 
 WIDTH = 1000

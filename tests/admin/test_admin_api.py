@@ -12,7 +12,7 @@ import trio
 from starlette.routing import Route
 
 from broker_admin.app import create_app
-from broker_admin.views.readings import ThreadStatistics
+from broker_admin.views.node.readings import ThreadStatistics
 from tests.admin.fake_broker import FakeBroker, FakeReadings
 from tests.admin.live_admin import LiveAdmin
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from broker_admin import parts
+from broker_admin import app_state
 from broker_admin.server import AdminAddress, serve_admin
 from broker_admin.tokens import Role, read_or_make_tokens
 from tests.admin.chromium import Browser, needs_chromium
@@ -120,7 +120,7 @@ async def test_the_reason_that_a_page_came_with_stands_until_readiness_is_read(
 async def test_a_page_that_gets_no_stream_says_that_it_polls_and_why(
     browser: Browser, fake: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "MAX_EVENT_STREAMS", 0)
+    monkeypatch.setattr(app_state, "MAX_EVENT_STREAMS", 0)
     async with served(fake) as address:
         page = await browser.open_page(address.url)
         polling = "polling every 2 s: all 32 streams are taken"

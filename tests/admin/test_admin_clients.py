@@ -77,7 +77,7 @@ async def test_a_client_that_has_left_is_told_of_for_an_hour_with_its_errors(liv
     async with connected(live.broker, "billing") as gone:
         await gone.ask(ApiVersionsRequest(client_software_name="rdkafka", client_software_version="2"), 3)
         assert await gone.produce("nothing-of-the-kind", b"one") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    await until(live.view.clients.departed_connections)
+    await until(live.view.node.clients.departed_connections)
     [left] = (await live.get("/api/v1/clients", left="true"))["items"]
     assert (left["client_id"], left["errors"], left["left_because"]) == ("billing", 1, "closed by the client")
     assert (await live.get("/api/v1/clients", search="billing"))["items"] == []
@@ -94,7 +94,7 @@ async def test_a_client_that_has_left_is_told_of_for_an_hour_with_its_errors(liv
 async def test_a_client_that_is_back_has_not_left(live):
     async with connected(live.broker, "billing") as gone:
         await gone.ask(MetadataRequest(topics=[]), 9)
-    await until(live.view.clients.departed_connections)
+    await until(live.view.node.clients.departed_connections)
     async with connected(live.broker, "billing") as back:
         await back.ask(MetadataRequest(topics=[]), 9)
         assert (await live.get("/api/v1/clients", left="true"))["items"] == []

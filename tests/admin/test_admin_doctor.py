@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from broker_admin.doctor import Severity, diagnose_listener
-from broker_admin.views.doctor import ListenerFacts, ProbeResult
+from broker_admin.views.node.connection_diagnosis import ListenerFacts, ProbeResult
 from kafka_wire.apis import ApiKey
 from kafka_wire.headers import RequestHeader, request_header
 from tests.admin.live_admin import open_live_admin

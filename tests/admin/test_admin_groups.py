@@ -186,7 +186,7 @@ async def test_thousands_of_groups_come_a_hundred_at_a_time(client: httpx.AsyncC
 
 async def test_equal_lags_stay_in_the_order_of_their_ids(fake: FakeBroker) -> None:
     add_groups(fake, 300)
-    selected = select_groups(await fake.view.groups.report(), GroupsQuery(order="-lag_seconds", limit=1000))
+    selected = select_groups(await fake.view.cluster.groups.report(), GroupsQuery(order="-lag_seconds", limit=1000))
     ids = [lag.group.group_id for lag in selected.items]
     assert ids == sorted(ids)
 
@@ -347,7 +347,8 @@ class SlowDisk(FakeGroups):
 
 @pytest.fixture
 def slow_disk(fake: FakeBroker) -> SlowDisk:
-    fake.view = attrs.evolve(fake.view, groups=(groups := SlowDisk(fake)))
+    groups = SlowDisk(fake)
+    fake.view = attrs.evolve(fake.view, cluster=attrs.evolve(fake.view.cluster, groups=groups))
     return groups
 
 

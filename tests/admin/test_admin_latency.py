@@ -77,7 +77,7 @@ async def test_one_thread_for_the_syncs_of_many_partitions_is_what_limits(tmp_pa
         assert evidence["sync_busy_ratio"] > 0.5
         assert evidence["syncs_waiting"] > 1
         assert evidence["sync_p50_ms"] >= 1000 * SYNC_SECONDS * 0.9
-        [sample] = live.view.readings.history()[-1:]
+        [sample] = live.view.node.readings.history()[-1:]
         assert sample.io_idle_ratio > 0.5, "what misled: waiting for a sync holds no slot"
 
 
@@ -85,7 +85,7 @@ async def test_with_a_thread_for_each_partition_no_sync_waits_for_one(tmp_path: 
     async with open_live_admin(tmp_path, log_durability="fsync", num_io_threads=f"{2 * PARTITIONS}") as live:
         await live.kafka.create_topic("orders", PARTITIONS)
         await verdict_under_load(live)
-        [sample] = live.view.readings.history()[-1:]
+        [sample] = live.view.node.readings.history()[-1:]
         assert (sample.sync_threads, sample.sync_busy_ratio) == (2 * PARTITIONS, 0)
 
 

@@ -161,7 +161,7 @@ async def test_a_page_sends_a_stranger_to_log_in_and_back(guarded: httpx.AsyncCl
 
 async def test_the_login_page_shows_nothing_of_the_broker(guarded: httpx.AsyncClient, fake: FakeBroker) -> None:
     text = (await guarded.get("/login")).text
-    node = fake.view.node.description()
+    node = fake.view.node.identity.description()
     assert node.cluster_id not in text
     assert node.version not in text
 
@@ -324,5 +324,5 @@ async def test_a_browser_logs_in_as_each_role_and_out_again(live: LiveAdmin, bro
         await page.until("location.pathname === '/'")
         assert await page.evaluate("document.querySelector('.badge')") is None
         assert await page.evaluate(PATCH) == 200
-    [change] = live.view.changes.list()
+    [change] = live.view.cluster.changes.list()
     assert (change.origin.channel.value, change.origin.role) == ("page", "admin")

@@ -15,7 +15,7 @@ import trio
 from broker_admin.getting_started import bootstrap_address, snippets
 from broker_admin.group_diagnosis import RESTLESS_REBALANCES
 from broker_admin.pages import ASSETS
-from broker_admin.views.node import AdvertisedListener
+from broker_admin.views.node.identity import AdvertisedListener
 from kafka_wire.apis import ApiKey
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.offset_commit import (
@@ -113,7 +113,7 @@ async def test_a_broker_that_makes_no_topics_says_how_to_make_one(tmp_path: Path
 
 async def test_a_listener_without_a_host_is_reached_by_the_one_that_the_caller_dialled(live: LiveAdmin) -> None:
     node = attrs.evolve(
-        live.view.node.description(), listeners=(AdvertisedListener("PLAINTEXT", "PLAINTEXT", "", 9092),)
+        live.view.node.identity.description(), listeners=(AdvertisedListener("PLAINTEXT", "PLAINTEXT", "", 9092),)
     )
     assert bootstrap_address(node, "192.0.2.7") == "192.0.2.7:9092"
     assert bootstrap_address(node, "::1") == "[::1]:9092"
@@ -201,7 +201,7 @@ async def test_groups_that_nobody_reads_for_are_abandoned_and_do_not_fall_behind
 async def test_a_group_that_keeps_rebalancing_is_in_the_verdict_until_it_has_come_to_rest(
     live: LiveAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups, times = live.view.groups, [0]
+    groups, times = live.view.cluster.groups, [0]
     monkeypatch.setattr(groups, "_now_ms", lambda: times[0])
     monkeypatch.setattr(groups, "timeline", lambda group_id: (fake_rebalance(0, 1, 1, 1),))
     for _ in range(RESTLESS_REBALANCES - 1):
@@ -243,7 +243,7 @@ async def test_load_and_latency_are_those_of_the_samples(live: LiveAdmin) -> Non
 
 
 async def test_the_page_says_who_the_broker_is(live: LiveAdmin) -> None:
-    page, node = await page_of(live), live.view.node.description()
+    page, node = await page_of(live), live.view.node.identity.description()
     for fact in (node.cluster_id, f"PLAINTEXT://{bootstrap_of(live)}", "page-cache", node.version):
         assert fact in page
     assert '<a href="/tuning">' in page

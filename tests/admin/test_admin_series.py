@@ -23,7 +23,7 @@ ONE_AT_ONCE = {"offsets_topic_num_partitions": "1", "group_consumer_assignment_i
 
 async def sample(live: LiveAdmin) -> None:
     """Have the broker take a sample now rather than within a second."""
-    live.view.readings.samples.add(live.view.readings.readings(live.broker.server.statistics()))
+    live.view.node.readings.samples.add(live.view.node.readings.readings(live.broker.server.statistics()))
 
 
 async def test_readings_come_as_a_column_per_series(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ async def test_readings_come_as_a_column_per_series(tmp_path: Path) -> None:
 async def test_every_series_can_be_asked_for(live: LiveAdmin) -> None:
     await sample(live)
     answer = await live.get(
-        ADDRESS, series=list(SERIES), step_ms=1000, from_ms=live.view.node.description().started_at_ms - 1000
+        ADDRESS, series=list(SERIES), step_ms=1000, from_ms=live.view.node.identity.description().started_at_ms - 1000
     )
     assert set(answer["series"]) == set(SERIES)
 
@@ -57,7 +57,7 @@ async def end_minute(live: LiveAdmin, clock: ManualClock) -> None:
     await sample(live)
     clock.advance(60)
     await sample(live)
-    await live.view.readings.history_writer.flush()
+    await live.view.node.readings.history_writer.flush()
 
 
 async def test_the_overview_shows_hours_and_days(live: LiveAdmin) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.admin.live_admin import open_live_admin
 from tests.running_broker import connected, crashing
-from trio_broker.broker_view.storage import SYNC_BOUNDS_MS, retention_outlook, sync_buckets
+from trio_broker.broker_view.node.storage import SYNC_BOUNDS_MS, retention_outlook, sync_buckets
 from trio_broker.common.histogram import Histogram
 from trio_broker.partition.disk_usage import MIN_SAMPLES
 

@@ -10,7 +10,7 @@ import trio.testing
 
 from kafka_wire.messages.metadata import MetadataRequest
 from tests.running_broker import connected, fetch_request, until
-from trio_broker.broker_view import tasks as broker_tasks
+from trio_broker.broker_view.node import tasks as broker_tasks
 from trio_broker.network import step_monitor
 from trio_broker.network.loop_monitor import RECENT_INTERVALS, LoopMonitor
 from trio_broker.network.step_monitor import StepMonitor

@@ -23,7 +23,7 @@ from broker_admin.health_rules import (
 )
 from tests.admin.live_admin import open_live_admin
 from tests.running_broker import make_broker
-from trio_broker.broker_view import alerts as live_alerts
+from trio_broker.broker_view.node import alerts as live_alerts
 from trio_broker.config.errors import ConfigError
 
 NOW_MS = 1_780_000_000_000

@@ -213,7 +213,7 @@ async def test_a_search_finds_the_likeliest_twenty(live: LiveAdmin) -> None:
         groups=(),
         transactions=(snapshot("billing/night", 0),),
         clients={"orders-reader": 3},
-        config_entries=live.view.config.entries(),
+        config_entries=live.view.cluster.config.entries(),
     )
     titles = [hit.title for hit in searched.best_hits("orders").items]
     assert len(titles) == 20
@@ -364,7 +364,7 @@ async def test_an_action_shows_its_call_and_its_twin_makes_the_change_and_says_s
     await page.evaluate("document.querySelector('#threads [data-does]').click()")
     await page.until("document.querySelector('[data-toasts]').textContent.includes('Set threads: done.')")
     assert not await page.evaluate("document.querySelector('#threads').open")
-    values = {entry.name: entry.value for entry in live.view.config.entries()}
+    values = {entry.name: entry.value for entry in live.view.cluster.config.entries()}
     assert (values["num.io.threads"], values["num.network.threads"]) == ("6", "5")
 
 

@@ -139,4 +139,4 @@ async def test_a_group_is_reset_and_deleted_once_it_has_no_members(lagging: Lagg
     # The page is read again every few seconds until it is left. That the group is gone must not load it anew then: the
     # way to the list would end.
     await page.until("location.pathname === '/groups'")
-    assert lagging.live.view.groups.get(GROUP_ID) is None
+    assert lagging.live.view.cluster.groups.get(GROUP_ID) is None

@@ -9,9 +9,9 @@ import pytest
 
 from broker_admin.health import Health, about_text, findings_in, health
 from broker_admin.health_rules import BUSY_SECONDS, RECENT_MS, HealthState
-from broker_admin.views.node import Readiness
-from broker_admin.views.overview import OverviewReadings, RestlessGroup
-from broker_admin.views.storage import DirectoryReport
+from broker_admin.views.node.identity import Readiness
+from broker_admin.views.node.overview import OverviewReadings, RestlessGroup
+from broker_admin.views.node.storage import DirectoryReport
 from tests.metrics.statistics_fixtures import client_backlog
 from tests.metrics.test_effect import sample
 from trio_broker.coordinator.group_event import GroupEvent, GroupEventKind

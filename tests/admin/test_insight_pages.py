@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from broker_admin.storage_texts import forecast_text, recovery_text, retention_text
-from broker_admin.views.storage import DirectoryReport, RecoverySummary, RetentionOutlook
+from broker_admin.views.node.storage import DirectoryReport, RecoverySummary, RetentionOutlook
 from kafka_wire.messages.api_versions import ApiVersionsRequest
 from kafka_wire.messages.metadata import MetadataRequest
 from tests.admin.chromium import Browser, needs_chromium

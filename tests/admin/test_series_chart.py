@@ -16,7 +16,7 @@ from broker_admin.series_chart import (
     series_picture,
 )
 from broker_admin.time_axis import TimeAxis
-from broker_admin.views.readings import SeriesReport
+from broker_admin.views.node.readings import SeriesReport
 from tests.admin.fake_groups import fake_member, fake_rebalance
 from trio_broker.coordinator.group_event import GroupEventKind
 from trio_broker.metrics.history import SERIES

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from broker_admin.topic_texts import kept_text, retention_text, segment_end_text, span_text
-from broker_admin.views.topics import SegmentDetail
+from broker_admin.views.node.topic_segments import SegmentDetail
 from tests.admin.chromium import Browser, Page, needs_chromium
 from tests.admin.live_admin import LiveAdmin, open_live_admin
 from tests.admin.test_topics_api import commit
@@ -205,7 +205,7 @@ async def test_retention_is_said_in_words(live: LiveAdmin) -> None:
         ("e", {"cleanup.policy": "compact,delete"}),
     ):
         await live.http.post("/api/v1/topics", json={"name": name, "configs": configs})
-    assert [retention_text(each) for each in await live.view.topics.summaries()] == [
+    assert [retention_text(each) for each in await live.view.cluster.topics.summaries()] == [
         "7 d",
         "7 d or 1.0 GiB a partition",
         "for ever",
@@ -258,7 +258,7 @@ async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live
     await type_into(page, "#create-topic [name=name]", "orders")
     await type_into(page, "#create-topic [name=partitions]", "3")
     await page.until("document.querySelector('#create-topic [data-outcome]').textContent.includes('3 partitions')")
-    assert "orders" not in live.view.topics.names()
+    assert "orders" not in live.view.cluster.topics.names()
     assert "--partitions 3" in await text_of(page, "#create-topic [data-twin]")
     await type_into(page, "#create-topic [data-finds-settings]", "FLUSH.M")
     shown = "[...document.querySelectorAll('#create-topic .other-settings [data-setting]:not([hidden]) code')]"
@@ -271,7 +271,7 @@ async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live
     assert await page.evaluate(f"{shown}.map(each => each.textContent)") == ["flush.ms"]
     await click(page, "#create-topic [data-does]")
     await page.until("location.pathname === '/topics/orders'")
-    assert "orders" in live.view.topics.names()
+    assert "orders" in live.view.cluster.topics.names()
     await live.kafka.produce("orders", b"1", b"2", b"3")
 
     await go_to(page, "/topics/orders")
@@ -280,7 +280,7 @@ async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live
     await page.until("document.querySelector('#add-partitions [data-outcome]').textContent.includes('50 % of keys')")
     await click(page, "#add-partitions [data-does]")
     await page.until("!document.querySelector('#add-partitions').open")
-    topic = await live.view.topics.get("orders")
+    topic = await live.view.cluster.topics.get("orders")
     assert topic is not None
     assert topic.summary.partition_count == 6
 
@@ -301,7 +301,7 @@ async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live
     await type_into(page, "#purge-topic [data-typed]", "orders")
     await click(page, "#purge-topic [data-does]")
     await page.until("!document.querySelector('#purge-topic').open")
-    [partition, *_] = await live.view.topics.partitions("orders") or ()
+    [partition, *_] = await live.view.cluster.topics.partitions("orders") or ()
     assert partition.log_start_offset == 2
 
     await go_to(page, "/topics/orders/config")
@@ -319,7 +319,7 @@ async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live
     await type_into(page, "#delete-topic [data-typed]", "orders")
     await click(page, "#delete-topic [data-does]")
     await page.until("location.pathname === '/topics'")
-    assert "orders" not in live.view.topics.names()
+    assert "orders" not in live.view.cluster.topics.names()
 
 
 @needs_chromium
@@ -342,9 +342,11 @@ async def test_a_selection_is_purged_and_deleted_by_one_dialog_each(live: LiveAd
     await click(page, "#purge-selected [data-does]")
     await page.until("document.querySelector('#purge-selected [data-outcome]').textContent === '2 topics purged.'")
     await click(page, "#purge-selected footer [data-closes]")
-    sizes = {each.name: each.record_count for each in await live.view.topics.summaries()}
+    sizes = {each.name: each.record_count for each in await live.view.cluster.topics.summaries()}
     assert sizes["kept"] == 2
-    starts = [(await live.view.topics.partitions(name) or ())[0].log_start_offset for name in ("a.b", "c", "kept")]
+    starts = [
+        (await live.view.cluster.topics.partitions(name) or ())[0].log_start_offset for name in ("a.b", "c", "kept")
+    ]
     assert starts == [2, 2, 0]
 
     for name in ("a.b", "c"):
@@ -356,7 +358,7 @@ async def test_a_selection_is_purged_and_deleted_by_one_dialog_each(live: LiveAd
     await click(page, "#delete-selected [data-does]")
     await page.until("document.querySelector('#delete-selected [data-outcome]').textContent.includes('1 refused')")
     assert "refused" in await text_of(page, "#delete-selected [data-topic=c]")
-    assert set(live.view.topics.names()) == {"kept"}
+    assert set(live.view.cluster.topics.names()) == {"kept"}
 
 
 @needs_chromium

@@ -59,7 +59,7 @@ async def test_each_knob_has_slider_number_range_buttons_and_the_call_it_makes(c
 async def test_the_queue_may_be_given_any_size_and_its_slider_reaches_far(
     client: httpx.AsyncClient, fake: FakeBroker, value: str, reach: int
 ) -> None:
-    await fake.view.config.change({"queued.max.requests": value}, changed_by="a test")
+    await fake.view.cluster.config.change({"queued.max.requests": value}, changed_by="a test")
     page = await page_of(client, "/tuning")
     card = page[page.index('data-knob="queued.max.requests"') :]
     card = card[: card.index("</section>")]

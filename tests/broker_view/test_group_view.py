@@ -10,13 +10,13 @@ import pytest
 import trio
 
 from broker_admin.app import create_app
-from broker_admin.views.events import BrokerEvent
-from broker_admin.views.groups import GroupsRebalanced
+from broker_admin.views.cluster.groups import GroupsRebalanced
+from broker_admin.views.node.events import BrokerEvent
 from tests.coordinator.coordinator_harness import CoordinatorHarness, running_coordinator
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import batch
 from tests.running_broker import running, view_of
-from trio_broker.broker_view.groups import MAX_GROUP_IDS, REPORT_SECONDS, LiveGroupsView
+from trio_broker.broker_view.cluster.groups import MAX_GROUP_IDS, REPORT_SECONDS, LiveGroupsView
 from trio_broker.coordinator.group_event import GroupEventKind
 from trio_broker.coordinator.reporting.lag_history import SAMPLE_INTERVAL_MS
 from trio_broker.coordinator.reporting.snapshot import GroupType, LagTrend
@@ -181,7 +181,7 @@ async def test_a_running_brokers_groups_are_served_over_http(tmp_path):
     async with running(tmp_path, group_initial_rebalance_delay_ms="0") as broker:
         view = view_of(broker)
         heard: list[BrokerEvent] = []
-        view.events.subscribe(heard.append)
+        view.node.events.subscribe(heard.append)
         await broker.services.groups.find("a/b")
         clock: Any = broker.clock  # the harness lets no time pass here
         await CoordinatorHarness(broker.services, clock).settle("a/b")

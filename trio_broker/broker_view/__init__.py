@@ -1,1 +1,1 @@
-"""A running broker as the admin app sees it: one module per area of the app's ``BrokerView``, joined by ``live.py``."""
+"""A running broker as the admin app sees it: one module per area of the app's views, joined by ``live.py``."""

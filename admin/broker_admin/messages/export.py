@@ -15,7 +15,7 @@ from typing import Any
 
 from broker_admin.messages.rows import MessagePart, MessageRow, RecordVariables, Show, ShownRecord
 from broker_admin.texts import iso_time, line_text
-from broker_admin.views.messages import BatchInfo
+from broker_admin.views.cluster.messages import BatchInfo
 
 FORMULA_BEGINNINGS = ("=", "+", "-", "@", "\t", "\r")
 

@@ -13,7 +13,7 @@ import attrs
 from broker_admin.decoders.choice import TEXT_DECODERS, Decoder, has_control_characters, text_of
 from broker_admin.decoders.decoded import Decoded
 from broker_admin.texts import line_text
-from broker_admin.views.messages import BatchInfo, OwnFormat, StoredRecord
+from broker_admin.views.cluster.messages import BatchInfo, OwnFormat, StoredRecord
 
 SHOWN_BYTES = 16 * 1024
 """As much of a key, value or header as a list shows, unless it is asked for more."""

@@ -18,14 +18,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import cluster_of
 from broker_admin.encoding import json_response, mask_changes, mask_differences, mask_entry, sensitive_keys
 from broker_admin.operations import operation, query_of
-from broker_admin.parts import view_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, caller_name, read_change, read_change_json
 from broker_admin.schemas import Words, bounded
 from broker_admin.structuring import shown, structure_body
-from broker_admin.views.config import SettingChange
+from broker_admin.views.cluster.config import SettingChange
 from trio_broker.changes.change import MAX_COMPARED_SECONDS, MAX_TRIAL_SECONDS, MIN_TRIAL_SECONDS
 from trio_broker.config.config_key import ConfigUnit
 from trio_broker.config.entries import ConfigDifference, ConfigEntry, ConfigScope
@@ -84,7 +84,7 @@ class ConfigEndpoint(HTTPEndpoint):
     @operation(Configs)
     async def get(self, request: Request) -> Response:
         """Every config key: value, source, synonyms, update mode, default, type and help."""
-        entries = view_of(request).config.entries()
+        entries = cluster_of(request).config.entries()
         return json_response(Configs({entry.name: mask_entry(entry) for entry in entries}))
 
     @operation(
@@ -140,7 +140,7 @@ def entry_of(request: Request) -> ConfigEntry:
         Problem: 404, there is no such key.
     """
     name = request.path_params["key"]
-    entry = view_of(request).config.entry(name)
+    entry = cluster_of(request).config.entry(name)
     if entry is None:
         raise Problem(404, f"this broker has no key {shown(name)}")
     return entry
@@ -154,10 +154,10 @@ async def apply_changes(
     Raises:
         Problem: 422, with an error for each key that is refused.
     """
-    view = view_of(request)
-    named = {name: entry for name in changes if (entry := view.config.entry(name)) is not None}
+    cluster = cluster_of(request)
+    named = {name: entry for name in changes if (entry := cluster.config.entry(name)) is not None}
     texts, reasons = plain_texts(changes, {name: entry.unit for name, entry in named.items()})
-    result = await view.config.change(
+    result = await cluster.config.change(
         texts,
         changed_by=caller_name(request),
         level=query.level,
@@ -175,7 +175,7 @@ async def apply_changes(
             for each in result.refusals
         ]
         raise Problem.of_errors(422, errors)
-    entries = view.config.entries()
+    entries = cluster.config.entries()
     return ChangedConfigs(
         mask_differences(result.differences, sensitive_keys(entries)),
         {entry.name: mask_entry(entry) for entry in entries if entry.name in changes},

@@ -14,13 +14,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import cluster_of, node_of
 from broker_admin.change_list import running_trial
 from broker_admin.config_table import ConfigTableQuery, config_table
 from broker_admin.encoding import mask_entry
 from broker_admin.listing import take_page
 from broker_admin.operations import query_of
 from broker_admin.pages import TEMPLATES, frame, page_response
-from broker_admin.parts import view_of
 from broker_admin.routes.changes_pages import WORDS
 from broker_admin.routes.loggers import LOGGER_COLUMNS, LoggersQuery
 from broker_admin.tables import Column, ListTable
@@ -39,9 +39,9 @@ LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 
 async def get_config_page(request: Request) -> Response:
     """All settings, or those that are searched for."""
-    query, view = query_of(request, ConfigTableQuery), view_of(request)
-    entries = [mask_entry(entry) for entry in view.config.entries()]
-    context = frame(request) | WORDS | {"trial": running_trial(view.changes.list())}
+    query, cluster = query_of(request, ConfigTableQuery), cluster_of(request)
+    entries = [mask_entry(entry) for entry in cluster.config.entries()]
+    context = frame(request) | WORDS | {"trial": running_trial(cluster.changes.list())}
     return await page_response(request, partial(render_settings, context, entries, query))
 
 
@@ -54,9 +54,9 @@ def render_settings(context: dict[str, Any], entries: Sequence[ConfigEntry], que
 
 async def get_loggers_page(request: Request) -> Response:
     """The loggers and their levels."""
-    query, view = query_of(request, LoggersQuery), view_of(request)
+    query, node = query_of(request, LoggersQuery), node_of(request)
     context = frame(request) | {"parameters": request.query_params}
-    return await page_response(request, partial(render_loggers, context, view.loggers.levels(), query))
+    return await page_response(request, partial(render_loggers, context, node.loggers.levels(), query))
 
 
 def render_loggers(context: dict[str, Any], loggers: Sequence[LoggerLevel], query: LoggersQuery) -> str:

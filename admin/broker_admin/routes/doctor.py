@@ -9,10 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import node_of
 from broker_admin.doctor import Diagnosis, diagnose
 from broker_admin.encoding import json_response
 from broker_admin.operations import operation, query_of
-from broker_admin.parts import view_of
 from broker_admin.problems import FieldError, Problem, query_pointer
 from broker_admin.schemas import bounded
 
@@ -45,8 +45,8 @@ def client_address(request: Request) -> str:
 
 async def diagnosis_for(request: Request) -> Diagnosis:
     """The diagnosis that a request asks for."""
-    address, view = client_address(request), view_of(request)
-    return diagnose(address, await view.doctor.listener_facts(), view.doctor.failed_handshakes())
+    address, view = client_address(request), node_of(request).connection_diagnosis
+    return diagnose(address, await view.listener_facts(), view.failed_handshakes())
 
 
 @operation(Diagnosis, query=DoctorQuery)

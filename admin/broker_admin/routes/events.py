@@ -19,13 +19,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import state_of
 from broker_admin.encoding import converter, mask_changes, sensitive_keys
 from broker_admin.event_stream import EventStream, SendText, require_room
 from broker_admin.operations import operation
-from broker_admin.parts import parts_of
 from broker_admin.view import BrokerView
-from broker_admin.views.events import BrokerEvent
-from broker_admin.views.groups import GroupsRebalanced
+from broker_admin.views.cluster.groups import GroupsRebalanced
+from broker_admin.views.node.events import BrokerEvent
 from trio_broker.metrics.history import HistorySample
 
 HEARTBEAT_SECONDS = 10.0
@@ -41,9 +41,9 @@ RECONNECT_MS = 2000
 @operation(None, media_type="text/event-stream", problems={503: "all event streams are taken"})
 async def get_events(request: Request) -> Response | EventStream:
     """Samples, one a second, config changes as they are made, and which groups rebalanced, as server-sent events."""
-    parts = parts_of(request)
-    require_room(parts)
-    return EventStream(parts, partial(send_events, parts.view))
+    state = state_of(request)
+    require_room(state)
+    return EventStream(state, partial(send_events, state.view))
 
 
 async def send_events(view: BrokerView, send_text: SendText) -> None:
@@ -60,7 +60,7 @@ async def send_events(view: BrokerView, send_text: SendText) -> None:
         except trio.ClosedResourceError:
             pass
 
-    unsubscribe = view.events.subscribe(enqueue)
+    unsubscribe = view.node.events.subscribe(enqueue)
     try:
         await send_text(f"retry: {RECONNECT_MS}\n\n")
         await forward(view, receiver, send_text)
@@ -90,7 +90,7 @@ def event_text(view: BrokerView, event: BrokerEvent) -> str:
         name = "groups"
     else:
         name = "config"
-        (event,) = mask_changes([event], sensitive_keys(view.config.entries()))
+        (event,) = mask_changes([event], sensitive_keys(view.cluster.config.entries()))
     data = json.dumps(converter.unstructure(event), separators=(",", ":"))
     return f"event: {name}\ndata: {data}\n\n"
 

@@ -8,18 +8,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import node_of
 from broker_admin.pages import frame, page_response, render_template
-from broker_admin.parts import view_of
 from broker_admin.storage_texts import forecast_text, recovery_text, retention_text
 
 
 async def get_storage_page(request: Request) -> Response:
     """The disks."""
-    view = view_of(request)
     context = frame(request) | {
         "here": "storage",
         "script": "fresh.js",
-        "report": await view.storage.report(),
+        "report": await node_of(request).storage.report(),
         "forecast_text": forecast_text,
         "retention_text": retention_text,
         "recovery_text": recovery_text,
@@ -30,8 +29,7 @@ async def get_storage_page(request: Request) -> Response:
 
 async def get_tasks_page(request: Request) -> Response:
     """The tasks of the event loop."""
-    view = view_of(request)
-    tree = await view.tasks.tree()
+    tree = await node_of(request).tasks.tree()
     longest = max(tree.slowest_pass_ms, default=0.0)
     heights = [round(each / longest * 100, 1) if longest else 0.0 for each in tree.slowest_pass_ms]
     context = frame(request) | {

@@ -15,16 +15,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import node_of
 from broker_admin.encoding import json_response
 from broker_admin.listing import ListQuery, Page, ordered_by, take_page
 from broker_admin.operations import operation, query_of
-from broker_admin.parts import view_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, read_change_json
 from broker_admin.schemas import Words
 from broker_admin.structuring import structure_body
-from broker_admin.views.config import SettingChange
-from broker_admin.views.loggers import LoggerDifference
+from broker_admin.views.cluster.config import SettingChange
+from broker_admin.views.node.loggers import LoggerDifference
 from trio_broker.config.entries import LoggerLevel
 
 LoggerChanges = Annotated[Mapping[str, str | None], Words({"minProperties": 1})]
@@ -59,7 +59,7 @@ class LoggersEndpoint(HTTPEndpoint):
         nearest one above it that has one.
         """
         query = query_of(request, LoggersQuery)
-        loggers = view_of(request).loggers.levels()
+        loggers = node_of(request).loggers.levels()
         return json_response(take_page(loggers, query, id_of=lambda logger: logger.name, columns=LOGGER_COLUMNS))
 
     @operation(
@@ -76,8 +76,7 @@ class LoggersEndpoint(HTTPEndpoint):
         if not isinstance(body, dict) or not body:
             raise Problem(400, 'the body is not a JSON object of loggers and levels, such as {"trio_broker": "DEBUG"}')
         levels = structure_body(body, LoggerChanges)  # type: ignore[type-abstract]
-        view = view_of(request)
-        result = await view.loggers.change(levels, dry_run=query.dry_run)
+        result = await node_of(request).loggers.change(levels, dry_run=query.dry_run)
         if result.refusals:
             errors = [FieldError(body_pointer(each.key) if each.key else "", each.reason) for each in result.refusals]
             raise Problem.of_errors(422, errors)

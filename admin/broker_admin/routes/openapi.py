@@ -17,12 +17,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from broker_admin.app_state import state_of
 from broker_admin.encoding import encode
 from broker_admin.operations import OPERATIONS, HttpOperation, TextContent
-from broker_admin.parts import parts_of
 from broker_admin.problems import PROBLEM_MEDIA_TYPE, ProblemDetails
 from broker_admin.schemas import SchemaWriter, is_required, markdown
-from broker_admin.views.groups import GroupsRebalanced
+from broker_admin.views.cluster.groups import GroupsRebalanced
 
 ALWAYS = {403: "the Host or Origin header is not one of this server", 500: "a bug; the broker's log says more"}
 """What every address may answer."""
@@ -164,11 +164,11 @@ def functions_of(route: Route) -> dict[str, Callable[..., Any]]:
 
 async def get_openapi(request: Request) -> Response:
     """This description."""
-    parts = parts_of(request)
-    if parts.openapi is None:
+    state = state_of(request)
+    if state.openapi is None:
         # Some tens of milliseconds of work, always with the same result.
-        parts.openapi = await trio.to_thread.run_sync(encoded_document, request.app.routes, limiter=parts.rendering)
-    return Response(parts.openapi, media_type="application/json")
+        state.openapi = await trio.to_thread.run_sync(encoded_document, request.app.routes, limiter=state.rendering)
+    return Response(state.openapi, media_type="application/json")
 
 
 def encoded_document(routes: Iterable[BaseRoute]) -> bytes:

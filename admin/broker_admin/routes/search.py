@@ -16,11 +16,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import state_of
 from broker_admin.encoding import json_response
 from broker_admin.group_actions import group_address
 from broker_admin.operations import operation, query_of
 from broker_admin.pages import LINKED_CHARACTERS
-from broker_admin.parts import parts_of
 from broker_admin.rail import RailEntry
 from broker_admin.schemas import bounded
 from broker_admin.texts import shown_text
@@ -63,16 +63,16 @@ class SearchHits:
 @operation(SearchHits, query=SearchQuery)
 async def search(request: Request) -> Response:
     """Topics, groups, transactional ids, clients, config keys and pages whose name has ``q`` in it."""
-    parts = parts_of(request)
+    state = state_of(request)
     wanted = query_of(request, SearchQuery).q.casefold()
-    report = await parts.view.groups.report()
+    report = await state.cluster.groups.report()
     searched = Searched(
-        rail=parts.rail,
-        topics=parts.view.topics.names(),
+        rail=state.rail,
+        topics=state.cluster.topics.names(),
         groups=tuple(lag.group for lag in report.groups),
-        transactions=(await parts.view.transactions.report()).transactions,
-        clients=Counter(connection.client_id for connection in await parts.view.clients.connections()),
-        config_entries=parts.view.config.entries(),
+        transactions=(await state.cluster.transactions.report()).transactions,
+        clients=Counter(connection.client_id for connection in await state.node.clients.connections()),
+        config_entries=state.cluster.config.entries(),
     )
     return json_response(await trio.to_thread.run_sync(searched.best_hits, wanted))
 

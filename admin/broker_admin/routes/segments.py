@@ -12,12 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import node_of
 from broker_admin.encoding import json_response_from_thread
 from broker_admin.operations import operation, query_of
-from broker_admin.parts import view_of
 from broker_admin.problems import FieldError, Problem, query_pointer
 from broker_admin.schemas import PartitionNumber
-from broker_admin.views.segments import TopicManifest
+from broker_admin.views.node.segments import TopicManifest
 
 
 @attrs.frozen
@@ -31,7 +31,7 @@ class ManifestQuery:
 async def get_manifest(request: Request) -> Response:
     """The segments of a topic's partitions, or of those that are named by ``partition``, with what readers need."""
     wanted = frozenset(query_of(request, ManifestQuery).partition)
-    manifest = await view_of(request).segments.manifest(request.path_params["topic"], wanted)
+    manifest = await node_of(request).segments.manifest(request.path_params["topic"], wanted)
     if manifest is None:
         raise Problem(404, "there is no such topic here; /api/v1/topics lists those there are")
     if missing := wanted - {each.partition for each in manifest.partitions}:

@@ -8,11 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import cluster_of, node_of
 from broker_admin.change_list import running_trial
 from broker_admin.knobs import knob_states
 from broker_admin.lifecycle_picture import SHOWN_PHASES, lifecycle_bars
 from broker_admin.pages import frame, page_response, render_template
-from broker_admin.parts import view_of
 from broker_admin.routes.changes_pages import WORDS
 
 SHOWN_CHANGES = 5
@@ -27,18 +27,18 @@ COMPARED_SECONDS = 30
 
 async def get_tuning_page(request: Request) -> Response:
     """The page, as the broker stands now."""
-    view = view_of(request)
-    settings = [change for change in view.changes.list() if change.is_of_settings]
+    cluster, node = cluster_of(request), node_of(request)
+    settings = [change for change in cluster.changes.list() if change.is_of_settings]
     context = {
         **frame(request),
         **WORDS,
         "here": "tuning",
         "script": "tuning.js",
-        "bottleneck": view.latency.bottleneck(),
-        "apis": lifecycle_bars(view.latency.report().apis),
+        "bottleneck": node.latency.bottleneck(),
+        "apis": lifecycle_bars(node.latency.report().apis),
         "phases": [phase.value.replace("_", " ") for phase in SHOWN_PHASES],
-        "threads": view.readings.threads(),
-        "knobs": knob_states(view.config.entries()),
+        "threads": node.readings.threads(),
+        "knobs": knob_states(cluster.config.entries()),
         "trial_seconds": TRIAL_SECONDS,
         "compared_seconds": COMPARED_SECONDS,
         "trial": running_trial(settings),
