@@ -21,7 +21,7 @@ from tests.test_broker_start import HTML, HeldLoads, crash_with_topics, held, st
 
 __all__ = ["held"]
 
-STREAM = "/api/v1/events"
+STREAM = "/api/v1/brokers/1/events"
 TAIL = "/api/v1/topics/orders/tail"
 
 

@@ -18,8 +18,8 @@ from broker_admin import metrics_page
 from broker_admin.app_state import AppState
 from broker_admin.authentication import Authentication
 from broker_admin.errors import answer_bug, answer_http_exception, answer_problem
+from broker_admin.navigation import navigation_of
 from broker_admin.problems import Problem
-from broker_admin.rail import rail_of
 from broker_admin.routes import (
     alerts,
     api_pages,
@@ -30,7 +30,7 @@ from broker_admin.routes import (
     clients,
     config,
     config_pages,
-    doctor,
+    connection_diagnosis,
     events,
     group_changes,
     group_pages,
@@ -93,7 +93,7 @@ ROUTES: Sequence[BaseRoute] = (
     *transaction_pages.ROUTES,
     *clients.ROUTES,
     *client_pages.ROUTES,
-    *doctor.ROUTES,
+    *connection_diagnosis.ROUTES,
     *storage.ROUTES,
     *tasks.ROUTES,
     *insight_pages.ROUTES,
@@ -134,5 +134,5 @@ def create_app(
     # Starlette's redirect names the host and the scheme, which are others behind a proxy; see ``errors``.
     app.router.redirect_slashes = False
     stop = stopping if stopping is not None else trio.Event()
-    app.state.app_state = AppState(broker, stop, rail=rail_of(app.routes))
+    app.state.app_state = AppState(broker, stop, navigation=navigation_of(app.routes))
     return app

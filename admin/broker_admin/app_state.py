@@ -6,8 +6,8 @@ import attrs
 import trio
 from starlette.requests import Request
 
+from broker_admin.navigation import NavigationEntry
 from broker_admin.problems import BrokerStarting
-from broker_admin.rail import RailEntry
 from broker_admin.view import BrokerView, ClusterView, NodeView, StartingBroker
 from broker_admin.views.node.identity import Readiness
 from broker_admin.views.node.start import StartView
@@ -52,7 +52,7 @@ class AppState:
 
     broker: BrokerView | StartingBroker
     stopping: trio.Event
-    rail: tuple[RailEntry, ...] = ()
+    navigation: tuple[NavigationEntry, ...] = ()
     streams: StreamCount = attrs.field(factory=lambda: StreamCount("event streams", MAX_EVENT_STREAMS))
     openapi: bytes | None = None
     tails: StreamCount = attrs.field(factory=lambda: StreamCount("tails", MAX_TAILS))
@@ -88,6 +88,11 @@ class AppState:
     @property
     def node(self) -> NodeView:
         return self.view.node
+
+    @property
+    def broker_id(self) -> int:
+        """The ``node.id`` of the broker, which is known from the beginning of its start."""
+        return self.node.identity.description().node_id if self.start is None else self.start.broker_id
 
     def readiness(self) -> Readiness:
         """Whether clients are served."""

@@ -75,7 +75,7 @@ def require_room(state: AppState, kind: StreamCount | None = None) -> None:
     if kind is not None and not (kind.has_room and state.streams.has_room):
         raise Problem(503, f"{kind.most} {kind.name}, or {MAX_EVENT_STREAMS} event streams, are open already")
     if not state.streams.has_room:
-        raise Problem(503, f"{MAX_EVENT_STREAMS} event streams are open already; use /api/v1/history meanwhile")
+        raise Problem(503, f"{MAX_EVENT_STREAMS} event streams are open already; read the history meanwhile")
 
 
 async def cancel_at_disconnect(receive: Receive, cancel_scope: trio.CancelScope) -> None:

@@ -68,12 +68,12 @@ class Overview:
 
 async def overview_of(view: BrokerView) -> Overview:
     """The overview of a broker as it is now; parts of it may be some seconds old."""
-    readings = await view.node.overview.readings()
+    readings, broker = await view.node.overview.readings(), view.node.identity.description()
     samples = view.node.readings.history()
     return Overview(
         read_at_ms=readings.read_at_ms,
-        health=health(findings_of(view.node, readings)),
-        node=view.node.identity.description(),
+        health=health(findings_of(view.node, readings), broker.node_id),
+        node=broker,
         has_records=readings.has_records,
         topics=readings.topics,
         partitions=readings.partitions,

@@ -1,6 +1,6 @@
 """What all pages are made with: the Jinja2 templates with their filters, the assets, the frame around every page.
 
-A page renders a template that extends ``base.html`` with ``frame(request)``, ``here`` (its name in ``rail.py``)
+A page renders a template that extends ``base.html`` with ``frame(request)``, ``here`` (its name in ``navigation.py``)
 and ``script`` (its module in ``ui/static``, or None).
 
 A page is whole without its script: it shows the readings of the time when it was rendered. The script adds what moves.
@@ -27,6 +27,8 @@ from broker_admin.change_list import band_text, difference_text, reading_text
 from broker_admin.client_advice import error_advice
 from broker_admin.getting_started import bootstrap_address
 from broker_admin.group_actions import group_address
+from broker_admin.navigation import at_one_broker
+from broker_admin.node_addresses import NODE_API, NODE_PAGES, at_broker
 from broker_admin.tokens import Role
 from broker_admin.transaction_texts import held_for_text, holder_text, transaction_address
 from broker_admin.views.node.start import StartView
@@ -119,7 +121,9 @@ def frame(request: Request) -> dict[str, Any]:
         "read_at_ms": node.now_ms,
         "base_url": str(request.base_url).rstrip("/"),
         "bootstrap": bootstrap_address(node, request.url.hostname or "localhost"),
-        "rail": state_of(request).rail,
+        "navigation": at_one_broker(state_of(request).navigation, node.node_id),
+        "node_pages": at_broker(NODE_PAGES, node.node_id),
+        "node_api": at_broker(NODE_API, node.node_id),
         "read_only": role is Role.VIEWER,
         "has_login": role is not None,
         "assets": ASSETS,
@@ -145,7 +149,8 @@ def error_page(request: Request, status: int, title: str, text: str) -> Response
 
 def starting_page(start: StartView, status: int) -> Response:
     """What every page is while the broker starts. Nothing can be reached from it, so it has no frame."""
-    context = {"assets": ASSETS, "refresh_seconds": REFRESH_SECONDS}
+    node_api = at_broker(NODE_API, start.broker_id)
+    context = {"assets": ASSETS, "refresh_seconds": REFRESH_SECONDS, "node_api": node_api}
     page = TEMPLATES.get_template("starting.html")
     text = page.render(**context, reason=start.readiness().reason, progress=start.recovery())
     return HTMLResponse(text, status)

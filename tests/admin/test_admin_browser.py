@@ -135,11 +135,13 @@ async def test_the_page_holds_together_at_every_width(browser: Browser, fake: Fa
             await page.set_view(width=width)
             assert await page.evaluate("document.documentElement.scrollWidth") <= width
             assert await page.evaluate("document.querySelector('.top').offsetHeight") == 48
-            # The rail stands beside the content where there is room, else it is a bar above it.
+            # The navigation stands beside the content where there is room, else it is a bar above it.
             left = "document.querySelector('main').getBoundingClientRect().left"
-            beside = f"document.querySelector('.rail').getBoundingClientRect().right <= {left}"
+            beside = f"document.querySelector('.navigation').getBoundingClientRect().right <= {left}"
             assert await page.evaluate(beside) == (width >= 1020)
-            assert await page.evaluate("document.querySelector('.rail').offsetHeight") == (852 if width >= 1020 else 40)
+            assert await page.evaluate("document.querySelector('.navigation').offsetHeight") == (
+                852 if width >= 1020 else 40
+            )
             columns = await page.evaluate(
                 "getComputedStyle(document.querySelector('.row')).gridTemplateColumns.split(' ').length"
             )

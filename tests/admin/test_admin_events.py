@@ -65,8 +65,8 @@ def scope() -> dict[str, Any]:
     return {
         "type": "http",
         "method": "GET",
-        "path": "/api/v1/events",
-        "raw_path": b"/api/v1/events",
+        "path": "/api/v1/brokers/1/events",
+        "raw_path": b"/api/v1/brokers/1/events",
         "query_string": b"",
         "root_path": "",
         "scheme": "http",
@@ -167,7 +167,7 @@ async def test_the_number_of_streams_is_bounded(fake: FakeBroker) -> None:
     app = create_app(fake.view)
     app.state.app_state.streams.open = MAX_EVENT_STREAMS
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
-        answer = await client.get("/api/v1/events")
+        answer = await client.get("/api/v1/brokers/1/events")
     assert answer.status_code == 503
     assert "history" in answer.json()["detail"]
 

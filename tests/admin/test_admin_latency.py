@@ -50,7 +50,7 @@ async def verdict_under_load(live: LiveAdmin) -> Any:
                 for _ in range(2 * PARTITIONS):
                     await answers.receive()
             live.broker.server.sample(perf_counter_ns())
-        verdict = await live.get("/api/v1/bottleneck")
+        verdict = await live.get("/api/v1/brokers/1/bottleneck")
         nursery.cancel_scope.cancel()
     return verdict
 
@@ -90,7 +90,7 @@ async def test_with_a_thread_for_each_partition_no_sync_waits_for_one(tmp_path: 
 
 
 async def test_an_idle_broker_is_limited_by_nothing(live: LiveAdmin) -> None:
-    verdict = await live.get("/api/v1/bottleneck")
+    verdict = await live.get("/api/v1/brokers/1/bottleneck")
     assert (verdict["limit"], verdict["setting"]) == ("nothing", None)
     assert verdict["reason"]
 
@@ -102,7 +102,7 @@ async def test_latency_has_every_phase_of_every_api_that_was_asked(tmp_path: Pat
         await live.kafka.ask(produce_to(7), 9)
         await live.kafka.ask(fetch_request("orders", offset=1, max_wait_ms=30, min_bytes=1), 12)
         live.broker.server.sample(perf_counter_ns())
-        report = await live.get("/api/v1/latency")
+        report = await live.get("/api/v1/brokers/1/latency")
     apis = {each["api"]: each for each in report["apis"]}
     assert {"CreateTopics", "Produce", "Fetch"} <= apis.keys()
     produce = apis["Produce"]["last_minute"]

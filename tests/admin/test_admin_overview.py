@@ -227,7 +227,7 @@ async def test_the_newest_changes_and_errors_are_listed(live: LiveAdmin) -> None
     page = await page_of(live)
     assert "created topic t5" in page
     assert "created topic t0" not in page
-    assert '<a href="/clients/client?client_id=test">' in page
+    assert '<a href="/brokers/1/clients/client?client_id=test">' in page
 
 
 async def test_load_and_latency_are_those_of_the_samples(live: LiveAdmin) -> None:
@@ -246,7 +246,7 @@ async def test_the_page_says_who_the_broker_is(live: LiveAdmin) -> None:
     page, node = await page_of(live), live.view.node.identity.description()
     for fact in (node.cluster_id, f"PLAINTEXT://{bootstrap_of(live)}", "page-cache", node.version):
         assert fact in page
-    assert '<a href="/tuning">' in page
+    assert '<a href="/brokers/1/tuning">' in page
     assert "<noscript>" in page
 
 

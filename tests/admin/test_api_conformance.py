@@ -46,6 +46,7 @@ NAMES: Mapping[str, str] = {
     "transactional_id": "billing",
     "key": "num.io.threads",
     "partition": "0",
+    "broker_id": "1",
 }
 """What is there, by the name of the parameter that takes it."""
 

@@ -74,7 +74,7 @@ async def test_each_page_of_a_topic_leads_to_the_others(live: LiveAdmin, page: s
     await live.kafka.create_topic("orders", 2)
     html = await page_text(live, f"/topics/orders{page}")
     assert [tab for tab in TABS if f'<a href="/topics/orders{tab}"' in html] == list(TABS)
-    assert html.count('aria-current="page"') == 2  # in the rail and over the page
+    assert html.count('aria-current="page"') == 2  # in the navigation and over the page
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,4 +1,4 @@
-"""The pages about clients: ``/clients``, their connections, one client, and the doctor.
+"""The pages about the clients of a broker: ``/clients``, their connections, one client, and why one cannot connect.
 
 A client's id goes into the query (``/clients/client?client_id=…``), where it may hold anything.
 """
@@ -13,10 +13,10 @@ import attrs
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import cluster_of, node_of
 from broker_admin.client_list import ClientsQuery, ConnectionsQuery, client_key, connection_key
+from broker_admin.node_addresses import NODE_PAGES
 from broker_admin.operations import query_of
 from broker_admin.pages import frame, page_response, render_template
 from broker_admin.problems import Problem
@@ -27,7 +27,8 @@ from broker_admin.routes.clients import (
     page_of_clients,
     page_of_connections,
 )
-from broker_admin.routes.doctor import diagnosis_for
+from broker_admin.routes.connection_diagnosis import diagnosis_for
+from broker_admin.routing import NodeRoute
 from broker_admin.tables import Column, ListTable
 from broker_admin.view import ClusterView
 from trio_broker.coordinator.reporting.snapshot import GroupLag
@@ -111,7 +112,7 @@ async def get_clients_page(request: Request) -> Response:
     node, query = node_of(request), query_of(request, ClientsQuery)
     backpressure = await backpressure_of(node)
     table = ListTable(
-        path="/clients",
+        path=request.url.path,
         columns=CLIENT_TABLE_COLUMNS,
         query=query,
         page=await page_of_clients(node, query),
@@ -128,7 +129,7 @@ async def get_connections_page(request: Request) -> Response:
     """The connections, one by one."""
     node, query = node_of(request), query_of(request, ConnectionsQuery)
     table = ListTable(
-        path="/clients/connections",
+        path=request.url.path,
         columns=CONNECTION_TABLE_COLUMNS,
         query=query,
         page=await page_of_connections(node, query),
@@ -170,15 +171,17 @@ async def get_client_page(request: Request) -> Response:
     )
 
 
-async def get_doctor_page(request: Request) -> Response:
+async def get_connection_diagnosis_page(request: Request) -> Response:
     """Whether a client at an address can come back, and who failed to connect."""
     # Without a script that reads the page again: each reading connects to the advertised addresses.
-    return await rendered(request, "clients/doctor.html", script="watch.js", diagnosis=await diagnosis_for(request))
+    return await rendered(
+        request, "clients/connection_diagnosis.html", script="watch.js", diagnosis=await diagnosis_for(request)
+    )
 
 
 ROUTES = [
-    Route("/clients", get_clients_page),
-    Route("/clients/connections", get_connections_page),
-    Route("/clients/client", get_client_page),
-    Route("/clients/doctor", get_doctor_page),
+    NodeRoute(NODE_PAGES + "/clients", get_clients_page),
+    NodeRoute(NODE_PAGES + "/clients/connections", get_connections_page),
+    NodeRoute(NODE_PAGES + "/clients/client", get_client_page),
+    NodeRoute(NODE_PAGES + "/connection-diagnosis", get_connection_diagnosis_page),
 ]

@@ -1,4 +1,4 @@
-"""``/api/v1/connections``, ``/clients`` and ``/backpressure``: who is connected, and what holds them back. All GET.
+"""``/connections``, ``/clients`` and ``/backpressure`` of a broker: who is connected, and what holds them back.
 
 Connections are read in turns on the event loop and gathered in a worker thread, so ten thousand of them delay nobody.
 """
@@ -11,7 +11,6 @@ import attrs
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import node_of
 from broker_admin.client_list import (
@@ -33,8 +32,10 @@ from broker_admin.client_list import (
 )
 from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.listing import Page, take_page
+from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem
+from broker_admin.routing import NodeRoute
 from broker_admin.schemas import bounded
 from broker_admin.view import NodeView
 from broker_admin.views.node.clients import NetworkLimits
@@ -117,7 +118,7 @@ async def description_of(node: NodeView, client_id: str) -> ClientDescription:
     )
     if (described := await trio.to_thread.run_sync(describe)) is None:
         raise Problem(
-            404, "no connection has or had this client id in the last hour; /api/v1/clients lists those there are"
+            404, "no connection has or had this client id in the last hour; the list of clients has those there are"
         )
     return described
 
@@ -152,8 +153,8 @@ async def get_backpressure(request: Request) -> Response:
 
 
 ROUTES = [
-    Route("/api/v1/connections", get_connections),
-    Route("/api/v1/clients", get_clients),
-    Route("/api/v1/clients/describe", get_client),
-    Route("/api/v1/backpressure", get_backpressure),
+    NodeRoute(NODE_API + "/connections", get_connections),
+    NodeRoute(NODE_API + "/clients", get_clients),
+    NodeRoute(NODE_API + "/clients/describe", get_client),
+    NodeRoute(NODE_API + "/backpressure", get_backpressure),
 ]

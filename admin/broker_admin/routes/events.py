@@ -1,8 +1,8 @@
-"""``/api/v1/events``: a server-sent event stream of samples and config changes.
+"""``/events`` of a broker: a server-sent event stream of samples and config changes.
 
 ``event: sample`` comes once a second, ``event: config`` at once when a key was changed by anyone, ``event: groups`` at
 most once a second with the ids of groups that rebalanced, a comment line when nothing else came for a while so that
-proxies and peers see a living connection. The data are JSON, the same objects as in ``/api/v1/history`` and
+proxies and peers see a living connection. The data are JSON, the same objects as in its ``/history`` and
 the answer to a change of config keys, and ``GroupsRebalanced``.
 
 A stream holds a small queue. Once a reader has fallen so far behind that it is full, the stream ends rather than serve
@@ -17,12 +17,13 @@ from functools import partial
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import state_of
 from broker_admin.encoding import converter, mask_changes, sensitive_keys
 from broker_admin.event_stream import EventStream, SendText, require_room
+from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation
+from broker_admin.routing import NodeRoute
 from broker_admin.view import BrokerView
 from broker_admin.views.cluster.groups import GroupsRebalanced
 from broker_admin.views.node.events import BrokerEvent
@@ -95,4 +96,4 @@ def event_text(view: BrokerView, event: BrokerEvent) -> str:
     return f"event: {name}\ndata: {data}\n\n"
 
 
-ROUTES = [Route("/api/v1/events", get_events)]
+ROUTES = [NodeRoute(NODE_API + "/events", get_events)]

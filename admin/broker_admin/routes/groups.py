@@ -12,14 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from urllib.parse import unquote
 
 import attrs
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Route
-from starlette.types import Scope
+from starlette.routing import Route
 
 from broker_admin.app_state import cluster_of, now_ms_of, state_of
 from broker_admin.encoding import encode, json_response, json_response_from_thread
@@ -28,6 +26,7 @@ from broker_admin.group_list import GroupList, GroupsQuery, select_groups
 from broker_admin.listing import MAX_LIMIT
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem
+from broker_admin.routing import RawPathRoute
 from broker_admin.schemas import bounded
 from trio_broker.coordinator.reporting.snapshot import (
     GroupLagHistory,
@@ -64,18 +63,6 @@ class GroupTimeline:
     """A group's rebalances, oldest first."""
 
     rebalances: Sequence[Rebalance]
-
-
-class GroupRoute(Route):
-    """A Route that is matched against the path as it was sent, so that ``%2F`` is not yet a slash."""
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        raw_path = scope.get("raw_path")
-        sent = raw_path.decode("latin-1") if raw_path is not None else scope.get("path", "")
-        match, child_scope = super().matches({**scope, "path": sent})
-        if match is not Match.NONE:
-            child_scope["path_params"] = {name: unquote(value) for name, value in child_scope["path_params"].items()}
-        return match, child_scope
 
 
 def group_id_of(request: Request) -> str:
@@ -160,7 +147,7 @@ async def get_diagnosis(request: Request) -> Response:
 
 ROUTES = [
     Route("/api/v1/groups", get_groups),
-    GroupRoute("/api/v1/groups/{group_id}/timeline", get_timeline),
-    GroupRoute("/api/v1/groups/{group_id}/history", get_history),
-    GroupRoute("/api/v1/groups/{group_id}/diagnosis", get_diagnosis),
+    RawPathRoute("/api/v1/groups/{group_id}/timeline", get_timeline),
+    RawPathRoute("/api/v1/groups/{group_id}/history", get_history),
+    RawPathRoute("/api/v1/groups/{group_id}/diagnosis", get_diagnosis),
 ]

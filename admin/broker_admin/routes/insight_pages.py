@@ -1,4 +1,4 @@
-"""The pages ``/storage`` and ``/tasks``: what the disks and the event loop are busy with."""
+"""The pages ``/storage`` and ``/tasks`` of a broker: what its disks and its event loop are busy with."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import node_of
+from broker_admin.node_addresses import NODE_PAGES
 from broker_admin.pages import frame, page_response, render_template
+from broker_admin.routing import NodeRoute
 from broker_admin.storage_texts import forecast_text, recovery_text, retention_text
 
 
@@ -42,4 +43,4 @@ async def get_tasks_page(request: Request) -> Response:
     return await page_response(request, render)
 
 
-ROUTES = [Route("/storage", get_storage_page), Route("/tasks", get_tasks_page)]
+ROUTES = [NodeRoute(NODE_PAGES + "/storage", get_storage_page), NodeRoute(NODE_PAGES + "/tasks", get_tasks_page)]

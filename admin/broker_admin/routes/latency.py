@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import node_of
 from broker_admin.encoding import json_response, json_response_from_thread
+from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation
+from broker_admin.routing import NodeRoute
 from trio_broker.metrics.bottleneck import Bottleneck
 from trio_broker.metrics.latency import LatencyReport
 
@@ -29,6 +30,6 @@ async def get_bottleneck(request: Request) -> Response:
 
 
 ROUTES = [
-    Route("/api/v1/latency", get_latency),
-    Route("/api/v1/bottleneck", get_bottleneck),
+    NodeRoute(NODE_API + "/latency", get_latency),
+    NodeRoute(NODE_API + "/bottleneck", get_bottleneck),
 ]

@@ -1,4 +1,4 @@
-"""``/api/v1/loggers``: the levels of the broker's loggers, and changing them while the broker runs.
+"""``/loggers`` of a broker: their levels, and changing them while the broker runs.
 
 A level is set until the next start, as by Kafka's ``kafka-configs.sh --entity-type broker-loggers``. PATCH takes an
 object of logger → level, null for the level of the parent; all of them are set, or none.
@@ -13,14 +13,15 @@ import attrs
 from starlette.endpoints import HTTPEndpoint
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import node_of
 from broker_admin.encoding import json_response
 from broker_admin.listing import ListQuery, Page, ordered_by, take_page
+from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, read_change_json
+from broker_admin.routing import NodeRoute
 from broker_admin.schemas import Words
 from broker_admin.structuring import structure_body
 from broker_admin.views.cluster.config import SettingChange
@@ -83,4 +84,4 @@ class LoggersEndpoint(HTTPEndpoint):
         return json_response(ChangedLoggers(result.differences, result.changes))
 
 
-ROUTES = [Route("/api/v1/loggers", LoggersEndpoint)]
+ROUTES = [NodeRoute(NODE_API + "/loggers", LoggersEndpoint)]

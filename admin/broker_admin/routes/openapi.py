@@ -21,6 +21,7 @@ from broker_admin.app_state import state_of
 from broker_admin.encoding import encode
 from broker_admin.operations import OPERATIONS, HttpOperation, TextContent
 from broker_admin.problems import PROBLEM_MEDIA_TYPE, ProblemDetails
+from broker_admin.routing import NO_SUCH_BROKER, NodeRoute
 from broker_admin.schemas import SchemaWriter, is_required, markdown
 from broker_admin.views.cluster.groups import GroupsRebalanced
 
@@ -42,7 +43,7 @@ OF_BODIES = {
 }
 
 
-class Describer:
+class OpenApiBuilder:
     """Describes operations, and collects the schemas of the classes that they refer to."""
 
     def __init__(self) -> None:
@@ -136,22 +137,31 @@ class Describer:
 
 def openapi_document(routes: Iterable[BaseRoute]) -> dict[str, Any]:
     """The description of those ``routes`` that have operations."""
-    describer = Describer()
+    builder = OpenApiBuilder()
     paths: dict[str, Any] = {}
     for route in routes:
         if isinstance(route, Route):
             path = re.sub(r"\{(\w+):\w+\}", r"{\1}", route.path)
             for method, function in functions_of(route).items():
                 if function in OPERATIONS:
-                    paths.setdefault(path, {})[method] = describer.describe(path, function, OPERATIONS[function])
+                    operation = OPERATIONS[function]
+                    if isinstance(route, NodeRoute):
+                        operation = of_one_broker(operation)
+                    paths.setdefault(path, {})[method] = builder.describe(path, function, operation)
     # The data of an event stream, of which OpenAPI cannot say that they are in it.
-    describer.answers.schema_of(GroupsRebalanced)
+    builder.answers.schema_of(GroupsRebalanced)
     return {
         "openapi": "3.1.0",
         "info": {"title": "trio-broker admin API", "version": "1"},
         "paths": paths,
-        "components": {"schemas": describer.answers.found | describer.bodies.found},
+        "components": {"schemas": builder.answers.found | builder.bodies.found},
     }
+
+
+def of_one_broker(operation: HttpOperation) -> HttpOperation:
+    """``operation`` below the address of a broker, which there may not be."""
+    missing = ", or ".join(filter(None, (NO_SUCH_BROKER, operation.problems.get(404))))
+    return attrs.evolve(operation, problems={**operation.problems, 404: missing})
 
 
 def functions_of(route: Route) -> dict[str, Callable[..., Any]]:

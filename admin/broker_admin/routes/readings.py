@@ -1,4 +1,4 @@
-"""The broker's readings: node, threads, history, journal. All GET, all JSON."""
+"""The brokers, and the readings of one: threads and history. All GET, all JSON."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from starlette.routing import Route
 from broker_admin.app_state import node_of, now_ms_of
 from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.listing import ListQuery, Page, SortValue, ordered_by, take_page
+from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import FieldError, Problem, query_pointer
+from broker_admin.routing import NodeRoute
 from broker_admin.schemas import Words, bounded
-from broker_admin.structuring import shown
 from broker_admin.view import NodeView
 from broker_admin.views.node.identity import NodeDescription
 from broker_admin.views.node.readings import SeriesReport, ThreadStatistics
@@ -109,12 +110,6 @@ class HistoryOfSamples:
     samples: Sequence[HistorySample]
 
 
-@operation(NodeDescription)
-async def get_node(request: Request) -> Response:
-    """Who the broker is: ids, version, listeners, durability, uptime."""
-    return json_response(node_of(request).identity.description())
-
-
 BROKER_COLUMNS: Mapping[str, Callable[[NodeDescription], SortValue]] = {"node_id": lambda each: each.node_id}
 
 
@@ -138,13 +133,10 @@ async def get_brokers(request: Request) -> Response:
     return json_response(take_page(brokers, query, id_of=broker_key, columns=BROKER_COLUMNS))
 
 
-@operation(NodeDescription, problems={404: "there is no such broker"})
+@operation(NodeDescription)
 async def get_broker(request: Request) -> Response:
-    """One broker, by its ``node.id``."""
-    broker, asked = node_of(request).identity.description(), request.path_params["node_id"]
-    if asked != broker_key(broker):
-        raise Problem(404, f"there is no broker {shown(asked)}; /api/v1/brokers lists those there are")
-    return json_response(broker)
+    """One broker: ids, version, listeners, durability, uptime."""
+    return json_response(node_of(request).identity.description())
 
 
 @operation(ThreadStatistics)
@@ -211,12 +203,11 @@ async def series_response(report: SeriesReport | None, parameter: str, missing: 
 
 
 ROUTES = [
-    Route("/api/v1/node", get_node),
     Route("/api/v1/brokers", get_brokers),
-    Route("/api/v1/brokers/{node_id}", get_broker),
-    Route("/api/v1/threads", get_threads),
-    Route("/api/v1/history", get_history),
-    Route("/api/v1/history/series", get_series),
-    Route("/api/v1/history/topics", get_topic_series),
-    Route("/api/v1/history/groups", get_group_series),
+    NodeRoute(NODE_API, get_broker),
+    NodeRoute(NODE_API + "/threads", get_threads),
+    NodeRoute(NODE_API + "/history", get_history),
+    NodeRoute(NODE_API + "/history/series", get_series),
+    NodeRoute(NODE_API + "/history/topics", get_topic_series),
+    NodeRoute(NODE_API + "/history/groups", get_group_series),
 ]

@@ -21,10 +21,12 @@ from starlette.routing import Route
 from broker_admin.app_state import cluster_of, node_of
 from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.listing import Page
+from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import FieldError, Problem, body_pointer, status_of
 from broker_admin.request_body import ChangeQuery, caller_name, check_caller, read_change
 from broker_admin.routes.config import ConfigChanges, Configs, plain_texts, read_config_changes
+from broker_admin.routing import NodeRoute
 from broker_admin.schemas import PartitionNumber, bounded
 from broker_admin.topic_list import (
     ConsumersQuery,
@@ -350,5 +352,5 @@ ROUTES = [
     Route(TOPIC + "/groups", get_groups),
     Route(TOPIC + "/config", TopicConfigEndpoint),
     Route(TOPIC + "/partitions", get_partitions),
-    Route(TOPIC + "/partitions/{partition}/segments", get_segments),
+    NodeRoute(f"{NODE_API}/topics/{{topic}}/partitions/{{partition}}/segments", get_segments),
 ]

@@ -262,14 +262,15 @@ async def get_segments_page(request: Request) -> Response:
     if found is None:
         raise no_such_partition()
     page = await trio.to_thread.run_sync(select_segments, found.segments, query)
-    context = topic_context(request, "Partitions", f"/partitions/{partition}/segments")
+    context = topic_context(request, "Partitions")
     table = ListTable(
         f"{context['address']}/partitions/{partition}", SEGMENT_TABLE, query, page, request.query_params,
         key_of=lambda each: str(each.base_offset),
     )  # fmt: skip
     report = await cluster_of(request).transactions.report()
     held_back = await trio.to_thread.run_sync(held_back_of, report, name_of(request))
-    shown = {"table": table, "found": found, "held": held_back.get(partition)}
+    api_address = f"{context['node_api']}{context['address']}/partitions/{partition}/segments"
+    shown = {"table": table, "found": found, "held": held_back.get(partition), "api_address": api_address}
     return await rendered(request, "topics/segments.html", context | shown)
 
 

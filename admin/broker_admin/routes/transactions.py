@@ -24,8 +24,9 @@ from broker_admin.listing import MAX_LIMIT
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem, status_of
 from broker_admin.request_body import ChangeQuery, read_change
-from broker_admin.routes.groups import MAX_OFFSET, GroupRoute
+from broker_admin.routes.groups import MAX_OFFSET
 from broker_admin.routes.topics import name_of, partition_of
+from broker_admin.routing import RawPathRoute
 from broker_admin.schemas import bounded
 from broker_admin.transaction_list import (
     MAX_PRODUCER_ID,
@@ -179,7 +180,7 @@ async def abort_in_partition(request: Request) -> Response:
 ROUTES: list[Route] = [
     Route("/api/v1/transactions", get_transactions),
     Route("/api/v1/held-back-partitions", get_held_back),
-    GroupRoute("/api/v1/transactions/{transactional_id}:abort", abort, methods=["POST"]),
-    GroupRoute("/api/v1/transactions/{transactional_id}", get_transaction),
+    RawPathRoute("/api/v1/transactions/{transactional_id}:abort", abort, methods=["POST"]),
+    RawPathRoute("/api/v1/transactions/{transactional_id}", get_transaction),
     Route("/api/v1/topics/{topic}/partitions/{partition}:abort-transaction", abort_in_partition, methods=["POST"]),
 ]

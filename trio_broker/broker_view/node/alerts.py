@@ -66,7 +66,7 @@ class LiveAlertsView:
         while True:
             readings = await view.overview.readings()
             self._board.update(findings_of(view, readings), trio.current_time(), self.services.clock.now_ms())
-            self._alerts = self._board.alerts(self.page_address)
+            self._alerts = self._board.alerts(self.page_address, self.services.node.node_id)
             self._checked_at_ms = self.services.clock.now_ms()
             self._looked.set()
             self._looked = trio.Event()

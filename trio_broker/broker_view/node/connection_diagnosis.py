@@ -38,7 +38,7 @@ MAX_REMOTE_PEERS = 5
 MAX_ANSWER_BYTES = 64 * 1024
 """Of the answer to a Metadata without topics, which takes some hundred; what is not a broker may announce anything."""
 
-PROBE_CLIENT_ID = "trio-broker-doctor"
+PROBE_CLIENT_ID = "trio-broker-connection-diagnosis"
 METADATA_VERSION = 4
 
 

@@ -20,6 +20,10 @@ class LiveStartView:
     loader: LogLoader
     config: BrokerConfig
 
+    @property
+    def broker_id(self) -> int:
+        return self.config.node.node_id
+
     def readiness(self) -> Readiness:
         return Readiness(ready=False, reason=progress_text(self.recovery()))
 

@@ -12,6 +12,11 @@ from trio_broker.storage.recovery_progress import RecoveryProgress
 class StartView(Protocol):
     """A broker that starts, as the admin app sees it."""
 
+    @property
+    def broker_id(self) -> int:
+        """Its ``node.id``."""
+        ...
+
     def readiness(self) -> Readiness:
         """Why it does not serve clients yet."""
         ...

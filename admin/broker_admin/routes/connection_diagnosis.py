@@ -1,4 +1,4 @@
-"""``/api/v1/doctor``: why a client cannot connect, or connects and then hangs."""
+"""``/connection-diagnosis`` of a broker: why a client cannot connect, or connects and then hangs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import ipaddress
 import attrs
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import node_of
-from broker_admin.doctor import Diagnosis, diagnose
+from broker_admin.connection_diagnosis import Diagnosis, diagnose
 from broker_admin.encoding import json_response
+from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import FieldError, Problem, query_pointer
+from broker_admin.routing import NodeRoute
 from broker_admin.schemas import bounded
 
 MAX_ADDRESS_LENGTH = 64
@@ -21,7 +22,7 @@ MAX_ADDRESS_LENGTH = 64
 
 
 @attrs.frozen
-class DoctorQuery:
+class DiagnosisQuery:
     """The IP address of the client in question; that of the caller where it is left out."""
 
     address: str = bounded("", maxLength=MAX_ADDRESS_LENGTH)
@@ -33,7 +34,7 @@ def client_address(request: Request) -> str:
     Raises:
         Problem: it is no IP address. A name is refused because resolving what a caller names would ask other machines.
     """
-    asked = query_of(request, DoctorQuery).address.strip()
+    asked = query_of(request, DiagnosisQuery).address.strip()
     if not asked:
         return "127.0.0.1" if request.client is None else request.client.host
     try:
@@ -49,8 +50,8 @@ async def diagnosis_for(request: Request) -> Diagnosis:
     return diagnose(address, await view.listener_facts(), view.failed_handshakes())
 
 
-@operation(Diagnosis, query=DoctorQuery)
-async def get_doctor(request: Request) -> Response:
+@operation(Diagnosis, query=DiagnosisQuery)
+async def get_connection_diagnosis(request: Request) -> Response:
     """What each listener answers a client at an address, whether it can come back there, and who failed to connect.
 
     It resolves the advertised names and connects to the advertised addresses, which takes four seconds at most.
@@ -58,4 +59,4 @@ async def get_doctor(request: Request) -> Response:
     return json_response(await diagnosis_for(request))
 
 
-ROUTES = [Route("/api/v1/doctor", get_doctor)]
+ROUTES = [NodeRoute(NODE_API + "/connection-diagnosis", get_connection_diagnosis)]

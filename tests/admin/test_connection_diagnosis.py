@@ -1,4 +1,4 @@
-"""The doctor: real clients that cannot connect or cannot come back, and what it finds."""
+"""The diagnosis of connections: real clients that cannot connect or cannot come back, and what it finds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 import trio
 
-from broker_admin.doctor import Severity, diagnose_listener
+from broker_admin.connection_diagnosis import Severity, diagnose_listener
 from broker_admin.views.node.connection_diagnosis import ListenerFacts, ProbeResult
 from kafka_wire.apis import ApiKey
 from kafka_wire.headers import RequestHeader, request_header
@@ -30,7 +30,7 @@ async def failures(live, cause):
     """The failed handshakes with ``cause``, once there is one."""
     with fail_after(PATIENCE_SECONDS):
         while True:
-            found = (await live.get("/api/v1/doctor"))["failed_handshakes"]
+            found = (await live.get("/api/v1/brokers/1/connection-diagnosis"))["failed_handshakes"]
             if matching := [each for each in found if each["handshake"]["cause"] == cause]:
                 return matching
 
@@ -73,7 +73,7 @@ async def test_a_client_of_an_unsupported_version_is_named_with_its_id(live):
 
 
 async def test_a_listener_that_advertises_where_it_listens_is_fine_for_a_client_of_this_machine(live):
-    diagnosis = await live.get("/api/v1/doctor", address="127.0.0.1")
+    diagnosis = await live.get("/api/v1/brokers/1/connection-diagnosis", address="127.0.0.1")
     [listener] = diagnosis["listeners"]
     assert listener["severity"] == "fine"
     assert listener["facts"]["probe"] == "this broker"
@@ -83,14 +83,14 @@ async def test_a_listener_that_advertises_where_it_listens_is_fine_for_a_client_
 async def test_a_client_of_another_machine_is_sent_to_itself_by_a_loopback_address(tmp_path):
     settings = {"listeners": "PLAINTEXT://0.0.0.0:0", "advertised_listeners": "PLAINTEXT://localhost:0"}
     async with open_live_admin(tmp_path, **settings) as live:
-        [listener] = (await live.get("/api/v1/doctor", address=REMOTE))["listeners"]
+        [listener] = (await live.get("/api/v1/brokers/1/connection-diagnosis", address=REMOTE))["listeners"]
         assert listener["severity"] == "broken"
         [finding] = [each for each in listener["findings"] if each["severity"] == "broken"]
         assert (
             finding["detail"] == f"a client at {REMOTE} is sent to localhost, which is the client's own machine there"
         )
         assert "advertised.listeners" in finding["advice"]
-        [listener] = (await live.get("/api/v1/doctor", address="::1"))["listeners"]
+        [listener] = (await live.get("/api/v1/brokers/1/connection-diagnosis", address="::1"))["listeners"]
         assert listener["severity"] == "fine"
 
 
@@ -99,14 +99,14 @@ async def test_an_advertised_port_at_which_nothing_listens_is_found(tmp_path):
         taken.bind(("127.0.0.1", 0))  # bound, but it does not listen: connections are refused
         port = taken.getsockname()[1]
         async with open_live_admin(tmp_path, advertised_listeners=f"PLAINTEXT://127.0.0.1:{port}") as live:
-            [listener] = (await live.get("/api/v1/doctor", address="127.0.0.1"))["listeners"]
+            [listener] = (await live.get("/api/v1/brokers/1/connection-diagnosis", address="127.0.0.1"))["listeners"]
     assert (listener["severity"], listener["facts"]["probe"]) == ("broken", "refused")
     assert f"nothing listens at 127.0.0.1:{port}" in [each["detail"] for each in listener["findings"]]
 
 
 async def test_an_advertised_name_without_an_address_is_found(tmp_path):
     async with open_live_admin(tmp_path, advertised_listeners="PLAINTEXT://no-such-host.invalid:9092") as live:
-        [listener] = (await live.get("/api/v1/doctor", address="127.0.0.1"))["listeners"]
+        [listener] = (await live.get("/api/v1/brokers/1/connection-diagnosis", address="127.0.0.1"))["listeners"]
     assert (listener["severity"], listener["facts"]["probe"]) == ("broken", "unresolved")
     assert listener["facts"]["resolved_addresses"] == []
 
@@ -119,7 +119,7 @@ async def test_an_advertised_port_of_something_else_is_found(tmp_path, nursery):
     [other] = await nursery.start(partial(trio.serve_tcp, greet, 0, host="127.0.0.1"))
     port = other.socket.getsockname()[1]
     async with open_live_admin(tmp_path, advertised_listeners=f"PLAINTEXT://127.0.0.1:{port}") as live:
-        [listener] = (await live.get("/api/v1/doctor", address="127.0.0.1"))["listeners"]
+        [listener] = (await live.get("/api/v1/brokers/1/connection-diagnosis", address="127.0.0.1"))["listeners"]
     assert listener["facts"]["probe"] == "not Kafka"
 
 
@@ -127,13 +127,13 @@ async def test_an_advertised_address_of_another_cluster_is_found(tmp_path):
     async with open_live_admin(tmp_path / "other") as other:
         advertised = f"PLAINTEXT://127.0.0.1:{other.broker.bound_endpoints[0].port}"
         async with open_live_admin(tmp_path / "this", advertised_listeners=advertised) as live:
-            [listener] = (await live.get("/api/v1/doctor", address="127.0.0.1"))["listeners"]
+            [listener] = (await live.get("/api/v1/brokers/1/connection-diagnosis", address="127.0.0.1"))["listeners"]
     assert listener["facts"]["probe"] == "another broker"
 
 
 @pytest.mark.parametrize("address", ["localhost", "192.0.2.7; rm", "<script>", "1.2.3"])
 async def test_what_is_no_address_is_pointed_at(live, address):
-    answer = await live.http.get("/api/v1/doctor", params={"address": address})
+    answer = await live.http.get("/api/v1/brokers/1/connection-diagnosis", params={"address": address})
     assert answer.status_code == 400
     assert [each["pointer"] for each in answer.json()["errors"]] == ["?address"]
 
