@@ -30,6 +30,7 @@ from tests.patience import fail_after, run_program
 from tests.running_broker import PATIENCE_SECONDS, fetch_request
 from trio_broker.coordinator.reporting.snapshot import GroupLagReading, GroupRates, LagTrend
 from trio_broker.network.client_activity import ClientSoftware
+from trio_broker.runtime.clock import ManualClock
 from trio_broker.testing import BrokerProcess
 
 WIDTHS = (420, 768, 1280)
@@ -201,16 +202,16 @@ async def test_groups_that_nobody_reads_for_are_abandoned_and_do_not_fall_behind
 async def test_a_group_that_keeps_rebalancing_is_in_the_verdict_until_it_has_come_to_rest(
     live: LiveAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups, times = live.view.cluster.groups, [0]
-    monkeypatch.setattr(groups, "_now_ms", lambda: times[0])
+    groups, clock = live.view.cluster.groups, ManualClock()
+    monkeypatch.setattr(groups, "_clock", clock)
     monkeypatch.setattr(groups, "timeline", lambda group_id: (fake_rebalance(0, 1, 1, 1),))
     for _ in range(RESTLESS_REBALANCES - 1):
-        times[0] += 6_000
+        clock.advance(6)
         groups._note_rebalance("flappy")
     assert (await live.get("/api/v1/overview"))["health"]["summary"] == "Healthy."
     groups._note_rebalance("flappy")
     assert "Group flappy rebalances" in (await live.get("/api/v1/overview"))["health"]["summary"]
-    times[0] += 121_000
+    clock.advance(121)
     assert (await live.get("/api/v1/overview"))["health"]["summary"] == "Healthy."
 
 

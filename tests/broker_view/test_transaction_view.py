@@ -327,7 +327,7 @@ async def test_a_group_tells_how_many_of_its_offsets_are_pending(client, view):
     producer = await client.begin()
     assert await client.add_group(producer) == 0
     assert await client.commit_offset(producer, 7) == 0
-    groups = LiveGroupsView(client.wire.services.groups, client.wire.clock.now_ms)
+    groups = LiveGroupsView(client.wire.services.groups, client.wire.clock)
 
     def pending() -> int | None:
         found = groups.get("g")

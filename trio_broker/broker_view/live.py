@@ -44,7 +44,7 @@ class LiveClusterView(ClusterView):
     transactions: LiveTransactionsView
 
     def __init__(self, services: BrokerServices, events: LiveEventsView, readings: LiveReadingsView) -> None:
-        groups = LiveGroupsView(services.groups, services.clock.now_ms)
+        groups = LiveGroupsView(services.groups, services.clock)
         topics = LiveTopicsView(services, groups.report)
         super().__init__(
             config=LiveConfigView(services, events.publish),

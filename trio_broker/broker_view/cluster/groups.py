@@ -1,19 +1,19 @@
 """The groups of a running broker, for the admin app.
 
-A report on all groups is kept for a while, so that many open pages cost no more than one, and for longer where it took
-long: at most a tenth of the event loop's time goes into reports, however many groups there are.
+A report on all groups is kept for a while, and for longer where it took long: at most a tenth of the event loop's time
+goes into reports, however many groups there are.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-
-import trio
+from collections.abc import Sequence
+from functools import partial
 
 from broker_admin.group_diagnosis import OFTEN_SECONDS, RESTLESS_REBALANCES, is_restless
 from broker_admin.views.cluster.groups import GroupsRebalanced
 from kafka_wire.errors import KafkaError
+from trio_broker.broker_view.cached_report import CachedReport
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.coordinator.reporting.snapshot import (
     GroupLagHistory,
@@ -22,6 +22,7 @@ from trio_broker.coordinator.reporting.snapshot import (
     GroupSnapshot,
     Rebalance,
 )
+from trio_broker.runtime.clock import Clock
 
 REPORT_SECONDS = 2.0
 """How long a report is good for: a lag that is two seconds old is as useful as a new one."""
@@ -36,12 +37,13 @@ MAX_GROUP_IDS = 50
 class LiveGroupsView:
     """The part of the admin app's view that is about groups."""
 
-    def __init__(self, coordinator: GroupCoordinator, now_ms: Callable[[], int]) -> None:
+    def __init__(self, coordinator: GroupCoordinator, clock: Clock) -> None:
         self.coordinator = coordinator
-        self._now_ms = now_ms
-        self._collecting = trio.Lock()
-        self._report: GroupLagReport | None = None
-        self._good_until = 0.0
+        self._clock = clock
+        self._report = CachedReport(
+            partial(coordinator.lag_report, with_partitions=False), clock,
+            seconds=REPORT_SECONDS, pause_factor=REPORT_PAUSE_FACTOR,
+        )  # fmt: skip
         self._rebalanced: dict[str, None] = {}
         # The times of the latest rebalances of each group, as many as make it restless.
         self._rebalanced_at_ms: dict[str, deque[int]] = {}
@@ -51,23 +53,11 @@ class LiveGroupsView:
 
     async def report(self) -> GroupLagReport:
         """All groups and their topics, from a report that may be some seconds old."""
-        async with self._collecting:
-            if self._report is None or trio.current_time() >= self._good_until:
-                self._report = await self._collect(with_partitions=False)
-            return self._report
+        return await self._report.get()
 
     async def new_lag_report(self) -> GroupLagReport:
         """All groups, and the lag of each in every partition that it has committed, from a report made now."""
-        async with self._collecting:
-            self._report = await self._collect(with_partitions=True)
-            return self._report
-
-    async def _collect(self, *, with_partitions: bool) -> GroupLagReport:
-        began = trio.current_time()
-        report = await self.coordinator.lag_report(with_partitions=with_partitions)
-        took = trio.current_time() - began
-        self._good_until = trio.current_time() + max(REPORT_SECONDS, REPORT_PAUSE_FACTOR * took)
-        return report
+        return await self._report.replaced(partial(self.coordinator.lag_report, with_partitions=True))
 
     # ---- one of them ----
 
@@ -100,11 +90,11 @@ class LiveGroupsView:
     def _note_rebalance(self, group_id: str) -> None:
         self._rebalanced[group_id] = None
         latest = self._rebalanced_at_ms.setdefault(group_id, deque(maxlen=RESTLESS_REBALANCES))
-        latest.append(self._now_ms())
+        latest.append(self._clock.now_ms())
 
     def restless_groups(self) -> list[str]:
         """The groups that have rebalanced ``RESTLESS_REBALANCES`` times in ``OFTEN_SECONDS``, and not long ago."""
-        now_ms = self._now_ms()
+        now_ms = self._clock.now_ms()
         recent = {
             group_id: latest
             for group_id, latest in self._rebalanced_at_ms.items()
@@ -118,4 +108,4 @@ class LiveGroupsView:
         if not self._rebalanced:
             return None
         group_ids, self._rebalanced = tuple(self._rebalanced), {}
-        return GroupsRebalanced(self._now_ms(), group_ids[:MAX_GROUP_IDS], max(0, len(group_ids) - MAX_GROUP_IDS))
+        return GroupsRebalanced(self._clock.now_ms(), group_ids[:MAX_GROUP_IDS], max(0, len(group_ids) - MAX_GROUP_IDS))

@@ -11,7 +11,6 @@ from functools import partial
 from weakref import WeakKeyDictionary
 
 import attrs
-import trio
 
 from broker_admin.views.cluster.topics import (
     PartitionDetail,
@@ -22,6 +21,7 @@ from broker_admin.views.cluster.topics import (
     TopicSummary,
 )
 from kafka_wire.primitives import uuid_text
+from trio_broker.broker_view.cached_report import CachedReport
 from trio_broker.broker_view.cluster.groups import REPORT_PAUSE_FACTOR, REPORT_SECONDS
 from trio_broker.broker_view.cluster.topic_lags import TopicLags
 from trio_broker.cluster.metadata_image import TopicImage
@@ -43,9 +43,9 @@ class LiveTopicsView:
     def __init__(self, services: BrokerServices, lag_report: Callable[[], Awaitable[GroupLagReport]]) -> None:
         self.services = services
         self.topic_lags = TopicLags(lag_report, services.runtime.workers)
-        self._summarizing = trio.Lock()
-        self._summaries: Sequence[TopicSummary] | None = None
-        self._summaries_good_until = 0.0
+        self._summaries = CachedReport(
+            self._summarize_all, services.clock, seconds=REPORT_SECONDS, pause_factor=REPORT_PAUSE_FACTOR
+        )
         self._summarized_offset = -1
         # When the files of partitions were last written that nothing was appended to since the broker's start; None
         # where they are empty.
@@ -61,16 +61,11 @@ class LiveTopicsView:
         return hosted if hosted is not None and hosted.topic_id == topic.topic_id else None
 
     async def summaries(self) -> Sequence[TopicSummary]:
-        async with self._summarizing:
-            # A topic that was created, changed or deleted shows at once.
-            offset = self.services.metadata_cache.image.offset
-            is_good = offset == self._summarized_offset and trio.current_time() < self._summaries_good_until
-            if self._summaries is None or not is_good:
-                began = trio.current_time()
-                self._summaries, self._summarized_offset = await self._summarize_all(), offset
-                took = trio.current_time() - began
-                self._summaries_good_until = trio.current_time() + max(REPORT_SECONDS, REPORT_PAUSE_FACTOR * took)
-            return self._summaries
+        # A topic that was created, changed or deleted shows at once.
+        if (offset := self.services.metadata_cache.image.offset) != self._summarized_offset:
+            self._summarized_offset = offset
+            self._summaries.expire()
+        return await self._summaries.get()
 
     async def _summarize_all(self) -> Sequence[TopicSummary]:
         by_topic = await self.topic_lags.by_topic()

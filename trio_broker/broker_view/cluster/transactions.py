@@ -5,8 +5,6 @@ A report on all of them is kept for a while, as that on groups is; see ``groups`
 
 from __future__ import annotations
 
-import trio
-
 from broker_admin.views.cluster.transactions import (
     PartitionAbort,
     TransactionAbort,
@@ -16,6 +14,7 @@ from broker_admin.views.cluster.transactions import (
 )
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from trio_broker.broker_view.cached_report import CachedReport
 from trio_broker.broker_view.cluster.groups import REPORT_PAUSE_FACTOR, REPORT_SECONDS
 from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
 from trio_broker.changes.change_log import MAX_VALUES
@@ -51,22 +50,18 @@ class LiveTransactionsView:
 
     def __init__(self, services: BrokerServices) -> None:
         self.services = services
-        self._collecting = trio.Lock()
-        self._report: TransactionReport | None = None
-        self._good_until = 0.0
+        self._report = CachedReport(
+            self._collect, services.clock, seconds=REPORT_SECONDS, pause_factor=REPORT_PAUSE_FACTOR
+        )
 
     # ---- all of them ----
 
     async def report(self) -> TransactionReport:
-        async with self._collecting:
-            if self._report is None or trio.current_time() >= self._good_until:
-                began = trio.current_time()
-                services = self.services
-                partitions = services.replicas.partitions()
-                self._report = await transaction_report(services.transactions, partitions, services.clock.now_ms())
-                took = trio.current_time() - began
-                self._good_until = trio.current_time() + max(REPORT_SECONDS, REPORT_PAUSE_FACTOR * took)
-            return self._report
+        return await self._report.get()
+
+    async def _collect(self) -> TransactionReport:
+        services = self.services
+        return await transaction_report(services.transactions, services.replicas.partitions(), services.clock.now_ms())
 
     async def statistics(self) -> TransactionStatistics:
         """The numbers of the report, and the counters, for metrics."""
@@ -139,7 +134,7 @@ class LiveTransactionsView:
             raise TransactionRefused(error.code.name, str(error)) from error
         partitions = sorted(known.partitions)
         if not dry_run:
-            self._good_until = 0.0
+            self._report.expire()
             values = tuple(ValueChange(f"{each}", "open", "aborted") for each in partitions[:MAX_VALUES])
             further = len(partitions) - len(values)
             self._record(transactional_id, values, further)
@@ -167,7 +162,7 @@ class LiveTransactionsView:
         except KafkaError as error:
             raise TransactionRefused(error.code.name, str(error)) from error
         if not dry_run:
-            self._good_until = 0.0
+            self._report.expire()
             value = ValueChange(f"{place}", f"open since offset {start_offset}", "aborted")
             self._record(f"of producer {end.producer_id}", (value,), 0)
         return PartitionAbort(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from broker_admin.group_diagnosis import KEEPS_UP_SECONDS
 from broker_admin.views.node.overview import LaggingGroup, OverviewReadings, RestlessGroup
 from broker_admin.views.node.storage import TopicSize
 from kafka_wire.apis import ApiKey
@@ -23,9 +24,6 @@ from trio_broker.network.request_metrics import RequestChannelMetrics
 
 LISTED = 5
 """Lines of each list: what can be taken in at a glance. The pages of the lists have the others."""
-
-BEHIND_SECONDS = 10.0
-"""A lag below is of records whose processing is not committed yet: clients commit every five seconds by default."""
 
 
 class LiveOverviewView:
@@ -124,7 +122,7 @@ def is_abandoned(lag: GroupLagReading, member_count: int) -> bool:
 def falls_behind(lag: GroupLagReading) -> bool:
     """Whether a group's lag grows, and is older than what single commits explain; how old may not be known."""
     grows = lag.rates is not None and lag.rates.trend is LagTrend.GROWING
-    return grows and bool(lag.lag_records) and (lag.lag_seconds is None or lag.lag_seconds >= BEHIND_SECONDS)
+    return grows and bool(lag.lag_records) and (lag.lag_seconds is None or lag.lag_seconds > KEEPS_UP_SECONDS)
 
 
 def by_growth(group: LaggingGroup) -> tuple[float, int]:

@@ -14,7 +14,6 @@ from heapq import nlargest
 from pathlib import PurePath
 
 import attrs
-import trio
 
 from broker_admin.views.node.storage import (
     CleanerSummary,
@@ -31,6 +30,7 @@ from broker_admin.views.node.storage import (
     TopicSize,
     UncleanableLog,
 )
+from trio_broker.broker_view.cached_report import CachedReport
 from trio_broker.common.histogram import HistogramSnapshot, upper_bound_ns
 from trio_broker.common.topic_names import is_internal_topic
 from trio_broker.concurrency.yield_budget import InTurns
@@ -87,20 +87,11 @@ class LiveStorageView:
 
     def __init__(self, services: BrokerServices) -> None:
         self.services = services
-        self._measuring = trio.Lock()
-        self._storage_report: StorageReport | None = None
-        self._storage_good_until = -math.inf
-        self._counting = trio.Lock()
-        self._counted_sizes: PartitionSizes | None = None
-        self._sizes_good_until = -math.inf
+        self._report = CachedReport(self._measured, services.clock, seconds=REPORT_SECONDS)
+        self._sizes = CachedReport(self._count, services.clock, seconds=SIZES_SECONDS, pause_factor=SIZES_PAUSE_FACTOR)
 
     async def report(self) -> StorageReport:
-        clock = self.services.clock
-        async with self._measuring:
-            if self._storage_report is None or clock.monotonic() >= self._storage_good_until:
-                self._storage_report = await self._measured()
-                self._storage_good_until = clock.monotonic() + REPORT_SECONDS
-            return self._storage_report
+        return await self._report.get()
 
     async def _measured(self) -> StorageReport:
         services, replicas = self.services, self.services.replicas
@@ -138,15 +129,7 @@ class LiveStorageView:
 
     async def sizes(self) -> PartitionSizes:
         """Sizes and rates of all topics, which may be some seconds old."""
-        clock = self.services.clock
-        async with self._counting:
-            if self._counted_sizes is None or clock.monotonic() >= self._sizes_good_until:
-                began = clock.monotonic()
-                self._counted_sizes = await self._count()
-                took = clock.monotonic() - began
-                least = SIZES_SECONDS if self._counted_sizes.has_records else 0.0
-                self._sizes_good_until = began + took + max(least, SIZES_PAUSE_FACTOR * took)
-            return self._counted_sizes
+        return await self._sizes.get()
 
     async def _count(self) -> PartitionSizes:
         replicas = self.services.replicas
@@ -178,6 +161,7 @@ class LiveStorageView:
                     bytes_out_per_second=rates.bytes_out,
                 )
             )
+        self._sizes.seconds = SIZES_SECONDS if has_records else 0.0
         return PartitionSizes(
             log_bytes=Counter({PurePath(directory): size for directory, size in log_bytes.items()}),
             partitions=Counter({PurePath(directory): count for directory, count in partitions.items()}),
