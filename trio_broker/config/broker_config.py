@@ -38,7 +38,7 @@ from trio_broker.config.entries import (
 )
 from trio_broker.config.errors import ConfigError, ContradictorySettings
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
-from trio_broker.config.keys import BROKER_KEYS, KEY_GROUPS, LISTENERS_SUBJECT, SETTINGS
+from trio_broker.config.keys import BROKER_KEYS, KEY_GROUPS, KEYS_BY_NAME, LISTENERS_SUBJECT, SETTINGS
 from trio_broker.config.listeners import advertised_endpoints
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.log_manager_config import LogManagerConfig
@@ -58,6 +58,8 @@ LEVEL_TEXTS = {
     ConfigLevel.BUILT_IN: "the default",
 }
 """Where a value without an origin of its own was set."""
+
+DEFAULT_VALUES = {name: key.default for name, key in BROKER_KEYS.items()}
 
 THREAD_POOLS = tuple(key for key in BROKER_KEYS.values() if key.thread_pool)
 
@@ -380,7 +382,9 @@ class BrokerConfig:
                 be older than a rule about them, and must not prevent the other settings.
         """
         merged = self._merged(dynamic, tried)
-        values = {name: key.value_in(merged) for name, key in BROKER_KEYS.items()}
+        # Of hundreds of keys some dozens have a text.
+        given = {key.name: key.value_in(merged) for name in merged for key in KEYS_BY_NAME.get(name, ())}
+        values = {**DEFAULT_VALUES, **given}
         sections = {
             subject: section(**{key.field: values[key.name] for key in KEY_GROUPS[subject] if key.field})
             for subject, section in SETTINGS.items()

@@ -14,7 +14,7 @@ SocketServer (ListenerConnectionQuota).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from functools import lru_cache
 
 import attrs
@@ -60,6 +60,13 @@ class BrokerKeys(Mapping[str, ConfigKey]):
 
     def __len__(self) -> int:
         return len(self._keys)
+
+    # A Mapping's own look up each of hundreds of names, at every change of a setting.
+    def items(self) -> ItemsView[str, ConfigKey]:
+        return self._keys.items()
+
+    def values(self) -> ValuesView[ConfigKey]:
+        return self._keys.values()
 
     def _find_of_listener(self, name: str) -> ConfigKey:
         found = _NAME.fullmatch(name)

@@ -9,7 +9,7 @@ key is pointed at: ``/node.id``. ``/api/v1/config/{key}`` is about one key, with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated
 
 import attrs
@@ -25,6 +25,7 @@ from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, caller_name, read_change, read_change_json
 from broker_admin.schemas import Words, bounded
 from broker_admin.structuring import shown, structure_body
+from broker_admin.view import ClusterView
 from broker_admin.views.cluster.config import SettingChange
 from trio_broker.changes.change import MAX_COMPARED_SECONDS, MAX_TRIAL_SECONDS, MIN_TRIAL_SECONDS
 from trio_broker.config.config_key import ConfigUnit
@@ -98,7 +99,8 @@ class ConfigEndpoint(HTTPEndpoint):
         """Change or reset config keys, all of them or none."""
         query = query_of(request, ConfigChangeQuery)
         changes = await read_config_changes(request)
-        return json_response(await apply_changes(request, changes, query, lambda key: body_pointer(key)))
+        named = entries_of(cluster_of(request), changes)
+        return json_response(await apply_changes(request, changes, named, query, lambda key: body_pointer(key)))
 
 
 class ConfigKeyEndpoint(HTTPEndpoint):
@@ -114,9 +116,9 @@ class ConfigKeyEndpoint(HTTPEndpoint):
     )
     async def patch(self, request: Request) -> Response:
         """Change or reset one config key."""
-        query, key = query_of(request, ConfigChangeQuery), entry_of(request).name
-        wanted = await read_change(request, NewConfigValue)
-        return json_response(await apply_changes(request, {key: wanted.value}, query, lambda _: body_pointer("value")))
+        query, entry = query_of(request, ConfigChangeQuery), entry_of(request)
+        changes = {entry.name: (await read_change(request, NewConfigValue)).value}
+        return json_response(await apply_changes(request, changes, [entry], query, lambda _: body_pointer("value")))
 
 
 async def read_config_changes(request: Request) -> ConfigChanges:
@@ -147,16 +149,19 @@ def entry_of(request: Request) -> ConfigEntry:
 
 
 async def apply_changes(
-    request: Request, changes: ConfigChanges, query: ConfigChangeQuery, pointer: Callable[[str], str]
+    request: Request,
+    changes: ConfigChanges,
+    named: Sequence[ConfigEntry],
+    query: ConfigChangeQuery,
+    pointer: Callable[[str], str],
 ) -> ChangedConfigs:
-    """Have the broker make ``changes``, and return what came of it; ``pointer`` points at the value of a key.
+    """Have the broker make ``changes`` of the keys ``named``; ``pointer`` points at the value of a key.
 
     Raises:
         Problem: 422, with an error for each key that is refused.
     """
     cluster = cluster_of(request)
-    named = {name: entry for name in changes if (entry := cluster.config.entry(name)) is not None}
-    texts, reasons = plain_texts(changes, {name: entry.unit for name, entry in named.items()})
+    texts, reasons = plain_texts(changes, {entry.name: entry.unit for entry in named})
     result = await cluster.config.change(
         texts,
         changed_by=caller_name(request),
@@ -175,12 +180,17 @@ async def apply_changes(
             for each in result.refusals
         ]
         raise Problem.of_errors(422, errors)
-    entries = cluster.config.entries()
+    entries = entries_of(cluster, changes)
     return ChangedConfigs(
         mask_differences(result.differences, sensitive_keys(entries)),
-        {entry.name: mask_entry(entry) for entry in entries if entry.name in changes},
+        {entry.name: mask_entry(entry) for entry in entries},
         mask_changes(result.changes, sensitive_keys(entries)),
     )
+
+
+def entries_of(cluster: ClusterView, names: Iterable[str]) -> list[ConfigEntry]:
+    """The entries of those of ``names`` that are keys: to describe all keys takes longer than to change one."""
+    return [entry for name in names if (entry := cluster.config.entry(name)) is not None]
 
 
 def plain_texts(

@@ -91,7 +91,8 @@ def event_text(view: BrokerView, event: BrokerEvent) -> str:
         name = "groups"
     else:
         name = "config"
-        (event,) = mask_changes([event], sensitive_keys(view.cluster.config.entries()))
+        entry = view.cluster.config.entry(event.key)
+        (event,) = mask_changes([event], sensitive_keys([] if entry is None else [entry]))
     data = json.dumps(converter.unstructure(event), separators=(",", ":"))
     return f"event: {name}\ndata: {data}\n\n"
 
