@@ -85,6 +85,7 @@ async def test_the_description_has_the_manifest_and_its_query(client: httpx.Asyn
     document = (await client.get("/api/v1/openapi.json")).json()
     operation = document["paths"]["/api/v1/brokers/{broker_id}/topics/{topic}/manifest"]["get"]
     assert [(each["name"], each["in"], each["required"]) for each in operation["parameters"]] == [
+        ("broker_id", "path", True),
         ("topic", "path", True),
         ("partition", "query", False),
     ]
