@@ -7,13 +7,17 @@ then finds it in the garbage.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import attrs
 import trio
+from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from broker_admin.app_state import MAX_EVENT_STREAMS, AppState, StreamCount
 from broker_admin.problems import Problem
+
+T = TypeVar("T")
 
 SendText = Callable[[str], Awaitable[None]]
 """Sends a piece of a stream, and waits until the client took enough of what went before."""
@@ -87,3 +91,19 @@ async def cancel_at_disconnect(receive: Receive, cancel_scope: trio.CancelScope)
 async def cancel_at_stop(stopping: trio.Event, cancel_scope: trio.CancelScope) -> None:
     await stopping.wait()
     cancel_scope.cancel()
+
+
+async def while_connected(request: Request, work: Callable[[], Awaitable[T]]) -> T | None:
+    """The result of ``work``, which is cancelled when the client goes; None then, for nobody."""
+    result: T | None = None
+    error: Problem | None = None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cancel_at_disconnect, request.receive, nursery.cancel_scope)
+        try:
+            result = await work()
+        except Problem as problem:
+            error = problem
+        nursery.cancel_scope.cancel()
+    if error is not None:
+        raise error
+    return result

@@ -15,8 +15,8 @@ import pytest
 from starlette.routing import Route
 
 from broker_admin.app import create_app
+from broker_admin.openapi import openapi_document
 from broker_admin.problems import PROBLEM_MEDIA_TYPE
-from broker_admin.routes.openapi import openapi_document
 from broker_admin.views.cluster.messages import NewMessage
 from kafka_wire.messages.offset_commit import (
     OffsetCommitRequest,

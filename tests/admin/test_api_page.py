@@ -7,7 +7,7 @@ import re
 import httpx
 
 from broker_admin.app import create_app
-from broker_admin.routes.openapi import openapi_document
+from broker_admin.openapi import openapi_document
 from tests.admin.chromium import Browser, needs_chromium
 from tests.admin.fake_broker import FakeBroker
 from tests.admin.live_admin import LiveAdmin

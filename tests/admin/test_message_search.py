@@ -15,9 +15,9 @@ from broker_admin.event_stream import EventStream
 from broker_admin.messages import partition_scan, search
 from broker_admin.messages.query import RecordsQuery, decoders_of
 from broker_admin.messages.rows import show_rows
+from broker_admin.record_search import prepared_search
 from broker_admin.routes import message_search
 from broker_admin.routes.message_search import StreamedSearch
-from broker_admin.routes.messages import prepared_search
 from broker_admin.views.cluster.messages import NewMessage, PartitionBatches
 from tests.admin.live_admin import LiveAdmin
 

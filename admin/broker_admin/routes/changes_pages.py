@@ -14,11 +14,9 @@ from broker_admin.app_state import cluster_of
 from broker_admin.change_list import (
     ACTION_TITLES,
     CHANNEL_TITLES,
+    WORDS,
     ChangesQuery,
-    change_author,
-    change_title,
     select_changes,
-    trial_text,
 )
 from broker_admin.operations import query_of
 from broker_admin.pages import frame, page_response, render_template
@@ -33,13 +31,6 @@ COLUMNS = (
     Column("By", hidden_below="narrow"),
     Column("Effect", hidden_below="narrow"),
 )
-
-WORDS = {
-    "change_title": change_title,
-    "change_author": change_author,
-    "trial_text": trial_text,
-}
-"""What the templates say of a change with."""
 
 
 async def get_changes_page(request: Request) -> Response:

@@ -10,7 +10,6 @@ key is pointed at: ``/node.id``. ``/api/v1/config/{key}`` is about one key, with
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated
 
 import attrs
 from starlette.endpoints import HTTPEndpoint
@@ -19,24 +18,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from broker_admin.app_state import cluster_of
+from broker_admin.config_changes import ConfigChanges, Configs, ConfigValue, plain_texts, read_config_changes
 from broker_admin.encoding import json_response, mask_changes, mask_differences, mask_entry, sensitive_keys
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import FieldError, Problem, body_pointer
-from broker_admin.request_body import ChangeQuery, caller_name, read_change, read_change_json
-from broker_admin.schemas import Words, bounded
-from broker_admin.structuring import shown, structure_body
+from broker_admin.request_body import ChangeQuery, caller_name, read_change
+from broker_admin.schemas import bounded
+from broker_admin.structuring import shown
 from broker_admin.view import ClusterView
 from broker_admin.views.cluster.config import SettingChange
 from trio_broker.changes.change import MAX_COMPARED_SECONDS, MAX_TRIAL_SECONDS, MIN_TRIAL_SECONDS
-from trio_broker.config.config_key import ConfigUnit
 from trio_broker.config.entries import ConfigDifference, ConfigEntry, ConfigScope
-from trio_broker.config.quantities import plain_number
-
-ConfigValue = str | int | float | bool | None
-"""A value as a caller may write it; null resets the key."""
-
-ConfigChanges = Annotated[Mapping[str, ConfigValue], Words({"minProperties": 1})]
-"""The body of a change."""
 
 
 @attrs.frozen
@@ -58,13 +50,6 @@ class NewConfigValue:
     """The body of a change of one key."""
 
     value: ConfigValue
-
-
-@attrs.frozen
-class Configs:
-    """Config keys by name."""
-
-    configs: Mapping[str, ConfigEntry]
 
 
 @attrs.frozen
@@ -119,20 +104,6 @@ class ConfigKeyEndpoint(HTTPEndpoint):
         query, entry = query_of(request, ConfigChangeQuery), entry_of(request)
         changes = {entry.name: (await read_change(request, NewConfigValue)).value}
         return json_response(await apply_changes(request, changes, [entry], query, lambda _: body_pointer("value")))
-
-
-async def read_config_changes(request: Request) -> ConfigChanges:
-    """The keys and values in the body of a change.
-
-    Raises:
-        Problem: the body is something else, or names no key.
-    """
-    body = await read_change_json(request)
-    if not isinstance(body, dict):
-        raise Problem(400, 'the body is not a JSON object of keys and values, such as {"num.io.threads": 12}')
-    if not body:
-        raise Problem(400, "the body names no key to change")
-    return structure_body(body, ConfigChanges)  # type: ignore[type-abstract]
 
 
 def entry_of(request: Request) -> ConfigEntry:
@@ -191,36 +162,6 @@ async def apply_changes(
 def entries_of(cluster: ClusterView, names: Iterable[str]) -> list[ConfigEntry]:
     """The entries of those of ``names`` that are keys: to describe all keys takes longer than to change one."""
     return [entry for name in names if (entry := cluster.config.entry(name)) is not None]
-
-
-def plain_texts(
-    changes: ConfigChanges, units: Mapping[str, ConfigUnit | None]
-) -> tuple[dict[str, str | None], dict[str, str]]:
-    """The values as texts without suffixes, and for each suffix that cannot be read the reason.
-
-    A value with such a suffix stays as it is: it is no number, so the broker refuses it together with what else is
-    wrong.
-    """
-    texts = {key: config_text(value) for key, value in changes.items()}
-    reasons = {}
-    for key, text in texts.items():
-        if text is not None and (unit := units.get(key)) is not None:
-            try:
-                texts[key] = plain_number(text, unit)
-            except ValueError as error:
-                reasons[key] = f"{key}: {error}"
-    return texts, reasons
-
-
-def config_text(value: ConfigValue) -> str | None:
-    """A JSON value as the text a config file would hold."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
 
 
 ROUTES = [Route("/api/v1/config", ConfigEndpoint), Route("/api/v1/config/{key}", ConfigKeyEndpoint)]

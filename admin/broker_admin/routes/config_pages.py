@@ -14,14 +14,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from broker_admin.app_state import cluster_of, node_of
-from broker_admin.change_list import running_trial
+from broker_admin.change_list import WORDS, running_trial
 from broker_admin.config_table import ConfigTableQuery, config_table
 from broker_admin.encoding import mask_entry
 from broker_admin.listing import take_page
 from broker_admin.node_addresses import NODE_PAGES
 from broker_admin.operations import query_of
 from broker_admin.pages import TEMPLATES, frame, page_response
-from broker_admin.routes.changes_pages import WORDS
 from broker_admin.routes.loggers import LOGGER_COLUMNS, LoggersQuery
 from broker_admin.routing import NodeRoute
 from broker_admin.tables import Column, ListTable

@@ -23,7 +23,7 @@ from broker_admin.app_state import cluster_of, now_ms_of, state_of
 from broker_admin.encoding import encode, json_response, json_response_from_thread
 from broker_admin.group_diagnosis import LagDiagnosis, diagnosis
 from broker_admin.group_list import GroupList, GroupsQuery, select_groups
-from broker_admin.listing import MAX_LIMIT
+from broker_admin.listing import MAX_LIMIT, MAX_OFFSET
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem
 from broker_admin.routing import RawPathRoute
@@ -35,8 +35,6 @@ from trio_broker.coordinator.reporting.snapshot import (
     GroupSnapshot,
     Rebalance,
 )
-
-MAX_OFFSET = 2**31 - 1
 
 
 @attrs.frozen

@@ -20,11 +20,12 @@ from starlette.routing import Route
 
 from broker_admin.app_state import state_of
 from broker_admin.encoding import json_response_from_thread
+from broker_admin.exports import NDJSON
 from broker_admin.messages.record_body import RecordBody
 from broker_admin.operations import TextContent, operation, query_of
 from broker_admin.problems import FieldError, Problem, body_pointer
+from broker_admin.record_search import NO_SUCH_TOPIC, require_contents
 from broker_admin.request_body import ChangeQuery, check_caller, parse_json, read_body
-from broker_admin.routes.messages import NDJSON, NO_SUCH_TOPIC, require_contents
 from broker_admin.structuring import structure_body
 from broker_admin.views.cluster.messages import AppendedMessage, NewMessage
 

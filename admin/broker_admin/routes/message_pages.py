@@ -22,6 +22,7 @@ from starlette.routing import Route
 from broker_admin.app_state import state_of
 from broker_admin.decoders.choice import DECODER_NAMES
 from broker_admin.decoders.decoded import MAX_DECODED_BYTES
+from broker_admin.event_stream import while_connected
 from broker_admin.filters.record_filter import RecordFilter
 from broker_admin.messages.export import as_text_or_base64
 from broker_admin.messages.large_scan import TOO_LARGE, export_command, spark_lines
@@ -43,13 +44,8 @@ from broker_admin.messages.search import SearchEnd, SearchResult
 from broker_admin.operations import query_of
 from broker_admin.pages import TEMPLATES, frame, page_response
 from broker_admin.problems import Problem
-from broker_admin.routes.message_rows import PREVIEW_BYTES, kept_parameters
-from broker_admin.routes.messages import (
-    NO_SUCH_TOPIC,
-    require_contents,
-    search_records,
-    while_connected,
-)
+from broker_admin.record_rows import PREVIEW_BYTES, kept_parameters
+from broker_admin.record_search import NO_SUCH_TOPIC, require_contents, search_records
 from broker_admin.texts import line_text, number_text, shown_block
 from broker_admin.topic_tabs import tabs_of
 from broker_admin.views.cluster.messages import BatchInfo, StoredRecord

@@ -17,13 +17,14 @@ from starlette.routing import Route
 
 from broker_admin.app_state import AppState, state_of
 from broker_admin.event_stream import EventStream, SendText, require_room
+from broker_admin.exports import NDJSON
 from broker_admin.messages.large_scan import TOO_LARGE
 from broker_admin.messages.query import RecordsQuery, decoders_of
 from broker_admin.messages.rows import show_rows
 from broker_admin.messages.search import MessageSearch, SearchResult
 from broker_admin.operations import TextContent, operation, query_of
-from broker_admin.routes.message_rows import HTML, JSON, PREVIEW_BYTES, event_data
-from broker_admin.routes.messages import NDJSON, PROBLEMS, prepared_search
+from broker_admin.record_rows import HTML, JSON, PREVIEW_BYTES, event_data
+from broker_admin.record_search import PROBLEMS, prepared_search
 from broker_admin.schemas import bounded
 
 TURN_SECONDS = 0.25

@@ -26,8 +26,8 @@ from broker_admin.messages.query import RecordSelection, chosen_partitions, comp
 from broker_admin.messages.rows import Decoders, MessageRow, RecordVariables, message_row
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem
-from broker_admin.routes.message_rows import HTML, JSON, PREVIEW_BYTES, event_data
-from broker_admin.routes.messages import NO_SUCH_TOPIC, PROBLEMS, require_contents
+from broker_admin.record_rows import HTML, JSON, PREVIEW_BYTES, event_data
+from broker_admin.record_search import NO_SUCH_TOPIC, PROBLEMS, require_contents
 from broker_admin.schemas import bounded
 from broker_admin.views.cluster.messages import PartitionBatches, UnreadableBatch
 

@@ -11,13 +11,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from broker_admin.app_state import now_ms_of, state_of
+from broker_admin.change_list import WORDS
 from broker_admin.getting_started import creation_command, snippets
 from broker_admin.health import used_ratio
 from broker_admin.health_rules import FULL_DISK_RATIO
 from broker_admin.operations import query_of
 from broker_admin.overview import overview_of
 from broker_admin.pages import frame, page_response, render_template
-from broker_admin.routes.changes_pages import WORDS
 from broker_admin.schemas import bounded
 from broker_admin.series_chart import (
     BROKER_CHARTS,

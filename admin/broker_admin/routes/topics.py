@@ -19,13 +19,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from broker_admin.app_state import cluster_of, node_of
+from broker_admin.config_changes import ConfigChanges, Configs, plain_texts, read_config_changes
 from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.listing import Page
 from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import FieldError, Problem, body_pointer, status_of
 from broker_admin.request_body import ChangeQuery, caller_name, check_caller, read_change
-from broker_admin.routes.config import ConfigChanges, Configs, plain_texts, read_config_changes
 from broker_admin.routing import NodeRoute
 from broker_admin.schemas import PartitionNumber, bounded
 from broker_admin.topic_list import (
@@ -38,6 +38,7 @@ from broker_admin.topic_list import (
     select_segments,
     select_topics,
 )
+from broker_admin.topic_paths import name_of, no_such_partition, no_such_topic, partition_of
 from broker_admin.topic_texts import kept_text
 from broker_admin.view import ClusterView
 from broker_admin.views.cluster.topics import (
@@ -62,8 +63,6 @@ MAX_PURGED_PARTITIONS = 10_000
 MAX_INT64 = 2**63 - 1
 """The largest offset, and the largest timestamp."""
 
-MAX_PARTITION_DIGITS = 10
-"""Of an int32."""
 
 NO_SUCH_TOPIC = {404: "there is no such topic"}
 NO_SUCH_PARTITION = {404: "there is no such topic or partition", 503: "the disk of the partition failed"}
@@ -95,31 +94,6 @@ class PurgeBody:
     to_offset: int | None = bounded(None, minimum=0, maximum=MAX_INT64)
     to_timestamp_ms: int | None = bounded(None, minimum=0, maximum=MAX_INT64)
     partitions: tuple[PartitionNumber, ...] = bounded((), maxItems=MAX_PURGED_PARTITIONS)
-
-
-def name_of(request: Request) -> str:
-    """The topic that a request is about."""
-    return str(request.path_params["topic"])
-
-
-def no_such_topic(name: str) -> Problem:
-    return Problem(404, f"there is no topic {name[:250]!r}; /api/v1/topics lists those there are")
-
-
-def partition_of(request: Request) -> int:
-    """The partition that a request is about.
-
-    Raises:
-        Problem: 404, it is no number of a partition.
-    """
-    text = request.path_params["partition"]
-    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_PARTITION_DIGITS):
-        raise no_such_partition()
-    return int(text)
-
-
-def no_such_partition() -> Problem:
-    return Problem(404, "there is no such partition here")
 
 
 def topic_texts(cluster: ClusterView, values: ConfigChanges) -> tuple[dict[str, str | None], dict[str, str]]:

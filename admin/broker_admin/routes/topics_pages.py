@@ -19,14 +19,7 @@ from broker_admin import topic_texts
 from broker_admin.app_state import cluster_of, node_of, now_ms_of
 from broker_admin.operations import query_of
 from broker_admin.pages import TEMPLATES, frame, page_response, render_template
-from broker_admin.routes.topics import (
-    name_of,
-    no_such_partition,
-    no_such_topic,
-    partition_of,
-    problem_of,
-    with_oldest_records,
-)
+from broker_admin.routes.topics import problem_of, with_oldest_records
 from broker_admin.series_chart import RANGES, TOPIC_CHARTS, RangeQuery, range_links, series_picture
 from broker_admin.tables import Column, ListTable
 from broker_admin.topic_list import (
@@ -39,6 +32,7 @@ from broker_admin.topic_list import (
     select_segments,
     select_topics,
 )
+from broker_admin.topic_paths import name_of, no_such_partition, no_such_topic, partition_of
 from broker_admin.topic_tabs import tabs_of, topic_address
 from broker_admin.transaction_list import held_back_of
 from broker_admin.view import ClusterView

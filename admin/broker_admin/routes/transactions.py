@@ -20,14 +20,13 @@ from starlette.routing import Route
 
 from broker_admin.app_state import cluster_of
 from broker_admin.encoding import encode, json_response, json_response_from_thread
-from broker_admin.listing import MAX_LIMIT
+from broker_admin.listing import MAX_LIMIT, MAX_OFFSET
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem, status_of
 from broker_admin.request_body import ChangeQuery, read_change
-from broker_admin.routes.groups import MAX_OFFSET
-from broker_admin.routes.topics import name_of, partition_of
 from broker_admin.routing import RawPathRoute
 from broker_admin.schemas import bounded
+from broker_admin.topic_paths import name_of, partition_of
 from broker_admin.transaction_list import (
     MAX_PRODUCER_ID,
     HeldBackList,
