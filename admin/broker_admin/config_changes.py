@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from broker_admin.problems import Problem
 from broker_admin.request_body import read_change_json
-from broker_admin.schemas import Words
+from broker_admin.schemas import SchemaConstraints
 from broker_admin.structuring import structure_body
 from trio_broker.config.config_key import ConfigUnit
 from trio_broker.config.entries import ConfigEntry
@@ -20,7 +20,7 @@ ConfigValue = str | int | float | bool | None
 """A value as a caller may write it; null resets the key."""
 
 
-ConfigChanges = Annotated[Mapping[str, ConfigValue], Words({"minProperties": 1})]
+ConfigChanges = Annotated[Mapping[str, ConfigValue], SchemaConstraints({"minProperties": 1})]
 """The body of a change."""
 
 

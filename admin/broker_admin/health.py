@@ -252,7 +252,7 @@ def limit_findings(limit: Bottleneck) -> Iterator[RuleFinding]:
     if limit.setting is not None:
         reason = limit.summary[0].lower() + limit.summary[1:].rstrip(".")
         text = f"{reason}, and {limit.setting.key}={limit.setting.value} would help"
-        yield attention(SETTING_WOULD_HELP, text, page=f"{SETTING_WOULD_HELP.page}#knob-{limit.setting.key}")
+        yield attention(SETTING_WOULD_HELP, text, page=f"{SETTING_WOULD_HELP.page}#tunable-{limit.setting.key}")
 
 
 def handshake_findings(handshakes: Sequence[FailedHandshake], now_ms: int) -> Iterator[RuleFinding]:

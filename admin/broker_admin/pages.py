@@ -4,7 +4,7 @@ A page renders a template that extends ``base.html`` with ``frame(request)``, ``
 and ``script`` (its module in ``ui/static``, or None).
 
 A page is whole without its script: it shows the readings of the time when it was rendered. The script adds what moves.
-What both need (the node, the knobs, the curl command) is in the page once, as data attributes.
+What both need (the node, the tunables, the curl command) is in the page once, as data attributes.
 """
 
 from __future__ import annotations

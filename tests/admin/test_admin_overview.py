@@ -262,7 +262,7 @@ async def test_nothing_is_inline_and_nothing_comes_from_elsewhere(live: LiveAdmi
 
 
 @pytest.mark.parametrize(
-    "name", ["overview.js", "tuning.js", "charts.js", "knobs.js", "live.js", "groups.js", "page.css"]
+    "name", ["overview.js", "tuning.js", "charts.js", "tunables.js", "live.js", "groups.js", "page.css"]
 )
 def test_assets_name_no_other_host(name: str) -> None:
     text = ASSETS[name].content.decode().replace("http://www.w3.org/2000/svg", "")

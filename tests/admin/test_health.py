@@ -206,7 +206,7 @@ def test_a_limit_is_worth_a_look_where_a_setting_would_help():
         (
             HealthState.ATTENTION,
             "syncs to the disk wait for a thread, and num.io.threads=16 would help",
-            "/brokers/1/tuning#knob-num.io.threads",
+            "/brokers/1/tuning#tunable-num.io.threads",
         )
     ]
     assert verdict(limit=attrs.evolve(waits, setting=None)).findings == ()

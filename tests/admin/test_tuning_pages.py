@@ -40,10 +40,10 @@ async def measured_change(live: LiveAdmin) -> int:
 # --- tuning ---
 
 
-async def test_each_knob_has_slider_number_range_buttons_and_the_call_it_makes(client: httpx.AsyncClient) -> None:
+async def test_each_tunable_has_slider_number_range_buttons_and_the_call_it_makes(client: httpx.AsyncClient) -> None:
     page = await page_of(client, "/brokers/1/tuning")
     for key, reach, value in (("num.network.threads", 16, 3), ("num.io.threads", 32, 8)):
-        card = page[page.index(f'data-knob="{key}"') :]
+        card = page[page.index(f'data-tunable="{key}"') :]
         card = card[: card.index("</section>")]
         assert "<b data-minimum>1</b> to <b data-maximum>256</b>" in card
         assert f'aria-label="{key}, slider"' in card
@@ -61,7 +61,7 @@ async def test_the_queue_may_be_given_any_size_and_its_slider_reaches_far(
 ) -> None:
     await fake.view.cluster.config.change({"queued.max.requests": value}, changed_by="a test")
     page = await page_of(client, "/brokers/1/tuning")
-    card = page[page.index('data-knob="queued.max.requests"') :]
+    card = page[page.index('data-tunable="queued.max.requests"') :]
     card = card[: card.index("</section>")]
     assert f'min="1" max="{reach}" value="{value}"' in card
     assert "allowed: any number from <b>1</b>" in card
@@ -75,9 +75,9 @@ async def test_the_page_says_what_limits_what_is_on_trial_and_what_the_last_chan
     assert "The broker is idle" in page or "limit" in page
     assert f'<a href="/changes/{number + 1}">change {number + 1}</a>' in page
     assert f'data-address="/api/v1/changes/{number + 1}:keep"' in page
-    knob = page[page.index('data-form="queued.max.requests"') :]
-    assert knob[knob.index("data-reset") :].partition(">")[0].split()[-1] == "hidden"
-    assert 'data-knob="log.cleaner.threads"' in page
+    tunable = page[page.index('data-form="queued.max.requests"') :]
+    assert tunable[tunable.index("data-reset") :].partition(">")[0].split()[-1] == "hidden"
+    assert 'data-tunable="log.cleaner.threads"' in page
     assert f'<a href="/changes/{number}">' in page
 
 

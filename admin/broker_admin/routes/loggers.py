@@ -22,13 +22,13 @@ from broker_admin.operations import operation, query_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, read_change_json
 from broker_admin.routing import NodeRoute
-from broker_admin.schemas import Words
+from broker_admin.schemas import SchemaConstraints
 from broker_admin.structuring import structure_body
 from broker_admin.views.cluster.config import SettingChange
 from broker_admin.views.node.loggers import LoggerDifference
 from trio_broker.config.entries import LoggerLevel
 
-LoggerChanges = Annotated[Mapping[str, str | None], Words({"minProperties": 1})]
+LoggerChanges = Annotated[Mapping[str, str | None], SchemaConstraints({"minProperties": 1})]
 """The body of a change."""
 
 LOGGER_COLUMNS = {"name": lambda logger: logger.name, "level": lambda logger: logger.level}

@@ -9,11 +9,11 @@ from starlette.responses import Response
 
 from broker_admin.app_state import cluster_of, node_of
 from broker_admin.change_list import WORDS, running_trial
-from broker_admin.knobs import knob_states
 from broker_admin.lifecycle_picture import SHOWN_PHASES, lifecycle_bars
 from broker_admin.node_addresses import NODE_PAGES
 from broker_admin.pages import frame, page_response, render_template
 from broker_admin.routing import NodeRoute
+from broker_admin.tunables import tunable_states
 
 SHOWN_CHANGES = 5
 """The last changes of settings with their readings; the page of changes has all."""
@@ -38,7 +38,7 @@ async def get_tuning_page(request: Request) -> Response:
         "apis": lifecycle_bars(node.latency.report().apis),
         "phases": [phase.value.replace("_", " ") for phase in SHOWN_PHASES],
         "threads": node.readings.threads(),
-        "knobs": knob_states(cluster.config.entries()),
+        "tunables": tunable_states(cluster.config.entries()),
         "trial_seconds": TRIAL_SECONDS,
         "compared_seconds": COMPARED_SECONDS,
         "trial": running_trial(settings),

@@ -15,8 +15,8 @@ function linkTo(change) {
   return link;
 }
 
-/** One knob: slider, number, button, the call they make, and its outcome. */
-export class Knob {
+/** One tunable: slider, number, button, the call they make, and its outcome. */
+export class Tunable {
   /** @param {HTMLFormElement} form @param {() => Promise<unknown>} changed is called after each attempt to change the key */
   constructor(form, changed) {
     this.form = form;
@@ -24,7 +24,7 @@ export class Knob {
     this.key = form.dataset.form ?? "";
     this.slider = /** @type {HTMLInputElement} */ (form.querySelector('input[type="range"]'));
     this.number = /** @type {HTMLInputElement} */ (form.querySelector('input[type="number"]'));
-    this.reach = Number(this.slider.dataset.reach); // how far the slider goes at least
+    this.sliderMaximum = Number(this.slider.dataset.sliderMaximum); // how far the slider goes at least
     this.apply = /** @type {HTMLButtonElement} */ (form.querySelector(".apply"));
     this.resetButton = /** @type {HTMLButtonElement} */ (form.querySelector("[data-reset]"));
     this.tries = /** @type {HTMLButtonElement} */ (form.querySelector("[data-try]"));
@@ -129,7 +129,7 @@ export class Knob {
     this.current = entry.value;
     if (this.part("outcome").dataset.kind === "unanswered") this.say("busy", "");
     this.slider.min = allowed?.minimum ?? 1;
-    this.slider.max = String(Math.min(allowed?.maximum ?? Infinity, Math.max(this.reach, 4 * Number(entry.value))));
+    this.slider.max = String(Math.min(allowed?.maximum ?? Infinity, Math.max(this.sliderMaximum, 4 * Number(entry.value))));
     if (allowed) {
       this.number.min = this.part("minimum").textContent = allowed.minimum;
       this.number.max = this.part("maximum").textContent = allowed.maximum;
