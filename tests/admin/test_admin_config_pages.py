@@ -172,13 +172,13 @@ async def test_a_batch_is_tried_and_applied_and_its_outcome_read(live: LiveAdmin
         await page.until("!document.querySelector('#change-settings [data-differences]').hidden")
         assert "1073741824 → 67108864" in await page.text("#change-settings [data-differences]")
         assert live.broker.services.config.log.segment_bytes == 1 << 30
-        twins = await page.evaluate(
-            "[...document.querySelectorAll('#change-settings [data-twin]')].map(e => e.textContent)"
+        commands = await page.evaluate(
+            "[...document.querySelectorAll('#change-settings [data-command]')].map(e => e.textContent)"
         )
-        assert "--add-config 'log.segment.bytes=67108864,log.cleanup.policy=[delete,compact]'" in twins[0]
+        assert "--add-config 'log.segment.bytes=67108864,log.cleanup.policy=[delete,compact]'" in commands[0]
         assert (
             "--broker 1 \\\n  --set log.segment.bytes=67108864 \\\n  --set log.cleanup.policy=delete,compact"
-            in twins[1]
+            in commands[1]
         )
         await page.evaluate("document.querySelector('#change-settings select').value = 'cluster'")
         await page.evaluate("document.querySelector('#change-settings select').dispatchEvent(new Event('change'))")
@@ -252,10 +252,10 @@ async def test_a_level_is_tried_and_set(live: LiveAdmin, browser: Browser) -> No
         await click(page, "#set-level [data-tries]")
         await page.until("document.querySelector('#set-level [data-differences]').innerText.includes('→ DEBUG')")
         assert logging.getLogger(LOGGER).level == logging.NOTSET
-        twin, ours = await page.evaluate(
-            "[...document.querySelectorAll('#set-level [data-twin]')].map(each => each.textContent)"
+        kafkas, ours = await page.evaluate(
+            "[...document.querySelectorAll('#set-level [data-command]')].map(each => each.textContent)"
         )
-        assert f"--entity-type broker-loggers --entity-name 1 --alter \\\n  --add-config {LOGGER}=DEBUG" in twin
+        assert f"--entity-type broker-loggers --entity-name 1 --alter \\\n  --add-config {LOGGER}=DEBUG" in kafkas
         assert f"--broker-logger 1 \\\n  --set {LOGGER}=DEBUG" in ours
         await click(page, "#set-level [data-does]")
         await page.until("document.querySelector('#loggers .level').innerText === 'DEBUG'")

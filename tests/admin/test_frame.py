@@ -47,7 +47,7 @@ PAGE = """
   <p id="count" data-region>{{ count }}</p>
   {{ opener("threads", "Change threads") }}
   {% call dialog("threads", "Set threads", "PATCH", "/api/v1/config", does="It changes two pools.",
-                 twins=["trio-broker configs set num.io.threads={num.io.threads} [--network {num.network.threads}]"]) %}
+           commands=["trio-broker configs set num.io.threads={num.io.threads} [--network {num.network.threads}]"]) %}
   <label>I/O <input name="num.io.threads" data-json="number" value="6"></label>
   <label>Network <input name="num.network.threads" data-json="number"></label>
   {% endcall %}
@@ -364,13 +364,13 @@ async def test_a_refresh_keeps_focus_and_opened_details_and_moves_no_row_under_t
 
 
 @needs_chromium
-async def test_an_action_shows_its_call_and_its_twin_makes_the_change_and_says_so(page: Page, live: LiveAdmin) -> None:
+async def test_an_action_shows_its_call_and_commands_makes_the_change_and_says_so(page: Page, live: LiveAdmin) -> None:
     await page.evaluate("document.querySelector('[data-opens=threads]').click()")
-    await page.evaluate("document.querySelector('#threads .twins').open = true")
+    await page.evaluate("document.querySelector('#threads .commands').open = true")
     assert "-d '{\"num.io.threads\":6}'" in await page.text("#threads [data-call]")
-    assert await page.text("#threads [data-twin]") == "trio-broker configs set num.io.threads=6"
+    assert await page.text("#threads [data-command]") == "trio-broker configs set num.io.threads=6"
     await page.type("[name='num.network.threads']", "5")
-    assert await page.text("#threads [data-twin]") == "trio-broker configs set num.io.threads=6 --network 5"
+    assert await page.text("#threads [data-command]") == "trio-broker configs set num.io.threads=6 --network 5"
     await page.evaluate("document.querySelector('#threads [data-does]').click()")
     await page.until("document.querySelector('[data-toasts]').textContent.includes('Set threads: done.')")
     assert not await page.evaluate("document.querySelector('#threads').open")

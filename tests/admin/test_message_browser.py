@@ -84,9 +84,9 @@ async def test_a_record_is_produced_with_the_form_and_again_from_its_own_page(tm
         await page.click("Try without changing anything", within="#produce")
         assert "headers are lines of key=value" in await page.text("#produce .reason")
         await page.type("#produce [name=headers]", "trace=7")
-        twin = shlex.split(await page.evaluate("document.querySelector('#produce [data-twin]').textContent"))
-        assert parse_record(twin[2].encode()).headers == (("trace", b"7"),)
-        assert twin[4:8] == ["trio-broker", "produce", "orders", "--json"]
+        command = shlex.split(await page.evaluate("document.querySelector('#produce [data-command]').textContent"))
+        assert parse_record(command[2].encode()).headers == (("trace", b"7"),)
+        assert command[4:8] == ["trio-broker", "produce", "orders", "--json"]
         await page.click("Produce")
         await page.until("document.querySelector('#produce .reason')?.textContent === 'value is not JSON'")
         await page.type("#produce [name=value]", '{"amount": 101}')
@@ -103,8 +103,8 @@ async def test_a_record_is_produced_with_the_form_and_again_from_its_own_page(tm
         assert await page.evaluate("document.querySelector('#produce [name=value]').value") == '{"amount": 101}'
         await page.type("#produce [name=value]", "")
         await page.evaluate("document.querySelector('#produce [name=tombstone]').click()")
-        twin = shlex.split(await page.evaluate("document.querySelector('#produce [data-twin]').textContent"))
-        assert parse_record(twin[2].encode()).value is None
+        command = shlex.split(await page.evaluate("document.querySelector('#produce [data-command]').textContent"))
+        assert parse_record(command[2].encode()).value is None
         await page.click("Produce")
         await page.until("!document.querySelector('#produce').open")
         [fetched] = await messages.fetch_batches("orders", {0: 1}, max_bytes=1 << 20)

@@ -259,7 +259,7 @@ async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live
     await type_into(page, "#create-topic [name=partitions]", "3")
     await page.until("document.querySelector('#create-topic [data-outcome]').textContent.includes('3 partitions')")
     assert "orders" not in live.view.cluster.topics.names()
-    assert "--partitions 3" in await text_of(page, "#create-topic [data-twin]")
+    assert "--partitions 3" in await text_of(page, "#create-topic [data-command]")
     await type_into(page, "#create-topic [data-finds-settings]", "FLUSH.M")
     shown = "[...document.querySelectorAll('#create-topic .other-settings [data-setting]:not([hidden]) code')]"
     assert await page.evaluate(f"{shown}.map(each => each.textContent)") == ["flush.messages", "flush.ms"]
@@ -288,14 +288,14 @@ async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live
     await click(page, "#purge-topic [data-chooses=to_timestamp_ms]")
     assert await text_of(page, "#purge-topic [data-outcome]") == ""
     await type_into(page, "#purge-topic [data-milliseconds]", "2023-01-01T00:00:00")
-    assert "--to 2023-01-01T00:00:00Z" in await text_of(page, "#purge-topic [data-twin*='--to']")
+    assert "--to 2023-01-01T00:00:00Z" in await text_of(page, "#purge-topic [data-command*='--to']")
     assert "1672531200000" in await text_of(page, "#purge-topic [data-call]")
     await click(page, "#purge-topic [data-chooses=to_offset]")
     await type_into(page, "#purge-topic [name=to_offset]", "2")
     await type_into(page, "#purge-topic [name=partitions]", "0;1")
     await page.until("document.querySelector('#purge-topic .reason')?.textContent.includes('such as 0,2-5')")
     await type_into(page, "#purge-topic [name=partitions]", "0-0")
-    assert "purge orders:0 --to 2" in await text_of(page, "#purge-topic [data-twin*='--to']")
+    assert "purge orders:0 --to 2" in await text_of(page, "#purge-topic [data-command*='--to']")
     await page.until("document.querySelector('#purge-topic [data-outcome]').textContent.includes('2 records')")
     assert await page.evaluate("document.querySelector('#purge-topic [data-does]').disabled")
     await type_into(page, "#purge-topic [data-typed]", "orders")
@@ -336,7 +336,7 @@ async def test_a_selection_is_purged_and_deleted_by_one_dialog_each(live: LiveAd
     await click(page, "#purge-selected [data-chooses=to_end]")
     await page.until("document.querySelector('#purge-selected [data-outcome]').textContent.includes('would be purged')")
     assert "a.b would be purged: 2 records" in await text_of(page, "#purge-selected [data-topic='a.b']")
-    assert "topics purge a.b c" in await text_of(page, "#purge-selected [data-twin]")
+    assert "topics purge a.b c" in await text_of(page, "#purge-selected [data-command]")
     assert await page.evaluate("document.activeElement.dataset.chooses") == "to_end"
     await type_into(page, "#purge-selected [data-typed]", "purge 2 topics")
     await click(page, "#purge-selected [data-does]")
@@ -353,7 +353,7 @@ async def test_a_selection_is_purged_and_deleted_by_one_dialog_each(live: LiveAd
         await click(page, f"[data-select='{name}']")
     await live.http.delete("/api/v1/topics/c")
     await click(page, "[data-opens=delete-selected]")
-    assert "'a\\.b|c'" in await text_of(page, "#delete-selected [data-twin^=kafka]")
+    assert "'a\\.b|c'" in await text_of(page, "#delete-selected [data-command^=kafka]")
     await type_into(page, "#delete-selected [data-typed]", "delete 2 topics")
     await click(page, "#delete-selected [data-does]")
     await page.until("document.querySelector('#delete-selected [data-outcome]').textContent.includes('1 refused')")

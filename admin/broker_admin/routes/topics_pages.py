@@ -181,7 +181,7 @@ def creation_context(cluster: ClusterView, bootstrap: str) -> dict[str, Any]:
         "defaults": defaults,
         "usual_keys": USUAL_KEYS,
         "default_partitions": None if partitions is None else partitions.value,
-        "create_twins": [
+        "create_commands": [
             f"trio-broker topics create {{name}} [--partitions {{partitions}}]{settings} -b {bootstrap}",
             f"kafka-topics.sh --bootstrap-server {bootstrap} --create --topic {{name}}"
             f" [--partitions {{partitions}}]{settings}",

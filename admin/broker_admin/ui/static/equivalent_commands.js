@@ -19,7 +19,7 @@ function kafkaConfigs(place, entity, changes) {
 }
 
 /** @param {Place} place @param {string} level @param {Changes} changes @returns {string[]} a line for each tool */
-export function settingTwins(place, level, changes) {
+export function settingCommands(place, level, changes) {
   const isCluster = level === "cluster";
   const entity = `--entity-type brokers ${isCluster ? "--entity-default" : `--entity-name ${place.nodeId}`}`;
   return [kafkaConfigs(place, entity, changes), ours(place, isCluster ? "--all-brokers" : `--broker ${place.nodeId}`, changes)];
@@ -35,14 +35,14 @@ function ours(place, whose, changes) {
 }
 
 /** @param {Place} place @param {Changes} levels @returns {string[]} */
-export function loggerTwins(place, levels) {
+export function loggerCommands(place, levels) {
   const entity = `--entity-type broker-loggers --entity-name ${place.nodeId}`;
   return [kafkaConfigs(place, entity, levels), ours(place, `--broker-logger ${place.nodeId}`, levels)];
 }
 
-/** Show lines in a dialog in place of its twins. @param {Element} dialog @param {string[]} lines */
-export function showTwins(dialog, lines) {
-  dialog.querySelectorAll("[data-twin]").forEach((place, at) => {
+/** Show lines in a dialog in place of its commands. @param {Element} dialog @param {string[]} lines */
+export function showCommands(dialog, lines) {
+  dialog.querySelectorAll("[data-command]").forEach((place, at) => {
     place.textContent = lines[at] ?? "";
     /** @type {HTMLElement} */ (place.closest(".call")).hidden = lines[at] === undefined;
   });
