@@ -364,7 +364,7 @@ async def test_a_refresh_keeps_focus_and_opened_details_and_moves_no_row_under_t
 
 
 @needs_chromium
-async def test_an_action_shows_its_call_and_commands_makes_the_change_and_says_so(page: Page, live: LiveAdmin) -> None:
+async def test_an_action_shows_its_call_and_commands_and_makes_its_change(page: Page, live: LiveAdmin) -> None:
     await page.evaluate("document.querySelector('[data-opens=threads]').click()")
     await page.evaluate("document.querySelector('#threads .commands').open = true")
     assert "-d '{\"num.io.threads\":6}'" in await page.text("#threads [data-call]")

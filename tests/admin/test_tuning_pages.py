@@ -6,7 +6,7 @@ import attrs
 import httpx
 import pytest
 
-from broker_admin.lifecycle_picture import BAR_WIDTH, lifecycle_bars
+from broker_admin.lifecycle_chart import BAR_WIDTH, lifecycle_bars
 from tests.admin.chromium import Browser, needs_chromium
 from tests.admin.fake_broker import FakeBroker
 from tests.admin.live_admin import LiveAdmin

@@ -33,7 +33,7 @@ from broker_admin.series_chart import (
     RangeQuery,
     range_links,
     rebalance_marks,
-    series_picture,
+    series_charts,
 )
 from broker_admin.tables import Column, ListTable
 from broker_admin.texts import shown_text
@@ -148,7 +148,7 @@ def render_group(
         actions=actions,
         findings=diagnosis(group, offsets, history.rates, rebalances, at_ms, held_back).findings,
         history=history,
-        picture_of_lag=series_picture(series, GROUP_CHARTS, context["time_range"], at_ms, rebalance_marks(rebalances)),
+        lag_charts=series_charts(series, GROUP_CHARTS, context["time_range"], at_ms, rebalance_marks(rebalances)),
     )
 
 

@@ -24,10 +24,10 @@ from broker_admin.series_chart import (
     RANGES,
     ChartMark,
     RangeQuery,
-    SeriesPicture,
+    SeriesCharts,
     TimeRange,
     range_links,
-    series_picture,
+    series_charts,
 )
 from broker_admin.storage_texts import forecast_text
 from broker_admin.view import BrokerView, ClusterView
@@ -51,7 +51,7 @@ class OverviewQuery(RangeQuery):
     range: str = bounded(LIVE_RANGE, enum=list(RANGES))
 
 
-async def over_time(view: BrokerView, chosen: TimeRange) -> SeriesPicture | None:
+async def over_time(view: BrokerView, chosen: TimeRange) -> SeriesCharts | None:
     """The broker's charts of hours or days, with the changes of settings as marks; None without readings."""
     now_ms = now_ms_of(view.node)
     names = tuple(dict.fromkeys(name for chart in BROKER_CHARTS for name, _ in chart.lines))
@@ -61,7 +61,7 @@ async def over_time(view: BrokerView, chosen: TimeRange) -> SeriesPicture | None
         for change in view.cluster.changes.list()
         if change.action in SETTINGS and change.resource_type in (ChangedResource.BROKER, ChangedResource.CLUSTER)
     ]
-    return series_picture(report, BROKER_CHARTS, chosen, now_ms, marks[-MAX_MARKS:])
+    return series_charts(report, BROKER_CHARTS, chosen, now_ms, marks[-MAX_MARKS:])
 
 
 async def get_overview_page(request: Request) -> Response:

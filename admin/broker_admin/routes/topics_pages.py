@@ -20,7 +20,7 @@ from broker_admin.app_state import cluster_of, node_of, now_ms_of
 from broker_admin.operations import query_of
 from broker_admin.pages import TEMPLATES, frame, page_response, render_template
 from broker_admin.routes.topics import problem_of, with_oldest_records
-from broker_admin.series_chart import RANGES, TOPIC_CHARTS, RangeQuery, range_links, series_picture
+from broker_admin.series_chart import RANGES, TOPIC_CHARTS, RangeQuery, range_links, series_charts
 from broker_admin.tables import Column, ListTable
 from broker_admin.topic_list import (
     ConsumersQuery,
@@ -222,7 +222,7 @@ async def get_topic_page(request: Request) -> Response:
         | {
             "topic": topic,
             "ranges": range_links(context["address"], request.query_params, chosen, "rates-title"),
-            "picture": series_picture(series, TOPIC_CHARTS, RANGES[chosen], now_ms),
+            "rate_charts": series_charts(series, TOPIC_CHARTS, RANGES[chosen], now_ms),
             "reading_seconds": SECONDS_BETWEEN_RATES,
             "topics_with_history": TOPICS_WITH_RATES,
         },

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from broker_admin.app_state import cluster_of, node_of
 from broker_admin.change_list import WORDS, running_trial
-from broker_admin.lifecycle_picture import SHOWN_PHASES, lifecycle_bars
+from broker_admin.lifecycle_chart import SHOWN_PHASES, lifecycle_bars
 from broker_admin.node_addresses import NODE_PAGES
 from broker_admin.pages import frame, page_response, render_template
 from broker_admin.routing import NodeRoute

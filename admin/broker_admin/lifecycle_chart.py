@@ -15,7 +15,7 @@ from trio_broker.common.request_phase import RequestPhase
 from trio_broker.metrics.latency import ApiLatency, LatencySummary
 
 BAR_WIDTH = 560.0
-"""Of the longest bar, in the units of the picture; the page scales it."""
+"""Of the longest bar, in the units of the chart; the page scales it."""
 
 SHOWN_APIS = 8
 """Bars for the APIs whose requests took most time of all; a broker under load has two or three that matter."""

@@ -1,7 +1,7 @@
-"""A group's rebalances as the page shows them: a picture over time, and a list of causes.
+"""A group's rebalances as the page shows them: a chart over time, and a list of causes.
 
-In the picture each rebalance is a stem: where it stands is when, how high it is is how long it took, its tone is what
-made it happen. Places are percentages, so that the browser stretches the picture without a script.
+In the chart each rebalance is a bar: where it stands is when, how high it is is how long it took, its severity is what
+made it happen. Places are percentages, so that the browser stretches the chart without a script.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ SHOWN_CAUSES = 4
 """Members named for one kind of cause; the names of two hundred that join say nothing."""
 
 MIN_SPAN_MS = 60_000
-"""The picture shows at least a minute, or a single rebalance would be as wide as it is."""
+"""The chart shows at least a minute, or a single rebalance would be as wide as it is."""
 
 MIN_HEIGHT_PERCENT = 14.0
 """A rebalance of no time can still be seen."""
 
-TONES = {
+SEVERITIES = {
     GroupEventKind.ASSIGNMENT_LOST: "bad",
     GroupEventKind.MEMBER_TIMED_OUT: "bad",
     GroupEventKind.MEMBER_FENCED: "bad",
@@ -32,11 +32,11 @@ TONES = {
     GroupEventKind.MEMBER_JOINED: "joined",
     GroupEventKind.MEMBER_REPLACED: "joined",
 }
-"""How a cause looks; the worst first: a rebalance has the tone of the worst of its causes."""
+"""How a cause looks; the worst first: a rebalance has the severity of the worst of its causes."""
 
-OTHER_TONE = "other"
+OTHER_SEVERITY = "other"
 
-TONE_ORDER = (*dict.fromkeys(TONES.values()), OTHER_TONE)
+SEVERITY_ORDER = (*dict.fromkeys(SEVERITIES.values()), OTHER_SEVERITY)
 
 
 @attrs.frozen
@@ -44,41 +44,41 @@ class CauseLine:
     """One kind of cause of a rebalance: how often, and the first of those it concerns."""
 
     kind: GroupEventKind
-    tone: str
+    severity: str
     count: int
     shown: tuple[GroupEvent, ...]
 
 
 @attrs.frozen
 class RebalanceEntry:
-    """One rebalance in the list under the picture."""
+    """One rebalance in the list under the chart."""
 
     rebalance: Rebalance
-    tone: str
+    severity: str
     lines: tuple[CauseLine, ...]
 
 
 @attrs.frozen
-class Stem:
-    """One rebalance in the picture, in percent from the left and from the top."""
+class RebalanceBar:
+    """One rebalance in the chart, in percent from the left and from the top."""
 
     left: float
     top: float
-    tone: str
+    severity: str
     entry: RebalanceEntry
 
 
 @attrs.frozen
-class TimelinePicture:
-    """The picture over ``axis``; the highest stem is ``longest`` long, in words."""
+class TimelineChart:
+    """The chart over ``axis``; the highest bar is ``longest`` long, in words."""
 
     axis: TimeAxis
     longest: str
-    stems: tuple[Stem, ...]
+    bars: tuple[RebalanceBar, ...]
 
 
-def tone_of(kind: GroupEventKind) -> str:
-    return TONES.get(kind, OTHER_TONE)
+def severity_of(kind: GroupEventKind) -> str:
+    return SEVERITIES.get(kind, OTHER_SEVERITY)
 
 
 def rebalance_entry(rebalance: Rebalance) -> RebalanceEntry:
@@ -87,32 +87,33 @@ def rebalance_entry(rebalance: Rebalance) -> RebalanceEntry:
     for cause in rebalance.causes:
         by_kind.setdefault(cause.kind, []).append(cause)
     lines = [
-        CauseLine(kind, tone_of(kind), len(causes), tuple(causes[:SHOWN_CAUSES])) for kind, causes in by_kind.items()
+        CauseLine(kind, severity_of(kind), len(causes), tuple(causes[:SHOWN_CAUSES]))
+        for kind, causes in by_kind.items()
     ]
-    lines.sort(key=lambda line: TONE_ORDER.index(line.tone))
-    return RebalanceEntry(rebalance, lines[0].tone if lines else OTHER_TONE, tuple(lines))
+    lines.sort(key=lambda line: SEVERITY_ORDER.index(line.severity))
+    return RebalanceEntry(rebalance, lines[0].severity if lines else OTHER_SEVERITY, tuple(lines))
 
 
-def timeline_picture(entries: Sequence[RebalanceEntry], now_ms: int) -> TimelinePicture | None:
-    """The picture of ``entries``, oldest first, up to now; None when there are none."""
+def timeline_chart(entries: Sequence[RebalanceEntry], now_ms: int) -> TimelineChart | None:
+    """The chart of ``entries``, oldest first, up to now; None when there are none."""
     if not entries:
         return None
     # Not the times of the first and the last, nor simply now: a wall clock may have been set back in between.
     first_ms = min(entry.rebalance.started_at_ms for entry in entries)
     end_ms = max(now_ms, *(entry.rebalance.ended_at_ms or entry.rebalance.started_at_ms for entry in entries))
-    # Four percent of room on the left, or the first stem's circle would be cut at the edge.
+    # Four percent of room on the left, or the first bar's circle would be cut at the edge.
     axis = TimeAxis(end_ms - max(MIN_SPAN_MS, (end_ms - first_ms) * 100 // 96), end_ms)
     longest_ms = max(duration_so_far_ms(entry.rebalance, end_ms) for entry in entries)
-    stems = tuple(
-        Stem(
+    bars = tuple(
+        RebalanceBar(
             left=round(axis.percent(entry.rebalance.started_at_ms), 2),
-            top=round(100 - stem_height(duration_so_far_ms(entry.rebalance, end_ms), longest_ms), 2),
-            tone=entry.tone,
+            top=round(100 - bar_height(duration_so_far_ms(entry.rebalance, end_ms), longest_ms), 2),
+            severity=entry.severity,
             entry=entry,
         )
         for entry in entries
     )
-    return TimelinePicture(axis, short_duration_text(longest_ms / 1000), stems)
+    return TimelineChart(axis, short_duration_text(longest_ms / 1000), bars)
 
 
 def duration_so_far_ms(rebalance: Rebalance, now_ms: int) -> int:
@@ -122,5 +123,5 @@ def duration_so_far_ms(rebalance: Rebalance, now_ms: int) -> int:
     return max(0, rebalance.duration_ms)
 
 
-def stem_height(duration_ms: int, longest_ms: int) -> float:
+def bar_height(duration_ms: int, longest_ms: int) -> float:
     return MIN_HEIGHT_PERCENT + (100 - MIN_HEIGHT_PERCENT) * duration_ms / max(1, longest_ms)
