@@ -45,21 +45,21 @@ WITH_REPORTS: Sequence[str] = (
     f"/topics/{TOPIC}",
     f"/topics/{TOPIC}/consumers",
     "/groups",
-    "/storage",
+    "/brokers/1/storage",
     "/api/v1/topics",
     "/api/v1/topics?limit=1000",
     f"/api/v1/topics/{TOPIC}",
     f"/api/v1/topics/{TOPIC}/groups",
     "/api/v1/groups",
     "/api/v1/groups?limit=1000",
-    "/api/v1/storage",
+    "/api/v1/brokers/1/storage",
     "/api/v1/search?q=readers",
 )
 """Pages and API resources that look at all topics or groups."""
 
 WITHOUT_REPORTS: Sequence[str] = (
     FLOOR,
-    "/tuning",
+    "/brokers/1/tuning",
     f"/topics/{TOPIC}/partitions",
     f"/topics/{TOPIC}/partitions/0",
     f"/topics/{TOPIC}/config",
@@ -67,25 +67,33 @@ WITHOUT_REPORTS: Sequence[str] = (
     f"/topics/{TOPIC}/messages/0/0",
     f"/groups/{GROUP}",
     f"/groups/{GROUP}/reset",
-    "/clients",
-    "/clients/connections",
-    "/clients/client?client_id=bench",
-    "/clients/doctor",
-    "/tasks",
+    "/brokers/1/clients",
+    "/brokers/1/clients/connections",
+    "/brokers/1/clients/client?client_id=bench",
+    "/brokers/1/connection-diagnosis",
+    "/brokers/1/tasks",
     "/config",
-    "/config/loggers",
+    "/brokers/1/loggers",
     "/changes",
     "/api",
     "/metrics",
     "/api/v1/openapi.json",
     "/api/v1/config",
-    "/api/v1/latency",
-    "/api/v1/history",
-    "/api/v1/tasks",
+    "/api/v1/brokers/1/latency",
+    "/api/v1/brokers/1/history",
+    "/api/v1/brokers/1/tasks",
     f"/api/v1/groups/{GROUP}/diagnosis",
 )
 
-PAINTED: Sequence[str] = ("/", "/tuning", "/topics", f"/topics/{TOPIC}", "/groups", f"/groups/{GROUP}", "/clients")
+PAINTED: Sequence[str] = (
+    "/",
+    "/brokers/1/tuning",
+    "/topics",
+    f"/topics/{TOPIC}",
+    "/groups",
+    f"/groups/{GROUP}",
+    "/brokers/1/clients",
+)
 """Those that are opened in a browser."""
 
 FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"

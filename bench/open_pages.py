@@ -24,10 +24,10 @@ REFRESH_SECONDS = 3.0
 
 LINKED = re.compile(rb'(?:href|src)="(/static/[^"]+)"')
 
-ON_LOAD = ("/api/v1/node", "/readyz")
+ON_LOAD = ("/api/v1/brokers/1", "/readyz")
 """Read by every page when its stream opens."""
 
-CHARTS = ("/api/v1/history", "/api/v1/changes")
+CHARTS = ("/api/v1/brokers/1/history", "/api/v1/changes")
 """Read once by the pages with charts; then their samples come by the stream."""
 
 
@@ -44,10 +44,10 @@ def open_pages(topic: str) -> list[OpenPage]:
     """The five pages."""
     return [
         OpenPage("/", CHARTS, ("/",)),
-        OpenPage("/tuning", (*CHARTS, "/api/v1/config"), ("/tuning",)),
+        OpenPage("/brokers/1/tuning", (*CHARTS, "/api/v1/config"), ("/brokers/1/tuning",)),
         OpenPage("/groups", (), ("/groups",)),
         OpenPage(f"/topics/{topic}", (), (f"/topics/{topic}",)),
-        OpenPage("/clients", (), ("/clients",)),
+        OpenPage("/brokers/1/clients", (), ("/brokers/1/clients",)),
     ]
 
 
@@ -71,7 +71,7 @@ def keep_open(host: str, page: OpenPage, opened: threading.Barrier) -> None:
     connection = http.client.HTTPConnection(host, timeout=60)
     for asset in LINKED.findall(get(connection, page.address)):
         get(connection, asset.decode())
-    threading.Thread(target=read_stream, args=(host, "/api/v1/events"), daemon=True).start()
+    threading.Thread(target=read_stream, args=(host, "/api/v1/brokers/1/events"), daemon=True).start()
     for address in (*ON_LOAD, *page.loads):
         get(connection, address)
     opened.wait()

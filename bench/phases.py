@@ -1,4 +1,4 @@
-"""Where the time of requests went, by the broker's own count at ``/api/v1/latency``, beside the client's figures."""
+"""Where the time of requests went, by the broker's own count at ``/latency``, beside the client's figures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PhaseRow = Sequence[float | int | str]
 
 def phase_row(load: str, process: BrokerProcess, api: str) -> PhaseRow:
     """The requests of ``api`` that ``process`` has answered since it was started, at least one."""
-    with urllib.request.urlopen(f"{process.admin_url.rstrip('/')}/api/v1/latency") as answer:
+    with urllib.request.urlopen(f"{process.admin_url.rstrip('/')}/api/v1/brokers/1/latency") as answer:
         apis = {each["api"]: each["since_start"] for each in json.load(answer)["apis"]}
     latency = apis[api]
     means = {each["phase"]: each["latency"]["mean_ms"] for each in latency["phases"]}

@@ -42,7 +42,7 @@ H2_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 KNOWN_TRIGGERS: Final = (
     # An upgrade to a websocket, with a byte behind it that no websocket sends.
-    b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"GET /api/v1/brokers/1/events HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\nx",
     # Upgrades to HTTP/2 with settings that are not base64, and with a setting of an impossible value.
     b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
@@ -66,9 +66,9 @@ SEEDS: Final = (
     HEALTHZ,
     *(
         b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path
-        for path in (b"/", b"/readyz", b"/metrics", b"/api/v1/config", b"/api/v1/threads", b"/api/v1/topics")
+        for path in (b"/", b"/readyz", b"/metrics", b"/api/v1/config", b"/api/v1/brokers/1/threads", b"/api/v1/topics")
     ),
-    b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET /api/v1/brokers/1/events HTTP/1.1\r\nHost: localhost\r\n\r\n",
     change(b'{"num.io.threads": 9}'),
     change(b'{"num.io.threads": null, "log.retention.ms": "100000"}'),
     change(b'{"num.io.threads": 1e400, "x": [[[[[[]]]]]]}'),

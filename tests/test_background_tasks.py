@@ -49,7 +49,7 @@ WITHOUT_BARRIER = {
     "trio_broker/runtime/real_workers.py: self._run_thread",
     "trio_broker/runtime/simulated_workers.py: self._run_item",
     # Parts of one request, which fails with them.
-    "trio_broker/broker_view/doctor.py: self._examine",
+    "trio_broker/broker_view/node/connection_diagnosis.py: self._examine",
     "admin/broker_admin/event_stream.py: cancel_at_disconnect",
     "admin/broker_admin/event_stream.py: cancel_at_stop",
     "admin/broker_admin/guard.py: discard",

@@ -351,7 +351,7 @@ async def test_until_the_last_request_is_answered_the_admin_server_says_that_the
         finish = await hold_in_flight(broker, client, brokers_alone(), 12)
         async with httpx.AsyncClient(base_url=str(broker.admin_url), timeout=scaled(PATIENCE_SECONDS)) as admin:
             assert (await admin.get("/readyz")).status_code == 200
-            async with admin.stream("GET", "/api/v1/events") as events:
+            async with admin.stream("GET", "/api/v1/brokers/1/events") as events:
                 broker.stop()
                 answer = await admin.get("/readyz")
                 assert (answer.status_code, answer.text) == (503, "not ready: the broker is stopping\n")

@@ -144,7 +144,7 @@ async def test_a_dead_metadata_disk_refuses_changes_and_serves_what_lies_elsewhe
         assert set(by_directory) == set(directories)
         index = by_directory[directories[1]].topic_partition.partition
         broker.services.replicas.failures.storage_failed(by_directory[directories[0]], OSError(errno.EIO, "gone"))
-        readiness = view_of(broker).node.readiness()
+        readiness = view_of(broker).node.identity.readiness()
         assert readiness.reason.startswith("the metadata log failed: ")
         async with httpx.AsyncClient(base_url=str(broker.admin_url), timeout=scaled(PATIENCE_SECONDS)) as admin:
             answer = await admin.get("/readyz")
@@ -228,8 +228,8 @@ async def test_a_partition_whose_files_are_gone_goes_offline_alone_at_the_next_c
         assert await client.produce("orders", b"three") == ErrorCode.KAFKA_STORAGE_ERROR
         assert await client.produce("orders", b"one", partition=1) == ErrorCode.NONE
         view = view_of(broker)
-        assert view.node.readiness().ready
-        [gone, whole] = await view.topics.partitions("orders") or ()
+        assert view.node.identity.readiness().ready
+        [gone, whole] = await view.cluster.topics.partitions("orders") or ()
         assert "removed, renamed or replaced while the broker runs" in str(gone.error)
         assert whole.error is None
     assert "orders-0 goes offline: " in caplog.text
@@ -291,7 +291,7 @@ async def test_one_of_two_directories_that_is_gone_goes_offline_alone(tmp_path):
         assert answers == [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR]
         assert await client.try_create_topic("payments") == ErrorCode.NONE
         assert not directories[1].exists()
-        assert view_of(broker).node.readiness().ready
+        assert view_of(broker).node.identity.readiness().ready
 
 
 async def test_a_metadata_log_that_cannot_be_closed_is_an_unclean_stop(tmp_path, monkeypatch):

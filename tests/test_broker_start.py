@@ -80,7 +80,7 @@ async def test_while_logs_are_loaded_the_admin_server_says_how_far_it_is(tmp_pat
         answer = await admin.get("/readyz")
         assert answer.status_code == 503
         assert answer.text.startswith("not ready: recovering 0 of 3 logs, 0 of 0 MiB read, after ")
-        [directory] = (await admin.get("/api/v1/recovery")).json()["directories"]
+        [directory] = (await admin.get("/api/v1/brokers/1/recovery")).json()["directories"]
         assert (directory["path"], directory["was_clean"]) == (str(tmp_path), False)
         assert (directory["logs"], directory["loaded_logs"], directory["segments"]) == (3, 0, 3)
         assert directory["size_bytes"] > directory["recovered_bytes"] == 0
@@ -92,7 +92,7 @@ async def test_while_logs_are_loaded_the_admin_server_says_how_far_it_is(tmp_pat
         with fail_after(PATIENCE_SECONDS):
             await serves.wait()
         assert (await admin.get("/readyz")).status_code == 200
-        progress = (await admin.get("/api/v1/recovery")).json()
+        progress = (await admin.get("/api/v1/brokers/1/recovery")).json()
         assert (progress["is_over"], progress["directories"][0]["loaded_logs"]) == (True, 3)
         metrics = (await admin.get("/metrics")).text
         assert f'trio_broker_recovery_remaining_logs{{directory="{tmp_path}"}} 0.0' in metrics

@@ -43,10 +43,10 @@ async def test_a_flipped_bit_is_found_and_shown_while_consumers_read_on(tmp_path
             assert "log_scrubber_damaged_segments 0" in (await admin.get("/metrics")).text
             await broker.services.replicas.log_maintenance.log_scrubber.finish_pass()
             assert "log_scrubber_damaged_segments 1" in (await admin.get("/metrics")).text
-            [found] = (await admin.get("/api/v1/storage")).json()["scrubber"]["damaged"]
+            [found] = (await admin.get("/api/v1/brokers/1/storage")).json()["scrubber"]["damaged"]
             assert Path(found["file"]).name == damaged.file.path.name
             assert damaged.base_offset <= found["offset"] < damaged.next_offset
-            assert damaged.file.path.name in (await admin.get("/storage")).text
+            assert damaged.file.path.name in (await admin.get("/brokers/1/storage")).text
 
         # A consumer before and behind it has noticed nothing.
         for offset in (0, damaged.next_offset, RECORDS - 1):

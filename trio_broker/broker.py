@@ -274,9 +274,9 @@ class Broker:
         from trio_broker.broker_view.live import LiveBrokerView
 
         view = LiveBrokerView(self.services, self.server, self._stopping.is_set, self.admin_url or "")
-        start_background(nursery, "history writer", view.readings.history_writer.run)
-        start_background(nursery, "alerts", partial(view.alerts.watch, view))
-        start_background(nursery, "alert webhook", view.alerts.deliver)
+        start_background(nursery, "history writer", view.node.readings.history_writer.run)
+        start_background(nursery, "alerts", partial(view.node.alerts.watch, view.node))
+        start_background(nursery, "alert webhook", view.node.alerts.deliver)
         admin.view = view
 
     async def _start_admin(self, nursery: trio.Nursery) -> None:
@@ -290,7 +290,7 @@ class Broker:
         # Imported here, because a broker without an admin page should not pay for one.
         from broker_admin.server import AdminListenerError, serve_admin
         from broker_admin.view import StartingBroker
-        from trio_broker.broker_view.start import LiveStartView
+        from trio_broker.broker_view.node.start import LiveStartView
 
         admin = StartingBroker(LiveStartView(self.loader, self.config))
         host, port = parse_host_port(listener)

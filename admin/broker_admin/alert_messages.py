@@ -18,7 +18,7 @@ import attrs
 from broker_admin.alerts import News
 from broker_admin.encoding import converter
 from broker_admin.texts import counted
-from broker_admin.views.alerts import Alert, AlertSeverity
+from broker_admin.views.node.alerts import Alert, AlertSeverity
 
 NAMED = 10
 """Alerts of a kind that a message names: what can be read on a telephone."""

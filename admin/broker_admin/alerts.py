@@ -17,8 +17,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 
 from broker_admin.health_rules import RESOLVE_SECONDS, HealthState, RuleFinding
+from broker_admin.node_addresses import at_broker
 from broker_admin.texts import capitalized, shown_text
-from broker_admin.views.alerts import Alert, AlertSeverity
+from broker_admin.views.node.alerts import Alert, AlertSeverity
 
 SEVERITIES: Mapping[HealthState, AlertSeverity] = {
     HealthState.ATTENTION: AlertSeverity.WARNING,
@@ -62,14 +63,14 @@ class AlertBoard:
         for key in gone:
             del self._watched[key]
 
-    def alerts(self, page_address: str) -> dict[str, Alert]:
+    def alerts(self, page_address: str, broker_id: int) -> dict[str, Alert]:
         """The alerts by their ids, those that fail first, then the oldest; pages are below ``page_address``."""
         active = [each for each in self._watched.values() if each.is_alert]
         active.sort(key=lambda each: (each.finding.state is not HealthState.FAILING, each.first_at))
-        return {each.finding.id: alert_of(each.finding, each.first_at_ms, page_address) for each in active}
+        return {each.finding.id: alert_of(each.finding, each.first_at_ms, page_address, broker_id) for each in active}
 
 
-def alert_of(finding: RuleFinding, since_ms: int, page_address: str) -> Alert:
+def alert_of(finding: RuleFinding, since_ms: int, page_address: str, broker_id: int) -> Alert:
     about = shown_text(finding.about, ABOUT_CHARACTERS)
     return Alert(
         id=f"{finding.rule.name}:{about}" if about else finding.rule.name,
@@ -78,7 +79,7 @@ def alert_of(finding: RuleFinding, since_ms: int, page_address: str) -> Alert:
         summary=capitalized(finding.text),
         about=about,
         since_ms=since_ms,
-        page=f"{page_address.rstrip('/')}{finding.page}",
+        page=page_address.rstrip("/") + at_broker(finding.page, broker_id),
     )
 
 

@@ -1,7 +1,7 @@
 """The admin app: one Starlette application over a BrokerView, joined from the files in ``routes/``.
 
 The app keeps no state of the broker; every answer is read from the view when it is asked for. Besides the view it
-holds what answers are made with (``AdminParts``): the rendered assets, the templates, the open event streams.
+holds what answers are made with (``AppState``): the rendered assets, the templates, the open event streams.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 
 from broker_admin import metrics_page
+from broker_admin.app_state import AppState
 from broker_admin.authentication import Authentication
 from broker_admin.errors import answer_bug, answer_http_exception, answer_problem
-from broker_admin.parts import AdminParts
+from broker_admin.navigation import navigation_of
 from broker_admin.problems import Problem
-from broker_admin.rail import rail_of
 from broker_admin.routes import (
     alerts,
     api_pages,
@@ -30,7 +30,7 @@ from broker_admin.routes import (
     clients,
     config,
     config_pages,
-    doctor,
+    connection_diagnosis,
     events,
     group_changes,
     group_pages,
@@ -93,7 +93,7 @@ ROUTES: Sequence[BaseRoute] = (
     *transaction_pages.ROUTES,
     *clients.ROUTES,
     *client_pages.ROUTES,
-    *doctor.ROUTES,
+    *connection_diagnosis.ROUTES,
     *storage.ROUTES,
     *tasks.ROUTES,
     *insight_pages.ROUTES,
@@ -134,5 +134,5 @@ def create_app(
     # Starlette's redirect names the host and the scheme, which are others behind a proxy; see ``errors``.
     app.router.redirect_slashes = False
     stop = stopping if stopping is not None else trio.Event()
-    app.state.parts = AdminParts(broker, stop, rail=rail_of(app.routes))
+    app.state.app_state = AppState(broker, stop, navigation=navigation_of(app.routes))
     return app

@@ -219,3 +219,11 @@ def band_text(value: float | None, unit: ReadingUnit) -> str:
     if value is None or unit is ReadingUnit.RATIO:
         return difference_text(value, unit).replace("+", "± ")
     return relative_band_text(value)
+
+
+WORDS = {
+    "change_title": change_title,
+    "change_author": change_author,
+    "trial_text": trial_text,
+}
+"""What the templates say of a change with."""

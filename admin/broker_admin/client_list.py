@@ -10,8 +10,8 @@ import attrs
 from broker_admin.client_advice import ClientAdvice, producer_advice
 from broker_admin.listing import ListQuery, SortValue, ordered_by
 from broker_admin.schemas import bounded
-from broker_admin.views.clients import ServedVersions
-from broker_admin.views.node import AdvertisedListener
+from broker_admin.views.node.clients import ServedVersions
+from broker_admin.views.node.identity import AdvertisedListener
 from trio_broker.coordinator.reporting.snapshot import max_known
 from trio_broker.network.statistics import (
     ApiErrors,

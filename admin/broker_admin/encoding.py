@@ -14,7 +14,7 @@ import cattrs
 import trio
 from starlette.responses import Response
 
-from broker_admin.views.config import SettingChange
+from broker_admin.views.cluster.config import SettingChange
 from trio_broker.config.config_key import ConfigType
 from trio_broker.config.entries import ConfigDifference, ConfigEntry, ConfigSource
 from trio_broker.coordinator.reporting.snapshot import GroupLag

@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from broker_admin.app_state import state_of
 from broker_admin.pages import REFRESH_SECONDS, error_page, starting_page
-from broker_admin.parts import parts_of
 from broker_admin.problems import BrokerStarting, FieldError, Problem, problem_response
 
 EXPLANATIONS = {
@@ -34,7 +34,7 @@ def answer_error(request: Request, status: int, detail: str, errors: Sequence[Fi
     phrase = HTTPStatus(status).phrase
     if "text/html" in request.headers.get("accept", ""):
         detail = PAGE_EXPLANATIONS.get(detail, detail)
-        if (start := parts_of(request).start) is not None:
+        if (start := state_of(request).start) is not None:
             return starting_page(start, status)
         return error_page(request, status, phrase, detail)
     return PlainTextResponse(f"{phrase}: {detail}\n", status)

@@ -7,13 +7,17 @@ then finds it in the garbage.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import attrs
 import trio
+from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from broker_admin.parts import MAX_EVENT_STREAMS, AdminParts, StreamCount
+from broker_admin.app_state import MAX_EVENT_STREAMS, AppState, StreamCount
 from broker_admin.problems import Problem
+
+T = TypeVar("T")
 
 SendText = Callable[[str], Awaitable[None]]
 """Sends a piece of a stream, and waits until the client took enough of what went before."""
@@ -23,7 +27,7 @@ SendText = Callable[[str], Awaitable[None]]
 class EventStream:
     """One client's stream: ``send_events`` sends it, and ends it by returning. It may be one of a ``kind``, too."""
 
-    parts: AdminParts
+    state: AppState
     send_events: Callable[[SendText], Awaitable[None]]
     kind: StreamCount | None = None
     media_type: str = "text/event-stream"
@@ -39,8 +43,8 @@ class EventStream:
             await send(head)
         else:
             # No checkpoint lies between this and the count, however many connections ask in one turn of the loop.
-            require_room(self.parts, self.kind)
-            counts = [each for each in (self.parts.streams, self.kind) if each is not None]
+            require_room(self.state, self.kind)
+            counts = [each for each in (self.state.streams, self.kind) if each is not None]
             for count in counts:
                 count.open += 1
             try:
@@ -60,22 +64,22 @@ class EventStream:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(cancel_at_disconnect, receive, nursery.cancel_scope)
-            nursery.start_soon(cancel_at_stop, self.parts.stopping, nursery.cancel_scope)
+            nursery.start_soon(cancel_at_stop, self.state.stopping, nursery.cancel_scope)
             await self.send_events(send_text)
             # The two watchers would wait for ever.
             nursery.cancel_scope.cancel()
 
 
-def require_room(parts: AdminParts, kind: StreamCount | None = None) -> None:
+def require_room(state: AppState, kind: StreamCount | None = None) -> None:
     """See that one more stream may be opened, and one more of its kind.
 
     Raises:
         Problem: 503: as many as there may be are open.
     """
-    if kind is not None and not (kind.has_room and parts.streams.has_room):
+    if kind is not None and not (kind.has_room and state.streams.has_room):
         raise Problem(503, f"{kind.most} {kind.name}, or {MAX_EVENT_STREAMS} event streams, are open already")
-    if not parts.streams.has_room:
-        raise Problem(503, f"{MAX_EVENT_STREAMS} event streams are open already; use /api/v1/history meanwhile")
+    if not state.streams.has_room:
+        raise Problem(503, f"{MAX_EVENT_STREAMS} event streams are open already; read the history meanwhile")
 
 
 async def cancel_at_disconnect(receive: Receive, cancel_scope: trio.CancelScope) -> None:
@@ -87,3 +91,19 @@ async def cancel_at_disconnect(receive: Receive, cancel_scope: trio.CancelScope)
 async def cancel_at_stop(stopping: trio.Event, cancel_scope: trio.CancelScope) -> None:
     await stopping.wait()
     cancel_scope.cancel()
+
+
+async def while_connected(request: Request, work: Callable[[], Awaitable[T]]) -> T | None:
+    """The result of ``work``, which is cancelled when the client goes; None then, for nobody."""
+    result: T | None = None
+    error: Problem | None = None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cancel_at_disconnect, request.receive, nursery.cancel_scope)
+        try:
+            result = await work()
+        except Problem as problem:
+            error = problem
+        nursery.cancel_scope.cancel()
+    if error is not None:
+        raise error
+    return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from broker_admin.views.node import AdvertisedListener, NodeDescription
+from broker_admin.views.node.identity import AdvertisedListener, NodeDescription
 from trio_broker.common.host_port import host_port
 
 TOPIC = "greetings"

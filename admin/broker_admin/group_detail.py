@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 
 from broker_admin.group_list import descending
-from broker_admin.timeline_picture import RebalanceEntry, TimelinePicture, rebalance_entry, timeline_picture
+from broker_admin.timeline_chart import RebalanceEntry, TimelineChart, rebalance_entry, timeline_chart
 from trio_broker.coordinator.reporting.snapshot import (
     ConsumerLag,
     GroupOffsets,
@@ -65,7 +65,7 @@ class GroupDetail:
     partitions: tuple[PartitionRow, ...]
     unknown: tuple[tuple[str, tuple[int, ...]], ...]
     entries: tuple[RebalanceEntry, ...]
-    picture: TimelinePicture | None
+    chart: TimelineChart | None
 
 
 def group_detail(
@@ -83,7 +83,7 @@ def group_detail(
         partitions=partition_rows(offsets.partitions, {member.member_id: member for member in group.members}),
         unknown=partitions_without_lag(offsets.partitions),
         entries=tuple(reversed(entries)),
-        picture=timeline_picture(entries, now_ms),
+        chart=timeline_chart(entries, now_ms),
     )
 
 

@@ -45,12 +45,13 @@ from broker_admin.health_rules import (
     HealthState,
     RuleFinding,
 )
+from broker_admin.node_addresses import NODE_PAGES, at_broker
 from broker_admin.pages import LINKED_CHARACTERS
 from broker_admin.storage_texts import growth_text
 from broker_admin.texts import capitalized, counted, shown_text
-from broker_admin.views.node import Readiness
-from broker_admin.views.overview import OverviewReadings
-from broker_admin.views.storage import DirectoryReport
+from broker_admin.views.node.identity import Readiness
+from broker_admin.views.node.overview import OverviewReadings
+from broker_admin.views.node.storage import DirectoryReport
 from trio_broker.metrics.bottleneck import BUSY_LOOP_RATIO, READINGS_SECONDS, Bottleneck, lacks_cpu, readings_of
 from trio_broker.metrics.history import HistorySample
 from trio_broker.network.statistics import FailedHandshake
@@ -81,10 +82,10 @@ class Health:
     findings: tuple[HealthFinding, ...]
 
 
-def health(findings: Sequence[RuleFinding]) -> Health:
-    """The verdict on a broker of which the rules have found ``findings``."""
+def health(findings: Sequence[RuleFinding], broker_id: int) -> Health:
+    """The verdict on the broker of which the rules have found ``findings``."""
     by_rule = itertools.groupby(findings, key=lambda each: each.rule)
-    together = [finding_of(rule, tuple(found)) for rule, found in by_rule]
+    together = [finding_of(rule, tuple(found), broker_id) for rule, found in by_rule]
     worst_first = tuple(sorted(together, key=lambda each: each.state is not HealthState.FAILING))
     if not worst_first:
         return Health(HealthState.HEALTHY, "Healthy.", ())
@@ -92,14 +93,15 @@ def health(findings: Sequence[RuleFinding]) -> Health:
     return Health(worst_first[0].state, f"{capitalized(summary)}.", worst_first)
 
 
-def finding_of(rule: HealthRule, found: Sequence[RuleFinding]) -> HealthFinding:
+def finding_of(rule: HealthRule, found: Sequence[RuleFinding], broker_id: int) -> HealthFinding:
     """What one rule found, of however many objects, in one clause."""
     first = found[0]
     failing = HealthState.FAILING
     state = failing if any(each.state is failing for each in found) else first.state
     if len(found) == 1 or rule.together is None:
-        return HealthFinding(rule.name, state, first.text, first.page)
-    return HealthFinding(rule.name, state, rule.together([each.about for each in found]), rule.page)
+        return HealthFinding(rule.name, state, first.text, at_broker(first.page, broker_id))
+    text = rule.together([each.about for each in found])
+    return HealthFinding(rule.name, state, text, at_broker(rule.page, broker_id))
 
 
 def findings_in(
@@ -241,7 +243,7 @@ def backlog_findings(samples: Sequence[HistorySample]) -> Iterator[RuleFinding]:
     whose = f"of {shown_text(client_id, NAMED_CHARACTERS)}" if client_id else "without a client id"
     wait = "wait unread" if backlog.wait_seconds is None else f"wait at least {about_text(backlog.wait_seconds)} unread"
     is_linked = len(client_id) <= LINKED_CHARACTERS
-    page = f"/clients/client?client_id={quote(client_id, safe='')}" if is_linked else CLIENT_WAITS.page
+    page = f"{NODE_PAGES}/clients/client?client_id={quote(client_id, safe='')}" if is_linked else CLIENT_WAITS.page
     yield attention(CLIENT_WAITS, f"requests {whose} {wait} in its socket", about=client_id, page=page)
 
 
@@ -250,7 +252,7 @@ def limit_findings(limit: Bottleneck) -> Iterator[RuleFinding]:
     if limit.setting is not None:
         reason = limit.summary[0].lower() + limit.summary[1:].rstrip(".")
         text = f"{reason}, and {limit.setting.key}={limit.setting.value} would help"
-        yield attention(SETTING_WOULD_HELP, text, page=f"/tuning#knob-{limit.setting.key}")
+        yield attention(SETTING_WOULD_HELP, text, page=f"{SETTING_WOULD_HELP.page}#tunable-{limit.setting.key}")
 
 
 def handshake_findings(handshakes: Sequence[FailedHandshake], now_ms: int) -> Iterator[RuleFinding]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
+from broker_admin.node_addresses import NODE_PAGES
 from broker_admin.texts import counted
 
 AT_ONCE = 0.0
@@ -68,7 +69,8 @@ class HealthRule:
     """What is looked at. ``name`` is part of the id of its alerts, and stays.
 
     What it finds for ``hold_seconds`` is an alert, with None never. ``together`` says in one clause what it found of
-    several objects, of which ``page`` shows more; without, the first finding speaks for all.
+    several objects, of which ``page`` shows more, of this broker or of the cluster; without, the first finding speaks
+    for all.
     """
 
     name: str
@@ -92,16 +94,16 @@ class RuleFinding:
         return f"{self.rule.name}:{self.about}" if self.about else self.rule.name
 
 
-NOT_SERVING = HealthRule(name="clients-not-served", hold_seconds=AT_ONCE, page="/storage")
+NOT_SERVING = HealthRule(name="clients-not-served", hold_seconds=AT_ONCE, page=NODE_PAGES + "/storage")
 FAILED_DIRECTORY = HealthRule(
     name="data-directory-failed",
     hold_seconds=AT_ONCE,
-    page="/storage",
+    page=NODE_PAGES + "/storage",
     together=lambda paths: f"{len(paths)} data directories out of use",
 )
 UNREADABLE_PARTITIONS = HealthRule(name="partitions-unreadable", hold_seconds=AT_ONCE, page="/topics")
-DAMAGED_SEGMENTS = HealthRule(name="segments-damaged", hold_seconds=AT_ONCE, page="/storage")
-UNCLEANABLE_PARTITIONS = HealthRule(name="partitions-uncleanable", hold_seconds=AT_ONCE, page="/storage")
+DAMAGED_SEGMENTS = HealthRule(name="segments-damaged", hold_seconds=AT_ONCE, page=NODE_PAGES + "/storage")
+UNCLEANABLE_PARTITIONS = HealthRule(name="partitions-uncleanable", hold_seconds=AT_ONCE, page=NODE_PAGES + "/storage")
 BROKER_ERROR = HealthRule(
     name="requests-fail",
     hold_seconds=AT_ONCE,
@@ -122,16 +124,16 @@ RESTLESS_GROUP = HealthRule(
 )
 HANGING_TRANSACTION = HealthRule(name="transaction-hangs", hold_seconds=SOME_SECONDS, page="/transactions#held-title")
 OVERDUE_TRANSACTION = HealthRule(name="transaction-overdue", hold_seconds=SOME_SECONDS, page="/transactions")
-FULL_DISK = HealthRule(name="disk-full", hold_seconds=SOME_SECONDS, page="/storage")
-BUSY_LOOP = HealthRule(name="event-loop-busy", hold_seconds=MANY_MINUTES, page="/tuning")
-CLIENT_WAITS = HealthRule(name="client-waits-unread", hold_seconds=SOME_MINUTES, page="/clients")
+FULL_DISK = HealthRule(name="disk-full", hold_seconds=SOME_SECONDS, page=NODE_PAGES + "/storage")
+BUSY_LOOP = HealthRule(name="event-loop-busy", hold_seconds=MANY_MINUTES, page=NODE_PAGES + "/tuning")
+CLIENT_WAITS = HealthRule(name="client-waits-unread", hold_seconds=SOME_MINUTES, page=NODE_PAGES + "/clients")
 # Nothing is broken: the broker could do more with another setting.
-SETTING_WOULD_HELP = HealthRule(name="setting-would-help", hold_seconds=None, page="/tuning")
+SETTING_WOULD_HELP = HealthRule(name="setting-would-help", hold_seconds=None, page=NODE_PAGES + "/tuning")
 # A scan of ports would raise it.
 FAILED_HANDSHAKE = HealthRule(
     name="clients-cannot-connect",
     hold_seconds=None,
-    page="/clients/doctor",
+    page=NODE_PAGES + "/connection-diagnosis",
     together=lambda hosts: f"clients on {len(hosts)} hosts cannot connect",
 )
 

@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import state_of
 from broker_admin.operations import operation
-from broker_admin.parts import parts_of
 
 PROMETHEUS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -20,12 +20,12 @@ PROMETHEUS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 @operation(None, media_type="text/plain")
 async def get_metrics(request: Request) -> Response:
     """All metrics, in the text format that Prometheus scrapes; while the broker starts only how far it is."""
-    parts = parts_of(request)
-    if (start := parts.start) is not None:
+    state = state_of(request)
+    if (start := state.start) is not None:
         render = start.prometheus_renderer()
     else:
-        render = await parts.view.metrics.prometheus_renderer()
-    text = await trio.to_thread.run_sync(render, limiter=parts.rendering)
+        render = await state.node.metrics.prometheus_renderer()
+    text = await trio.to_thread.run_sync(render, limiter=state.rendering)
     return Response(text, headers={"content-type": PROMETHEUS_CONTENT_TYPE})
 
 

@@ -6,10 +6,10 @@ import attrs
 
 from broker_admin.health import Health, findings_in, health
 from broker_admin.health_rules import RuleFinding
-from broker_admin.view import BrokerView
-from broker_admin.views.node import NodeDescription
-from broker_admin.views.overview import LaggingGroup, OverviewReadings
-from broker_admin.views.storage import DirectoryReport, TopicSize
+from broker_admin.view import BrokerView, NodeView
+from broker_admin.views.node.identity import NodeDescription
+from broker_admin.views.node.overview import LaggingGroup, OverviewReadings
+from broker_admin.views.node.storage import DirectoryReport, TopicSize
 from trio_broker.changes.change import Change
 from trio_broker.metrics.history import HistorySample
 from trio_broker.network.statistics import RecentError
@@ -68,12 +68,12 @@ class Overview:
 
 async def overview_of(view: BrokerView) -> Overview:
     """The overview of a broker as it is now; parts of it may be some seconds old."""
-    readings = await view.overview.readings()
-    samples = view.readings.history()
+    readings, broker = await view.node.overview.readings(), view.node.identity.description()
+    samples = view.node.readings.history()
     return Overview(
         read_at_ms=readings.read_at_ms,
-        health=health(findings_of(view, readings)),
-        node=view.node.description(),
+        health=health(findings_of(view.node, readings), broker.node_id),
+        node=broker,
         has_records=readings.has_records,
         topics=readings.topics,
         partitions=readings.partitions,
@@ -86,19 +86,19 @@ async def overview_of(view: BrokerView) -> Overview:
         abandoned_groups=readings.abandoned_groups,
         largest_topics=readings.largest_topics,
         busiest_topics=readings.busiest_topics,
-        changes=tuple(view.changes.list()[: -LISTED - 1 : -1]),
+        changes=tuple(view.cluster.changes.list()[: -LISTED - 1 : -1]),
         errors=readings.errors[:LISTED],
     )
 
 
-def findings_of(view: BrokerView, readings: OverviewReadings) -> tuple[RuleFinding, ...]:
-    """What the rules find in a broker's ``readings`` and in what else its view has."""
+def findings_of(node: NodeView, readings: OverviewReadings) -> tuple[RuleFinding, ...]:
+    """What the rules find in a broker's ``readings`` and in what else it knows of itself."""
     return findings_in(
-        view.node.readiness(),
+        node.identity.readiness(),
         readings,
-        view.readings.history(),
-        view.latency.bottleneck(),
-        view.doctor.failed_handshakes(),
+        node.readings.history(),
+        node.latency.bottleneck(),
+        node.connection_diagnosis.failed_handshakes(),
     )
 
 

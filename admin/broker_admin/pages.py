@@ -1,10 +1,10 @@
 """What all pages are made with: the Jinja2 templates with their filters, the assets, the frame around every page.
 
-A page renders a template that extends ``base.html`` with ``frame(request)``, ``here`` (its name in ``rail.py``)
+A page renders a template that extends ``base.html`` with ``frame(request)``, ``here`` (its name in ``navigation.py``)
 and ``script`` (its module in ``ui/static``, or None).
 
 A page is whole without its script: it shows the readings of the time when it was rendered. The script adds what moves.
-What both need (the node, the knobs, the curl command) is in the page once, as data attributes.
+What both need (the node, the tunables, the curl command) is in the page once, as data attributes.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from broker_admin import texts
+from broker_admin.app_state import MAX_EVENT_STREAMS, node_of, state_of
 from broker_admin.authentication import ROLE_IN_SCOPE
 from broker_admin.change_list import band_text, difference_text, reading_text
 from broker_admin.client_advice import error_advice
 from broker_admin.getting_started import bootstrap_address
 from broker_admin.group_actions import group_address
-from broker_admin.parts import MAX_EVENT_STREAMS, parts_of, view_of
+from broker_admin.navigation import at_one_broker
+from broker_admin.node_addresses import NODE_API, NODE_PAGES, at_broker
 from broker_admin.tokens import Role
 from broker_admin.transaction_texts import held_for_text, holder_text, transaction_address
-from broker_admin.views.start import StartView
+from broker_admin.views.node.start import StartView
 
 VIEWER_REFUSAL = "A viewer changes nothing: log out, and in again with the token of an admin"
 """Beside what is greyed for a viewer."""
@@ -110,16 +112,18 @@ ASSETS = {path.name: Asset(path) for path in sorted((UI_DIRECTORY / "static").it
 
 def frame(request: Request) -> dict[str, Any]:
     """What every page's frame shows, and where the caller reaches the admin app and the broker."""
-    view = view_of(request)
+    view = node_of(request)
     role = request.scope.get(ROLE_IN_SCOPE)  # None without a login
-    node = view.node.description()
+    node = view.identity.description()
     return {
         "node": node,
-        "readiness": view.node.readiness(),
+        "readiness": view.identity.readiness(),
         "read_at_ms": node.now_ms,
         "base_url": str(request.base_url).rstrip("/"),
         "bootstrap": bootstrap_address(node, request.url.hostname or "localhost"),
-        "rail": parts_of(request).rail,
+        "navigation": at_one_broker(state_of(request).navigation, node.node_id),
+        "node_pages": at_broker(NODE_PAGES, node.node_id),
+        "node_api": at_broker(NODE_API, node.node_id),
         "read_only": role is Role.VIEWER,
         "has_login": role is not None,
         "assets": ASSETS,
@@ -133,7 +137,7 @@ def render_template(name: str, context: dict[str, Any]) -> str:
 
 async def page_response(request: Request, render: Callable[[], str], status: int = 200) -> Response:
     """The page that ``render`` returns. It runs in a worker thread, one page after another."""
-    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts_of(request).rendering), status)
+    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=state_of(request).rendering), status)
 
 
 def error_page(request: Request, status: int, title: str, text: str) -> Response:
@@ -145,7 +149,8 @@ def error_page(request: Request, status: int, title: str, text: str) -> Response
 
 def starting_page(start: StartView, status: int) -> Response:
     """What every page is while the broker starts. Nothing can be reached from it, so it has no frame."""
-    context = {"assets": ASSETS, "refresh_seconds": REFRESH_SECONDS}
+    node_api = at_broker(NODE_API, start.broker_id)
+    context = {"assets": ASSETS, "refresh_seconds": REFRESH_SECONDS, "node_api": node_api}
     page = TEMPLATES.get_template("starting.html")
     text = page.render(**context, reason=start.readiness().reason, progress=start.recovery())
     return HTMLResponse(text, status)

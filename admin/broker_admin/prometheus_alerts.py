@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from broker_admin import health_rules as rules
 from broker_admin.health_rules import HealthRule
+from broker_admin.node_addresses import NODE_PAGES
 from trio_broker.metrics.bottleneck import BUSY_LOOP_RATIO
 from trio_broker.metrics.promql import expanded
 
@@ -46,6 +47,11 @@ EXPRESSIONS: Mapping[HealthRule, Mapping[str, str]] = {
 """By rule and severity, in the notation of ``promql.expanded``."""
 
 
+def page_of(rule: HealthRule) -> str:
+    """The page that shows more: the overview, which leads to those of one broker, of which no rule knows the id."""
+    return "/" if rule.page.startswith(NODE_PAGES) else rule.page
+
+
 def render_rules() -> str:
     """The file. Values are quoted as JSON, which YAML takes."""
     lines = [
@@ -65,7 +71,7 @@ def render_rules() -> str:
                 f"          severity: {severity}",
                 "        annotations:",
                 f"          summary: {json.dumps(rule.name.replace('-', ' '))}",
-                f"          page: {json.dumps(rule.page)}",
+                f"          page: {json.dumps(page_of(rule))}",
             ]
     return "\n".join(lines) + "\n"
 

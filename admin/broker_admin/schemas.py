@@ -33,13 +33,13 @@ PLAIN_SCHEMAS: Mapping[Any, Schema] = {
 
 
 @attrs.frozen(eq=False)
-class Words:
+class SchemaConstraints:
     """JSON Schema's own words about a type, for ``Annotated``; ``eq=False`` makes it hashable, as that needs."""
 
     words: Schema
 
 
-PartitionNumber = Annotated[int, Words({"minimum": 0, "maximum": 2**31 - 1})]
+PartitionNumber = Annotated[int, SchemaConstraints({"minimum": 0, "maximum": 2**31 - 1})]
 """Kafka's are int32."""
 
 SCHEMA_METADATA = "schema"

@@ -15,9 +15,9 @@ from starlette.datastructures import QueryParams
 from broker_admin.schemas import bounded
 from broker_admin.texts import bytes_text, number_text, short_duration_text
 from broker_admin.time_axis import TimeAxis
-from broker_admin.timeline_picture import rebalance_entry
+from broker_admin.timeline_chart import rebalance_entry
 from broker_admin.topic_texts import rate_text
-from broker_admin.views.readings import SeriesReport
+from broker_admin.views.node.readings import SeriesReport
 from trio_broker.coordinator.reporting.snapshot import Rebalance
 
 WIDTH = 1000
@@ -155,13 +155,13 @@ class ChartMark:
     """Something that happened, as an upright line in percent from the left."""
 
     left: float
-    tone: str
+    severity: str
     text: str
     at_ms: int
 
 
 @attrs.frozen
-class SeriesPicture:
+class SeriesCharts:
     """Charts over one axis, with the same marks on each."""
 
     axis: TimeAxis
@@ -169,9 +169,9 @@ class SeriesPicture:
     marks: tuple[ChartMark, ...]
 
 
-def series_picture(
+def series_charts(
     report: SeriesReport, shown: Sequence[ChartLines], chosen: TimeRange, now_ms: int, marks: Iterable[ChartMark] = ()
-) -> SeriesPicture | None:
+) -> SeriesCharts | None:
     """The charts of ``report`` over the whole time that is chosen, up to now; None while there are less than two
     readings."""
     if len(report.times_ms) < 2:
@@ -180,7 +180,7 @@ def series_picture(
     start_ms = end_ms - chosen.span_ms
     axis = TimeAxis(start_ms, end_ms)
     gap_ms = GAP_STEPS * chosen.longest_step_ms
-    return SeriesPicture(
+    return SeriesCharts(
         axis=axis,
         charts=tuple(series_chart(report, each, axis, gap_ms) for each in shown),
         marks=tuple(
@@ -192,9 +192,9 @@ def series_picture(
 
 
 def rebalance_marks(rebalances: Iterable[Rebalance]) -> list[ChartMark]:
-    """The rebalances of a group; a picture says where they are."""
+    """The rebalances of a group; a charts says where they are."""
     return [
-        ChartMark(0.0, rebalance_entry(each).tone, f"rebalance to generation {each.generation}", each.started_at_ms)
+        ChartMark(0.0, rebalance_entry(each).severity, f"rebalance to generation {each.generation}", each.started_at_ms)
         for each in rebalances
     ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker_admin.texts import bytes_text, duration_text, number_text
-from broker_admin.views.storage import DirectoryReport, RecoverySummary, RetentionOutlook
+from broker_admin.views.node.storage import DirectoryReport, RecoverySummary, RetentionOutlook
 
 
 def forecast_text(directory: DirectoryReport) -> str:

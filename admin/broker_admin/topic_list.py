@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 
 from broker_admin.listing import ListQuery, Page, SortValue, ordered_by, take_page
-from broker_admin.views.topics import PartitionDetail, SegmentDetail, TopicConsumer, TopicSummary
+from broker_admin.views.cluster.topics import PartitionDetail, TopicConsumer, TopicSummary
+from broker_admin.views.node.topic_segments import SegmentDetail
 
 NUMBER_WIDTH = 19
 """Digits of the largest offset: ids of equal length are ordered as the numbers are."""

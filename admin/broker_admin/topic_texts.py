@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 
 from broker_admin.texts import bytes_text, duration_text, number_text
-from broker_admin.views.topics import SegmentDetail, TopicSummary
+from broker_admin.views.cluster.topics import TopicSummary
+from broker_admin.views.node.topic_segments import SegmentDetail
 
 
 def rate_text(per_second: float) -> str:

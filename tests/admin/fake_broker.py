@@ -15,22 +15,23 @@ from typing import Any
 import attrs
 import trio
 
-from broker_admin.view import BrokerView
-from broker_admin.views.alerts import AlertReport, WebhookReport
-from broker_admin.views.config import ConfigChangeResult, ConfigRefusal, SettingChange
-from broker_admin.views.events import BrokerEvent
-from broker_admin.views.groups import GroupsRebalanced
-from broker_admin.views.messages import AppendedMessage, NewMessage, PartitionBatches, ReadablePartition
-from broker_admin.views.node import AdvertisedListener, NodeDescription, Readiness
-from broker_admin.views.overview import OverviewReadings
-from broker_admin.views.readings import (
+from broker_admin.view import BrokerView, ClusterView, NodeView
+from broker_admin.views.cluster.config import ConfigChangeResult, ConfigRefusal, SettingChange
+from broker_admin.views.cluster.groups import GroupsRebalanced
+from broker_admin.views.cluster.messages import AppendedMessage, NewMessage, PartitionBatches, ReadablePartition
+from broker_admin.views.cluster.transactions import TransactionDetail, TransactionPartition
+from broker_admin.views.node.alerts import AlertReport, WebhookReport
+from broker_admin.views.node.events import BrokerEvent
+from broker_admin.views.node.identity import AdvertisedListener, NodeDescription, Readiness
+from broker_admin.views.node.overview import OverviewReadings
+from broker_admin.views.node.readings import (
     PoolStatistics,
     QueueStatistics,
     SeriesReport,
     ThreadStatistics,
     WorkerStatistics,
 )
-from broker_admin.views.segments import (
+from broker_admin.views.node.segments import (
     MANIFEST_VERSION,
     AbortedTransactionInfo,
     LogManifest,
@@ -39,8 +40,7 @@ from broker_admin.views.segments import (
     SegmentInfo,
     TopicManifest,
 )
-from broker_admin.views.storage import TopicSize
-from broker_admin.views.transactions import TransactionDetail, TransactionPartition
+from broker_admin.views.node.storage import TopicSize
 from tests.admin.fake_groups import FakeGroup, fake_groups
 from tests.admin.fake_topics import PartitionInfo, TopicInfo
 from tests.admin.fake_transactions import fake_transactions
@@ -170,7 +170,7 @@ class NoMessages:
 
 
 @attrs.define
-class FakeNode:
+class FakeIdentity:
     broker: FakeBroker
 
     def description(self) -> NodeDescription:
@@ -225,7 +225,7 @@ class FakeChanges(NotFaked):
         return ()
 
 
-class FakeDoctor(NotFaked):
+class FakeConnectionDiagnosis(NotFaked):
     def failed_handshakes(self) -> Sequence[FailedHandshake]:
         return ()
 
@@ -383,7 +383,7 @@ class FakeSegments:
             if info.name == topic:
                 chosen = [each for each in info.partitions if not partitions or each.partition in partitions]
                 manifests = tuple(fake_partition_manifest(topic, each) for each in chosen)
-                node = self.broker.view.node.description()
+                node = self.broker.view.node.identity.description()
                 return TopicManifest(MANIFEST_VERSION, node.cluster_id, node.node_id, topic, info.topic_id, manifests)
         return None
 
@@ -417,30 +417,33 @@ class FakeBroker:
 
     @view.default
     def _view(self) -> BrokerView:
-        return BrokerView(
-            node=FakeNode(self),
-            overview=FakeOverview(self),
-            alerts=FakeAlerts(),
+        cluster = ClusterView(
             config=FakeConfig(self),
-            loggers=NOT_FAKED,
             changes=FakeChanges(),
             topics=FakeTopics(self),
             topic_changes=NOT_FAKED,
-            topic_segments=NOT_FAKED,
             messages=NoMessages(),
             groups=FakeGroups(self),
             group_changes=NOT_FAKED,
             transactions=FakeTransactions(self),
+        )
+        node = NodeView(
+            identity=FakeIdentity(self),
+            overview=FakeOverview(self),
+            alerts=FakeAlerts(),
+            loggers=NOT_FAKED,
+            topic_segments=NOT_FAKED,
             readings=FakeReadings(self),
             metrics=FakeMetrics(self),
             latency=FakeLatency(self),
             segments=FakeSegments(self),
             clients=NOT_FAKED,
-            doctor=FakeDoctor(),
+            connection_diagnosis=FakeConnectionDiagnosis(),
             storage=NOT_FAKED,
             tasks=NOT_FAKED,
             events=FakeEvents(self),
         )
+        return BrokerView(cluster, node)
 
     def config_entry(self, name: str) -> ConfigEntry:
         """The entry of one key, with the layers that have a value for it."""

@@ -44,7 +44,7 @@ EMPTY_DETAILS = """
     (each) => each.replaceChildren(each.querySelector(':scope > summary')))
 """
 
-QUERIES = {"/clients/client": "client_id=test"}
+QUERIES = {"/brokers/1/clients/client": "client_id=test"}
 """What the pages need that have no name in their path."""
 
 LOOK = """
@@ -58,7 +58,16 @@ WIDER = "[...document.querySelectorAll('html, dialog[open]')].map((each) => each
 
 DIALOGS = "[...document.querySelectorAll('main dialog[id]:not([open])')].map((dialog) => dialog.id)"
 
-EMPTY_PAGES = ("/", "/topics", "/groups", "/clients", "/changes", "/no-such-page", "/topics/none", "/groups/none")
+EMPTY_PAGES = (
+    "/",
+    "/topics",
+    "/groups",
+    "/brokers/1/clients",
+    "/changes",
+    "/no-such-page",
+    "/topics/none",
+    "/groups/none",
+)
 """Looked at before anything is there, too."""
 
 

@@ -12,7 +12,7 @@ import trio
 from starlette.routing import Route
 
 from broker_admin.app import create_app
-from broker_admin.views.readings import ThreadStatistics
+from broker_admin.views.node.readings import ThreadStatistics
 from tests.admin.fake_broker import FakeBroker, FakeReadings
 from tests.admin.live_admin import LiveAdmin
 
@@ -130,7 +130,7 @@ async def test_a_name_sent_with_a_change_cannot_forge_lines_of_the_changes(
 
 async def test_threads_show_each_worker_and_what_lies_between(client: httpx.AsyncClient, fake: FakeBroker) -> None:
     fake.tick()
-    threads = (await client.get("/api/v1/threads")).json()
+    threads = (await client.get("/api/v1/brokers/1/threads")).json()
     assert [worker["name"] for worker in threads["network"]["workers"]] == [
         "network-thread-0",
         "network-thread-1",
@@ -143,7 +143,7 @@ async def test_threads_show_each_worker_and_what_lies_between(client: httpx.Asyn
 
 async def test_history_is_oldest_first(client: httpx.AsyncClient, fake: FakeBroker) -> None:
     fake.tick(3)
-    samples = (await client.get("/api/v1/history")).json()["samples"]
+    samples = (await client.get("/api/v1/brokers/1/history")).json()["samples"]
     times = [sample["sampled_at_ms"] for sample in samples]
     assert times == sorted(times)
     assert len(times) == 3
@@ -198,7 +198,7 @@ async def test_a_bug_of_ours_is_shown_without_details(
         raise RuntimeError("the inner workings")
 
     monkeypatch.setattr(FakeReadings, "threads", threads)
-    answer = await client.get("/api/v1/threads")
+    answer = await client.get("/api/v1/brokers/1/threads")
     assert answer.status_code == 500
     assert "inner workings" not in answer.text
     assert "log says why" in answer.json()["detail"]
@@ -270,5 +270,24 @@ async def test_brokers_are_a_list_of_one_and_found_by_their_node_id(live: LiveAd
     assert (listed["total"], listed["items"][0]["node_id"]) == (1, live.broker.services.node.node_id)
     one = await live.get(f"/api/v1/brokers/{live.broker.services.node.node_id}")
     assert one["cluster_id"] == listed["items"][0]["cluster_id"]
-    missing = await live.http.get("/api/v1/brokers/99")
-    assert (missing.status_code, "99" in missing.json()["detail"]) == (404, True)
+
+
+NODE_PATHS = sorted(
+    each.path for each in create_app(FakeBroker().view).routes if isinstance(each, Route) and "{broker_id}" in each.path
+)
+
+
+@pytest.mark.parametrize("asked", ["99", "01", "-1", "one", "%D9%A1"])
+@pytest.mark.parametrize("path", NODE_PATHS)
+async def test_another_broker_is_asked_for_nowhere(client: httpx.AsyncClient, path: str, asked: str) -> None:
+    answer = await client.get(path.format(broker_id=asked, topic="clickstream", partition=0))
+    assert answer.status_code == 404
+    assert "the brokers of this cluster are: 1" in answer.text
+
+
+async def test_what_only_one_broker_knows_is_at_no_address_of_the_cluster(client: httpx.AsyncClient) -> None:
+    for path in NODE_PATHS:
+        prefix, _, rest = path.partition("/brokers/{broker_id}")
+        address = f"{prefix}{rest}".format(topic="clickstream", partition=0)
+        if rest:
+            assert (await client.get(address)).status_code == 404, address

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from broker_admin import parts
+from broker_admin import app_state
 from broker_admin.server import AdminAddress, serve_admin
 from broker_admin.tokens import Role, read_or_make_tokens
 from tests.admin.chromium import Browser, needs_chromium
@@ -120,7 +120,7 @@ async def test_the_reason_that_a_page_came_with_stands_until_readiness_is_read(
 async def test_a_page_that_gets_no_stream_says_that_it_polls_and_why(
     browser: Browser, fake: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "MAX_EVENT_STREAMS", 0)
+    monkeypatch.setattr(app_state, "MAX_EVENT_STREAMS", 0)
     async with served(fake) as address:
         page = await browser.open_page(address.url)
         polling = "polling every 2 s: all 32 streams are taken"
@@ -135,11 +135,13 @@ async def test_the_page_holds_together_at_every_width(browser: Browser, fake: Fa
             await page.set_view(width=width)
             assert await page.evaluate("document.documentElement.scrollWidth") <= width
             assert await page.evaluate("document.querySelector('.top').offsetHeight") == 48
-            # The rail stands beside the content where there is room, else it is a bar above it.
+            # The navigation stands beside the content where there is room, else it is a bar above it.
             left = "document.querySelector('main').getBoundingClientRect().left"
-            beside = f"document.querySelector('.rail').getBoundingClientRect().right <= {left}"
+            beside = f"document.querySelector('.navigation').getBoundingClientRect().right <= {left}"
             assert await page.evaluate(beside) == (width >= 1020)
-            assert await page.evaluate("document.querySelector('.rail').offsetHeight") == (852 if width >= 1020 else 40)
+            assert await page.evaluate("document.querySelector('.navigation').offsetHeight") == (
+                852 if width >= 1020 else 40
+            )
             columns = await page.evaluate(
                 "getComputedStyle(document.querySelector('.row')).gridTemplateColumns.split(' ').length"
             )

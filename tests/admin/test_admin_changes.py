@@ -221,7 +221,7 @@ async def test_a_change_of_anything_says_who_made_it_and_how(
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as http:
         answers = [
             await http.patch("/api/v1/config", json={"num.io.threads": 12}),
-            await http.patch("/api/v1/loggers", json={"trio_broker.broker": "WARN"}),
+            await http.patch("/api/v1/brokers/1/loggers", json={"trio_broker.broker": "WARN"}),
             await http.post("/api/v1/topics", json={"name": "orders"}),
             await http.patch("/api/v1/topics/orders/config", json={"retention.ms": "7"}),
             await http.post("/api/v1/topics/orders:add-partitions", json={"partitions": 2}),
@@ -229,7 +229,7 @@ async def test_a_change_of_anything_says_who_made_it_and_how(
         await live.kafka.produce("orders", b"one")
         answers.append(await http.post("/api/v1/topics/orders:purge", json={"to_end": True}))
         answers.append(await http.delete("/api/v1/topics/orders"))
-        answers.append(await http.patch("/api/v1/loggers", json={"trio_broker.broker": None}))
+        answers.append(await http.patch("/api/v1/brokers/1/loggers", json={"trio_broker.broker": None}))
     assert [answer.is_success for answer in answers] == [True] * len(answers), [answer.text for answer in answers]
     changes = (await live.get("/api/v1/changes", order="number"))["items"]
     assert [(each["action"], each["resource_type"]) for each in changes] == [
@@ -258,7 +258,7 @@ async def test_a_comparison_begins_with_the_old_value_and_is_ended_on_request(li
     number = answer["changes"][0]["sequence"]
     trial = (await live.get(f"/api/v1/changes/{number}"))["trial"]
     assert (trial["outcome"], trial["pairs"], trial["seconds"]) == ("running", 3, 30)
-    assert "Old and new in turn until" in (await live.http.get("/tuning")).text
+    assert "Old and new in turn until" in (await live.http.get("/brokers/1/tuning")).text
     undone = (await live.http.post(f"/api/v1/changes/{number}:undo")).json()
     assert (undone["number"], undone["trial"]["outcome"]) == (number, "undone")
     effect = (await live.get(f"/api/v1/changes/{number}"))["effect"]

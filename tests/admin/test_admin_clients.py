@@ -19,7 +19,7 @@ HOSTILE = '<script>alert(1)</script>"&\u202e'
 async def own_connection(live):
     """The connection of the fixture's Kafka client."""
     local_port = live.kafka.stream.socket.getsockname()[1]
-    page = await live.get("/api/v1/connections")
+    page = await live.get("/api/v1/brokers/1/connections")
     [connection] = [each for each in page["items"] if each["peer_port"] == local_port]
     return connection
 
@@ -54,7 +54,7 @@ async def test_a_batch_that_was_too_large_leads_to_the_settings_of_topic_and_cli
     await live.kafka.create_topic("orders")
     assert await live.kafka.produce("orders", b"." * 1_100_000) == ErrorCode.MESSAGE_TOO_LARGE
     connection = await own_connection(live)
-    page = await live.http.get("/clients/client", params={"client_id": connection["client_id"]})
+    page = await live.http.get("/brokers/1/clients/client", params={"client_id": connection["client_id"]})
     assert "larger than max.message.bytes of its topic" in page.text
     assert "max.request.size of this client" in page.text
 
@@ -77,28 +77,28 @@ async def test_a_client_that_has_left_is_told_of_for_an_hour_with_its_errors(liv
     async with connected(live.broker, "billing") as gone:
         await gone.ask(ApiVersionsRequest(client_software_name="rdkafka", client_software_version="2"), 3)
         assert await gone.produce("nothing-of-the-kind", b"one") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    await until(live.view.clients.departed_connections)
-    [left] = (await live.get("/api/v1/clients", left="true"))["items"]
+    await until(live.view.node.clients.departed_connections)
+    [left] = (await live.get("/api/v1/brokers/1/clients", left="true"))["items"]
     assert (left["client_id"], left["errors"], left["left_because"]) == ("billing", 1, "closed by the client")
-    assert (await live.get("/api/v1/clients", search="billing"))["items"] == []
-    [described] = (await live.get("/api/v1/clients/describe", client_id="billing"))["clients"]
+    assert (await live.get("/api/v1/brokers/1/clients", search="billing"))["items"] == []
+    [described] = (await live.get("/api/v1/brokers/1/clients/describe", client_id="billing"))["clients"]
     assert described["left_at_ms"] == left["left_at_ms"]
     html = {"accept": "text/html"}
-    shown = await live.http.get("/clients/client", params={"client_id": "billing"}, headers=html)
+    shown = await live.http.get("/brokers/1/clients/client", params={"client_id": "billing"}, headers=html)
     assert "rdkafka 2</span> left at" in shown.text
     assert "UNKNOWN_TOPIC_OR_PARTITION" in shown.text
-    listed = await live.http.get("/clients", params={"left": "true"}, headers=html)
+    listed = await live.http.get("/brokers/1/clients", params={"left": "true"}, headers=html)
     assert "left at" in listed.text
 
 
 async def test_a_client_that_is_back_has_not_left(live):
     async with connected(live.broker, "billing") as gone:
         await gone.ask(MetadataRequest(topics=[]), 9)
-    await until(live.view.clients.departed_connections)
+    await until(live.view.node.clients.departed_connections)
     async with connected(live.broker, "billing") as back:
         await back.ask(MetadataRequest(topics=[]), 9)
-        assert (await live.get("/api/v1/clients", left="true"))["items"] == []
-        [described] = (await live.get("/api/v1/clients/describe", client_id="billing"))["clients"]
+        assert (await live.get("/api/v1/brokers/1/clients", left="true"))["items"] == []
+        [described] = (await live.get("/api/v1/brokers/1/clients/describe", client_id="billing"))["clients"]
         assert (described["left_at_ms"], described["connections"]) == (None, 1)
 
 
@@ -112,9 +112,9 @@ async def test_connections_are_gathered_by_client_id_and_software(live):
     async with connected(live.broker) as other:
         await other.ask(ApiVersionsRequest(client_software_name="rdkafka", client_software_version="2"), 3)
         await live.kafka.ask(MetadataRequest(topics=[]), 9)
-        page = await live.get("/api/v1/clients", order="-connections")
+        page = await live.get("/api/v1/brokers/1/clients", order="-connections")
         assert {(each["software_name"], each["connections"]) for each in page["items"]} == {("rdkafka", 1), ("", 1)}
-        found = await live.get("/api/v1/clients", search="RDKAFKA")
+        found = await live.get("/api/v1/brokers/1/clients", search="RDKAFKA")
         assert [each["software_name"] for each in found["items"]] == ["rdkafka"]
 
 
@@ -123,20 +123,22 @@ async def test_the_connections_of_one_client_can_be_asked_for_in_parts(live):
     client_id = (await own_connection(live))["client_id"]
     async with connected(live.broker) as other:
         await other.ask(MetadataRequest(topics=[]), 9)
-        first = await live.get("/api/v1/connections", client_id=client_id, limit=1)
+        first = await live.get("/api/v1/brokers/1/connections", client_id=client_id, limit=1)
         assert (len(first["items"]), first["matching"]) == (1, 2)
-        second = await live.get("/api/v1/connections", client_id=client_id, limit=1, cursor=first["next_cursor"])
+        second = await live.get(
+            "/api/v1/brokers/1/connections", client_id=client_id, limit=1, cursor=first["next_cursor"]
+        )
         assert second["next_cursor"] is None
         assert second["items"][0]["connection_id"] > first["items"][0]["connection_id"]
-    assert (await live.get("/api/v1/connections", muted="true"))["items"] == []
-    assert (await live.get("/api/v1/connections", stage="delayed"))["items"] == []
+    assert (await live.get("/api/v1/brokers/1/connections", muted="true"))["items"] == []
+    assert (await live.get("/api/v1/brokers/1/connections", stage="delayed"))["items"] == []
 
 
 async def test_a_client_is_described_with_what_it_was_told_and_what_it_sends(live):
     await live.kafka.create_topic("orders")
     await live.kafka.produce("orders", b"one", b"two")
     client_id = (await own_connection(live))["client_id"]
-    described = await live.get("/api/v1/clients/describe", client_id=client_id)
+    described = await live.get("/api/v1/brokers/1/clients/describe", client_id=client_id)
     port = live.broker.bound_endpoints[0].port
     assert described["advertised_addresses"] == [
         {"listener_name": "PLAINTEXT", "host": "127.0.0.1", "port": port, "connections": 1}
@@ -153,12 +155,12 @@ async def test_on_a_listener_of_all_interfaces_the_address_that_was_dialled_is_t
     async with open_live_admin(tmp_path, listeners="PLAINTEXT://0.0.0.0:0") as live:
         await live.kafka.ask(MetadataRequest(topics=[]), 9)
         client_id = (await own_connection(live))["client_id"]
-        described = await live.get("/api/v1/clients/describe", client_id=client_id)
+        described = await live.get("/api/v1/brokers/1/clients/describe", client_id=client_id)
         assert [each["host"] for each in described["advertised_addresses"]] == ["127.0.0.1"]
 
 
 async def test_a_client_without_a_connection_is_a_problem(live):
-    answer = await live.http.get("/api/v1/clients/describe", params={"client_id": HOSTILE})
+    answer = await live.http.get("/api/v1/brokers/1/clients/describe", params={"client_id": HOSTILE})
     assert answer.status_code == 404
     assert answer.headers["content-type"].startswith("application/problem+json")
 
@@ -166,11 +168,11 @@ async def test_a_client_without_a_connection_is_a_problem(live):
 @pytest.mark.parametrize(
     ("address", "query", "pointer"),
     [
-        ("/api/v1/connections", {"stage": "nowhere"}, "?stage"),
-        ("/api/v1/connections", {"order": "colour"}, "?order"),
-        ("/api/v1/connections", {"limit": "0"}, "?limit"),
-        ("/api/v1/clients", {"cursor": "x"}, "?cursor"),
-        ("/api/v1/clients/describe", {}, "?client_id"),
+        ("/api/v1/brokers/1/connections", {"stage": "nowhere"}, "?stage"),
+        ("/api/v1/brokers/1/connections", {"order": "colour"}, "?order"),
+        ("/api/v1/brokers/1/connections", {"limit": "0"}, "?limit"),
+        ("/api/v1/brokers/1/clients", {"cursor": "x"}, "?cursor"),
+        ("/api/v1/brokers/1/clients/describe", {}, "?client_id"),
     ],
 )
 async def test_a_wrong_query_is_pointed_at(live, address, query, pointer):
@@ -181,7 +183,7 @@ async def test_a_wrong_query_is_pointed_at(live, address, query, pointer):
 
 async def test_the_map_counts_every_connection_once_and_names_the_limits(live):
     await live.kafka.ask(MetadataRequest(topics=[]), 9)
-    backpressure = await live.get("/api/v1/backpressure")
+    backpressure = await live.get("/api/v1/brokers/1/backpressure")
     assert [each["stage"] for each in backpressure["stages"]] == [stage.value for stage in ConnectionStage]
     assert {each["stage"]: each["connections"] for each in backpressure["stages"]}["idle"] == 1
     limits = backpressure["limits"]

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from types import FrameType
+
 import pytest
 
+import broker_admin
 from tests.admin.live_admin import LiveAdmin
+from trio_broker import broker_view, changes, cluster, config
 
 
 async def test_a_key_shows_everything_about_itself(live: LiveAdmin) -> None:
@@ -170,3 +176,28 @@ async def test_a_level_that_cannot_be_changed_is_refused(live: LiveAdmin) -> Non
 async def test_a_refused_value_of_one_key_is_pointed_at_as_the_value(live: LiveAdmin) -> None:
     answer = await live.http.patch("/api/v1/config/num.io.threads", json={"value": 0})
     assert [each["pointer"] for each in answer.json()["errors"]] == ["/value"]
+
+
+SERVING = tuple(str(Path(str(each.__file__)).parent) for each in (broker_admin, broker_view, changes, cluster, config))
+"""The packages whose functions serve a change; the others have tasks of their own meanwhile."""
+
+MOST_CALLS = 400
+"""Of their functions, by one change of one key: some 330. To describe all keys takes 4,000."""
+
+
+async def test_a_change_of_one_key_costs_what_one_key_does(live: LiveAdmin) -> None:
+    for value in (5, 6):
+        await live.http.patch("/api/v1/config/num.io.threads", params={"dry_run": "true"}, json={"value": value})
+    entered: dict[int, FrameType] = {}  # the frames, so that one that goes on is not counted again
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(SERVING) and frame.f_code.co_name[0] != "<":
+            entered[id(frame)] = frame
+
+    sys.setprofile(count)
+    try:
+        answer = await live.http.patch("/api/v1/config/num.io.threads", json={"value": 7})
+    finally:
+        sys.setprofile(None)
+    assert answer.json()["configs"]["num.io.threads"]["value"] == "7"
+    assert 100 < len(entered) < MOST_CALLS

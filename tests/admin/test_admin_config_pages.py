@@ -92,7 +92,7 @@ async def test_a_field_suits_the_type_of_its_key(live: LiveAdmin, key: str, fiel
 
 async def test_loggers_are_listed_with_their_levels(live: LiveAdmin) -> None:
     logging.getLogger(LOGGER)
-    text = await page_text(live, "/config/loggers", search=LOGGER)
+    text = await page_text(live, "/brokers/1/loggers", search=LOGGER)
     assert f"<code>{LOGGER}</code>" in text
     assert "1 of 1 that match" in text
 
@@ -119,8 +119,8 @@ async def test_what_a_viewer_may_not_do_is_grey_and_says_why(live: LiveAdmin) ->
         await live.kafka.create_topic("orders")
         for path, action in (
             ("/config?key=num.io.threads", '<fieldset class="unframed"'),
-            ("/config/loggers", 'aria-label="Set the level of root"'),
-            ("/tuning", '<fieldset class="inputs"'),
+            ("/brokers/1/loggers", 'aria-label="Set the level of root"'),
+            ("/brokers/1/tuning", '<fieldset class="inputs"'),
             ("/topics", 'data-opens="create-topic"'),
             ("/topics/orders", 'data-opens="delete-topic"'),
             ("/topics/orders/messages", 'data-opens="produce"'),
@@ -172,13 +172,13 @@ async def test_a_batch_is_tried_and_applied_and_its_outcome_read(live: LiveAdmin
         await page.until("!document.querySelector('#change-settings [data-differences]').hidden")
         assert "1073741824 → 67108864" in await page.text("#change-settings [data-differences]")
         assert live.broker.services.config.log.segment_bytes == 1 << 30
-        twins = await page.evaluate(
-            "[...document.querySelectorAll('#change-settings [data-twin]')].map(e => e.textContent)"
+        commands = await page.evaluate(
+            "[...document.querySelectorAll('#change-settings [data-command]')].map(e => e.textContent)"
         )
-        assert "--add-config 'log.segment.bytes=67108864,log.cleanup.policy=[delete,compact]'" in twins[0]
+        assert "--add-config 'log.segment.bytes=67108864,log.cleanup.policy=[delete,compact]'" in commands[0]
         assert (
             "--broker 1 \\\n  --set log.segment.bytes=67108864 \\\n  --set log.cleanup.policy=delete,compact"
-            in twins[1]
+            in commands[1]
         )
         await page.evaluate("document.querySelector('#change-settings select').value = 'cluster'")
         await page.evaluate("document.querySelector('#change-settings select').dispatchEvent(new Event('change'))")
@@ -246,16 +246,16 @@ async def test_a_batch_is_tried_for_a_minute_and_kept(live: LiveAdmin, browser: 
 async def test_a_level_is_tried_and_set(live: LiveAdmin, browser: Browser) -> None:
     logging.getLogger(LOGGER)
     async with served(create_app(live.view)) as url:
-        page = await browser.open_page(f"{url}/config/loggers?search={LOGGER}")
+        page = await browser.open_page(f"{url}/brokers/1/loggers?search={LOGGER}")
         await click(page, "[data-logger]")
         await enter(page, "#set-level select", "DEBUG")
         await click(page, "#set-level [data-tries]")
         await page.until("document.querySelector('#set-level [data-differences]').innerText.includes('→ DEBUG')")
         assert logging.getLogger(LOGGER).level == logging.NOTSET
-        twin, ours = await page.evaluate(
-            "[...document.querySelectorAll('#set-level [data-twin]')].map(each => each.textContent)"
+        kafkas, ours = await page.evaluate(
+            "[...document.querySelectorAll('#set-level [data-command]')].map(each => each.textContent)"
         )
-        assert f"--entity-type broker-loggers --entity-name 1 --alter \\\n  --add-config {LOGGER}=DEBUG" in twin
+        assert f"--entity-type broker-loggers --entity-name 1 --alter \\\n  --add-config {LOGGER}=DEBUG" in kafkas
         assert f"--broker-logger 1 \\\n  --set {LOGGER}=DEBUG" in ours
         await click(page, "#set-level [data-does]")
         await page.until("document.querySelector('#loggers .level').innerText === 'DEBUG'")
@@ -267,7 +267,7 @@ async def test_a_level_is_tried_and_set(live: LiveAdmin, browser: Browser) -> No
 async def test_the_pages_hold_together_at_every_width(live: LiveAdmin, browser: Browser) -> None:
     async with served(create_app(live.view)) as url:
         page = await browser.open_page("about:blank")
-        for path in ("/config?key=log.segment.bytes&still", "/config/loggers?still"):
+        for path in ("/config?key=log.segment.bytes&still", "/brokers/1/loggers?still"):
             await page.go_to(f"{url}{path}")
             for width in (420, 768, 1280):
                 await page.set_view(width=width, dark=width == 768)

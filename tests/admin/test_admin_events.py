@@ -14,7 +14,7 @@ import trio
 from starlette.applications import Starlette
 
 from broker_admin.app import create_app
-from broker_admin.parts import MAX_EVENT_STREAMS
+from broker_admin.app_state import MAX_EVENT_STREAMS
 from broker_admin.routes.events import HEARTBEAT_SECONDS, QUEUED_EVENTS
 from tests.admin.fake_broker import FakeBroker
 from tests.scheduling import ORDERS, PASSES, deterministic_scheduling
@@ -65,8 +65,8 @@ def scope() -> dict[str, Any]:
     return {
         "type": "http",
         "method": "GET",
-        "path": "/api/v1/events",
-        "raw_path": b"/api/v1/events",
+        "path": "/api/v1/brokers/1/events",
+        "raw_path": b"/api/v1/brokers/1/events",
         "query_string": b"",
         "root_path": "",
         "scheme": "http",
@@ -89,7 +89,7 @@ async def test_each_sample_is_sent_as_it_is_taken(fake: FakeBroker) -> None:
 async def test_a_change_made_anywhere_is_sent_at_once(fake: FakeBroker, autojump_clock: trio.testing.MockClock) -> None:
     async with open_stream(create_app(fake.view)) as stream:
         before = trio.current_time()
-        await fake.view.config.change({"num.io.threads": "12"}, changed_by="kafka client rdkafka from 10.0.0.7")
+        await fake.view.cluster.config.change({"num.io.threads": "12"}, changed_by="kafka client rdkafka from 10.0.0.7")
         name, change = await stream.event()
         assert (name, change["key"], change["old"], change["new"]) == ("config", "num.io.threads", "8", "12")
         assert change["changed_by"] == "kafka client rdkafka from 10.0.0.7"
@@ -105,7 +105,7 @@ async def test_groups_that_rebalanced_are_shown_by_their_ids(fake: FakeBroker) -
 
 async def test_a_secret_is_not_streamed(fake: FakeBroker) -> None:
     async with open_stream(create_app(fake.view)) as stream:
-        await fake.view.config.change({"password": "new secret"}, changed_by="test")
+        await fake.view.cluster.config.change({"password": "new secret"}, changed_by="test")
         _, change = await stream.event()
         assert (change["key"], change["old"], change["new"]) == ("password", None, None)
 
@@ -165,9 +165,9 @@ async def test_the_stream_of_a_reader_that_falls_behind_ends(fake: FakeBroker) -
 
 async def test_the_number_of_streams_is_bounded(fake: FakeBroker) -> None:
     app = create_app(fake.view)
-    app.state.parts.streams.open = MAX_EVENT_STREAMS
+    app.state.app_state.streams.open = MAX_EVENT_STREAMS
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
-        answer = await client.get("/api/v1/events")
+        answer = await client.get("/api/v1/brokers/1/events")
     assert answer.status_code == 503
     assert "history" in answer.json()["detail"]
 
@@ -195,11 +195,11 @@ async def test_no_more_streams_are_opened_than_there_may_be_however_many_ask_at_
         await answered.wait()
         assert sorted(statuses) == [200] * MAX_EVENT_STREAMS + [503] * 10
         gone.set()
-    assert app.state.parts.streams.open == 0
+    assert app.state.app_state.streams.open == 0
 
 
 async def test_a_stream_that_ended_makes_room(fake: FakeBroker) -> None:
     app = create_app(fake.view)
     async with open_stream(app):
-        assert app.state.parts.streams.open == 1
-    assert app.state.parts.streams.open == 0
+        assert app.state.app_state.streams.open == 1
+    assert app.state.app_state.streams.open == 0

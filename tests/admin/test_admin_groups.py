@@ -14,7 +14,7 @@ from broker_admin.group_detail import SHOWN_MEMBERS, SHOWN_PARTITIONS, group_det
 from broker_admin.group_list import GroupsQuery, select_groups
 from broker_admin.server import AdminAddress, serve_admin
 from broker_admin.texts import member_tail, partitions_text, shown_text
-from broker_admin.timeline_picture import rebalance_entry, timeline_picture
+from broker_admin.timeline_chart import rebalance_entry, timeline_chart
 from tests.admin.fake_broker import FakeBroker, FakeGroups
 from tests.admin.fake_groups import fake_group, fake_member, fake_partition, fake_rebalance
 from trio_broker.coordinator.group_event import GroupEventKind
@@ -186,7 +186,7 @@ async def test_thousands_of_groups_come_a_hundred_at_a_time(client: httpx.AsyncC
 
 async def test_equal_lags_stay_in_the_order_of_their_ids(fake: FakeBroker) -> None:
     add_groups(fake, 300)
-    selected = select_groups(await fake.view.groups.report(), GroupsQuery(order="-lag_seconds", limit=1000))
+    selected = select_groups(await fake.view.cluster.groups.report(), GroupsQuery(order="-lag_seconds", limit=1000))
     ids = [lag.group.group_id for lag in selected.items]
     assert ids == sorted(ids)
 
@@ -347,7 +347,8 @@ class SlowDisk(FakeGroups):
 
 @pytest.fixture
 def slow_disk(fake: FakeBroker) -> SlowDisk:
-    fake.view = attrs.evolve(fake.view, groups=(groups := SlowDisk(fake)))
+    groups = SlowDisk(fake)
+    fake.view = attrs.evolve(fake.view, cluster=attrs.evolve(fake.view.cluster, groups=groups))
     return groups
 
 
@@ -370,7 +371,7 @@ async def test_the_list_never_asks_for_a_single_groups_offsets(slow_disk: SlowDi
 # --- what the page is made of ---
 
 
-def test_causes_are_shown_by_kind_and_the_worst_gives_the_tone() -> None:
+def test_causes_are_shown_by_kind_and_the_worst_gives_the_severity() -> None:
     members = [fake_member("c", number, {}) for number in range(200)]
     rebalance = fake_rebalance(
         0, 100, 2, 199,
@@ -378,7 +379,7 @@ def test_causes_are_shown_by_kind_and_the_worst_gives_the_tone() -> None:
         (GroupEventKind.MEMBER_TIMED_OUT, members[0], ""),
     )  # fmt: skip
     entry = rebalance_entry(rebalance)
-    assert entry.tone == "bad"
+    assert entry.severity == "bad"
     assert [(line.kind, line.count, len(line.shown)) for line in entry.lines] == [
         (GroupEventKind.MEMBER_TIMED_OUT, 1, 1),
         (GroupEventKind.MEMBER_REJOINED, 199, 4),
@@ -388,23 +389,23 @@ def test_causes_are_shown_by_kind_and_the_worst_gives_the_tone() -> None:
 def test_the_picture_holds_every_rebalance_within_its_bounds() -> None:
     entries = [rebalance_entry(fake_rebalance(at_ms, 40, 1, 1)) for at_ms in (0, 1, 3_600_000, 86_400_000)]
     entries.append(rebalance_entry(fake_rebalance(86_400_500, None, 2, 1)))
-    picture = timeline_picture(entries, 86_402_000)
-    assert picture is not None
-    assert all(0 <= stem.left <= 100 and 0 <= stem.top <= 100 for stem in picture.stems)
-    assert [stem.left for stem in picture.stems] == sorted(stem.left for stem in picture.stems)
-    assert picture.longest == "1.5 s"
+    chart = timeline_chart(entries, 86_402_000)
+    assert chart is not None
+    assert all(0 <= bar.left <= 100 and 0 <= bar.top <= 100 for bar in chart.bars)
+    assert [bar.left for bar in chart.bars] == sorted(bar.left for bar in chart.bars)
+    assert chart.longest == "1.5 s"
 
 
 @pytest.mark.parametrize("now_ms", [-5, 0, 10])
 def test_the_picture_of_one_rebalance_survives_a_clock_that_was_set_back(now_ms: int) -> None:
     for duration_ms in (None, 0, -3, 40):
-        picture = timeline_picture([rebalance_entry(fake_rebalance(0, duration_ms, 1, 1))], now_ms)
-        assert picture is not None
-        assert all(0 <= stem.left <= 100 and 0 <= stem.top <= 100 for stem in picture.stems)
+        chart = timeline_chart([rebalance_entry(fake_rebalance(0, duration_ms, 1, 1))], now_ms)
+        assert chart is not None
+        assert all(0 <= bar.left <= 100 and 0 <= bar.top <= 100 for bar in chart.bars)
 
 
 def test_without_rebalances_there_is_no_picture() -> None:
-    assert timeline_picture([], 0) is None
+    assert timeline_chart([], 0) is None
 
 
 def test_a_page_shows_the_partitions_that_are_furthest_behind_when_there_are_too_many() -> None:

@@ -50,7 +50,7 @@ async def verdict_under_load(live: LiveAdmin) -> Any:
                 for _ in range(2 * PARTITIONS):
                     await answers.receive()
             live.broker.server.sample(perf_counter_ns())
-        verdict = await live.get("/api/v1/bottleneck")
+        verdict = await live.get("/api/v1/brokers/1/bottleneck")
         nursery.cancel_scope.cancel()
     return verdict
 
@@ -77,7 +77,7 @@ async def test_one_thread_for_the_syncs_of_many_partitions_is_what_limits(tmp_pa
         assert evidence["sync_busy_ratio"] > 0.5
         assert evidence["syncs_waiting"] > 1
         assert evidence["sync_p50_ms"] >= 1000 * SYNC_SECONDS * 0.9
-        [sample] = live.view.readings.history()[-1:]
+        [sample] = live.view.node.readings.history()[-1:]
         assert sample.io_idle_ratio > 0.5, "what misled: waiting for a sync holds no slot"
 
 
@@ -85,12 +85,12 @@ async def test_with_a_thread_for_each_partition_no_sync_waits_for_one(tmp_path: 
     async with open_live_admin(tmp_path, log_durability="fsync", num_io_threads=f"{2 * PARTITIONS}") as live:
         await live.kafka.create_topic("orders", PARTITIONS)
         await verdict_under_load(live)
-        [sample] = live.view.readings.history()[-1:]
+        [sample] = live.view.node.readings.history()[-1:]
         assert (sample.sync_threads, sample.sync_busy_ratio) == (2 * PARTITIONS, 0)
 
 
 async def test_an_idle_broker_is_limited_by_nothing(live: LiveAdmin) -> None:
-    verdict = await live.get("/api/v1/bottleneck")
+    verdict = await live.get("/api/v1/brokers/1/bottleneck")
     assert (verdict["limit"], verdict["setting"]) == ("nothing", None)
     assert verdict["reason"]
 
@@ -102,7 +102,7 @@ async def test_latency_has_every_phase_of_every_api_that_was_asked(tmp_path: Pat
         await live.kafka.ask(produce_to(7), 9)
         await live.kafka.ask(fetch_request("orders", offset=1, max_wait_ms=30, min_bytes=1), 12)
         live.broker.server.sample(perf_counter_ns())
-        report = await live.get("/api/v1/latency")
+        report = await live.get("/api/v1/brokers/1/latency")
     apis = {each["api"]: each for each in report["apis"]}
     assert {"CreateTopics", "Produce", "Fetch"} <= apis.keys()
     produce = apis["Produce"]["last_minute"]

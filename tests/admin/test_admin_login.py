@@ -141,7 +141,9 @@ def test_tokens_are_not_shown() -> None:
 # --- Requests ---
 
 
-@pytest.mark.parametrize("path", ["/api/v1/node", "/metrics", "/nothing", "/api/v1/events", "/api/v1/openapi.json"])
+@pytest.mark.parametrize(
+    "path", ["/api/v1/brokers/1", "/metrics", "/nothing", "/api/v1/brokers/1/events", "/api/v1/openapi.json"]
+)
 async def test_a_stranger_gets_nothing_but_the_way_in(guarded: httpx.AsyncClient, path: str) -> None:
     answer = await guarded.get(path)
     assert answer.status_code == 401
@@ -161,7 +163,7 @@ async def test_a_page_sends_a_stranger_to_log_in_and_back(guarded: httpx.AsyncCl
 
 async def test_the_login_page_shows_nothing_of_the_broker(guarded: httpx.AsyncClient, fake: FakeBroker) -> None:
     text = (await guarded.get("/login")).text
-    node = fake.view.node.description()
+    node = fake.view.node.identity.description()
     assert node.cluster_id not in text
     assert node.version not in text
 
@@ -173,14 +175,14 @@ async def test_probes_and_the_login_page_are_open(guarded: httpx.AsyncClient, pa
 
 @pytest.mark.parametrize("token", [ADMIN, VIEWER])
 async def test_a_token_in_the_header_may_read(guarded: httpx.AsyncClient, token: str) -> None:
-    assert (await guarded.get("/api/v1/node", headers=bearer(token))).status_code == 200
+    assert (await guarded.get("/api/v1/brokers/1", headers=bearer(token))).status_code == 200
 
 
 @pytest.mark.parametrize(
     "value", ["Bearer wrong-token-0123456", "Bearer", "Bearer é", f"Basic {ADMIN}", ADMIN, f"Bearer {ADMIN}x"]
 )
 async def test_another_header_opens_nothing(guarded: httpx.AsyncClient, value: str) -> None:
-    answer = await guarded.get("/api/v1/node", headers={b"authorization": value.encode()})
+    answer = await guarded.get("/api/v1/brokers/1", headers={b"authorization": value.encode()})
     assert answer.status_code == 401
 
 
@@ -200,15 +202,15 @@ async def test_a_login_gives_a_cookie_that_no_script_and_no_other_site_can_use(g
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
     assert ADMIN not in cookie
-    assert (await guarded.get("/api/v1/node")).status_code == 200
+    assert (await guarded.get("/api/v1/brokers/1")).status_code == 200
     out = await guarded.post("/logout")
     assert (out.status_code, out.headers["location"]) == (303, "/login")
-    assert (await guarded.get("/api/v1/node")).status_code == 401
+    assert (await guarded.get("/api/v1/brokers/1")).status_code == 401
 
 
 async def test_a_wrong_token_beside_a_session_opens_nothing(guarded: httpx.AsyncClient) -> None:
     await log_in(guarded, ADMIN)
-    assert (await guarded.get("/api/v1/node", headers=bearer("wrong-token-0123456"))).status_code == 401
+    assert (await guarded.get("/api/v1/brokers/1", headers=bearer("wrong-token-0123456"))).status_code == 401
 
 
 async def test_a_viewer_may_log_out(guarded: httpx.AsyncClient) -> None:
@@ -228,7 +230,7 @@ async def test_a_wrong_token_gets_the_form_again_and_many_close_it(
     answer = await log_in(guarded, ADMIN)
     assert answer.status_code == 429
     assert int(answer.headers["retry-after"]) > 0
-    assert (await guarded.get("/api/v1/node", headers=bearer(ADMIN))).status_code == 200
+    assert (await guarded.get("/api/v1/brokers/1", headers=bearer(ADMIN))).status_code == 200
 
 
 def test_the_login_opens_again_when_the_oldest_failure_is_a_minute_old() -> None:
@@ -285,7 +287,7 @@ async def test_a_form_of_another_site_logs_nobody_out(guarded: httpx.AsyncClient
 
 async def test_without_tokens_there_is_no_login(client: httpx.AsyncClient) -> None:
     assert (await client.get("/login")).status_code == 404
-    assert (await client.get("/api/v1/node")).status_code == 200
+    assert (await client.get("/api/v1/brokers/1")).status_code == 200
 
 
 # --- In a browser ---
@@ -319,10 +321,10 @@ async def test_a_browser_logs_in_as_each_role_and_out_again(live: LiveAdmin, bro
         assert await page.evaluate(PATCH) == 403
         await page.evaluate("document.querySelector('form[action=\"/logout\"] button').click()")
         await page.until("location.pathname === '/login' && document.readyState === 'complete'")
-        assert await page.evaluate("fetch('/api/v1/node').then((answer) => answer.status)") == 401
+        assert await page.evaluate("fetch('/api/v1/brokers/1').then((answer) => answer.status)") == 401
         await give(page, ADMIN)
         await page.until("location.pathname === '/'")
         assert await page.evaluate("document.querySelector('.badge')") is None
         assert await page.evaluate(PATCH) == 200
-    [change] = live.view.changes.list()
+    [change] = live.view.cluster.changes.list()
     assert (change.origin.channel.value, change.origin.role) == ("page", "admin")

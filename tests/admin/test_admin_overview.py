@@ -15,7 +15,7 @@ import trio
 from broker_admin.getting_started import bootstrap_address, snippets
 from broker_admin.group_diagnosis import RESTLESS_REBALANCES
 from broker_admin.pages import ASSETS
-from broker_admin.views.node import AdvertisedListener
+from broker_admin.views.node.identity import AdvertisedListener
 from kafka_wire.apis import ApiKey
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.offset_commit import (
@@ -30,6 +30,7 @@ from tests.patience import fail_after, run_program
 from tests.running_broker import PATIENCE_SECONDS, fetch_request
 from trio_broker.coordinator.reporting.snapshot import GroupLagReading, GroupRates, LagTrend
 from trio_broker.network.client_activity import ClientSoftware
+from trio_broker.runtime.clock import ManualClock
 from trio_broker.testing import BrokerProcess
 
 WIDTHS = (420, 768, 1280)
@@ -113,7 +114,7 @@ async def test_a_broker_that_makes_no_topics_says_how_to_make_one(tmp_path: Path
 
 async def test_a_listener_without_a_host_is_reached_by_the_one_that_the_caller_dialled(live: LiveAdmin) -> None:
     node = attrs.evolve(
-        live.view.node.description(), listeners=(AdvertisedListener("PLAINTEXT", "PLAINTEXT", "", 9092),)
+        live.view.node.identity.description(), listeners=(AdvertisedListener("PLAINTEXT", "PLAINTEXT", "", 9092),)
     )
     assert bootstrap_address(node, "192.0.2.7") == "192.0.2.7:9092"
     assert bootstrap_address(node, "::1") == "[::1]:9092"
@@ -201,16 +202,16 @@ async def test_groups_that_nobody_reads_for_are_abandoned_and_do_not_fall_behind
 async def test_a_group_that_keeps_rebalancing_is_in_the_verdict_until_it_has_come_to_rest(
     live: LiveAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups, times = live.view.groups, [0]
-    monkeypatch.setattr(groups, "_now_ms", lambda: times[0])
+    groups, clock = live.view.cluster.groups, ManualClock()
+    monkeypatch.setattr(groups, "_clock", clock)
     monkeypatch.setattr(groups, "timeline", lambda group_id: (fake_rebalance(0, 1, 1, 1),))
     for _ in range(RESTLESS_REBALANCES - 1):
-        times[0] += 6_000
+        clock.advance(6)
         groups._note_rebalance("flappy")
     assert (await live.get("/api/v1/overview"))["health"]["summary"] == "Healthy."
     groups._note_rebalance("flappy")
     assert "Group flappy rebalances" in (await live.get("/api/v1/overview"))["health"]["summary"]
-    times[0] += 121_000
+    clock.advance(121)
     assert (await live.get("/api/v1/overview"))["health"]["summary"] == "Healthy."
 
 
@@ -227,7 +228,7 @@ async def test_the_newest_changes_and_errors_are_listed(live: LiveAdmin) -> None
     page = await page_of(live)
     assert "created topic t5" in page
     assert "created topic t0" not in page
-    assert '<a href="/clients/client?client_id=test">' in page
+    assert '<a href="/brokers/1/clients/client?client_id=test">' in page
 
 
 async def test_load_and_latency_are_those_of_the_samples(live: LiveAdmin) -> None:
@@ -243,10 +244,10 @@ async def test_load_and_latency_are_those_of_the_samples(live: LiveAdmin) -> Non
 
 
 async def test_the_page_says_who_the_broker_is(live: LiveAdmin) -> None:
-    page, node = await page_of(live), live.view.node.description()
+    page, node = await page_of(live), live.view.node.identity.description()
     for fact in (node.cluster_id, f"PLAINTEXT://{bootstrap_of(live)}", "page-cache", node.version):
         assert fact in page
-    assert '<a href="/tuning">' in page
+    assert '<a href="/brokers/1/tuning">' in page
     assert "<noscript>" in page
 
 
@@ -261,7 +262,7 @@ async def test_nothing_is_inline_and_nothing_comes_from_elsewhere(live: LiveAdmi
 
 
 @pytest.mark.parametrize(
-    "name", ["overview.js", "tuning.js", "charts.js", "knobs.js", "live.js", "groups.js", "page.css"]
+    "name", ["overview.js", "tuning.js", "charts.js", "tunables.js", "live.js", "groups.js", "page.css"]
 )
 def test_assets_name_no_other_host(name: str) -> None:
     text = ASSETS[name].content.decode().replace("http://www.w3.org/2000/svg", "")

@@ -54,12 +54,12 @@ def test_host_names_are_taken_out_of_their_header(header: str, name: str | None)
 
 @pytest.mark.parametrize("origin", ["http://localhost:9644", "https://localhost:9644"])
 async def test_our_own_origin_is_answered(client: httpx.AsyncClient, origin: str) -> None:
-    assert (await client.get("/api/v1/threads", headers={"origin": origin})).status_code == 200
+    assert (await client.get("/api/v1/brokers/1/threads", headers={"origin": origin})).status_code == 200
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost:9645", "http://localhost", ""])
 async def test_pages_of_other_origins_get_nothing(client: httpx.AsyncClient, origin: str) -> None:
-    answer = await client.get("/api/v1/threads", headers={"origin": origin})
+    answer = await client.get("/api/v1/brokers/1/threads", headers={"origin": origin})
     assert answer.status_code == 403
     assert "access-control-allow-origin" not in answer.headers
 

@@ -1,11 +1,11 @@
-"""Claims about ``/api/v1/topics/{topic}/manifest``."""
+"""Claims about ``/topics/{topic}/manifest`` of a broker."""
 
 from __future__ import annotations
 
 import httpx
 import pytest
 
-MANIFEST = "/api/v1/topics/orders/manifest"
+MANIFEST = "/api/v1/brokers/1/topics/orders/manifest"
 
 
 async def test_a_manifest_shows_everything_that_a_reader_of_the_files_needs(client: httpx.AsyncClient) -> None:
@@ -44,14 +44,14 @@ async def test_partitions_can_be_named(client: httpx.AsyncClient) -> None:
 
 
 async def test_a_partition_that_cannot_be_read_is_listed_with_its_error(client: httpx.AsyncClient) -> None:
-    body = (await client.get("/api/v1/topics/clickstream/manifest")).json()
+    body = (await client.get("/api/v1/brokers/1/topics/clickstream/manifest")).json()
     assert body["partitions"][5] == {"partition": 5, "error": "the disk failed", "log": None}
     assert [each["error"] for each in body["partitions"][:5]] == [None] * 5
 
 
 @pytest.mark.parametrize("topic", ["nowhere", "ORDERS", "orders%2Fmanifest", "..", "%00", "a" * 5000])
 async def test_an_unknown_topic_is_not_found(client: httpx.AsyncClient, topic: str) -> None:
-    answer = await client.get(f"/api/v1/topics/{topic}/manifest")
+    answer = await client.get(f"/api/v1/brokers/1/topics/{topic}/manifest")
     assert answer.status_code == 404
     assert answer.json()["detail"]
 
@@ -83,8 +83,9 @@ async def test_only_reading_is_possible(client: httpx.AsyncClient) -> None:
 
 async def test_the_description_has_the_manifest_and_its_query(client: httpx.AsyncClient) -> None:
     document = (await client.get("/api/v1/openapi.json")).json()
-    operation = document["paths"]["/api/v1/topics/{topic}/manifest"]["get"]
+    operation = document["paths"]["/api/v1/brokers/{broker_id}/topics/{topic}/manifest"]["get"]
     assert [(each["name"], each["in"], each["required"]) for each in operation["parameters"]] == [
+        ("broker_id", "path", True),
         ("topic", "path", True),
         ("partition", "query", False),
     ]

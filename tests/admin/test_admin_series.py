@@ -1,4 +1,4 @@
-"""Claims about ``/api/v1/history/series``: which readings it gives, and what it refuses."""
+"""Claims about ``/history/series`` of a broker: which readings it gives, and what it refuses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trio_broker.metrics.minute_file import MINUTE_MS
 from trio_broker.metrics.series import GROUP_SERIES, TOPIC_SERIES
 from trio_broker.runtime.clock import ManualClock
 
-ADDRESS = "/api/v1/history/series"
+ADDRESS = "/api/v1/brokers/1/history/series"
 
 ONE_AT_ONCE = {"offsets_topic_num_partitions": "1", "group_consumer_assignment_interval_ms": "0"}
 """Members divide the partitions in as many heartbeats as the helper sends."""
@@ -23,7 +23,7 @@ ONE_AT_ONCE = {"offsets_topic_num_partitions": "1", "group_consumer_assignment_i
 
 async def sample(live: LiveAdmin) -> None:
     """Have the broker take a sample now rather than within a second."""
-    live.view.readings.samples.add(live.view.readings.readings(live.broker.server.statistics()))
+    live.view.node.readings.samples.add(live.view.node.readings.readings(live.broker.server.statistics()))
 
 
 async def test_readings_come_as_a_column_per_series(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ async def test_readings_come_as_a_column_per_series(tmp_path: Path) -> None:
 async def test_every_series_can_be_asked_for(live: LiveAdmin) -> None:
     await sample(live)
     answer = await live.get(
-        ADDRESS, series=list(SERIES), step_ms=1000, from_ms=live.view.node.description().started_at_ms - 1000
+        ADDRESS, series=list(SERIES), step_ms=1000, from_ms=live.view.node.identity.description().started_at_ms - 1000
     )
     assert set(answer["series"]) == set(SERIES)
 
@@ -57,7 +57,7 @@ async def end_minute(live: LiveAdmin, clock: ManualClock) -> None:
     await sample(live)
     clock.advance(60)
     await sample(live)
-    await live.view.readings.history_writer.flush()
+    await live.view.node.readings.history_writer.flush()
 
 
 async def test_the_overview_shows_hours_and_days(live: LiveAdmin) -> None:
@@ -96,13 +96,13 @@ async def test_the_hour_of_a_topic_and_of_a_group_is_read_from_memory(tmp_path: 
         members = await make_group(live)
         await make_lag(live, clock, members)
         await take_readings(live)
-        group = await live.get("/api/v1/history/groups", group_id=GROUP_ID, step_ms=5000)
+        group = await live.get("/api/v1/brokers/1/history/groups", group_id=GROUP_ID, step_ms=5000)
         assert tuple(group["series"]) == GROUP_SERIES
         assert len(group["times_ms"]) > 10
         assert max(known(group, "lag_records")) >= 2 * (4 * 200 - 41)
         assert max(known(group, "lag_seconds")) > 60
         assert max(known(group, "consumed_per_second")) > 0
-        topic = await live.get("/api/v1/history/topics", topic=TOPIC)
+        topic = await live.get("/api/v1/brokers/1/history/topics", topic=TOPIC)
         assert tuple(topic["series"]) == TOPIC_SERIES
         assert known(topic, "records_in_per_second")[-1] > 0
 
@@ -115,17 +115,19 @@ async def test_the_week_of_a_topic_and_of_a_group_outlives_the_broker(tmp_path: 
         await members[0].commit(10)
         clock.advance(10)
         await take_readings(live)
-        before = await live.get("/api/v1/history/groups", group_id=GROUP_ID, step_ms=5000)
+        before = await live.get("/api/v1/brokers/1/history/groups", group_id=GROUP_ID, step_ms=5000)
         await end_minute(live, clock)
     clock.advance(86_400)
     async with open_live_admin(tmp_path, clock=clock, **ONE_AT_ONCE) as live:
         await live.broker.services.groups.find(GROUP_ID)
         await until(lambda: not live.broker.services.groups.statistics().loading)
         from_ms = clock.now_ms() - 2 * 86_400_000
-        topic = await live.get("/api/v1/history/topics", topic=TOPIC, from_ms=from_ms, step_ms=MINUTE_MS * 2)
+        topic = await live.get("/api/v1/brokers/1/history/topics", topic=TOPIC, from_ms=from_ms, step_ms=MINUTE_MS * 2)
         assert known(topic, "records_in_per_second") == [pytest.approx(80, rel=0.03)]
         assert known(topic, "records_out_per_second") == []
-        group = await live.get("/api/v1/history/groups", group_id=GROUP_ID, from_ms=from_ms, step_ms=MINUTE_MS * 2)
+        group = await live.get(
+            "/api/v1/brokers/1/history/groups", group_id=GROUP_ID, from_ms=from_ms, step_ms=MINUTE_MS * 2
+        )
         assert known(group, "lag_records") == [pytest.approx(max(known(before, "lag_records")), rel=0.03)]
         assert group["times_ms"][0] < clock.now_ms() - 86_400_000
         page = (await live.http.get(f"/groups/{GROUP_ID}?range=7d")).text
@@ -144,7 +146,7 @@ async def test_the_week_of_a_topic_and_of_a_group_outlives_the_broker(tmp_path: 
 async def test_a_topic_or_group_that_is_not_there_is_refused_with_its_parameter(
     live: LiveAdmin, address: str, query: dict[str, Any], status: int, pointer: str
 ) -> None:
-    answer = await live.http.get(f"/api/v1/history/{address}", params=query)
+    answer = await live.http.get(f"/api/v1/brokers/1/history/{address}", params=query)
     assert answer.status_code == status
     assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
 

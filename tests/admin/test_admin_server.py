@@ -28,7 +28,7 @@ PATIENCE_SECONDS = 20.0
 READ_BYTES = 1 << 16
 
 WEBSOCKET_UPGRADE_AND_A_STRAY_BYTE = (
-    b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"GET /api/v1/brokers/1/events HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\nx"
 )
 H2C_WITH_MALFORMED_SETTINGS = (
@@ -162,7 +162,7 @@ async def test_events_stream_over_the_wire_and_end_with_the_server(fake: FakeBro
 
     address = await nursery.start(run)
     async with await trio.open_tcp_stream(address.host, address.port) as stream:
-        await stream.send_all(get("/api/v1/events"))
+        await stream.send_all(get("/api/v1/brokers/1/events"))
         await receive_until(stream, b"retry:")
         fake.tick()
         await receive_until(stream, b"event: sample")
@@ -225,7 +225,7 @@ async def test_connections_beyond_the_limit_are_closed_at_once(
 ) -> None:
     monkeypatch.setattr(broker_admin.guard, "MAX_CONNECTIONS", 1)
     async with await trio.open_tcp_stream(address.host, address.port) as first:
-        await first.send_all(get("/api/v1/events"))
+        await first.send_all(get("/api/v1/brokers/1/events"))
         await receive_until(first, b"retry:")
         assert await exchange(address, b"") == b""
 
@@ -359,7 +359,9 @@ async def test_addresses_others_can_reach_are_refused_without_a_login(
         assert address.port != 0
         [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
         assert "unencrypted" in warning
-        status = await exchange(address, b"GET /api/v1/node HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        status = await exchange(
+            address, b"GET /api/v1/brokers/1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        )
         assert status.startswith(b"HTTP/1.1 401 ")
 
 

@@ -10,19 +10,19 @@ import trio.testing
 
 from kafka_wire.messages.metadata import MetadataRequest
 from tests.running_broker import connected, fetch_request, until
-from trio_broker.broker_view import step_monitor
-from trio_broker.broker_view import tasks as broker_tasks
-from trio_broker.broker_view.step_monitor import StepMonitor
-from trio_broker.broker_view.task_frames import place_of
+from trio_broker.broker_view.node import step_monitor
+from trio_broker.broker_view.node import tasks as broker_tasks
+from trio_broker.broker_view.node.step_monitor import StepMonitor
+from trio_broker.broker_view.node.task_frames import place_of
 from trio_broker.network.loop_monitor import RECENT_INTERVALS, LoopMonitor
 
 
 async def tasks_named(live, name):
-    return [row for row in (await live.get("/api/v1/tasks"))["rows"] if row["name"] == name]
+    return [row for row in (await live.get("/api/v1/brokers/1/tasks"))["rows"] if row["name"] == name]
 
 
 async def test_the_tree_begins_at_the_root_and_every_row_has_its_parent_above_it(live):
-    report = await live.get("/api/v1/tasks")
+    report = await live.get("/api/v1/brokers/1/tasks")
     rows = report["rows"]
     assert (rows[0]["parent_id"], rows[0]["depth"]) == (None, 0)
     by_id = {row["task_id"]: row for row in rows}
@@ -55,17 +55,17 @@ async def test_requests_that_wait_for_the_same_are_one_row(live):
 
 async def test_the_rows_are_bounded_and_the_others_counted(live, monkeypatch):
     monkeypatch.setattr(broker_tasks, "MAX_ROWS", 5)
-    report = await live.get("/api/v1/tasks")
+    report = await live.get("/api/v1/brokers/1/tasks")
     assert len(report["rows"]) == 5
     assert report["further_tasks"] == report["tasks"] - sum(row["count"] for row in report["rows"]) > 0
 
 
 async def test_a_step_that_holds_the_loop_is_named(live, monkeypatch, nursery):
     monkeypatch.setattr(step_monitor, "SLOW_STEP_NS", 0)
-    await live.get("/api/v1/tasks")
+    await live.get("/api/v1/brokers/1/tasks")
     nursery.start_soon(trio.lowlevel.checkpoint, name="a slow task")
     await trio.testing.wait_all_tasks_blocked()
-    report = await live.get("/api/v1/tasks")
+    report = await live.get("/api/v1/brokers/1/tasks")
     assert report["timed_seconds"] > 0
     durations = [step["milliseconds"] for step in report["slowest_steps"]]
     assert durations == sorted(durations, reverse=True)
@@ -75,7 +75,7 @@ async def test_a_step_that_holds_the_loop_is_named(live, monkeypatch, nursery):
 async def test_passes_of_the_loop_are_shown_by_the_second(live):
     for _ in range(RECENT_INTERVALS + 1):
         live.broker.server.sample(time.perf_counter_ns())
-    passes = (await live.get("/api/v1/tasks"))["slowest_pass_ms"]
+    passes = (await live.get("/api/v1/brokers/1/tasks"))["slowest_pass_ms"]
     assert len(passes) == RECENT_INTERVALS
     assert all(each >= 0 for each in passes)
 

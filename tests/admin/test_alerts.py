@@ -23,7 +23,7 @@ from broker_admin.health_rules import (
 )
 from tests.admin.live_admin import open_live_admin
 from tests.running_broker import make_broker
-from trio_broker.broker_view import alerts as live_alerts
+from trio_broker.broker_view.node import alerts as live_alerts
 from trio_broker.config.errors import ConfigError
 
 NOW_MS = 1_780_000_000_000
@@ -54,11 +54,11 @@ def test_a_finding_is_an_alert_once_it_has_held_and_resolved_once_it_is_gone_for
     board.update([BEHIND], 0.0, NOW_MS)
     board.update([], 30.0, NOW_MS + 30_000)
     board.update([BEHIND], SOME_MINUTES - 1, NOW_MS)
-    assert board.alerts(PAGE) == {}
+    assert board.alerts(PAGE, 1) == {}
     board = AlertBoard()
     for second in (0, 50, 100, 120):
         board.update([BEHIND], second, NOW_MS + 1000 * second)
-    [alert] = board.alerts(PAGE).values()
+    [alert] = board.alerts(PAGE, 1).values()
     assert (alert.id, alert.since_ms, alert.page) == (
         "group-falls-behind:billing",
         NOW_MS,
@@ -66,21 +66,21 @@ def test_a_finding_is_an_alert_once_it_has_held_and_resolved_once_it_is_gone_for
     )
     assert alert.summary == "Group billing falls behind"
     board.update([], SOME_MINUTES + RESOLVE_SECONDS - 1, NOW_MS)
-    assert board.alerts(PAGE)
+    assert board.alerts(PAGE, 1)
     board.update([], SOME_MINUTES + RESOLVE_SECONDS, NOW_MS)
-    assert not board.alerts(PAGE)
+    assert not board.alerts(PAGE, 1)
 
 
 def test_what_failed_is_an_alert_at_once_and_first_and_a_tuning_advice_never():
     advice = attention(SETTING_WOULD_HELP, "syncs wait, and more threads would help")
-    assert [each.rule for each in board_with(BEHIND, advice, UNREADABLE).alerts(PAGE).values()] == [
+    assert [each.rule for each in board_with(BEHIND, advice, UNREADABLE).alerts(PAGE, 1).values()] == [
         "partitions-unreadable",
         "group-falls-behind",
     ]
 
 
 def test_a_receiver_is_delivered_of_an_alert_once_then_when_it_is_due_and_when_it_ends():
-    delivered, alerts = DeliveredAlerts(), board_with(BEHIND).alerts(PAGE)
+    delivered, alerts = DeliveredAlerts(), board_with(BEHIND).alerts(PAGE, 1)
     news = delivered.news(alerts, 0.0, 60.0)
     assert ids(news) == {"raised": ["group-falls-behind:billing"]}
     delivered.take(news, 0.0)
@@ -97,15 +97,15 @@ def test_a_receiver_is_delivered_of_an_alert_once_then_when_it_is_due_and_when_i
 def test_an_alert_that_gets_worse_is_raised_again():
     delivered = DeliveredAlerts()
     delivered.take(
-        delivered.news(board_with(attention(FULL_DISK, "disk at 91", about="/d")).alerts(PAGE), 0.0, 60.0), 0.0
+        delivered.news(board_with(attention(FULL_DISK, "disk at 91", about="/d")).alerts(PAGE, 1), 0.0, 60.0), 0.0
     )
-    worse = board_with(failing(FULL_DISK, "disk at 99", about="/d")).alerts(PAGE)
+    worse = board_with(failing(FULL_DISK, "disk at 99", about="/d")).alerts(PAGE, 1)
     assert ids(delivered.news(worse, 1.0, 60.0)) == {"raised": ["disk-full:/d"]}
 
 
 def test_many_groups_make_one_message_that_names_some():
     many = [attention(GROUP_FALLS_BEHIND, f"group g{n} falls behind", about=f"g{n}") for n in range(25)]
-    news = DeliveredAlerts().news(board_with(*many).alerts(PAGE), 0.0, 60.0)
+    news = DeliveredAlerts().news(board_with(*many).alerts(PAGE, 1), 0.0, 60.0)
     form = json_form(news, SENDER, NOW_MS, 25)
     assert (len(form["alerts"]), form["not_named"], form["summary"]) == (NAMED, {"raised": 15}, "25 alerts raised")
     assert form["alerts"][0]["status"] == "raised"
@@ -114,7 +114,7 @@ def test_many_groups_make_one_message_that_names_some():
 
 def test_slack_gets_a_text_and_blocks_in_which_a_name_is_no_markup():
     hostile = attention(GROUP_FALLS_BEHIND, "group <!channel> & co falls behind", about="x")
-    form = slack_form(DeliveredAlerts().news(board_with(hostile).alerts(PAGE), 0.0, 60.0), SENDER, NOW_MS, 1)
+    form = slack_form(DeliveredAlerts().news(board_with(hostile).alerts(PAGE, 1), 0.0, 60.0), SENDER, NOW_MS, 1)
     assert [block["type"] for block in form["blocks"]] == ["section", "context"]
     assert form["text"] == "trio-broker node 1: Group &lt;!channel&gt; &amp; co falls behind"
     assert "<!channel>" not in json.dumps(form)
@@ -149,7 +149,7 @@ async def test_a_broker_tells_its_receiver_through_failures_and_shows_no_secret(
                 alerts_webhook_authorization="Bearer s3cret",
             ) as live:
                 receiver = live_alerts.Receiver(live.broker.services)
-                alerts = board_with(UNREADABLE).alerts(PAGE)
+                alerts = board_with(UNREADABLE).alerts(PAGE, 1)
                 for _ in range(3):
                     receiver._next_try_at = 0.0
                     await receiver.tell(alerts, SENDER)
@@ -162,7 +162,7 @@ async def test_a_broker_tells_its_receiver_through_failures_and_shows_no_secret(
                     ["raised"], ["raised"], ["raised"], ["resolved"],
                 ]  # fmt: skip
                 assert b"Authorization: Bearer s3cret" in heads[0]
-                shown = [await live.http.get(f"/api/v1/{name}") for name in ("alerts", "config", "changes")]
+                shown = [await live.http.get(f"/api/v1/{name}") for name in ("brokers/1/alerts", "config", "changes")]
                 assert all(answer.status_code == 200 and "s3cret" not in answer.text for answer in shown)
         nursery.cancel_scope.cancel()
     lines = [each.getMessage() for each in caplog.records if each.name == live_alerts.__name__]

@@ -15,9 +15,9 @@ import pytest
 from starlette.routing import Route
 
 from broker_admin.app import create_app
+from broker_admin.openapi import openapi_document
 from broker_admin.problems import PROBLEM_MEDIA_TYPE
-from broker_admin.routes.openapi import openapi_document
-from broker_admin.views.messages import NewMessage
+from broker_admin.views.cluster.messages import NewMessage
 from kafka_wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -46,6 +46,7 @@ NAMES: Mapping[str, str] = {
     "transactional_id": "billing",
     "key": "num.io.threads",
     "partition": "0",
+    "broker_id": "1",
 }
 """What is there, by the name of the parameter that takes it."""
 
@@ -72,7 +73,7 @@ async def make_group(live: LiveAdmin) -> None:
 
 async def state_of(live: LiveAdmin) -> Any:
     """What a refused request must leave as it was."""
-    report = await live.view.groups.report()
+    report = await live.view.cluster.groups.report()
     services = live.broker.services
     return (
         [(topic.name, topic.configs, topic.partitions) for topic in services.metadata_cache.image.topics.values()],
@@ -115,7 +116,9 @@ async def test_every_address_answers_only_what_it_describes_and_refuses_what_is_
 
 async def test_lines_of_json_are_as_described(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
-    await live.view.messages.append("orders", [NewMessage(b"\xff", b"text", (("h", b"\xff"),)), NewMessage(None, None)])
+    await live.view.cluster.messages.append(
+        "orders", [NewMessage(b"\xff", b"text", (("h", b"\xff"),)), NewMessage(None, None)]
+    )
     api = ApiDescription(DOCUMENT)
     for path in ("/api/v1/topics/{topic}/records", "/api/v1/changes"):
         answer = await live.http.get(path.format_map(NAMES), headers={"accept": "application/x-ndjson"})

@@ -7,7 +7,7 @@ import re
 import httpx
 
 from broker_admin.app import create_app
-from broker_admin.routes.openapi import openapi_document
+from broker_admin.openapi import openapi_document
 from tests.admin.chromium import Browser, needs_chromium
 from tests.admin.fake_broker import FakeBroker
 from tests.admin.live_admin import LiveAdmin
@@ -30,7 +30,7 @@ async def test_a_get_is_tried_by_a_form_and_without_a_script_where_its_path_need
 ) -> None:
     page = (await client.get("/api")).text
     tried = re.findall(r'<form data-try method="get" action="([^"]*)"', page)
-    assert "/api/v1/node" in tried
+    assert "/api/v1/brokers" in tried
     assert not re.search(r"<style|\sstyle=|\son[a-z]+=|<script(?![^>]*\bsrc=)", page)
 
 
@@ -41,7 +41,7 @@ async def test_the_answer_of_a_tried_get_is_shown_with_its_status(
     await live.kafka.create_topic("orders", 2)
     page = await browser.open_page(f"{live_url}/api#segments.get_manifest")
     await page.until("document.getElementById('segments.get_manifest').open")
-    form = "document.querySelector('form[data-path=\"/api/v1/topics/{topic}/manifest\"]')"
+    form = "document.querySelector('form[data-path=\"/api/v1/brokers/{broker_id}/topics/{topic}/manifest\"]')"
     await page.evaluate(f"{form}.querySelector('[name=topic]').value = 'orders'")
     await page.evaluate(f"{form}.querySelector('[name=partition]').value = '1'")
     await page.evaluate(f"{form}.querySelector('button').click()")

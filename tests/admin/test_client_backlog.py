@@ -25,7 +25,12 @@ from trio_broker.network.statistics import ConnectionStage
 from trio_broker.network.unread_bytes import BACKLOG_SECONDS
 from trio_broker.runtime.clock import ManualClock
 
-ADDRESSES = ("/tuning", "/clients", "/clients/client?client_id=test", "/clients/connections")
+ADDRESSES = (
+    "/brokers/1/tuning",
+    "/brokers/1/clients",
+    "/brokers/1/clients/client?client_id=test",
+    "/brokers/1/clients/connections",
+)
 
 SENT = 400
 """Requests that the client sends without waiting for an answer: some 60 KB."""
@@ -77,39 +82,41 @@ async def backlog(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
 
 async def test_the_verdict_names_the_client_and_what_waits_in_its_socket(tmp_path, monkeypatch):
     async with backlog(tmp_path, monkeypatch) as scene:
-        verdict = await scene.live.get("/api/v1/bottleneck")
+        verdict = await scene.live.get("/api/v1/brokers/1/bottleneck")
         assert (verdict["limit"], verdict["client_id"]) == ("client backlog", "test")
         assert verdict["summary"] == "test sends faster than one request at a time is synced."
         evidence = {each["name"]: each["value"] for each in verdict["evidence"]}
         assert evidence["unread_bytes"] > 10_000
         assert evidence["unread_wait_ms"] > 1000
-        page = (await scene.live.http.get("/tuning", headers={"accept": "text/html"})).text
+        page = (await scene.live.http.get("/brokers/1/tuning", headers={"accept": "text/html"})).text
         assert 'data-limit="client backlog"' in page
-        assert 'href="/clients/client?client_id=test"' in page
+        assert 'href="/brokers/1/clients/client?client_id=test"' in page
 
 
 async def test_the_connection_stands_at_its_socket_in_the_api_and_on_the_map(tmp_path, monkeypatch):
     async with backlog(tmp_path, monkeypatch) as scene:
-        found = await scene.live.get("/api/v1/connections", stage=ConnectionStage.UNREAD.value)
+        found = await scene.live.get("/api/v1/brokers/1/connections", stage=ConnectionStage.UNREAD.value)
         [connection] = found["items"]
         assert (connection["request"], connection["muted_because"]) == ("Produce", "one request at a time")
         assert connection["unread_bytes"] > 10_000
         assert connection["unread_wait_seconds"] > 1
-        stages = (await scene.live.get("/api/v1/backpressure"))["stages"]
+        stages = (await scene.live.get("/api/v1/brokers/1/backpressure"))["stages"]
         assert {"stage": "unread", "connections": 1} in stages
-        clients = await scene.live.get("/api/v1/clients", order="-unread_bytes")
+        clients = await scene.live.get("/api/v1/brokers/1/clients", order="-unread_bytes")
         assert clients["items"][0]["unread_bytes"] == connection["unread_bytes"]
-        page = (await scene.live.http.get("/clients", headers={"accept": "text/html"})).text
+        page = (await scene.live.http.get("/brokers/1/clients", headers={"accept": "text/html"})).text
         assert "waits in its socket" in page
         assert "Nothing is held back" not in page
 
 
 async def test_the_page_of_the_client_says_how_long_it_waits_and_what_it_can_do(tmp_path, monkeypatch):
     async with backlog(tmp_path, monkeypatch) as scene:
-        described = await scene.live.get("/api/v1/clients/describe", client_id="test")
+        described = await scene.live.get("/api/v1/brokers/1/clients/describe", client_id="test")
         [setting] = [each["setting"] for each in described["advice"]]
         assert setting.startswith("linger.ms=")
-        page = (await scene.live.http.get("/clients/client?client_id=test", headers={"accept": "text/html"})).text
+        page = (
+            await scene.live.http.get("/brokers/1/clients/client?client_id=test", headers={"accept": "text/html"})
+        ).text
         assert re.search(r"a request waits to be read, at least</dt><dd>\d", page)
         assert f"<code>{setting}</code> in the client" in page
 

@@ -1,4 +1,4 @@
-"""What every page has around it and is made with: rail, search, themes, tables, dialogs, refreshed regions.
+"""What every page has around it and is made with: navigation, search, themes, tables, dialogs, refreshed regions.
 
 The pages here are of the test, made with the macros that the app's own pages use, over a real broker's API.
 """
@@ -23,9 +23,9 @@ from starlette.routing import Route
 
 from broker_admin.app import create_app
 from broker_admin.listing import ListQuery, ordered_by, take_page
+from broker_admin.navigation import NAVIGATION, navigation_of
 from broker_admin.operations import query_of
 from broker_admin.pages import TEMPLATES, frame
-from broker_admin.rail import RAIL, rail_of
 from broker_admin.routes.search import Searched
 from broker_admin.tables import Column, ListTable
 from tests.admin.chromium import Browser, Page, needs_chromium
@@ -47,7 +47,7 @@ PAGE = """
   <p id="count" data-region>{{ count }}</p>
   {{ opener("threads", "Change threads") }}
   {% call dialog("threads", "Set threads", "PATCH", "/api/v1/config", does="It changes two pools.",
-                 twins=["trio-broker configs set num.io.threads={num.io.threads} [--network {num.network.threads}]"]) %}
+           commands=["trio-broker configs set num.io.threads={num.io.threads} [--network {num.network.threads}]"]) %}
   <label>I/O <input name="num.io.threads" data-json="number" value="6"></label>
   <label>Network <input name="num.network.threads" data-json="number"></label>
   {% endcall %}
@@ -124,19 +124,22 @@ async def press(page: Page, key: str, **modifiers: bool) -> None:
     await page.evaluate(f"document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {event}))")
 
 
-# --- the rail ---
+# --- the navigation ---
 
 
-def test_the_rail_has_the_pages_that_are_served_in_its_own_order() -> None:
+def test_the_navigation_has_the_pages_that_are_served_in_its_own_order() -> None:
     routes = [Route("/groups", lambda: None), Route("/", lambda: None), Route("/api/v1/groups", lambda: None)]
-    assert [entry.title for entry in rail_of(routes)] == ["Overview", "Groups"]
+    assert [entry.title for entry in navigation_of(routes)] == ["Overview", "Groups"]
 
 
 def test_no_two_pages_have_one_key() -> None:
-    assert len({entry.key for entry in RAIL}) == len({entry.path for entry in RAIL}) == len(RAIL)
+    assert len({entry.key for entry in NAVIGATION}) == len({entry.path for entry in NAVIGATION}) == len(NAVIGATION)
 
 
-@pytest.mark.parametrize("address", ["/tuning", "/topics", "/groups", "/changes", "/config", "/clients", "/storage"])
+@pytest.mark.parametrize(
+    "address",
+    ["/brokers/1/tuning", "/topics", "/groups", "/changes", "/config", "/brokers/1/clients", "/brokers/1/storage"],
+)
 async def test_no_page_compiles_its_template_on_the_event_loop(
     live: LiveAdmin, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
@@ -203,17 +206,24 @@ async def test_every_link_of_every_page_leads_somewhere_and_every_page_has_one_t
         links = {link for link in links if "/messages/" not in link}  # the newest record links to the next, yet to come
         waiting += links - seen
         seen |= links
-    assert {"/topics/orders/consumers", "/groups/billing", "/changes/1", "/tasks", "/config/loggers"} <= pages
+    assert {
+        "/topics/orders/consumers",
+        "/groups/billing",
+        "/changes/1",
+        "/brokers/1/tasks",
+        "/brokers/1/loggers",
+    } <= pages
 
 
 async def test_a_search_finds_the_likeliest_twenty(live: LiveAdmin) -> None:
     searched = Searched(
-        rail=RAIL,
+        navigation=NAVIGATION,
+        client_page="/brokers/1/clients/client",
         topics=["orders", "old-orders", "orders-eu", *(f"x-orders-{number:02}" for number in range(30))],
         groups=(),
         transactions=(snapshot("billing/night", 0),),
         clients={"orders-reader": 3},
-        config_entries=live.view.config.entries(),
+        config_entries=live.view.cluster.config.entries(),
     )
     titles = [hit.title for hit in searched.best_hits("orders").items]
     assert len(titles) == 20
@@ -223,7 +233,7 @@ async def test_a_search_finds_the_likeliest_twenty(live: LiveAdmin) -> None:
     [transaction] = searched.best_hits("night").items
     assert (transaction.kind, transaction.address) == ("transaction", "/transactions/billing%2Fnight")
     [client] = searched.best_hits("reader").items
-    assert (client.kind, client.address) == ("client", "/clients/client?client_id=orders-reader")
+    assert (client.kind, client.address) == ("client", "/brokers/1/clients/client?client_id=orders-reader")
 
 
 async def test_a_search_for_nothing_is_refused(client: httpx.AsyncClient) -> None:
@@ -269,7 +279,7 @@ async def test_a_narrow_screen_shows_where_in_the_rail_one_is(page: Page) -> Non
     await page.set_view(width=420)
     await page.click("API", "/api")
     left, right = await page.evaluate(
-        "(() => { const {left, right} = document.querySelector('.rail [aria-current]').getBoundingClientRect();"
+        "(() => { const {left, right} = document.querySelector('.navigation [aria-current]').getBoundingClientRect();"
         " return [left, right]; })()"
     )
     assert 0 <= left < right <= 420
@@ -354,17 +364,17 @@ async def test_a_refresh_keeps_focus_and_opened_details_and_moves_no_row_under_t
 
 
 @needs_chromium
-async def test_an_action_shows_its_call_and_its_twin_makes_the_change_and_says_so(page: Page, live: LiveAdmin) -> None:
+async def test_an_action_shows_its_call_and_commands_and_makes_its_change(page: Page, live: LiveAdmin) -> None:
     await page.evaluate("document.querySelector('[data-opens=threads]').click()")
-    await page.evaluate("document.querySelector('#threads .twins').open = true")
+    await page.evaluate("document.querySelector('#threads .commands').open = true")
     assert "-d '{\"num.io.threads\":6}'" in await page.text("#threads [data-call]")
-    assert await page.text("#threads [data-twin]") == "trio-broker configs set num.io.threads=6"
+    assert await page.text("#threads [data-command]") == "trio-broker configs set num.io.threads=6"
     await page.type("[name='num.network.threads']", "5")
-    assert await page.text("#threads [data-twin]") == "trio-broker configs set num.io.threads=6 --network 5"
+    assert await page.text("#threads [data-command]") == "trio-broker configs set num.io.threads=6 --network 5"
     await page.evaluate("document.querySelector('#threads [data-does]').click()")
     await page.until("document.querySelector('[data-toasts]').textContent.includes('Set threads: done.')")
     assert not await page.evaluate("document.querySelector('#threads').open")
-    values = {entry.name: entry.value for entry in live.view.config.entries()}
+    values = {entry.name: entry.value for entry in live.view.cluster.config.entries()}
     assert (values["num.io.threads"], values["num.network.threads"]) == ("6", "5")
 
 
@@ -428,6 +438,6 @@ async def test_a_tab_in_the_background_gives_its_stream_back_and_takes_one_again
 async def test_every_page_says_whether_the_broker_answers(page: Page, live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
     url = await page.evaluate("location.origin")
-    for path in ("/topics/orders/messages", "/clients/doctor", "/nowhere", "/config", "/changes"):
+    for path in ("/topics/orders/messages", "/brokers/1/connection-diagnosis", "/nowhere", "/config", "/changes"):
         await page.go_to(f"{url}{path}")
         await page.until("document.querySelector('[data-link]').dataset.link === 'live'")

@@ -199,7 +199,7 @@ async def test_a_group_is_deleted_with_its_offsets(live: LiveAdmin, members: Coo
     assert dry.json() == {"dry_run": True, **expected}
     assert await members.committed("g") == {"t": {0: 2}}
     assert (await live.http.delete("/api/v1/groups/g")).json() == {"dry_run": False, **expected}
-    assert live.view.groups.get("g") is None
+    assert live.view.cluster.groups.get("g") is None
     await refusal(live, "DELETE", "/api/v1/groups/g", 404)
 
 
@@ -208,7 +208,7 @@ async def test_a_group_with_members_is_not_deleted(live: LiveAdmin, members: Coo
     for query in ("", "?dry_run=true"):
         problem = await refusal(live, "DELETE", f"/api/v1/groups/g{query}", 409)
         assert "stop its consumers" in problem["detail"]
-    assert live.view.groups.get("g") is not None
+    assert live.view.cluster.groups.get("g") is not None
 
 
 async def test_offsets_are_deleted_by_topic_and_partition(live: LiveAdmin, members: CoordinatorHarness):
@@ -250,7 +250,7 @@ async def test_a_static_member_is_removed_by_its_instance_id(live: LiveAdmin, me
     for dry_run in ("true", "false"):
         body = (await live.http.delete(f"{address}&dry_run={dry_run}")).json()
         assert (body["group_instance_id"], body["client_id"], body["client_host"]) == ("one/..", "client", "/127.0.0.1")
-    group, timeline = live.view.groups.get("g"), live.view.groups.timeline("g")
+    group, timeline = live.view.cluster.groups.get("g"), live.view.cluster.groups.timeline("g")
     assert group is not None
     assert timeline is not None
     assert (group.state, group.member_count) == ("Empty", 0)

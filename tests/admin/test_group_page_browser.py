@@ -113,7 +113,7 @@ async def test_a_group_is_reset_and_deleted_once_it_has_no_members(lagging: Lagg
         })()"""
     )
     commands = await page.evaluate(
-        "[...document.querySelectorAll('#reset [data-twin]')].map((each) => each.textContent)"
+        "[...document.querySelectorAll('#reset [data-command]')].map((each) => each.textContent)"
     )
     assert commands[0] == f"trio-broker groups reset-offsets {GROUP_ID} --all-topics --to-offset 100 --execute"
     assert commands[1].endswith(f"--group {GROUP_ID} --reset-offsets --all-topics --to-offset 100 --execute")
@@ -139,4 +139,4 @@ async def test_a_group_is_reset_and_deleted_once_it_has_no_members(lagging: Lagg
     # The page is read again every few seconds until it is left. That the group is gone must not load it anew then: the
     # way to the list would end.
     await page.until("location.pathname === '/groups'")
-    assert lagging.live.view.groups.get(GROUP_ID) is None
+    assert lagging.live.view.cluster.groups.get(GROUP_ID) is None

@@ -9,9 +9,9 @@ import pytest
 
 from broker_admin.health import Health, about_text, findings_in, health
 from broker_admin.health_rules import BUSY_SECONDS, RECENT_MS, HealthState
-from broker_admin.views.node import Readiness
-from broker_admin.views.overview import OverviewReadings, RestlessGroup
-from broker_admin.views.storage import DirectoryReport
+from broker_admin.views.node.identity import Readiness
+from broker_admin.views.node.overview import OverviewReadings, RestlessGroup
+from broker_admin.views.node.storage import DirectoryReport
 from tests.metrics.statistics_fixtures import client_backlog
 from tests.metrics.test_effect import sample
 from trio_broker.coordinator.group_event import GroupEvent, GroupEventKind
@@ -59,7 +59,7 @@ def verdict(
         )
         for second, ratio in enumerate(loop)
     ]
-    return health(findings_in(readiness, attrs.evolve(READINGS, **readings), samples, limit, handshakes))
+    return health(findings_in(readiness, attrs.evolve(READINGS, **readings), samples, limit, handshakes), 1)
 
 
 def findings(found: Health) -> list[tuple[HealthState, str, str]]:
@@ -83,7 +83,12 @@ def test_findings_stand_in_one_line_the_worst_first():
         "Clients are not served: it is stopping; 2 groups fall behind; disk at 91\u00a0%, full in about 3\u00a0days: "
         f"{GROWS}; event loop busy 94\u00a0% for 5\u00a0min."
     )
-    assert [each.page for each in found.findings] == ["/storage", "/groups?order=-lag_seconds", "/storage", "/tuning"]
+    assert [each.page for each in found.findings] == [
+        "/brokers/1/storage",
+        "/groups?order=-lag_seconds",
+        "/brokers/1/storage",
+        "/brokers/1/tuning",
+    ]
 
 
 def test_one_group_that_falls_behind_is_named_and_linked():
@@ -120,11 +125,19 @@ def test_a_group_that_keeps_rebalancing_is_named_with_its_rate_and_cause():
     [
         (600, None, None),
         (600, 8 * DAY, None),
-        (600, 6 * DAY, (HealthState.ATTENTION, f"disk at 40\u00a0%, full in about 6\u00a0days: {GROWS}", "/storage")),
-        (600, DAY / 2, (HealthState.FAILING, f"disk at 40\u00a0%, full in about 12\u00a0hours: {GROWS}", "/storage")),
+        (
+            600,
+            6 * DAY,
+            (HealthState.ATTENTION, f"disk at 40\u00a0%, full in about 6\u00a0days: {GROWS}", "/brokers/1/storage"),
+        ),
+        (
+            600,
+            DAY / 2,
+            (HealthState.FAILING, f"disk at 40\u00a0%, full in about 12\u00a0hours: {GROWS}", "/brokers/1/storage"),
+        ),
         (101, None, None),
-        (100, None, (HealthState.ATTENTION, "disk at 90\u00a0%", "/storage")),
-        (1, None, (HealthState.FAILING, "disk at 99\u00a0%", "/storage")),
+        (100, None, (HealthState.ATTENTION, "disk at 90\u00a0%", "/brokers/1/storage")),
+        (1, None, (HealthState.FAILING, "disk at 99\u00a0%", "/brokers/1/storage")),
     ],
 )
 def test_a_disk_is_worth_a_look_when_it_is_nearly_full_or_will_be_within_a_week(
@@ -145,8 +158,8 @@ def test_of_several_disks_the_one_that_is_full_first_is_named():
     fuller, sooner = attrs.evolve(DISK, usable_bytes=50), attrs.evolve(DISK, path="/b", full_in_seconds=2 * DAY)
     failed = attrs.evolve(DISK, path="/c", failure="input/output error", total_bytes=None, usable_bytes=None)
     assert findings(verdict(directories=(fuller, sooner, failed))) == [
-        (HealthState.FAILING, "data directory /c out of use", "/storage"),
-        (HealthState.ATTENTION, f"disk of /b at 40\u00a0%, full in about 2\u00a0days: {GROWS}", "/storage"),
+        (HealthState.FAILING, "data directory /c out of use", "/brokers/1/storage"),
+        (HealthState.ATTENTION, f"disk of /b at 40\u00a0%, full in about 2\u00a0days: {GROWS}", "/brokers/1/storage"),
     ]
 
 
@@ -165,8 +178,8 @@ def test_an_event_loop_that_other_processes_keep_from_the_cpus_is_not_called_bus
     ],
 )
 def test_a_client_whose_requests_wait_unread_for_long_is_named_with_its_page(backlog, text):
-    found = health(findings_in(Readiness(True), READINGS, [sample(backlog=backlog)], NOTHING, ()))
-    page = "/clients/client?client_id=payments"
+    found = health(findings_in(Readiness(True), READINGS, [sample(backlog=backlog)], NOTHING, ()), 1)
+    page = "/brokers/1/clients/client?client_id=payments"
     assert findings(found) == ([] if text is None else [(HealthState.ATTENTION, text, page)])
 
 
@@ -193,7 +206,7 @@ def test_a_limit_is_worth_a_look_where_a_setting_would_help():
         (
             HealthState.ATTENTION,
             "syncs to the disk wait for a thread, and num.io.threads=16 would help",
-            "/tuning#knob-num.io.threads",
+            "/brokers/1/tuning#tunable-num.io.threads",
         )
     ]
     assert verdict(limit=attrs.evolve(waits, setting=None)).findings == ()
@@ -210,7 +223,7 @@ def test_clients_that_cannot_connect_are_counted_by_host_for_some_minutes():
     assert [each.text for each in verdict(handshakes=one).findings] == ["clients on 192.0.2.7 cannot connect"]
     two = (*one, handshake("192.0.2.8", NOW_MS))
     assert findings(verdict(handshakes=two)) == [
-        (HealthState.ATTENTION, "clients on 2 hosts cannot connect", "/clients/doctor")
+        (HealthState.ATTENTION, "clients on 2 hosts cannot connect", "/brokers/1/connection-diagnosis")
     ]
 
 
@@ -241,7 +254,7 @@ def test_a_transaction_that_nothing_ends_is_worth_a_look():
 def test_partitions_that_cannot_be_read_or_compacted():
     assert findings(verdict(unreadable_partitions=1200, uncleanable_partitions=1)) == [
         (HealthState.FAILING, "1\u202f200 partitions cannot be read", "/topics"),
-        (HealthState.ATTENTION, "1 partition cannot be compacted", "/storage"),
+        (HealthState.ATTENTION, "1 partition cannot be compacted", "/brokers/1/storage"),
     ]
 
 

@@ -6,14 +6,17 @@ import attrs
 import pytest
 
 from broker_admin.storage_texts import forecast_text, recovery_text, retention_text
-from broker_admin.views.storage import DirectoryReport, RecoverySummary, RetentionOutlook
+from broker_admin.views.node.storage import DirectoryReport, RecoverySummary, RetentionOutlook
 from kafka_wire.messages.api_versions import ApiVersionsRequest
 from kafka_wire.messages.metadata import MetadataRequest
 from tests.admin.chromium import Browser, needs_chromium
 from tests.admin.live_admin import LiveAdmin
 
-ADDRESSES = (
-    "/clients", "/clients/connections", "/clients/client?client_id=test", "/clients/doctor", "/storage", "/tasks",
+ADDRESSES = tuple(
+    f"/brokers/1/{page}"
+    for page in (
+        "clients", "clients/connections", "clients/client?client_id=test", "connection-diagnosis", "storage", "tasks",
+    )
 )  # fmt: skip
 WIDTHS = (420, 768, 1280)
 
@@ -32,45 +35,45 @@ async def busy(live: LiveAdmin) -> None:
 
 async def test_clients_are_listed_with_software_and_the_map_of_where_connections_stand(live: LiveAdmin) -> None:
     await busy(live)
-    text = await page_text(live, "/clients")
+    text = await page_text(live, "/brokers/1/clients")
     assert "kcat" in text
     assert '<li data-stage="idle" data-holds="some">' in text
     assert '<li data-stage="waiting_for_queue" data-holds="nobody">' in text
     assert "Nothing is held back." in text
-    assert 'href="/clients" data-key="l"' in text
+    assert 'href="/brokers/1/clients" data-key="l"' in text
 
 
 async def test_connections_can_be_chosen_by_stage_and_an_empty_choice_is_none(live: LiveAdmin) -> None:
     await busy(live)
-    assert "<td>idle</td>" in await page_text(live, "/clients/connections", stage="")
-    assert "Nothing matches" in await page_text(live, "/clients/connections", search="no such client")
+    assert "<td>idle</td>" in await page_text(live, "/brokers/1/clients/connections", stage="")
+    assert "Nothing matches" in await page_text(live, "/brokers/1/clients/connections", search="no such client")
 
 
 async def test_a_client_shows_what_it_sends_and_what_it_received(live: LiveAdmin) -> None:
     await busy(live)
-    text = await page_text(live, "/clients/client", client_id="test")
+    text = await page_text(live, "/brokers/1/clients/client", client_id="test")
     assert f"<code>127.0.0.1:{live.broker.bound_endpoints[0].port}</code>" in text
     assert "<dt>acks</dt><dd>all</dd>" in text
     assert '<th scope="row">Produce</th>' in text
 
 
 async def test_a_client_that_is_gone_is_a_page_of_its_own(live: LiveAdmin) -> None:
-    text = await page_text(live, "/clients/client", 404, client_id="<script>alert(1)</script>")
+    text = await page_text(live, "/brokers/1/clients/client", 404, client_id="<script>alert(1)</script>")
     assert "Not connected" in text
     assert "<script>alert" not in text
 
 
-async def test_the_doctor_shows_findings_for_the_address(live: LiveAdmin) -> None:
-    text = await page_text(live, "/clients/doctor", address="192.0.2.7")
+async def test_a_diagnosis_shows_findings_for_the_address(live: LiveAdmin) -> None:
+    text = await page_text(live, "/brokers/1/connection-diagnosis", address="192.0.2.7")
     assert 'data-severity="broken">broken</span>' in text
     assert "accepts connections from this machine only" in text
     assert "None since the start." in text
-    await page_text(live, "/clients/doctor", 400, address="not an address")
+    await page_text(live, "/brokers/1/connection-diagnosis", 400, address="not an address")
 
 
 async def test_the_disks_are_shown_in_sentences(live: LiveAdmin) -> None:
     await busy(live)
-    text = await page_text(live, "/storage")
+    text = await page_text(live, "/brokers/1/storage")
     assert "Too early to tell" in text
     assert '<a href="/topics/orders">orders</a>' in text
     assert "There were no logs to open." in text
@@ -78,7 +81,7 @@ async def test_the_disks_are_shown_in_sentences(live: LiveAdmin) -> None:
 
 async def test_the_tasks_are_shown_as_a_tree(live: LiveAdmin) -> None:
     await live.kafka.ask(MetadataRequest(topics=[]), 9)
-    text = await page_text(live, "/tasks")
+    text = await page_text(live, "/brokers/1/tasks")
     assert "wait_readable" in text
     assert "acceptor PLAINTEXT" in text
 

@@ -15,7 +15,7 @@ LINES = {"content-type": "application/x-ndjson"}
 
 async def stored(live: LiveAdmin) -> list[tuple[bytes | None, bytes | None, tuple[Any, ...]]]:
     """Key, value and headers of all records of partition 0."""
-    [fetched] = await live.view.messages.fetch_batches("orders", {0: 0}, max_bytes=1 << 20)
+    [fetched] = await live.view.cluster.messages.fetch_batches("orders", {0: 0}, max_bytes=1 << 20)
     return [
         (record.key, record.value, tuple(record.headers)) for batch in fetched.batches() for record in batch.records()
     ]

@@ -12,7 +12,7 @@ import pytest
 
 from broker_admin.messages import search
 from broker_admin.routes import message_pages, message_search
-from broker_admin.views.messages import MessagesView, NewMessage
+from broker_admin.views.cluster.messages import MessagesView, NewMessage
 from tests.admin.chromium import Browser, Page, needs_chromium
 from tests.running_broker import connected, running, view_of
 from trio_broker.cli.record_json import parse_record
@@ -26,7 +26,7 @@ async def test_the_page_of_records(tmp_path: Path, browser: Browser) -> None:
     async with running(tmp_path, admin_listener="127.0.0.1:0") as broker, connected(broker) as kafka:
         await kafka.create_topic("orders")
         view = view_of(broker)
-        await view.messages.append("orders", [NewMessage(HOSTILE, b'{"a": {"b": 1}}')])
+        await view.cluster.messages.append("orders", [NewMessage(HOSTILE, b'{"a": {"b": 1}}')])
         address = f"{(broker.admin_url or '').rstrip('/')}/topics/orders/messages"
         page = await browser.open_page(address)
         await page.until("!!document.querySelector('tr.record')")
@@ -38,10 +38,10 @@ async def test_the_page_of_records(tmp_path: Path, browser: Browser) -> None:
         await page.until("document.querySelector('[data-tail-note]').textContent.startsWith('Waiting')")
         # The stream may begin a moment after it was asked for, so more than one record comes.
         while not await page.evaluate("!!document.querySelector('tr.fresh')"):
-            await view.messages.append("orders", [NewMessage(b"live", HOSTILE)])
+            await view.cluster.messages.append("orders", [NewMessage(b"live", HOSTILE)])
         assert await page.evaluate("document.querySelectorAll('.records img').length") == 0
         # A row that came and one that is found later read the same, but for its mark.
-        await view.messages.append("orders", [NewMessage(b"last", b'{"id":1}')])
+        await view.cluster.messages.append("orders", [NewMessage(b"last", b'{"id":1}')])
         await page.until("document.querySelector('tr.record .key').textContent === 'last'")
         assert await page.text("tr.record .value") == '{"id": 1}'
         fresh = await page.evaluate("document.querySelector('tr.record').innerHTML")
@@ -63,7 +63,7 @@ async def page_of_records(
     async with running(directory, admin_listener="127.0.0.1:0") as broker, connected(broker) as kafka:
         await kafka.create_topic("orders")
         page = await browser.open_page(f"{(broker.admin_url or '').rstrip('/')}/topics/orders/messages", script=script)
-        yield page, view_of(broker).messages
+        yield page, view_of(broker).cluster.messages
 
 
 async def end_of(messages: MessagesView) -> int:
@@ -84,9 +84,9 @@ async def test_a_record_is_produced_with_the_form_and_again_from_its_own_page(tm
         await page.click("Try without changing anything", within="#produce")
         assert "headers are lines of key=value" in await page.text("#produce .reason")
         await page.type("#produce [name=headers]", "trace=7")
-        twin = shlex.split(await page.evaluate("document.querySelector('#produce [data-twin]').textContent"))
-        assert parse_record(twin[2].encode()).headers == (("trace", b"7"),)
-        assert twin[4:8] == ["trio-broker", "produce", "orders", "--json"]
+        command = shlex.split(await page.evaluate("document.querySelector('#produce [data-command]').textContent"))
+        assert parse_record(command[2].encode()).headers == (("trace", b"7"),)
+        assert command[4:8] == ["trio-broker", "produce", "orders", "--json"]
         await page.click("Produce")
         await page.until("document.querySelector('#produce .reason')?.textContent === 'value is not JSON'")
         await page.type("#produce [name=value]", '{"amount": 101}')
@@ -103,8 +103,8 @@ async def test_a_record_is_produced_with_the_form_and_again_from_its_own_page(tm
         assert await page.evaluate("document.querySelector('#produce [name=value]').value") == '{"amount": 101}'
         await page.type("#produce [name=value]", "")
         await page.evaluate("document.querySelector('#produce [name=tombstone]').click()")
-        twin = shlex.split(await page.evaluate("document.querySelector('#produce [data-twin]').textContent"))
-        assert parse_record(twin[2].encode()).value is None
+        command = shlex.split(await page.evaluate("document.querySelector('#produce [data-command]').textContent"))
+        assert parse_record(command[2].encode()).value is None
         await page.click("Produce")
         await page.until("!document.querySelector('#produce').open")
         [fetched] = await messages.fetch_batches("orders", {0: 1}, max_bytes=1 << 20)
@@ -232,7 +232,7 @@ async def test_a_search_that_is_refused_says_why_and_can_be_tried_again(
 ) -> None:
     monkeypatch.setattr(message_pages, "PAGE_SECONDS", 0.0)
     monkeypatch.setattr(search, "MIN_TURN_RECORDS", 1)
-    monkeypatch.setattr("broker_admin.parts.MAX_STREAMED_SEARCHES", 0)
+    monkeypatch.setattr("broker_admin.app_state.MAX_STREAMED_SEARCHES", 0)
     async with page_of_records(browser, tmp_path) as (page, messages):
         await messages.append("orders", [NewMessage(b"k%d" % number, b"v") for number in range(10)])
         await page.go_to(f"{await page.evaluate('location.href')}?where=v&limit=5")
@@ -277,7 +277,7 @@ async def test_nothing_moves_while_a_page_is_loaded(tmp_path: Path, browser: Bro
         for topic in ("orders", *(f"topic-{number}" for number in range(12))):
             await kafka.create_topic(topic)
         records = [NewMessage(b"key %d" % n, b'{"id": %d}' % n) for n in range(60)]
-        await view_of(broker).messages.append("orders", records)
+        await view_of(broker).cluster.messages.append("orders", records)
         address = (broker.admin_url or "").rstrip("/")
         page = await browser.open_page(f"{address}/healthz", script=SHIFTS, width=width)
         await page.command("Emulation.setTimezoneOverride", timezoneId="America/Argentina/Buenos_Aires")

@@ -12,7 +12,7 @@ from broker_admin.messages import search
 from broker_admin.messages.large_scan import spark_lines
 from broker_admin.messages.query import RecordsQuery
 from broker_admin.routes import message_pages
-from broker_admin.views.messages import NewMessage
+from broker_admin.views.cluster.messages import NewMessage
 from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
@@ -31,7 +31,7 @@ async def page_of(live: LiveAdmin, address: str, status: int = 200) -> str:
 
 async def test_the_page_lists_what_the_address_asks_for(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
-    await live.view.messages.append("orders", [NewMessage(b"k%d" % n, b'{"n": %d}' % n) for n in range(5)])
+    await live.view.cluster.messages.append("orders", [NewMessage(b"k%d" % n, b'{"n": %d}' % n) for n in range(5)])
     page = await page_of(live, f"{PAGE}?where=value.n%3E2&limit=1")
     assert "{&#34;n&#34;: 4}" in page
     assert "{&#34;n&#34;: 3}" not in page
@@ -42,7 +42,7 @@ async def test_the_page_lists_what_the_address_asks_for(live: LiveAdmin) -> None
 
 async def test_a_record_has_a_page_with_its_bytes_and_commands(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
-    await live.view.messages.append("orders", [NewMessage(b"k", b'{"n": 1}', (("trace", b"7"),))])
+    await live.view.cluster.messages.append("orders", [NewMessage(b"k", b'{"n": 1}', (("trace", b"7"),))])
     page = await page_of(live, f"{PAGE}/0/0")
     assert "00000000  7b 22 6e 22 3a 20 31 7d" in page
     assert "trio-broker consume orders:0 --from 0" in page
@@ -57,7 +57,9 @@ async def test_a_record_has_a_page_with_its_bytes_and_commands(live: LiveAdmin) 
 async def test_hostile_contents_are_inert(live: LiveAdmin, address: str) -> None:
     await live.kafka.create_topic("orders")
     headers = ((HOSTILE.decode(), HOSTILE),)
-    await live.view.messages.append("orders", [NewMessage(HOSTILE, b'{"x": "\\ud800\\u202e<script>"}', headers)])
+    await live.view.cluster.messages.append(
+        "orders", [NewMessage(HOSTILE, b'{"x": "\\ud800\\u202e<script>"}', headers)]
+    )
     page = await page_of(live, address)
     assert "<script>alert" not in page
     assert "<img" not in page.replace('<img src="/static/icon', "")
@@ -67,14 +69,14 @@ async def test_hostile_contents_are_inert(live: LiveAdmin, address: str) -> None
 
 async def test_huge_values_are_cut(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
-    await live.view.messages.append("orders", [NewMessage(None, b"x" * 900_000)])
+    await live.view.cluster.messages.append("orders", [NewMessage(None, b"x" * 900_000)])
     assert len(await page_of(live, PAGE)) < 60_000
 
 
 async def test_a_record_that_is_cut_says_how_to_get_the_whole(live: LiveAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
     await live.kafka.create_topic("orders")
     whole = b"[" + b"1," * 500_000 + b"1]"  # as it is shown, with spaces, more than is shown
-    await live.view.messages.append("orders", [NewMessage(b"k", whole)])
+    await live.view.cluster.messages.append("orders", [NewMessage(b"k", whole)])
     page = await page_of(live, f"{PAGE}/0/0")
     assert "Only the beginning is shown. <a" in page
     address = "/api/v1/topics/orders/records?from=offset&offset=0&partitions=0&limit=1&format=ndjson"
@@ -86,7 +88,7 @@ async def test_a_record_that_is_cut_says_how_to_get_the_whole(live: LiveAdmin, m
 
 async def test_control_characters_in_a_text_are_escapes(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
-    await live.view.messages.append("orders", [NewMessage(b"k", b"\x1b[31mERROR\x1b[0m disk is full")])
+    await live.view.cluster.messages.append("orders", [NewMessage(b"k", b"\x1b[31mERROR\x1b[0m disk is full")])
     for address in (PAGE, f"{PAGE}/0/0"):
         assert "\\u{1b}[31mERROR\\u{1b}[0m disk is full" in await page_of(live, address)
 
@@ -101,7 +103,7 @@ async def test_a_wrong_filter_keeps_the_form_and_says_where(live: LiveAdmin) -> 
 async def test_an_empty_topic_says_what_to_do(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
     page = await page_of(live, PAGE)
-    port = live.view.node.description().listeners[0].port
+    port = live.view.node.identity.description().listeners[0].port
     assert f"<code>echo hello | trio-broker produce orders -b 127.0.0.1:{port}</code>" in page
     assert page.index("data-copies", page.index("trio-broker produce orders -b")) > 0
     await page_of(live, "/topics/missing/messages", 404)

@@ -10,15 +10,15 @@ import pytest
 import trio
 import trio.testing
 
+from broker_admin.app_state import MAX_STREAMED_SEARCHES, AppState
 from broker_admin.event_stream import EventStream
 from broker_admin.messages import partition_scan, search
 from broker_admin.messages.query import RecordsQuery, decoders_of
 from broker_admin.messages.rows import show_rows
-from broker_admin.parts import MAX_STREAMED_SEARCHES, AdminParts
+from broker_admin.record_search import prepared_search
 from broker_admin.routes import message_search
 from broker_admin.routes.message_search import StreamedSearch
-from broker_admin.routes.messages import prepared_search
-from broker_admin.views.messages import NewMessage, PartitionBatches
+from broker_admin.views.cluster.messages import NewMessage, PartitionBatches
 from tests.admin.live_admin import LiveAdmin
 
 SEARCH = "/api/v1/topics/orders/search"
@@ -37,7 +37,7 @@ async def filled(live: LiveAdmin, count: int, size: int = 1, partitions: int = 1
             )
             for number in range(start, start + 10)
         ]
-        await live.view.messages.append("orders", messages)
+        await live.view.cluster.messages.append("orders", messages)
 
 
 def lines(text: str) -> list[Any]:
@@ -121,10 +121,10 @@ async def test_a_window_of_large_records_behind_small_ones_is_not_read_as_a_whol
     await live.kafka.create_topic("orders")
     small = [NewMessage(b"k", b"small")] * 500
     for _ in range(60):
-        await live.view.messages.append("orders", small)
+        await live.view.cluster.messages.append("orders", small)
     large = NewMessage(b"k", b"x" * 100_000)
     for _ in range(60):
-        await live.view.messages.append("orders", [large] * 4)
+        await live.view.cluster.messages.append("orders", [large] * 4)
     answer = await live.get("/api/v1/topics/orders/records", where="key == 'k'", limit=1)
     assert answer["searched_records"] == 1
     assert answer["searched_bytes"] < 2_000_000
@@ -138,17 +138,17 @@ class OpenSearch:
 
     live: LiveAdmin
     gone: trio.Event = attrs.field(factory=trio.Event)
-    parts: AdminParts = attrs.field(init=False)
+    state: AppState = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.parts = AdminParts(self.live.view, trio.Event())
+        self.state = AppState(self.live.view, trio.Event())
         self.sender, self.turns = trio.open_memory_channel[Any](0)
 
     async def run(self) -> None:
         query = RecordsQuery(where="value.n >= 0", from_="oldest", limit=1000)
-        made = await prepared_search(self.parts, "orders", query, show_rows(decoders_of(query), 100))
-        streamed = StreamedSearch(self.parts, "orders", made, {})
-        stream = EventStream(self.parts, streamed.send_lines, self.parts.searches, "application/x-ndjson")
+        made = await prepared_search(self.state, "orders", query, show_rows(decoders_of(query), 100))
+        streamed = StreamedSearch(self.state, "orders", made, {})
+        stream = EventStream(self.state, streamed.send_lines, self.state.searches, "application/x-ndjson")
         await stream({"method": "GET"}, self.receive, self.send)
 
     async def receive(self) -> dict[str, Any]:
@@ -167,14 +167,14 @@ async def test_it_ends_when_its_client_goes_and_reads_no_more(live: LiveAdmin, m
     monkeypatch.setattr(search, "MAX_PIECE_BYTES", 1)
     monkeypatch.setattr(search, "MIN_PIECE_BYTES", 1)
     reads = 0
-    fetch = live.view.messages.fetch_batches
+    fetch = live.view.cluster.messages.fetch_batches
 
     async def counted(*arguments: Any, **others: Any) -> list[PartitionBatches]:
         nonlocal reads
         reads += 1
         return list(await fetch(*arguments, **others))
 
-    monkeypatch.setattr(live.view.messages, "fetch_batches", counted)
+    monkeypatch.setattr(live.view.cluster.messages, "fetch_batches", counted)
     opened = OpenSearch(live)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(opened.run)
@@ -183,10 +183,10 @@ async def test_it_ends_when_its_client_goes_and_reads_no_more(live: LiveAdmin, m
         # The next line is not taken, so the search stands still.
         await trio.testing.wait_all_tasks_blocked(0.05)
         assert reads < 6
-        assert opened.parts.searches.open == 1
+        assert opened.state.searches.open == 1
         opened.gone.set()
-    assert (opened.parts.searches.open, opened.parts.streams.open) == (0, 0)
-    assert opened.parts.searching.borrowed_tokens == 0
+    assert (opened.state.searches.open, opened.state.streams.open) == (0, 0)
+    assert opened.state.searching.borrowed_tokens == 0
 
 
 @pytest.mark.usefixtures("short_turns")
@@ -197,14 +197,14 @@ async def test_a_long_search_leaves_turns_to_others(live: LiveAdmin) -> None:
         nursery.start_soon(opened.run)
         await opened.turns.receive()
         await trio.testing.wait_all_tasks_blocked(0.05)
-        assert opened.parts.searching.borrowed_tokens == 0
+        assert opened.state.searching.borrowed_tokens == 0
         opened.gone.set()
 
 
 async def test_the_number_of_streamed_searches_is_bounded(live: LiveAdmin) -> None:
     await filled(live, 10)
     app = live.http._transport.app  # type: ignore[attr-defined]
-    app.state.parts.searches.open = MAX_STREAMED_SEARCHES
+    app.state.app_state.searches.open = MAX_STREAMED_SEARCHES
     answer = await live.http.get(SEARCH)
     assert (answer.status_code, "4 searches" in answer.json()["detail"]) == (503, True)
     assert (await live.http.get("/api/v1/topics/orders/records")).status_code == 200

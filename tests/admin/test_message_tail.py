@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import trio
 
+from broker_admin.app_state import AppState
 from broker_admin.event_stream import EventStream
 from broker_admin.messages.query import RecordSelection, compiled_filter, decoders_of
-from broker_admin.parts import AdminParts
 from broker_admin.routes import message_tail
 from broker_admin.routes.message_tail import MessageTail
-from broker_admin.views.messages import NewMessage
+from broker_admin.views.cluster.messages import NewMessage
 from tests.admin.live_admin import LiveAdmin
 
 
@@ -25,13 +25,13 @@ class OpenTail:
         self.stopping = trio.Event()
         self.gone = trio.Event()
         self.sender, self.events = trio.open_memory_channel[tuple[str, Any]](100)
-        self.parts = AdminParts(live.view, self.stopping)
+        self.state = AppState(live.view, self.stopping)
         self.tail = MessageTail(
-            self.parts, "orders", {0: 0}, compiled_filter(chosen.where), decoders_of(chosen), chosen.max_value_bytes
+            self.state, "orders", {0: 0}, compiled_filter(chosen.where), decoders_of(chosen), chosen.max_value_bytes
         )
 
     async def run(self) -> None:
-        await EventStream(self.parts, self.tail.send_events, kind=self.parts.tails)(
+        await EventStream(self.state, self.tail.send_events, kind=self.state.tails)(
             {"method": "GET"}, self.receive, self.send
         )
 
@@ -52,20 +52,20 @@ async def test_new_records_come_as_they_are_appended(live: LiveAdmin) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(tail.run)
         for number in (1, 2):
-            await live.view.messages.append("orders", [NewMessage(b"k", b'{"n": %d}' % number)])
+            await live.view.cluster.messages.append("orders", [NewMessage(b"k", b'{"n": %d}' % number)])
         name, data = await tail.events.receive()
         while not data["records"]:
             name, data = await tail.events.receive()
         assert (name, data["skipped"]) == ("records", 0)
         assert [each["value"]["data"] for each in data["records"]] == [{"n": 2}]
-        assert tail.parts.tails.open == 1
+        assert tail.state.tails.open == 1
         tail.gone.set()
-    assert (tail.parts.tails.open, tail.parts.streams.open) == (0, 0)
+    assert (tail.state.tails.open, tail.state.streams.open) == (0, 0)
 
 
 async def test_what_does_not_fit_is_counted(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
-    await live.view.messages.append("orders", [NewMessage(b"k", b"%d" % number) for number in range(120)])
+    await live.view.cluster.messages.append("orders", [NewMessage(b"k", b"%d" % number) for number in range(120)])
     tail = OpenTail(live)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(tail.run)
@@ -79,7 +79,7 @@ async def test_what_comes_too_fast_is_counted_and_left_behind(live: LiveAdmin, m
     await live.kafka.create_topic("orders")
     monkeypatch.setattr(message_tail, "ROUND_BYTES", 10)
     for number in range(20):
-        await live.view.messages.append("orders", [NewMessage(b"k", b"%d" % number)])
+        await live.view.cluster.messages.append("orders", [NewMessage(b"k", b"%d" % number)])
     tail = OpenTail(live)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(tail.run)

@@ -13,7 +13,7 @@ import trio
 
 from broker_admin.app import create_app
 from broker_admin.messages import search
-from broker_admin.views.messages import NewMessage
+from broker_admin.views.cluster.messages import NewMessage
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -37,7 +37,7 @@ async def filled(live: LiveAdmin, count: int = 30, partitions: int = 3) -> None:
         NewMessage(b"k%d" % number, b'{"n": %d}' % number, partition=number % partitions, timestamp_ms=1000 + number)
         for number in range(count)
     ]
-    await live.view.messages.append("orders", messages)
+    await live.view.cluster.messages.append("orders", messages)
 
 
 def numbers(answer: Any) -> list[int]:
@@ -61,7 +61,7 @@ async def test_records_of_one_time_are_in_one_order_and_its_reverse(live: LiveAd
     """By time, then partition, then offset; also over several pages."""
     await live.kafka.create_topic("orders", partitions=2)
     messages = [NewMessage(b"", b"", partition=number % 2, timestamp_ms=1000) for number in range(4)]
-    await live.view.messages.append("orders", messages)
+    await live.view.cluster.messages.append("orders", messages)
     oldest = places(await live.get(RECORDS, **{"from": "oldest"}))
     assert oldest == [(0, 0), (0, 1), (1, 0), (1, 1)]
     first = await live.get(RECORDS, limit=3)
@@ -74,7 +74,7 @@ async def test_several_partitions_are_shown_by_time_where_clocks_disagree(live: 
     await live.kafka.create_topic("orders", partitions=2)
     times = [(0, 5000), (0, 1000), (1, 3000)]
     messages = [NewMessage(b"", b"", partition=partition, timestamp_ms=time) for partition, time in times]
-    await live.view.messages.append("orders", messages)
+    await live.view.cluster.messages.append("orders", messages)
     assert places(await live.get(RECORDS)) == [(0, 0), (1, 0), (0, 1)]
     assert places(await live.get(RECORDS, partitions="0")) == [(0, 1), (0, 0)]
 
@@ -86,7 +86,7 @@ async def test_the_oldest_come_first_from_the_other_end(live: LiveAdmin) -> None
     again = await live.get(RECORDS, limit=100, cursor=answer["next_cursor"])
     assert numbers(again) == list(range(7, 30))
     assert again["ended_by"] == "end"
-    await live.view.messages.append("orders", [NewMessage(b"k", b'{"n": 30}')])
+    await live.view.cluster.messages.append("orders", [NewMessage(b"k", b'{"n": 30}')])
     assert numbers(await live.get(RECORDS, cursor=again["next_cursor"])) == [30]
 
 
@@ -108,7 +108,7 @@ async def test_from_an_offset_and_from_a_time(live: LiveAdmin) -> None:
 
 async def test_a_filter_and_what_it_could_not_evaluate(live: LiveAdmin) -> None:
     await filled(live)
-    await live.view.messages.append("orders", [NewMessage(b"k", b"no json", timestamp_ms=2000)])
+    await live.view.cluster.messages.append("orders", [NewMessage(b"k", b"no json", timestamp_ms=2000)])
     answer = await live.get(RECORDS, where="value.n % 10 == 3 && key.startsWith('k')")
     assert numbers(answer) == [23, 13, 3]
     assert (answer["searched_records"], answer["failed_records"]) == (31, 1)
@@ -118,7 +118,7 @@ async def test_a_filter_and_what_it_could_not_evaluate(live: LiveAdmin) -> None:
 async def test_a_record_is_shown_with_its_headers_and_its_batch(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
     headers = (("trace", b"7"), ("null", None), ("raw", b"\xff"))
-    await live.view.messages.append("orders", [NewMessage(None, None, headers, timestamp_ms=5)])
+    await live.view.cluster.messages.append("orders", [NewMessage(None, None, headers, timestamp_ms=5)])
     [record] = (await live.get(RECORDS))["records"]
     assert (record["key"], record["value"], record["timestamp_ms"], record["offset"]) == (None, None, 5, 0)
     assert [(each["name"], each["value"] and each["value"]["data"]) for each in record["headers"]] == [
@@ -132,7 +132,7 @@ async def test_a_record_is_shown_with_its_headers_and_its_batch(live: LiveAdmin)
 
 async def test_a_chosen_decoder_says_where_it_does_not_do(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
-    await live.view.messages.append("orders", [NewMessage(b"\0\0\0\1", b"text")])
+    await live.view.cluster.messages.append("orders", [NewMessage(b"\0\0\0\1", b"text")])
     [record] = (await live.get(RECORDS, decode="int64", decode_key="int32"))["records"]
     assert (record["key"]["decoder"], record["key"]["data"], record["key"]["problem"]) == ("int32", 1, "")
     assert (record["value"]["decoder"], record["value"]["problem"]) == ("text", "4 bytes, not 8")
@@ -140,14 +140,14 @@ async def test_a_chosen_decoder_says_where_it_does_not_do(live: LiveAdmin) -> No
 
 async def test_avro_takes_the_schema(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
-    await live.view.messages.append("orders", [NewMessage(None, b"\0\0\0\0\7\x06abc")])
+    await live.view.cluster.messages.append("orders", [NewMessage(None, b"\0\0\0\0\7\x06abc")])
     [record] = (await live.get(RECORDS, decode="avro", schema='"string"'))["records"]
     assert record["value"]["data"] == "abc"
 
 
 async def test_large_values_are_cut(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
-    await live.view.messages.append("orders", [NewMessage(None, b'["' + b"x" * 50_000 + b'"]')])
+    await live.view.cluster.messages.append("orders", [NewMessage(None, b'["' + b"x" * 50_000 + b'"]')])
     [record] = (await live.get(RECORDS))["records"]
     assert (record["value"]["cut"], len(record["value"]["data"]), record["value"]["size_bytes"]) == (
         True,
@@ -177,7 +177,9 @@ async def test_many_small_windows_backward(live: LiveAdmin, monkeypatch: pytest.
     monkeypatch.setattr(search, "MIN_PIECE_BYTES", 500)
     await live.kafka.create_topic("orders")
     for number in range(60):
-        await live.view.messages.append("orders", [NewMessage(b"k", b'{"n": %d}' % number, timestamp_ms=number)])
+        await live.view.cluster.messages.append(
+            "orders", [NewMessage(b"k", b'{"n": %d}' % number, timestamp_ms=number)]
+        )
     assert numbers(await live.get(RECORDS, where="value.n < 1000", limit=1000)) == list(reversed(range(60)))
     assert numbers(await live.get(RECORDS, limit=1000, **{"from": "oldest"})) == list(range(60))
 
@@ -187,7 +189,9 @@ async def test_the_budgets_end_a_search_and_the_cursor_goes_on(
 ) -> None:
     await live.kafka.create_topic("orders")
     for number in range(30):
-        await live.view.messages.append("orders", [NewMessage(b"k", b'{"n": %d}' % number, timestamp_ms=number)])
+        await live.view.cluster.messages.append(
+            "orders", [NewMessage(b"k", b'{"n": %d}' % number, timestamp_ms=number)]
+        )
     monkeypatch.setattr(search, "SEARCH_BYTES", 1)
     monkeypatch.setattr(search, "MAX_PIECE_BYTES", 200)
     monkeypatch.setattr(search, "MIN_PIECE_BYTES", 200)
@@ -219,7 +223,7 @@ async def test_an_answer_is_bounded(live: LiveAdmin, monkeypatch: pytest.MonkeyP
 
 async def test_lines_of_json_are_the_records_own_bytes(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
-    await live.view.messages.append(
+    await live.view.cluster.messages.append(
         "orders", [NewMessage(b"\xff", b"v", (("h", b"1"),), timestamp_ms=7), NewMessage(None, None, timestamp_ms=8)]
     )
     answer = await live.http.get(RECORDS, params={"from": "oldest"}, headers={"accept": "application/x-ndjson"})
@@ -235,7 +239,7 @@ async def test_lines_of_json_are_the_records_own_bytes(live: LiveAdmin) -> None:
 
 async def test_cells_of_csv_are_no_formulas(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
-    await live.view.messages.append("orders", [NewMessage(b"=1+1", b'a "b",\nc', timestamp_ms=0)])
+    await live.view.cluster.messages.append("orders", [NewMessage(b"=1+1", b'a "b",\nc', timestamp_ms=0)])
     answer = await live.http.get(RECORDS, params={"format": "csv"})
     assert answer.headers["content-type"].startswith("text/csv")
     assert answer.text == (
@@ -344,15 +348,15 @@ async def test_nothing_is_appended_to_the_metadata_log(live: LiveAdmin) -> None:
 
 
 async def test_a_fetch_of_the_metadata_log_waits_for_a_change(live: LiveAdmin) -> None:
-    [readable] = live.view.messages.readable_partitions("__cluster_metadata") or []
+    [readable] = live.view.cluster.messages.readable_partitions("__cluster_metadata") or []
     position = {0: readable.end_offset}
     async with trio.open_nursery() as nursery:
         nursery.start_soon(live.kafka.create_topic, "orders")
-        [fetched] = await live.view.messages.fetch_batches(
+        [fetched] = await live.view.cluster.messages.fetch_batches(
             "__cluster_metadata", position, max_bytes=1 << 20, max_wait_seconds=60
         )
     assert [batch.info.base_offset for batch in fetched.batches()] == [readable.end_offset]
-    [fetched] = await live.view.messages.fetch_batches("__cluster_metadata", {0: 10**9}, max_bytes=1)
+    [fetched] = await live.view.cluster.messages.fetch_batches("__cluster_metadata", {0: 10**9}, max_bytes=1)
     assert fetched.error == "OFFSET_OUT_OF_RANGE"
 
 
@@ -372,7 +376,7 @@ async def test_a_search_ends_when_its_client_goes(live: LiveAdmin, monkeypatch: 
         begun.set()
         await trio.sleep_forever()
 
-    monkeypatch.setattr(live.view.messages, "fetch_batches", fetch_batches)
+    monkeypatch.setattr(live.view.cluster.messages, "fetch_batches", fetch_batches)
     received: Iterator[dict[str, Any]] = iter([{"type": "http.request"}])
 
     async def receive() -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 
 from broker_admin.filters.errors import FilterSyntaxError
 from broker_admin.filters.record_filter import RecordFilter
-from broker_admin.views.messages import NewMessage
+from broker_admin.views.cluster.messages import NewMessage
 from kafka_wire.stored.metadata import ConfigRecord
 from tests.admin.live_admin import LiveAdmin
 
@@ -118,7 +118,7 @@ async def test_text_is_found_in_key_and_value_in_upper_and_lower_case(live: Live
         b"number": b"\x00\x00\xca\xfe",
         b"escaped": b'{"at": "caf\\u00e9"}',
     }
-    await live.view.messages.append("orders", [NewMessage(key, value) for key, value in records.items()])
+    await live.view.cluster.messages.append("orders", [NewMessage(key, value) for key, value in records.items()])
     for typed, keys in FOUND.items():
         answer = await live.get(RECORDS, where=typed)
         assert ([each["key"]["data"] for each in answer["records"]], answer["failed_records"]) == (keys, 0), typed

@@ -24,6 +24,9 @@ ENDLESS = "/(events|tail)$"
 """Streams of events, which have tests of their own."""
 
 CONFIG = """
+[parameters]
+"path.broker_id" = 1
+
 [checks.positive_data_acceptance]
 # 400 and 422 too: whether a topic's name, a key's value or an address is right, only the broker can say.
 expected-statuses = ["2xx", 400, 403, 404, 409, 422, 503]

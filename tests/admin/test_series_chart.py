@@ -9,14 +9,14 @@ from broker_admin.series_chart import (
     GROUP_CHARTS,
     RANGES,
     TOPIC_CHARTS,
-    SeriesPicture,
+    SeriesCharts,
     nice_top,
     range_links,
     rebalance_marks,
-    series_picture,
+    series_charts,
 )
 from broker_admin.time_axis import TimeAxis
-from broker_admin.views.readings import SeriesReport
+from broker_admin.views.node.readings import SeriesReport
 from tests.admin.fake_groups import fake_member, fake_rebalance
 from trio_broker.coordinator.group_event import GroupEventKind
 from trio_broker.metrics.history import SERIES
@@ -25,8 +25,8 @@ from trio_broker.metrics.series import GROUP_SERIES, TOPIC_SERIES
 NOW_MS = 1_700_000_000_000
 
 
-def drawn(*lags: tuple[float, float | None], chosen: str = "1h", marks=()) -> SeriesPicture | None:
-    """The picture of a group with these lags, each so many seconds ago."""
+def drawn(*lags: tuple[float, float | None], chosen: str = "1h", marks=()) -> SeriesCharts | None:
+    """The charts of a group with these lags, each so many seconds ago."""
     report = SeriesReport(
         step_ms=15_000,
         times_ms=tuple(NOW_MS - round(1000 * seconds_ago) for seconds_ago, _ in lags),
@@ -36,7 +36,7 @@ def drawn(*lags: tuple[float, float | None], chosen: str = "1h", marks=()) -> Se
             "consumed_per_second": (None,) * len(lags),
         },
     )
-    return series_picture(report, GROUP_CHARTS, RANGES[chosen], NOW_MS, marks)
+    return series_charts(report, GROUP_CHARTS, RANGES[chosen], NOW_MS, marks)
 
 
 def test_every_chart_is_of_series_that_there_are():
@@ -50,10 +50,10 @@ def test_there_is_no_picture_of_one_reading():
 
 
 def test_a_line_reaches_from_its_first_reading_to_now():
-    picture = drawn((10, 0), (5, 50), (0, 100), chosen="5m")
-    assert picture is not None
-    assert picture.axis == TimeAxis(NOW_MS - 300_000, NOW_MS)
-    records, seconds, consumed = picture.charts
+    charts = drawn((10, 0), (5, 50), (0, 100), chosen="5m")
+    assert charts is not None
+    assert charts.axis == TimeAxis(NOW_MS - 300_000, NOW_MS)
+    records, seconds, consumed = charts.charts
     assert records.lines[0].path == "M966.7,100.0L983.3,50.0L1000.0,0.0"
     assert records.lines[0].area == "M966.7,100L966.7,100.0L983.3,50.0L1000.0,0.0L1000.0,100Z"
     assert (records.ticks, records.lines[0].now) == (("100", "50", "0"), "100")
@@ -62,10 +62,10 @@ def test_a_line_reaches_from_its_first_reading_to_now():
 
 
 def test_an_axis_has_its_whole_length_even_if_nothing_was_read_at_their_beginning():
-    picture = drawn((3600, 1), (0, 1), chosen="7d")
-    assert picture is not None
-    assert picture.axis.start_ms == NOW_MS - 7 * 86_400_000
-    assert picture.axis.has_dates
+    charts = drawn((3600, 1), (0, 1), chosen="7d")
+    assert charts is not None
+    assert charts.axis.start_ms == NOW_MS - 7 * 86_400_000
+    assert charts.axis.has_dates
     hour = drawn((3600, 1), (0, 1))
     assert hour is not None
     assert not hour.axis.has_dates
@@ -75,15 +75,15 @@ def test_an_axis_has_its_whole_length_even_if_nothing_was_read_at_their_beginnin
 
 
 def test_readings_that_are_missing_or_unknown_leave_a_gap():
-    picture = drawn((1000, 10), (995, 10), (500, None), (10, 5), (5, 5))
-    assert picture is not None
-    assert picture.charts[0].lines[0].path.count("M") == 2
+    charts = drawn((1000, 10), (995, 10), (500, None), (10, 5), (5, 5))
+    assert charts is not None
+    assert charts.charts[0].lines[0].path.count("M") == 2
 
 
 def test_minutes_from_the_disk_and_seconds_from_memory_are_one_line():
-    picture = drawn((240, 10), (180, 10), (120, 10), (5, 10), (0, 10))
-    assert picture is not None
-    assert picture.charts[0].lines[0].path.count("M") == 1
+    charts = drawn((240, 10), (180, 10), (120, 10), (5, 10), (0, 10))
+    assert charts is not None
+    assert charts.charts[0].lines[0].path.count("M") == 1
 
 
 def test_rebalances_are_marks_on_the_same_axis():
@@ -92,9 +92,11 @@ def test_rebalances_are_marks_on_the_same_axis():
         fake_rebalance(NOW_MS - 300_001, 10, 1, 1, (GroupEventKind.MEMBER_JOINED, member, "")),
         fake_rebalance(NOW_MS - 150_000, 10, 2, 1, (GroupEventKind.MEMBER_TIMED_OUT, member, "")),
     ]
-    picture = drawn((10, 0), (5, 1), chosen="5m", marks=rebalance_marks(rebalances))
-    assert picture is not None
-    assert [(mark.left, mark.tone, mark.text) for mark in picture.marks] == [(50.0, "bad", "rebalance to generation 2")]
+    charts = drawn((10, 0), (5, 1), chosen="5m", marks=rebalance_marks(rebalances))
+    assert charts is not None
+    assert [(mark.left, mark.severity, mark.text) for mark in charts.marks] == [
+        (50.0, "bad", "rebalance to generation 2")
+    ]
 
 
 def test_the_links_of_the_ranges_keep_the_rest_of_the_address():

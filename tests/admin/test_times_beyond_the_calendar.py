@@ -24,7 +24,7 @@ PAGES = (
     "/topics/orders/messages/0/0",
     "/topics/orders/partitions",
     "/topics/orders/partitions/0",
-    "/storage",
+    "/brokers/1/storage",
     "/transactions",
     "/metrics",
 )

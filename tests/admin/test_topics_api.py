@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from broker_admin.views.messages import NewMessage
+from broker_admin.views.cluster.messages import NewMessage
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -435,20 +435,22 @@ async def test_a_selection_is_deleted_with_an_outcome_for_each(live: LiveAdmin) 
     await live.kafka.produce("a", b"1", b"2")
     body = {"topics": ["a", "missing", "b", "a"]}
     tried = (await live.http.post("/api/v1/topics:delete?dry_run=true", json=body)).json()
-    assert set(live.view.topics.names()) == {"a", "b", "c"}
+    assert set(live.view.cluster.topics.names()) == {"a", "b", "c"}
     done = (await live.http.post("/api/v1/topics:delete", json=body)).json()
     assert done == tried | {"dry_run": False}
     assert [(each["topic"], each["partition_count"], each["record_count"]) for each in done["topics"]] == [
         ("a", 2, 2), ("missing", 0, 0), ("b", 2, 0),
     ]  # fmt: skip
     assert [bool(each["error"]) for each in done["topics"]] == [False, True, False]
-    assert set(live.view.topics.names()) == {"c"}
+    assert set(live.view.cluster.topics.names()) == {"c"}
 
 
 async def test_a_selection_is_purged_to_its_end_or_to_a_time(live: LiveAdmin) -> None:
     for name in ("orders", "other"):
         await live.kafka.create_topic(name, 1)
-        await live.view.messages.append(name, [NewMessage(None, b"", timestamp_ms=time) for time in (1000, 2000)])
+        await live.view.cluster.messages.append(
+            name, [NewMessage(None, b"", timestamp_ms=time) for time in (1000, 2000)]
+        )
     body: Any = {"topics": ["orders", "other"], "to_timestamp_ms": 2000}
     done = (await live.http.post("/api/v1/topics:purge", json=body)).json()
     assert [(each["record_count"], each["partition_count"]) for each in done["topics"]] == [(1, 1), (1, 1)]

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from broker_admin.topic_texts import kept_text, retention_text, segment_end_text, span_text
-from broker_admin.views.topics import SegmentDetail
+from broker_admin.views.node.topic_segments import SegmentDetail
 from tests.admin.chromium import Browser, Page, needs_chromium
 from tests.admin.live_admin import LiveAdmin, open_live_admin
 from tests.admin.test_topics_api import commit
@@ -74,14 +74,14 @@ async def test_each_page_of_a_topic_leads_to_the_others(live: LiveAdmin, page: s
     await live.kafka.create_topic("orders", 2)
     html = await page_text(live, f"/topics/orders{page}")
     assert [tab for tab in TABS if f'<a href="/topics/orders{tab}"' in html] == list(TABS)
-    assert html.count('aria-current="page"') == 2  # in the rail and over the page
+    assert html.count('aria-current="page"') == 2  # in the navigation and over the page
 
 
 @pytest.mark.parametrize("page", PAGES)
 async def test_each_page_of_a_topic_names_its_call(live: LiveAdmin, page: str) -> None:
     await live.kafka.create_topic("orders", 2)
     html = await page_text(live, f"/topics/orders{page}")
-    assert "GET /api/v1/topics/orders" in html
+    assert re.search("GET /api/v1/(brokers/1/)?topics/orders", html)
 
 
 async def test_a_query_that_is_wrong_is_a_page_of_this_site(live: LiveAdmin) -> None:
@@ -205,7 +205,7 @@ async def test_retention_is_said_in_words(live: LiveAdmin) -> None:
         ("e", {"cleanup.policy": "compact,delete"}),
     ):
         await live.http.post("/api/v1/topics", json={"name": name, "configs": configs})
-    assert [retention_text(each) for each in await live.view.topics.summaries()] == [
+    assert [retention_text(each) for each in await live.view.cluster.topics.summaries()] == [
         "7 d",
         "7 d or 1.0 GiB a partition",
         "for ever",
@@ -258,8 +258,8 @@ async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live
     await type_into(page, "#create-topic [name=name]", "orders")
     await type_into(page, "#create-topic [name=partitions]", "3")
     await page.until("document.querySelector('#create-topic [data-outcome]').textContent.includes('3 partitions')")
-    assert "orders" not in live.view.topics.names()
-    assert "--partitions 3" in await text_of(page, "#create-topic [data-twin]")
+    assert "orders" not in live.view.cluster.topics.names()
+    assert "--partitions 3" in await text_of(page, "#create-topic [data-command]")
     await type_into(page, "#create-topic [data-finds-settings]", "FLUSH.M")
     shown = "[...document.querySelectorAll('#create-topic .other-settings [data-setting]:not([hidden]) code')]"
     assert await page.evaluate(f"{shown}.map(each => each.textContent)") == ["flush.messages", "flush.ms"]
@@ -271,7 +271,7 @@ async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live
     assert await page.evaluate(f"{shown}.map(each => each.textContent)") == ["flush.ms"]
     await click(page, "#create-topic [data-does]")
     await page.until("location.pathname === '/topics/orders'")
-    assert "orders" in live.view.topics.names()
+    assert "orders" in live.view.cluster.topics.names()
     await live.kafka.produce("orders", b"1", b"2", b"3")
 
     await go_to(page, "/topics/orders")
@@ -280,7 +280,7 @@ async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live
     await page.until("document.querySelector('#add-partitions [data-outcome]').textContent.includes('50 % of keys')")
     await click(page, "#add-partitions [data-does]")
     await page.until("!document.querySelector('#add-partitions').open")
-    topic = await live.view.topics.get("orders")
+    topic = await live.view.cluster.topics.get("orders")
     assert topic is not None
     assert topic.summary.partition_count == 6
 
@@ -288,20 +288,20 @@ async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live
     await click(page, "#purge-topic [data-chooses=to_timestamp_ms]")
     assert await text_of(page, "#purge-topic [data-outcome]") == ""
     await type_into(page, "#purge-topic [data-milliseconds]", "2023-01-01T00:00:00")
-    assert "--to 2023-01-01T00:00:00Z" in await text_of(page, "#purge-topic [data-twin*='--to']")
+    assert "--to 2023-01-01T00:00:00Z" in await text_of(page, "#purge-topic [data-command*='--to']")
     assert "1672531200000" in await text_of(page, "#purge-topic [data-call]")
     await click(page, "#purge-topic [data-chooses=to_offset]")
     await type_into(page, "#purge-topic [name=to_offset]", "2")
     await type_into(page, "#purge-topic [name=partitions]", "0;1")
     await page.until("document.querySelector('#purge-topic .reason')?.textContent.includes('such as 0,2-5')")
     await type_into(page, "#purge-topic [name=partitions]", "0-0")
-    assert "purge orders:0 --to 2" in await text_of(page, "#purge-topic [data-twin*='--to']")
+    assert "purge orders:0 --to 2" in await text_of(page, "#purge-topic [data-command*='--to']")
     await page.until("document.querySelector('#purge-topic [data-outcome]').textContent.includes('2 records')")
     assert await page.evaluate("document.querySelector('#purge-topic [data-does]').disabled")
     await type_into(page, "#purge-topic [data-typed]", "orders")
     await click(page, "#purge-topic [data-does]")
     await page.until("!document.querySelector('#purge-topic').open")
-    [partition, *_] = await live.view.topics.partitions("orders") or ()
+    [partition, *_] = await live.view.cluster.topics.partitions("orders") or ()
     assert partition.log_start_offset == 2
 
     await go_to(page, "/topics/orders/config")
@@ -319,7 +319,7 @@ async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live
     await type_into(page, "#delete-topic [data-typed]", "orders")
     await click(page, "#delete-topic [data-does]")
     await page.until("location.pathname === '/topics'")
-    assert "orders" not in live.view.topics.names()
+    assert "orders" not in live.view.cluster.topics.names()
 
 
 @needs_chromium
@@ -336,27 +336,29 @@ async def test_a_selection_is_purged_and_deleted_by_one_dialog_each(live: LiveAd
     await click(page, "#purge-selected [data-chooses=to_end]")
     await page.until("document.querySelector('#purge-selected [data-outcome]').textContent.includes('would be purged')")
     assert "a.b would be purged: 2 records" in await text_of(page, "#purge-selected [data-topic='a.b']")
-    assert "topics purge a.b c" in await text_of(page, "#purge-selected [data-twin]")
+    assert "topics purge a.b c" in await text_of(page, "#purge-selected [data-command]")
     assert await page.evaluate("document.activeElement.dataset.chooses") == "to_end"
     await type_into(page, "#purge-selected [data-typed]", "purge 2 topics")
     await click(page, "#purge-selected [data-does]")
     await page.until("document.querySelector('#purge-selected [data-outcome]').textContent === '2 topics purged.'")
     await click(page, "#purge-selected footer [data-closes]")
-    sizes = {each.name: each.record_count for each in await live.view.topics.summaries()}
+    sizes = {each.name: each.record_count for each in await live.view.cluster.topics.summaries()}
     assert sizes["kept"] == 2
-    starts = [(await live.view.topics.partitions(name) or ())[0].log_start_offset for name in ("a.b", "c", "kept")]
+    starts = [
+        (await live.view.cluster.topics.partitions(name) or ())[0].log_start_offset for name in ("a.b", "c", "kept")
+    ]
     assert starts == [2, 2, 0]
 
     for name in ("a.b", "c"):
         await click(page, f"[data-select='{name}']")
     await live.http.delete("/api/v1/topics/c")
     await click(page, "[data-opens=delete-selected]")
-    assert "'a\\.b|c'" in await text_of(page, "#delete-selected [data-twin^=kafka]")
+    assert "'a\\.b|c'" in await text_of(page, "#delete-selected [data-command^=kafka]")
     await type_into(page, "#delete-selected [data-typed]", "delete 2 topics")
     await click(page, "#delete-selected [data-does]")
     await page.until("document.querySelector('#delete-selected [data-outcome]').textContent.includes('1 refused')")
     assert "refused" in await text_of(page, "#delete-selected [data-topic=c]")
-    assert set(live.view.topics.names()) == {"kept"}
+    assert set(live.view.cluster.topics.names()) == {"kept"}
 
 
 @needs_chromium

@@ -6,7 +6,7 @@ import attrs
 import httpx
 import pytest
 
-from broker_admin.lifecycle_picture import BAR_WIDTH, lifecycle_bars
+from broker_admin.lifecycle_chart import BAR_WIDTH, lifecycle_bars
 from tests.admin.chromium import Browser, needs_chromium
 from tests.admin.fake_broker import FakeBroker
 from tests.admin.live_admin import LiveAdmin
@@ -40,10 +40,10 @@ async def measured_change(live: LiveAdmin) -> int:
 # --- tuning ---
 
 
-async def test_each_knob_has_slider_number_range_buttons_and_the_call_it_makes(client: httpx.AsyncClient) -> None:
-    page = await page_of(client, "/tuning")
+async def test_each_tunable_has_slider_number_range_buttons_and_the_call_it_makes(client: httpx.AsyncClient) -> None:
+    page = await page_of(client, "/brokers/1/tuning")
     for key, reach, value in (("num.network.threads", 16, 3), ("num.io.threads", 32, 8)):
-        card = page[page.index(f'data-knob="{key}"') :]
+        card = page[page.index(f'data-tunable="{key}"') :]
         card = card[: card.index("</section>")]
         assert "<b data-minimum>1</b> to <b data-maximum>256</b>" in card
         assert f'aria-label="{key}, slider"' in card
@@ -59,9 +59,9 @@ async def test_each_knob_has_slider_number_range_buttons_and_the_call_it_makes(c
 async def test_the_queue_may_be_given_any_size_and_its_slider_reaches_far(
     client: httpx.AsyncClient, fake: FakeBroker, value: str, reach: int
 ) -> None:
-    await fake.view.config.change({"queued.max.requests": value}, changed_by="a test")
-    page = await page_of(client, "/tuning")
-    card = page[page.index('data-knob="queued.max.requests"') :]
+    await fake.view.cluster.config.change({"queued.max.requests": value}, changed_by="a test")
+    page = await page_of(client, "/brokers/1/tuning")
+    card = page[page.index('data-tunable="queued.max.requests"') :]
     card = card[: card.index("</section>")]
     assert f'min="1" max="{reach}" value="{value}"' in card
     assert "allowed: any number from <b>1</b>" in card
@@ -70,14 +70,14 @@ async def test_the_queue_may_be_given_any_size_and_its_slider_reaches_far(
 async def test_the_page_says_what_limits_what_is_on_trial_and_what_the_last_changes_did(live: LiveAdmin) -> None:
     number = await measured_change(live)
     await live.http.patch("/api/v1/config", json={"queued.max.requests": 7}, params={"try_seconds": 60})
-    page = await page_of(live.http, "/tuning")
+    page = await page_of(live.http, "/brokers/1/tuning")
     assert "What limits it now" in page
     assert "The broker is idle" in page or "limit" in page
     assert f'<a href="/changes/{number + 1}">change {number + 1}</a>' in page
     assert f'data-address="/api/v1/changes/{number + 1}:keep"' in page
-    knob = page[page.index('data-form="queued.max.requests"') :]
-    assert knob[knob.index("data-reset") :].partition(">")[0].split()[-1] == "hidden"
-    assert 'data-knob="log.cleaner.threads"' in page
+    tunable = page[page.index('data-form="queued.max.requests"') :]
+    assert tunable[tunable.index("data-reset") :].partition(">")[0].split()[-1] == "hidden"
+    assert 'data-tunable="log.cleaner.threads"' in page
     assert f'<a href="/changes/{number}">' in page
 
 
@@ -146,7 +146,7 @@ async def test_a_change_on_trial_can_be_kept_and_undone_from_its_page(live: Live
 
 async def test_a_broker_without_changes_says_what_would_appear(live: LiveAdmin) -> None:
     assert "Nothing was changed yet" in await page_of(live.http, "/changes")
-    assert "No setting was changed yet" in await page_of(live.http, "/tuning")
+    assert "No setting was changed yet" in await page_of(live.http, "/brokers/1/tuning")
 
 
 HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(2)>\u202e'
@@ -168,7 +168,7 @@ async def test_names_that_clients_chose_are_inert(live: LiveAdmin) -> None:
 
 async def test_the_client_that_a_verdict_names_is_inert(client: httpx.AsyncClient, fake: FakeBroker) -> None:
     fake.samples.append(attrs.evolve(fake.sample(), backlog=client_backlog(client_id=HOSTILE), disk_wait_ratio=0.0))
-    assert_inert(await page_of(client, "/tuning"))
+    assert_inert(await page_of(client, "/brokers/1/tuning"))
 
 
 # --- in a browser ---
@@ -176,7 +176,7 @@ async def test_the_client_that_a_verdict_names_is_inert(client: httpx.AsyncClien
 
 @needs_chromium
 async def test_a_setting_is_tried_and_undone_in_the_browser(live: LiveAdmin, live_url: str, browser: Browser) -> None:
-    page = await browser.open_page(f"{live_url}/tuning")
+    page = await browser.open_page(f"{live_url}/brokers/1/tuning")
     await page.until("document.querySelector('[data-link-text]').textContent === 'live'")
     form = "document.querySelector('[data-form=\"num.io.threads\"]')"
     await page.evaluate(f"{form}.querySelector('input[type=number]').value = 64")
@@ -201,7 +201,7 @@ async def test_the_pages_hold_together_at_every_width_in_both_themes(
 ) -> None:
     number = await measured_change(live)
     page = await browser.open_page("about:blank")
-    for address in ("/tuning", "/changes", f"/changes/{number}"):
+    for address in ("/brokers/1/tuning", "/changes", f"/changes/{number}"):
         await page.go_to(f"{live_url}{address}?still")
         for width in WIDTHS:
             for dark in (False, True):
@@ -213,7 +213,7 @@ async def test_the_pages_hold_together_at_every_width_in_both_themes(
 async def test_when_a_trial_is_over_its_dialog_closes_and_nothing_speaks_of_it(
     live: LiveAdmin, live_url: str, browser: Browser
 ) -> None:
-    page = await browser.open_page(f"{live_url}/tuning")
+    page = await browser.open_page(f"{live_url}/brokers/1/tuning")
     outcome = "document.querySelector('[data-form=\"num.io.threads\"] [data-outcome]').textContent"
     await page.type("[data-form='num.io.threads'] [type=number]", "9")
     await page.evaluate("document.querySelector('[data-form=\"num.io.threads\"] [data-try]').click()")

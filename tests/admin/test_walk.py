@@ -44,7 +44,7 @@ QUIET_SECONDS = (MIN_PAIRS + 2) * WINDOW_SECONDS
 """One more than what the noise is measured by."""
 
 STEADY = f"""
-fetch('/api/v1/history').then((answer) => answer.json()).then(({{samples}}) => {{
+fetch('/api/v1/brokers/1/history').then((answer) => answer.json()).then(({{samples}}) => {{
     const window = samples.slice(-{QUIET_SECONDS});
     return window.length === {QUIET_SECONDS}
         && window.every((sample) => sample.connections === samples.at(-1).connections);
@@ -153,13 +153,13 @@ async def find_why_the_group_lags(page: Page) -> None:
     why = await page.text('[data-cause="slow member"]')
     assert "Member till-b is slow" in why
     assert "Look at what it does at 127.0.0.1" in why
-    await page.click("What till-b is asking for now", "/clients/client")
+    await page.click("What till-b is asking for now", "/brokers/1/clients/client")
     assert "till-b" in await page.text("#client-title")
     await page.click(GROUP_ID, f"/groups/{GROUP_ID}")
 
 
 async def turn_the_threads_up(page: Page) -> None:
-    await page.click("Tuning", "/tuning")
+    await page.click("Tuning", "/brokers/1/tuning")
     await page.until("document.querySelector('[data-limit]').dataset.limit === 'disk syncs'")
     await page.until(STEADY)
     # The suggestion is read and clicked in one turn of the page, which refreshes itself.
@@ -182,5 +182,5 @@ async def read_what_it_brought(page: Page) -> None:
     assert found is not None, verdict
     before, after = (int(percent) / 100 for percent in found.groups())
     assert after < SATURATED < before
-    await page.click("Tuning", "/tuning")
+    await page.click("Tuning", "/brokers/1/tuning")
     assert verdict in await page.text("#effects")

@@ -10,11 +10,11 @@ import httpx
 import pytest
 import trio
 
-from broker_admin.views.config import SettingChange
+from broker_admin.views.cluster.config import SettingChange
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.running_broker import BROKER_RESOURCE, connected, crashing, running, view_of
-from trio_broker.broker_view.config import settings_in
+from trio_broker.broker_view.cluster.config import settings_in
 from trio_broker.broker_view.live import LiveBrokerView
 from trio_broker.config import keys
 from trio_broker.config.entries import ConfigSource
@@ -43,11 +43,11 @@ async def client(broker):
 
 
 def entry(view, name):
-    return next(entry for entry in view.config.entries() if entry.name == name)
+    return next(entry for entry in view.cluster.config.entries() if entry.name == name)
 
 
 def setting_changes(view):
-    return list(settings_in(view.changes.list()))
+    return list(settings_in(view.cluster.changes.list()))
 
 
 async def described(client, broker, name):
@@ -64,7 +64,7 @@ async def described(client, broker, name):
 
 
 async def test_the_node_is_shown_with_cluster_durability_and_the_ports_that_were_bound(broker, view):
-    node = view.node.description()
+    node = view.node.identity.description()
     [listener] = node.listeners
     assert (node.node_id, node.cluster_id) == (broker.services.node.node_id, broker.services.node.cluster_id)
     assert (listener.name, listener.host, listener.port) == ("PLAINTEXT", "127.0.0.1", broker.bound_endpoints[0].port)
@@ -73,16 +73,19 @@ async def test_the_node_is_shown_with_cluster_durability_and_the_ports_that_were
 
 
 async def test_it_is_ready_until_it_stops(broker, view):
-    assert view.node.readiness().ready
+    assert view.node.identity.readiness().ready
     broker.stop()
-    assert (view.node.readiness().ready, view.node.readiness().reason) == (False, "the broker is stopping")
+    assert (view.node.identity.readiness().ready, view.node.identity.readiness().reason) == (
+        False,
+        "the broker is stopping",
+    )
 
 
 async def test_it_is_not_ready_once_its_only_data_directory_failed(client, view, monkeypatch):
     await client.create_topic("orders")
     monkeypatch.setattr(Log, "append_prepared", fail_with_io_error)
     assert await client.produce("orders", b"one") == ErrorCode.KAFKA_STORAGE_ERROR
-    readiness = view.node.readiness()
+    readiness = view.node.identity.readiness()
     assert not readiness.ready
     assert readiness.reason.startswith("every data directory failed: ")
     assert "Input/output error" in readiness.reason
@@ -94,9 +97,9 @@ async def test_it_stays_ready_while_one_of_two_data_directories_works(tmp_path):
         log_manager, view = broker.services.replicas.log_manager, view_of(broker)
         first, second = log_manager.directories
         log_manager.take_offline(second.path, OSError(errno.EIO, "Input/output error"))
-        assert view.node.readiness().ready
+        assert view.node.identity.readiness().ready
         log_manager.take_offline(first.path, OSError(errno.EIO, "Input/output error"))
-        assert not view.node.readiness().ready
+        assert not view.node.identity.readiness().ready
 
 
 async def test_it_is_not_ready_once_the_metadata_log_failed(client, view, monkeypatch):
@@ -104,8 +107,8 @@ async def test_it_is_not_ready_once_the_metadata_log_failed(client, view, monkey
         patched.setattr(os, "fdatasync", fail_with_io_error)
         patched.setattr(os, "fsync", fail_with_io_error)
         with pytest.raises(OSError, match="Input/output error"):
-            await view.config.change({"num.io.threads": "8"}, changed_by="a test")
-    readiness = view.node.readiness()
+            await view.cluster.config.change({"num.io.threads": "8"}, changed_by="a test")
+    readiness = view.node.identity.readiness()
     assert not readiness.ready
     assert readiness.reason.startswith("every data directory failed: ")
 
@@ -115,12 +118,12 @@ def fail_with_io_error(*_args, **_options):
 
 
 async def test_one_key_is_described_as_in_the_list_of_all_and_unknown_ones_not_at_all(view):
-    assert view.config.entry("num.partitions") == entry(view, "num.partitions")
-    assert view.config.entry("no.such.key") is None
+    assert view.cluster.config.entry("num.partitions") == entry(view, "num.partitions")
+    assert view.cluster.config.entry("no.such.key") is None
 
 
 async def test_every_key_is_shown_with_its_source(view):
-    assert {entry.name for entry in view.config.entries()} == {
+    assert {entry.name for entry in view.cluster.config.entries()} == {
         key.name for key in keys.BROKER_KEYS.values() if not key.internal and not key.without_effect
     }
     assert entry(view, "num.io.threads").source is ConfigSource.STATIC_BROKER_CONFIG
@@ -136,14 +139,14 @@ async def test_a_pool_is_shown_with_the_sizes_it_may_be_given_now(view):
 async def test_topics_are_shown_with_the_offsets_of_their_partitions(client, view):
     await client.create_topic("orders", 2)
     await client.produce("orders", b"one", b"two")
-    first, second = await view.topics.partitions("orders")
+    first, second = await view.cluster.topics.partitions("orders")
     assert (first.log_start_offset, first.high_watermark, first.log_end_offset) == (0, 2, 2)
     assert (second.log_end_offset, second.size_bytes) == (0, 0)
     assert first.size_bytes > 0
 
 
 async def test_the_threads_shown_are_those_that_run(broker, view):
-    threads = view.readings.threads()
+    threads = view.node.readings.threads()
     assert (threads.network.size, len(threads.network.workers)) == (3, 3)
     assert (threads.io.size, len(threads.io.workers)) == (4, 4)
     assert [worker.name for worker in threads.io.workers] == ["0", "1", "2", "3"]
@@ -153,7 +156,7 @@ async def test_the_threads_shown_are_those_that_run(broker, view):
 async def test_metrics_count_what_clients_did(client, view):
     await client.create_topic("orders")
     await client.produce("orders", b"one", b"two")
-    text = (await view.metrics.prometheus_renderer())().decode()
+    text = (await view.node.metrics.prometheus_renderer())().decode()
     for series in (
         "trio_broker_requests_total 2.0",
         'trio_broker_api_requests_total{api="produce"} 1.0',
@@ -166,7 +169,7 @@ async def test_metrics_count_what_clients_did(client, view):
 
 async def test_metrics_are_rendered_from_a_snapshot_that_another_thread_may_use(broker, client, view):
     await client.create_topic("orders")
-    text = (await view.metrics.prometheus_renderer())().decode()
+    text = (await view.node.metrics.prometheus_renderer())().decode()
     assert 'durability="page-cache"' in text
     assert broker.services.node.cluster_id in text
 
@@ -175,32 +178,32 @@ async def test_partitions_are_measured_one_by_one_only_where_that_is_asked_for(c
     await client.create_topic("orders", 2)
     await client.produce("orders", b"one", b"two")
     series = 'trio_broker_partition_log_end_offset{partition="0",topic="orders"} 2.0'
-    assert series not in (await view.metrics.prometheus_renderer())().decode()
-    await view.config.change({"metrics.per.partition": "true"}, changed_by="a test")
-    assert series in (await view.metrics.prometheus_renderer())().decode()
+    assert series not in (await view.node.metrics.prometheus_renderer())().decode()
+    await view.cluster.config.change({"metrics.per.partition": "true"}, changed_by="a test")
+    assert series in (await view.node.metrics.prometheus_renderer())().decode()
 
 
 # --- what it changes ---
 
 
 async def test_a_change_takes_effect_on_the_pools_before_it_is_answered(broker, view):
-    result = await view.config.change({"num.io.threads": "8", "num.network.threads": "5"}, changed_by="a test")
+    result = await view.cluster.config.change({"num.io.threads": "8", "num.network.threads": "5"}, changed_by="a test")
     assert result.refusals == ()
     statistics = broker.server.statistics()
     assert (len(statistics.handlers.slots), len(statistics.processors)) == (8, 5)
 
 
 async def test_a_change_is_answered_with_its_lines_of_the_journal(broker, view):
-    result = await view.config.change({"num.io.threads": "8"}, changed_by="a test")
+    result = await view.cluster.config.change({"num.io.threads": "8"}, changed_by="a test")
     [change] = result.changes
     assert (change.key, change.old, change.new, change.changed_by) == ("num.io.threads", "4", "8", "a test")
     assert setting_changes(view) == [change]
 
 
 async def test_the_lines_of_the_journal_are_numbered_without_gaps(client, broker, view):
-    await view.config.change({"num.io.threads": "8", "queued.max.requests": "9"}, changed_by="a test")
+    await view.cluster.config.change({"num.io.threads": "8", "queued.max.requests": "9"}, changed_by="a test")
     await client.alter_broker_config(str(broker.services.node.node_id), num_io_threads="6")
-    await view.config.change({"num.io.threads": None}, changed_by="a test")
+    await view.cluster.config.change({"num.io.threads": None}, changed_by="a test")
     assert [change.sequence for change in setting_changes(view)] == [1, 1, 2, 3]
 
 
@@ -208,7 +211,7 @@ async def test_each_of_two_changes_at_once_is_answered_with_its_own_lines(view):
     answers = {}
 
     async def change(value):
-        answers[value] = await view.config.change({"queued.max.requests": value}, changed_by="a test")
+        answers[value] = await view.cluster.config.change({"queued.max.requests": value}, changed_by="a test")
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(change, "7")
@@ -220,15 +223,15 @@ async def test_each_of_two_changes_at_once_is_answered_with_its_own_lines(view):
 
 
 async def test_a_reset_goes_back_to_the_layer_below(view):
-    await view.config.change({"num.io.threads": "8"}, changed_by="a test")
-    result = await view.config.change({"num.io.threads": None}, changed_by="a test")
+    await view.cluster.config.change({"num.io.threads": "8"}, changed_by="a test")
+    result = await view.cluster.config.change({"num.io.threads": None}, changed_by="a test")
     assert [(change.old, change.new) for change in result.changes] == [("8", "4")]
     assert entry(view, "num.io.threads").source is ConfigSource.STATIC_BROKER_CONFIG
 
 
 async def test_a_pool_goes_to_any_size_and_back_in_one_change_with_one_line_in_the_journal(broker, view):
     for value, size in (("1", 1), (None, 3), ("16", 16), (None, 3)):
-        result = await view.config.change({"num.network.threads": value}, changed_by="a test")
+        result = await view.cluster.config.change({"num.network.threads": value}, changed_by="a test")
         assert [change.new for change in result.changes] == [str(size)]
         assert len(broker.server.statistics().processors) >= size
         assert entry(view, "num.network.threads").value == str(size)
@@ -241,7 +244,7 @@ async def test_a_pool_goes_to_any_size_and_back_in_one_change_with_one_line_in_t
 
 
 async def test_what_changes_nothing_is_accepted_without_a_line_in_the_journal(view):
-    result = await view.config.change({"num.io.threads": "4"}, changed_by="a test")
+    result = await view.cluster.config.change({"num.io.threads": "4"}, changed_by="a test")
     assert (result.changes, result.refusals) == ((), ())
     assert setting_changes(view) == []
 
@@ -257,7 +260,7 @@ async def test_what_changes_nothing_is_accepted_without_a_line_in_the_journal(vi
     ],
 )
 async def test_a_change_with_one_bad_key_is_refused_as_a_whole(broker, view, key, value, reason):
-    result = await view.config.change({"queued.max.requests": "9", key: value}, changed_by="a test")
+    result = await view.cluster.config.change({"queued.max.requests": "9", key: value}, changed_by="a test")
     [refusal] = result.refusals
     assert refusal.key == key
     assert reason in refusal.reason
@@ -266,16 +269,16 @@ async def test_a_change_with_one_bad_key_is_refused_as_a_whole(broker, view, key
 
 
 async def test_every_bad_key_has_its_own_reason_and_keys_that_contradict_each_other_have_one(view):
-    result = await view.config.change({"num.io.threads": "no", "no.such.key": None}, changed_by="a test")
+    result = await view.cluster.config.change({"num.io.threads": "no", "no.such.key": None}, changed_by="a test")
     assert [refusal.key for refusal in result.refusals] == ["num.io.threads", "no.such.key"]
     lags = {"log.cleaner.min.compaction.lag.ms": "10", "log.cleaner.max.compaction.lag.ms": "5"}
-    result = await view.config.change(lags, changed_by="a test")
+    result = await view.cluster.config.change(lags, changed_by="a test")
     [refusal] = result.refusals
     assert "must not be above" in refusal.reason
 
 
 async def test_a_key_that_is_read_at_start_is_refused_in_words_that_say_so(view):
-    result = await view.config.change({"node.id": "2"}, changed_by="a test")
+    result = await view.cluster.config.change({"node.id": "2"}, changed_by="a test")
     [refusal] = result.refusals
     assert (refusal.key, refusal.reason) == (
         "node.id",
@@ -285,7 +288,7 @@ async def test_a_key_that_is_read_at_start_is_refused_in_words_that_say_so(view)
 
 async def test_a_change_survives_a_restart(tmp_path):
     async with running(tmp_path, **STATIC) as broker:
-        await view_of(broker).config.change({"num.io.threads": "8"}, changed_by="a test")
+        await view_of(broker).cluster.config.change({"num.io.threads": "8"}, changed_by="a test")
     async with running(tmp_path, **STATIC) as broker:
         assert len(broker.server.statistics().handlers.slots) == 8
         assert entry(view_of(broker), "num.io.threads").source is ConfigSource.DYNAMIC_BROKER_CONFIG
@@ -293,7 +296,7 @@ async def test_a_change_survives_a_restart(tmp_path):
 
 async def test_a_change_that_was_answered_survives_a_crash(tmp_path):
     async with crashing(tmp_path, **STATIC) as broker:
-        await view_of(broker).config.change({"num.io.threads": "8"}, changed_by="a test")
+        await view_of(broker).cluster.config.change({"num.io.threads": "8"}, changed_by="a test")
     async with running(tmp_path, **STATIC) as broker:
         assert len(broker.server.statistics().handlers.slots) == 8
 
@@ -302,7 +305,7 @@ async def test_a_change_that_was_answered_survives_a_crash(tmp_path):
 
 
 async def test_a_kafka_client_sees_what_was_changed_over_http(broker, client, view):
-    await view.config.change({"num.io.threads": "8"}, changed_by="a test")
+    await view.cluster.config.change({"num.io.threads": "8"}, changed_by="a test")
     assert await described(client, broker, "num.io.threads") == ("8", 2)
 
 
@@ -325,8 +328,8 @@ async def test_what_a_kafka_client_only_tried_is_not_in_the_journal(broker, clie
 
 async def test_a_listener_receives_changes_and_samples_until_it_unsubscribes(broker, view):
     heard: list[object] = []
-    enough = view.events.subscribe(heard.append)
-    await view.config.change({"num.io.threads": "8"}, changed_by="a test")
+    enough = view.node.events.subscribe(heard.append)
+    await view.cluster.config.change({"num.io.threads": "8"}, changed_by="a test")
     broker.server.sample(perf_counter_ns())
     assert [type(event) for event in heard] == [SettingChange, HistorySample]
     enough()
@@ -337,7 +340,7 @@ async def test_a_listener_receives_changes_and_samples_until_it_unsubscribes(bro
 async def test_the_history_keeps_every_sample(broker, view):
     for _ in range(3):
         broker.server.sample(perf_counter_ns())
-    assert len(view.readings.history()) == 3
+    assert len(view.node.readings.history()) == 3
 
 
 # --- over HTTP ---

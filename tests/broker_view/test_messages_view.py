@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker_admin.views.messages import NewMessage
+from broker_admin.views.cluster.messages import NewMessage
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from kafka_wire.records.record import Record
 from kafka_wire.stored.groups import GroupRecord, OffsetCommitKey, OffsetCommitValue, encode_group_record
 from tests.running_broker import connected, running, view_of
-from trio_broker.broker_view.messages import batches_of
-from trio_broker.broker_view.own_formats import read_own_format
+from trio_broker.broker_view.cluster.messages import batches_of
+from trio_broker.broker_view.cluster.own_formats import read_own_format
 
 
 async def test_what_is_appended_is_fetched(tmp_path: Path) -> None:
@@ -21,23 +21,25 @@ async def test_what_is_appended_is_fetched(tmp_path: Path) -> None:
             NewMessage(b"k", b"one", (("h", b"1"), ("n", None)), partition=1, timestamp_ms=1000),
             NewMessage(None, None, partition=1, timestamp_ms=2000),
         ]
-        appended = await view.messages.append("orders", sent)
+        appended = await view.cluster.messages.append("orders", sent)
         assert appended is not None
         assert [(each.partition, each.offset, each.error) for each in appended] == [(1, 0, None), (1, 1, None)]
-        [empty, full] = view.messages.readable_partitions("orders") or []
+        [empty, full] = view.cluster.messages.readable_partitions("orders") or []
         assert (empty.end_offset, full.log_start_offset, full.end_offset) == (0, 0, 2)
-        [fetched] = await view.messages.fetch_batches("orders", {1: 0}, max_bytes=1 << 20)
+        [fetched] = await view.cluster.messages.fetch_batches("orders", {1: 0}, max_bytes=1 << 20)
         [batch] = fetched.batches()
         assert (batch.info.base_offset, batch.info.last_offset, batch.info.codec) == (0, 1, "none")
         records = [(each.offset, each.timestamp, each.key, each.value, tuple(each.headers)) for each in batch.records()]
         assert records == [(0, 1000, b"k", b"one", (("h", b"1"), ("n", None))), (1, 2000, None, None, ())]
-        assert await view.messages.offsets_at("orders", [0, 1], 1500) == {0: 0, 1: 1}
+        assert await view.cluster.messages.offsets_at("orders", [0, 1], 1500) == {0: 0, 1: 1}
 
 
 async def test_a_key_chooses_the_partition_as_in_kafkas_clients(tmp_path: Path) -> None:
     async with running(tmp_path) as broker, connected(broker) as kafka:
         await kafka.create_topic("orders", partitions=10)
-        appended = await view_of(broker).messages.append("orders", [NewMessage(b"21", b""), NewMessage(b"21", b"")])
+        appended = await view_of(broker).cluster.messages.append(
+            "orders", [NewMessage(b"21", b""), NewMessage(b"21", b"")]
+        )
         assert appended is not None
         # murmur2("21") is -973932308 in Kafka's UtilsTest; without its sign bit that is 1173551340.
         assert [(each.partition, each.offset) for each in appended] == [(0, 0), (0, 1)]
@@ -47,9 +49,9 @@ async def test_what_cannot_be_appended_says_why(tmp_path: Path) -> None:
     async with running(tmp_path) as broker, connected(broker) as kafka:
         await kafka.create_topic("orders", partitions=1)
         view = view_of(broker)
-        assert await view.messages.append("missing", [NewMessage(b"k", b"v")]) is None
+        assert await view.cluster.messages.append("missing", [NewMessage(b"k", b"v")]) is None
         messages = [NewMessage(b"k", b"v", partition=7), NewMessage(b"k", b"v"), NewMessage(b"k", b"x" * 1_100_000)]
-        appended = await view.messages.append("orders", messages)
+        appended = await view.cluster.messages.append("orders", messages)
         assert appended is not None
         errors = [(each.error or "").partition(":")[0] for each in appended]
         assert errors == ["UNKNOWN_TOPIC_OR_PARTITION", "", "MESSAGE_TOO_LARGE"]
@@ -59,15 +61,15 @@ async def test_a_dry_run_appends_nothing(tmp_path: Path) -> None:
     async with running(tmp_path) as broker, connected(broker) as kafka:
         await kafka.create_topic("orders", partitions=1)
         view = view_of(broker)
-        appended = await view.messages.append("orders", [NewMessage(b"k", b"v")], dry_run=True)
+        appended = await view.cluster.messages.append("orders", [NewMessage(b"k", b"v")], dry_run=True)
         assert [(each.offset, each.error) for each in appended or ()] == [(None, None)]
-        assert [each.end_offset for each in view.messages.readable_partitions("orders") or ()] == [0]
+        assert [each.end_offset for each in view.cluster.messages.readable_partitions("orders") or ()] == [0]
 
 
 async def test_internal_topics_take_no_records(tmp_path: Path) -> None:
     async with running(tmp_path) as broker, connected(broker) as kafka:
         await kafka.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
-        appended = await view_of(broker).messages.append("__consumer_offsets", [NewMessage(b"k", b"v")])
+        appended = await view_of(broker).cluster.messages.append("__consumer_offsets", [NewMessage(b"k", b"v")])
         assert [each.error for each in appended or ()] == ["INVALID_TOPIC_EXCEPTION: __consumer_offsets is internal"]
 
 

@@ -33,8 +33,8 @@ from kafka_wire.stored.transactions import (
 )
 from tests.property_examples import examples
 from tests.protocol.message_strategies import messages
-from trio_broker.broker_view.metadata_records import is_secret
-from trio_broker.broker_view.own_formats import SECRET, control_format, read_own_format, without_secrets
+from trio_broker.broker_view.cluster.metadata_records import is_secret
+from trio_broker.broker_view.cluster.own_formats import SECRET, control_format, read_own_format, without_secrets
 from trio_broker.cluster.metadata_log import leader_change_value
 
 TOPIC_ID = bytes(range(16))

@@ -16,7 +16,7 @@ from kafka_wire.errors import KafkaError
 from tests.partition.real_logs import NOW_MS, add_topic, batch, make_replicas, write_epoch_entry
 from tests.running_broker import connected, running, view_of
 from tests.storage.conftest import make_batch, make_marker
-from trio_broker.broker_view.segments import MAX_ACTIVE_POSITIONS, LiveSegmentsView, log_snapshot, segment_infos
+from trio_broker.broker_view.node.segments import MAX_ACTIVE_POSITIONS, LiveSegmentsView, log_snapshot, segment_infos
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.append import AppendOrigin
@@ -56,7 +56,7 @@ async def test_a_running_broker_shows_of_its_files(tmp_path):
     async with running(tmp_path) as broker, connected(broker) as client:
         await client.create_topic("orders", 2)
         await client.produce("orders", b"one", b"two")
-        manifest: Any = await view_of(broker).segments.manifest("orders")
+        manifest: Any = await view_of(broker).node.segments.manifest("orders")
     node = broker.services.node
     assert (manifest.cluster_id, manifest.node_id, manifest.topic) == (node.cluster_id, node.node_id, "orders")
     first, second = (each.log for each in manifest.partitions)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_admin.views.messages import BatchOutcome
-from broker_admin.views.transactions import TransactionRefused
+from broker_admin.views.cluster.messages import BatchOutcome
+from broker_admin.views.cluster.transactions import TransactionRefused
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.transactions import TransactionStatus
@@ -16,9 +16,9 @@ from tests.handlers.loop_rounds import counted_rounds
 from tests.handlers.transaction_client import TransactionClient, running_transactions
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import batch
-from trio_broker.broker_view.groups import LiveGroupsView
-from trio_broker.broker_view.messages import LiveMessagesView
-from trio_broker.broker_view.transactions import LiveTransactionsView
+from trio_broker.broker_view.cluster.groups import LiveGroupsView
+from trio_broker.broker_view.cluster.messages import LiveMessagesView
+from trio_broker.broker_view.cluster.transactions import LiveTransactionsView
 from trio_broker.changes.change import ChangeAction, ChangedResource
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency import yield_budget
@@ -327,7 +327,7 @@ async def test_a_group_tells_how_many_of_its_offsets_are_pending(client, view):
     producer = await client.begin()
     assert await client.add_group(producer) == 0
     assert await client.commit_offset(producer, 7) == 0
-    groups = LiveGroupsView(client.wire.services.groups, client.wire.clock.now_ms)
+    groups = LiveGroupsView(client.wire.services.groups, client.wire.clock)
 
     def pending() -> int | None:
         found = groups.get("g")

@@ -158,7 +158,7 @@ def open_connections(broker: BrokerProcess) -> Mapping[int, str]:
     opens one for each look.
     """
     with urllib.request.urlopen(
-        f"{broker.admin_url}api/v1/connections?limit=1000", timeout=scaled(SECONDS)
+        f"{broker.admin_url}api/v1/brokers/1/connections?limit=1000", timeout=scaled(SECONDS)
     ) as response:
         connections = json.load(response)["items"]
     return {

@@ -172,7 +172,7 @@ def admin_steps(java: Java, broker: BrokerProcess) -> Steps:
 
 def test_java_admin_describes_the_cluster(admin_steps: Steps, broker: BrokerProcess) -> None:
     told = admin_steps.result("describe cluster")
-    node = httpx.get(f"{broker.admin_url}api/v1/node").json()
+    node = httpx.get(f"{broker.admin_url}api/v1/brokers/1").json()
 
     assert told == {"nodes": 1, "cluster": node["cluster_id"], "controller": 1, "port": broker.port}
 
@@ -247,7 +247,7 @@ def test_java_admin_changes_the_number_of_io_threads_of_a_running_broker(
     assert before["log.dirs"]["readOnly"]
     assert (after["value"], after["source"]) == ("5", "DYNAMIC_BROKER_CONFIG")
     assert admin_steps.result("validate a broker change") is None
-    assert httpx.get(f"{broker.admin_url}api/v1/threads").json()["io"]["size"] == 5
+    assert httpx.get(f"{broker.admin_url}api/v1/brokers/1/threads").json()["io"]["size"] == 5
 
 
 def test_java_admin_lists_offsets_of_every_kind(admin_steps: Steps) -> None:

@@ -274,10 +274,10 @@ async def test_the_names_are_chosen_live_and_agree_with_what_clients_did(tmp_pat
         view = view_of(broker)
         await client.create_topic("orders", 2)
         await client.produce("orders", b"one", b"two")
-        assert b"kafka_brokers" not in (await view.metrics.prometheus_renderer())()
-        result = await view.config.change({"metrics.names": "kafka-exporter,jmx-exporter"}, changed_by="a test")
+        assert b"kafka_brokers" not in (await view.node.metrics.prometheus_renderer())()
+        result = await view.cluster.config.change({"metrics.names": "kafka-exporter,jmx-exporter"}, changed_by="a test")
         assert result.refusals == ()
-        text = (await view.metrics.prometheus_renderer())().decode()
+        text = (await view.node.metrics.prometheus_renderer())().decode()
         for series in (
             'kafka_topic_partition_current_offset{partition="0",topic="orders"} 2.0',
             'kafka_topic_partitions{topic="orders"} 2.0',
@@ -286,7 +286,7 @@ async def test_the_names_are_chosen_live_and_agree_with_what_clients_did(tmp_pat
             "kafka_server_replicamanager_leadercount 2.0",
         ):
             assert series in text, series
-        refused = await view.config.change({"metrics.names": "statsd"}, changed_by="a test")
+        refused = await view.cluster.config.change({"metrics.names": "statsd"}, changed_by="a test")
         assert [refusal.key for refusal in refused.refusals] == ["metrics.names"]
 
 

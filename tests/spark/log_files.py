@@ -10,14 +10,14 @@ from typing import Any
 import attrs
 
 from broker_admin.encoding import encode
-from broker_admin.views.segments import MANIFEST_VERSION, TopicManifest
+from broker_admin.views.node.segments import MANIFEST_VERSION, TopicManifest
 from kafka_wire.primitives import uuid_text
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
 from tests.partition.real_logs import make_partition
 from tests.storage.compaction_harness import compact
 from tests.storage.conftest import NOW_MS, TOPIC_ID, make_marker
-from trio_broker.broker_view.segments import PartitionSnapshot, log_snapshot, partition_manifest
+from trio_broker.broker_view.node.segments import PartitionSnapshot, log_snapshot, partition_manifest
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.real_disk import RealDisk

@@ -8,81 +8,111 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker_admin.view import BrokerView
-from trio_broker.broker_view.alerts import LiveAlertsView
-from trio_broker.broker_view.changes import LiveChangesView
-from trio_broker.broker_view.clients import LiveClientsView
-from trio_broker.broker_view.config import LiveConfigView
-from trio_broker.broker_view.doctor import LiveDoctorView
-from trio_broker.broker_view.events import LiveEventsView
-from trio_broker.broker_view.group_changes import LiveGroupChangesView
-from trio_broker.broker_view.groups import LiveGroupsView
-from trio_broker.broker_view.latency import LiveLatencyView
-from trio_broker.broker_view.loggers import LiveLoggersView
-from trio_broker.broker_view.messages import LiveMessagesView
-from trio_broker.broker_view.metrics import LiveMetricsView
-from trio_broker.broker_view.node import LiveNodeView
-from trio_broker.broker_view.overview import LiveOverviewView
-from trio_broker.broker_view.readings import LiveReadingsView
-from trio_broker.broker_view.segments import LiveSegmentsView
-from trio_broker.broker_view.storage import LiveStorageView
-from trio_broker.broker_view.tasks import LiveTasksView
-from trio_broker.broker_view.topic_changes import LiveTopicChangesView
-from trio_broker.broker_view.topic_segments import LiveTopicSegmentsView
-from trio_broker.broker_view.topics import LiveTopicsView
-from trio_broker.broker_view.transactions import LiveTransactionsView
+from broker_admin.view import BrokerView, ClusterView, NodeView
+from trio_broker.broker_view.cluster.changes import LiveChangesView
+from trio_broker.broker_view.cluster.config import LiveConfigView
+from trio_broker.broker_view.cluster.group_changes import LiveGroupChangesView
+from trio_broker.broker_view.cluster.groups import LiveGroupsView
+from trio_broker.broker_view.cluster.messages import LiveMessagesView
+from trio_broker.broker_view.cluster.topic_changes import LiveTopicChangesView
+from trio_broker.broker_view.cluster.topics import LiveTopicsView
+from trio_broker.broker_view.cluster.transactions import LiveTransactionsView
+from trio_broker.broker_view.node.alerts import LiveAlertsView
+from trio_broker.broker_view.node.clients import LiveClientsView
+from trio_broker.broker_view.node.connection_diagnosis import LiveConnectionDiagnosisView
+from trio_broker.broker_view.node.events import LiveEventsView
+from trio_broker.broker_view.node.identity import LiveIdentityView
+from trio_broker.broker_view.node.latency import LiveLatencyView
+from trio_broker.broker_view.node.loggers import LiveLoggersView
+from trio_broker.broker_view.node.metrics import LiveMetricsView
+from trio_broker.broker_view.node.overview import LiveOverviewView
+from trio_broker.broker_view.node.readings import LiveReadingsView
+from trio_broker.broker_view.node.segments import LiveSegmentsView
+from trio_broker.broker_view.node.storage import LiveStorageView
+from trio_broker.broker_view.node.tasks import LiveTasksView
+from trio_broker.broker_view.node.topic_segments import LiveTopicSegmentsView
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.metrics.history import HistorySample
 from trio_broker.network.socket_server import SocketServer
 
 
-class LiveBrokerView(BrokerView):
-    """One broker for the admin app."""
+class LiveClusterView(ClusterView):
+    """The cluster for the admin app, as long as this broker is all of it."""
 
-    alerts: LiveAlertsView
+    topics: LiveTopicsView
     groups: LiveGroupsView
-    readings: LiveReadingsView
+    transactions: LiveTransactionsView
 
-    def __init__(
-        self, services: BrokerServices, server: SocketServer, is_stopping: Callable[[], bool], admin_url: str = ""
-    ) -> None:
-        events = LiveEventsView()
-        node = LiveNodeView(services, is_stopping)
-        groups = LiveGroupsView(services.groups, services.clock.now_ms)
-        transactions = LiveTransactionsView(services)
+    def __init__(self, services: BrokerServices, events: LiveEventsView, readings: LiveReadingsView) -> None:
+        groups = LiveGroupsView(services.groups, services.clock)
         topics = LiveTopicsView(services, groups.report)
-        readings = LiveReadingsView(services, server)
-        latency = LiveLatencyView(services, server.channel.metrics, readings.samples)
-        storage = LiveStorageView(services)
-        overview = LiveOverviewView(services, server.channel.metrics, storage, transactions, groups)
         super().__init__(
-            node=node,
-            overview=overview,
-            alerts=LiveAlertsView(services, admin_url),
             config=LiveConfigView(services, events.publish),
-            loggers=LiveLoggersView(services),
             changes=LiveChangesView(services, readings.samples, readings.series_history),
             topics=topics,
             topic_changes=LiveTopicChangesView(services, topics.consumers),
-            topic_segments=LiveTopicSegmentsView(services),
             messages=LiveMessagesView(services),
             groups=groups,
             group_changes=LiveGroupChangesView(services),
-            transactions=transactions,
+            transactions=LiveTransactionsView(services),
+        )
+
+
+class LiveNodeView(NodeView):
+    """This broker for the admin app."""
+
+    alerts: LiveAlertsView
+    readings: LiveReadingsView
+
+    def __init__(
+        self,
+        services: BrokerServices,
+        server: SocketServer,
+        identity: LiveIdentityView,
+        cluster: LiveClusterView,
+        events: LiveEventsView,
+        readings: LiveReadingsView,
+        admin_url: str,
+    ) -> None:
+        latency = LiveLatencyView(services, server.channel.metrics, readings.samples)
+        storage = LiveStorageView(services)
+        groups, transactions = cluster.groups, cluster.transactions
+        overview = LiveOverviewView(services, server.channel.metrics, storage, transactions, groups)
+        super().__init__(
+            identity=identity,
+            overview=overview,
+            alerts=LiveAlertsView(services, admin_url),
+            loggers=LiveLoggersView(services),
+            topic_segments=LiveTopicSegmentsView(services),
             readings=readings,
-            metrics=LiveMetricsView(services, server, node, groups, latency, transactions, overview),
+            metrics=LiveMetricsView(services, server, identity, groups, latency, transactions, overview),
             latency=latency,
             segments=LiveSegmentsView(services.replicas, services.node.cluster_id, services.node.node_id),
             clients=LiveClientsView(services, server),
-            doctor=LiveDoctorView(services, server),
+            connection_diagnosis=LiveConnectionDiagnosisView(services, server),
             storage=storage,
             tasks=LiveTasksView(server, services.clock),
             events=events,
         )
 
+
+class LiveBrokerView(BrokerView):
+    """One broker for the admin app."""
+
+    cluster: LiveClusterView
+    node: LiveNodeView
+
+    def __init__(
+        self, services: BrokerServices, server: SocketServer, is_stopping: Callable[[], bool], admin_url: str = ""
+    ) -> None:
+        events, readings = LiveEventsView(), LiveReadingsView(services, server)
+        cluster = LiveClusterView(services, events, readings)
+        identity = LiveIdentityView(services, is_stopping)
+        super().__init__(cluster, LiveNodeView(services, server, identity, cluster, events, readings, admin_url))
+
         def publish(sample: HistorySample) -> None:
             events.publish(sample)
-            if (rebalanced := groups.pop_rebalanced()) is not None:
+            if (rebalanced := cluster.groups.pop_rebalanced()) is not None:
                 events.publish(rebalanced)
 
         readings.samples.subscribe(publish)

@@ -16,7 +16,6 @@ Source: Kafka's DynamicBrokerConfig (layers, validateConfigs), DynamicThreadPool
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any
@@ -39,7 +38,7 @@ from trio_broker.config.entries import (
 )
 from trio_broker.config.errors import ConfigError, ContradictorySettings
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
-from trio_broker.config.keys import BROKER_KEYS, KEY_GROUPS, LISTENERS_SUBJECT, SETTINGS
+from trio_broker.config.keys import BROKER_KEYS, KEY_GROUPS, KEYS_BY_NAME, LISTENERS_SUBJECT, SETTINGS
 from trio_broker.config.listeners import advertised_endpoints
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.log_manager_config import LogManagerConfig
@@ -63,12 +62,6 @@ LEVEL_TEXTS = {
 THREAD_POOLS = tuple(key for key in BROKER_KEYS.values() if key.thread_pool)
 
 DEFAULTS = {name: key.default for name, key in BROKER_KEYS.items()}
-
-READ_BY: defaultdict[str, list[ConfigKey]] = defaultdict(list)
-"""The keys whose value depends on the text of a key: itself, and those that fall back to it."""
-for _key in BROKER_KEYS.values():
-    for _name in (_key.name, *(each.key.name for each in _key.fallbacks)):
-        READ_BY[_name].append(_key)
 
 
 @attrs.frozen
@@ -389,7 +382,7 @@ class BrokerConfig:
                 be older than a rule about them, and must not prevent the other settings.
         """
         merged = self._merged(dynamic, tried)
-        values = DEFAULTS | {key.name: key.value_in(merged) for name in merged for key in READ_BY.get(name, ())}
+        values = DEFAULTS | {key.name: key.value_in(merged) for name in merged for key in KEYS_BY_NAME.get(name, ())}
         sections = {
             subject: section(**{key.field: values[key.name] for key in KEY_GROUPS[subject] if key.field})
             for subject, section in SETTINGS.items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from trio_broker.config.alert_config import AlertConfig
 from trio_broker.config.config_key import ConfigKey, group_keys_of, keys_of, topic_keys_of
@@ -14,6 +14,15 @@ from trio_broker.config.log_manager_config import LogManagerConfig
 from trio_broker.config.node_config import NodeConfig, RequestConfig
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.config.transaction_coordinator_config import TransactionCoordinatorConfig
+
+
+def _by_all_names(keys: Iterable[ConfigKey]) -> dict[str, list[ConfigKey]]:
+    found: dict[str, list[ConfigKey]] = {}
+    for key in keys:
+        for name in key.names:
+            found.setdefault(name, []).append(key)
+    return found
+
 
 LISTENERS_SUBJECT = "Listeners and connections"
 
@@ -39,6 +48,9 @@ KEY_GROUPS: Mapping[str, tuple[ConfigKey, ...]] = {
 
 BROKER_KEYS = BrokerKeys(key for keys in KEY_GROUPS.values() for key in keys)
 """The broker's keys by name."""
+
+KEYS_BY_NAME: Mapping[str, Sequence[ConfigKey]] = _by_all_names(BROKER_KEYS.values())
+"""The keys to which a text under a name may give a value: the one of this name, and those that fall back to it."""
 
 KEY_SUBJECTS: Mapping[str, str] = {key.name: subject for subject, keys in KEY_GROUPS.items() for key in keys}
 """The subject of each of the broker's keys that are listed."""

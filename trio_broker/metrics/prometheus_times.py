@@ -1,8 +1,8 @@
 """The times of requests and syncs as Prometheus histograms.
 
 The bounds are powers of two of a nanosecond, from 33 µs to 17 s, so each is a bound of the broker's own, finer buckets
-as well, and every series is exact. Finer ones are at ``/api/v1/latency``: here each bound is a line for each phase of
-each API on every scrape. Sums are exact.
+as well, and every series is exact. Finer ones are at ``/latency`` of the admin API: here each bound is a line for each
+phase of each API on every scrape. Sums are exact.
 """
 
 from __future__ import annotations

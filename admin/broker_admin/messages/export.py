@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from broker_admin.messages.rows import MessagePart, MessageRow, RecordVariables, Show, ShownRecord
 from broker_admin.texts import iso_time, line_text
-from broker_admin.views.messages import BatchInfo
+from broker_admin.views.cluster.messages import BatchInfo
 from trio_broker.common.escaping import escape_formula
 from trio_broker.common.record_json import record_line
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import trio
 
 from broker_admin.messages.query import ScanRange
-from broker_admin.views.messages import (
+from broker_admin.views.cluster.messages import (
     BatchInfo,
     FetchedLogBatch,
     MessagesView,

@@ -16,7 +16,7 @@ from broker_admin.filters.record_filter import RecordFilter
 from broker_admin.messages.rows import MAX_SHOWN_BYTES, SHOWN_BYTES, Decoders
 from broker_admin.problems import FieldError, Problem, query_pointer
 from broker_admin.schemas import bounded
-from broker_admin.views.messages import MessagesView, ReadablePartition
+from broker_admin.views.cluster.messages import MessagesView, ReadablePartition
 
 MAX_SEARCHED_PARTITIONS = 500
 """Partitions of one search: each holds a piece of its log, and the cursor, a part of an address, names them all."""

@@ -13,7 +13,7 @@ import attrs
 from broker_admin.decoders.choice import TEXT_DECODERS, Decoder, has_control_characters, text_of
 from broker_admin.decoders.decoded import Decoded
 from broker_admin.texts import line_text
-from broker_admin.views.messages import BatchInfo, OwnFormat
+from broker_admin.views.cluster.messages import BatchInfo, OwnFormat
 from trio_broker.common.record_json import StoredRecord
 
 SHOWN_BYTES = 16 * 1024

@@ -24,7 +24,7 @@ from broker_admin.messages.pace import run_in_slices
 from broker_admin.messages.partition_scan import PartitionScan
 from broker_admin.messages.query import ScanRange, make_cursor
 from broker_admin.messages.rows import Decoders, MessageRow, RecordVariables, Show
-from broker_admin.views.messages import MessagesView
+from broker_admin.views.cluster.messages import MessagesView
 
 SEARCH_SECONDS = 2.0
 """A search in one turn takes about this long at the most: as long as one waits for an answer. The cursor goes on."""

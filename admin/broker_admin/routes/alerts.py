@@ -1,15 +1,16 @@
-"""``/api/v1/alerts``: what the broker's rules have found for long enough, and whether a receiver knows."""
+"""``/alerts`` of a broker: what its rules have found for long enough, and whether a receiver knows."""
 
 from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
+from broker_admin.app_state import node_of
 from broker_admin.encoding import json_response
+from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation
-from broker_admin.parts import view_of
-from broker_admin.views.alerts import AlertReport
+from broker_admin.routing import NodeRoute
+from broker_admin.views.node.alerts import AlertReport
 
 
 @operation(AlertReport)
@@ -18,7 +19,7 @@ async def get_alerts(request: Request) -> Response:
 
     At most 200 alerts are listed; `total` counts all of them.
     """
-    return json_response(view_of(request).alerts.report())
+    return json_response(node_of(request).alerts.report())
 
 
-ROUTES = [Route("/api/v1/alerts", get_alerts)]
+ROUTES = [NodeRoute(NODE_API + "/alerts", get_alerts)]

@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from broker_admin.openapi import openapi_document
 from broker_admin.pages import TEMPLATES, frame, page_response
-from broker_admin.routes.openapi import openapi_document
 
 API_PREFIX = "/api/v1/"
 

@@ -16,19 +16,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import cluster_of, node_of, now_ms_of
 from broker_admin.change_list import CSV_COLUMNS, ChangesQuery, changes_csv, is_wanted, select_changes
 from broker_admin.encoding import encode, json_response, json_response_from_thread
+from broker_admin.exports import CSV, NDJSON, wanted_format
 from broker_admin.listing import Page
 from broker_admin.messages.query import FORMATS
 from broker_admin.operations import TextContent, operation, query_of
-from broker_admin.parts import view_of
 from broker_admin.problems import Problem
 from broker_admin.request_body import ChangeQuery, check_caller
-from broker_admin.routes.messages import CSV, NDJSON, wanted_format
-from broker_admin.routes.readings import now_ms_of
 from broker_admin.schemas import bounded
 from broker_admin.texts import export_name
-from broker_admin.views.changes import TrialRefusal
+from broker_admin.views.cluster.changes import TrialRefusal
 from trio_broker.changes.change import Change, TrialOutcome
 
 
@@ -65,11 +64,11 @@ async def get_changes(request: Request) -> Response:
     As ``application/x-ndjson`` each change is a line, as ``text/csv`` each value of a change; both have all changes
     that the filters let through, oldest first.
     """
-    query, changes = query_of(request, ChangesExportQuery), view_of(request).changes.list()
+    query, changes = query_of(request, ChangesExportQuery), cluster_of(request).changes.list()
     form = wanted_format(request, query.format)
     if form != "json":
         export = partial(exported_lines if form == "ndjson" else exported_csv, changes=changes, query=query)
-        name = export_name("changes", now_ms_of(view_of(request)), form)
+        name = export_name("changes", now_ms_of(node_of(request)), form)
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         body = await trio.to_thread.run_sync(export)
         return Response(body, media_type=NDJSON if form == "ndjson" else CSV, headers=headers)
@@ -101,7 +100,7 @@ async def keep_change(request: Request) -> Response:
     change = change_of(request)
     if query_of(request, ChangeQuery).dry_run:
         return trial_response(change if is_on_trial(change) else TrialRefusal(NOT_ON_TRIAL.format(change.number)))
-    return trial_response(await view_of(request).changes.keep(change.number))
+    return trial_response(await cluster_of(request).changes.keep(change.number))
 
 
 @operation(
@@ -116,7 +115,7 @@ async def undo_change(request: Request) -> Response:
     change = change_of(request)
     if query_of(request, ChangeQuery).dry_run:
         return trial_response(change if is_on_trial(change) else TrialRefusal(NOT_ON_TRIAL.format(change.number)))
-    return trial_response(await view_of(request).changes.undo(change.number))
+    return trial_response(await cluster_of(request).changes.undo(change.number))
 
 
 NOT_ON_TRIAL = "change {} is not being tried"
@@ -138,7 +137,7 @@ def change_of(request: Request) -> Change:
     Raises:
         Problem: 404.
     """
-    change = view_of(request).changes.get(request.path_params["number"])
+    change = cluster_of(request).changes.get(request.path_params["number"])
     if change is None:
         raise Problem(404, f"there is no change {request.path_params['number']}, or it is no longer kept")
     return change

@@ -10,18 +10,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import cluster_of
 from broker_admin.change_list import (
     ACTION_TITLES,
     CHANNEL_TITLES,
+    WORDS,
     ChangesQuery,
-    change_author,
-    change_title,
     select_changes,
-    trial_text,
 )
 from broker_admin.operations import query_of
 from broker_admin.pages import frame, page_response, render_template
-from broker_admin.parts import view_of
 from broker_admin.routes.changes import change_of
 from broker_admin.tables import Column, ListTable
 from trio_broker.changes.change import ChangedResource
@@ -34,18 +32,11 @@ COLUMNS = (
     Column("Effect", hidden_below="narrow"),
 )
 
-WORDS = {
-    "change_title": change_title,
-    "change_author": change_author,
-    "trial_text": trial_text,
-}
-"""What the templates say of a change with."""
-
 
 async def get_changes_page(request: Request) -> Response:
     """The list of changes."""
-    view, query = view_of(request), query_of(request, ChangesQuery)
-    changes = view.changes.list()
+    query = query_of(request, ChangesQuery)
+    changes = cluster_of(request).changes.list()
     page = await trio.to_thread.run_sync(select_changes, changes, query)
     table = ListTable("/changes", COLUMNS, query, page, request.query_params, lambda change: str(change.number))
     context = {

@@ -1,4 +1,4 @@
-"""The pages about clients: ``/clients``, their connections, one client, and the doctor.
+"""The pages about the clients of a broker: ``/clients``, their connections, one client, and why one cannot connect.
 
 A client's id goes into the query (``/clients/client?client_id=…``), where it may hold anything.
 """
@@ -13,12 +13,12 @@ import attrs
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
+from broker_admin.app_state import cluster_of, node_of
 from broker_admin.client_list import ClientsQuery, ConnectionsQuery, client_key, connection_key
+from broker_admin.node_addresses import NODE_PAGES
 from broker_admin.operations import query_of
 from broker_admin.pages import frame, page_response, render_template
-from broker_admin.parts import view_of
 from broker_admin.problems import Problem
 from broker_admin.routes.clients import (
     ClientQuery,
@@ -27,9 +27,10 @@ from broker_admin.routes.clients import (
     page_of_clients,
     page_of_connections,
 )
-from broker_admin.routes.doctor import diagnosis_for
+from broker_admin.routes.connection_diagnosis import diagnosis_for
+from broker_admin.routing import NodeRoute
 from broker_admin.tables import Column, ListTable
-from broker_admin.view import BrokerView
+from broker_admin.view import ClusterView
 from trio_broker.coordinator.reporting.snapshot import GroupLag
 from trio_broker.network.statistics import ConnectionStage
 
@@ -108,13 +109,13 @@ async def rendered(request: Request, template: str, status: int = 200, **context
 
 async def get_clients_page(request: Request) -> Response:
     """The clients, and connections by stage."""
-    view, query = view_of(request), query_of(request, ClientsQuery)
-    backpressure = await backpressure_of(view)
+    node, query = node_of(request), query_of(request, ClientsQuery)
+    backpressure = await backpressure_of(node)
     table = ListTable(
-        path="/clients",
+        path=request.url.path,
         columns=CLIENT_TABLE_COLUMNS,
         query=query,
-        page=await page_of_clients(view, query),
+        page=await page_of_clients(node, query),
         parameters=request.query_params,
         key_of=client_key,
     )
@@ -126,28 +127,28 @@ async def get_clients_page(request: Request) -> Response:
 
 async def get_connections_page(request: Request) -> Response:
     """The connections, one by one."""
-    view, query = view_of(request), query_of(request, ConnectionsQuery)
+    node, query = node_of(request), query_of(request, ConnectionsQuery)
     table = ListTable(
-        path="/clients/connections",
+        path=request.url.path,
         columns=CONNECTION_TABLE_COLUMNS,
         query=query,
-        page=await page_of_connections(view, query),
+        page=await page_of_connections(node, query),
         parameters=request.query_params,
         key_of=connection_key,
     )
     return await rendered(request, "clients/connections.html", script="fresh.js", table=table)
 
 
-async def groups_of(view: BrokerView, client_id: str) -> list[GroupLag]:
+async def groups_of(cluster: ClusterView, client_id: str) -> list[GroupLag]:
     """The groups with a member of that client id, the furthest behind first; bounded."""
-    report = await view.groups.report()
+    report = await cluster.groups.report()
     joined = [lag for lag in report.groups if lag.group.member_count]
     joined.sort(key=lambda lag: lag.lag_seconds or 0.0, reverse=True)
     found: list[GroupLag] = []
     for number, lag in enumerate(joined[:MAX_SEARCHED_GROUPS]):
         if number % GROUPS_IN_A_TURN == 0:
             await trio.lowlevel.checkpoint()
-        group = view.groups.get(lag.group.group_id)
+        group = cluster.groups.get(lag.group.group_id)
         if group is not None and any(member.client_id == client_id for member in group.members):
             found.append(lag)
     return found[:MAX_SHOWN_GROUPS]
@@ -155,9 +156,9 @@ async def groups_of(view: BrokerView, client_id: str) -> list[GroupLag]:
 
 async def get_client_page(request: Request) -> Response:
     """One client id."""
-    view, client_id = view_of(request), query_of(request, ClientQuery).client_id
+    node, client_id = node_of(request), query_of(request, ClientQuery).client_id
     try:
-        client = await description_of(view, client_id)
+        client = await description_of(node, client_id)
     except Problem:
         return await rendered(request, "clients/client.html", 404, script="fresh.js", client=None, client_id=client_id)
     return await rendered(
@@ -166,19 +167,21 @@ async def get_client_page(request: Request) -> Response:
         script="fresh.js",
         client=client,
         client_id=client_id,
-        groups=await groups_of(view, client_id),
+        groups=await groups_of(cluster_of(request), client_id),
     )
 
 
-async def get_doctor_page(request: Request) -> Response:
+async def get_connection_diagnosis_page(request: Request) -> Response:
     """Whether a client at an address can come back, and who failed to connect."""
     # Without a script that reads the page again: each reading connects to the advertised addresses.
-    return await rendered(request, "clients/doctor.html", script="watch.js", diagnosis=await diagnosis_for(request))
+    return await rendered(
+        request, "clients/connection_diagnosis.html", script="watch.js", diagnosis=await diagnosis_for(request)
+    )
 
 
 ROUTES = [
-    Route("/clients", get_clients_page),
-    Route("/clients/connections", get_connections_page),
-    Route("/clients/client", get_client_page),
-    Route("/clients/doctor", get_doctor_page),
+    NodeRoute(NODE_PAGES + "/clients", get_clients_page),
+    NodeRoute(NODE_PAGES + "/clients/connections", get_connections_page),
+    NodeRoute(NODE_PAGES + "/clients/client", get_client_page),
+    NodeRoute(NODE_PAGES + "/connection-diagnosis", get_connection_diagnosis_page),
 ]

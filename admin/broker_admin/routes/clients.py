@@ -1,4 +1,4 @@
-"""``/api/v1/connections``, ``/clients`` and ``/backpressure``: who is connected, and what holds them back. All GET.
+"""``/connections``, ``/clients`` and ``/backpressure`` of a broker: who is connected, and what holds them back.
 
 Connections are read in turns on the event loop and gathered in a worker thread, so ten thousand of them delay nobody.
 """
@@ -11,8 +11,8 @@ import attrs
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
+from broker_admin.app_state import node_of
 from broker_admin.client_list import (
     CLIENT_COLUMNS,
     CONNECTION_COLUMNS,
@@ -32,12 +32,13 @@ from broker_admin.client_list import (
 )
 from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.listing import Page, take_page
+from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
-from broker_admin.parts import view_of
 from broker_admin.problems import Problem
+from broker_admin.routing import NodeRoute
 from broker_admin.schemas import bounded
-from broker_admin.view import BrokerView
-from broker_admin.views.clients import NetworkLimits
+from broker_admin.view import NodeView
+from broker_admin.views.node.clients import NetworkLimits
 from trio_broker.network.statistics import ConnectionStage, ConnectionStatistics
 
 
@@ -64,9 +65,9 @@ class Backpressure:
     limits: NetworkLimits
 
 
-async def page_of_connections(view: BrokerView, query: ConnectionsQuery) -> Page[ConnectionStatistics]:
+async def page_of_connections(node: NodeView, query: ConnectionsQuery) -> Page[ConnectionStatistics]:
     """The connections that ``query`` asks for."""
-    connections = await view.clients.connections()
+    connections = await node.clients.connections()
     return await trio.to_thread.run_sync(
         lambda: take_page(
             wanted_connections(connections, query),
@@ -78,9 +79,9 @@ async def page_of_connections(view: BrokerView, query: ConnectionsQuery) -> Page
     )
 
 
-async def page_of_clients(view: BrokerView, query: ClientsQuery) -> Page[ClientSummary]:
+async def page_of_clients(node: NodeView, query: ClientsQuery) -> Page[ClientSummary]:
     """The clients that ``query`` asks for."""
-    connections, departed = await view.clients.connections(), view.clients.departed_connections()
+    connections, departed = await node.clients.connections(), node.clients.departed_connections()
     return await trio.to_thread.run_sync(
         lambda: take_page(
             gather_departed(departed, connections) if query.left else gather_clients(connections),
@@ -92,32 +93,32 @@ async def page_of_clients(view: BrokerView, query: ClientsQuery) -> Page[ClientS
     )
 
 
-async def backpressure_of(view: BrokerView) -> Backpressure:
+async def backpressure_of(node: NodeView) -> Backpressure:
     """Where the connections stand now."""
-    stages = await view.clients.connection_stages()
+    stages = await node.clients.connection_stages()
     counts = tuple(StageCount(stage, stages.get(stage, 0)) for stage in ConnectionStage)
-    return Backpressure(counts, view.clients.network_limits())
+    return Backpressure(counts, node.clients.network_limits())
 
 
-async def description_of(view: BrokerView, client_id: str) -> ClientDescription:
+async def description_of(node: NodeView, client_id: str) -> ClientDescription:
     """One client id.
 
     Raises:
         Problem: 404, it has no connection, and has had none for an hour.
     """
-    connections, node = await view.clients.connections(), view.node.description()
+    connections, broker = await node.clients.connections(), node.identity.description()
     describe = partial(
         describe_client,
         client_id,
         connections,
-        node.listeners,
-        view.clients.served_versions(),
-        node.now_ms,
-        view.clients.departed_connections(),
+        broker.listeners,
+        node.clients.served_versions(),
+        broker.now_ms,
+        node.clients.departed_connections(),
     )
     if (described := await trio.to_thread.run_sync(describe)) is None:
         raise Problem(
-            404, "no connection has or had this client id in the last hour; /api/v1/clients lists those there are"
+            404, "no connection has or had this client id in the last hour; the list of clients has those there are"
         )
     return described
 
@@ -126,14 +127,14 @@ async def description_of(view: BrokerView, client_id: str) -> ClientDescription:
 async def get_connections(request: Request) -> Response:
     """Every connection: what it carried, what it waits for, and why it is not read."""
     query = query_of(request, ConnectionsQuery)
-    return await json_response_from_thread(await page_of_connections(view_of(request), query))
+    return await json_response_from_thread(await page_of_connections(node_of(request), query))
 
 
 @operation(Page[ClientSummary], query=ClientsQuery)
 async def get_clients(request: Request) -> Response:
     """The connections gathered by client id and software (KIP-511), or those of clients that have left."""
     query = query_of(request, ClientsQuery)
-    return await json_response_from_thread(await page_of_clients(view_of(request), query))
+    return await json_response_from_thread(await page_of_clients(node_of(request), query))
 
 
 @operation(
@@ -142,18 +143,18 @@ async def get_clients(request: Request) -> Response:
 async def get_client(request: Request) -> Response:
     """One client id: the address and versions it received, what it sends, and settings that would serve it better."""
     client_id = query_of(request, ClientQuery).client_id
-    return await json_response_from_thread(await description_of(view_of(request), client_id))
+    return await json_response_from_thread(await description_of(node_of(request), client_id))
 
 
 @operation(Backpressure)
 async def get_backpressure(request: Request) -> Response:
     """How many connections stand at each stage of a request's way, and the limits that can hold them there."""
-    return json_response(await backpressure_of(view_of(request)))
+    return json_response(await backpressure_of(node_of(request)))
 
 
 ROUTES = [
-    Route("/api/v1/connections", get_connections),
-    Route("/api/v1/clients", get_clients),
-    Route("/api/v1/clients/describe", get_client),
-    Route("/api/v1/backpressure", get_backpressure),
+    NodeRoute(NODE_API + "/connections", get_connections),
+    NodeRoute(NODE_API + "/clients", get_clients),
+    NodeRoute(NODE_API + "/clients/describe", get_client),
+    NodeRoute(NODE_API + "/backpressure", get_backpressure),
 ]

@@ -9,8 +9,7 @@ key is pointed at: ``/node.id``. ``/api/v1/config/{key}`` is about one key, with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 from starlette.endpoints import HTTPEndpoint
@@ -18,24 +17,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import cluster_of
+from broker_admin.config_changes import ConfigChanges, Configs, ConfigValue, plain_texts, read_config_changes
 from broker_admin.encoding import json_response, mask_changes, mask_differences, mask_entry, sensitive_keys
 from broker_admin.operations import operation, query_of
-from broker_admin.parts import view_of
 from broker_admin.problems import FieldError, Problem, body_pointer
-from broker_admin.request_body import ChangeQuery, caller_name, read_change, read_change_json
-from broker_admin.schemas import Words, bounded
-from broker_admin.structuring import shown, structure_body
-from broker_admin.views.config import SettingChange
+from broker_admin.request_body import ChangeQuery, caller_name, read_change
+from broker_admin.schemas import bounded
+from broker_admin.structuring import shown
+from broker_admin.view import ClusterView
+from broker_admin.views.cluster.config import SettingChange
 from trio_broker.changes.change import MAX_COMPARED_SECONDS, MAX_TRIAL_SECONDS, MIN_TRIAL_SECONDS
-from trio_broker.config.config_key import ConfigUnit
 from trio_broker.config.entries import ConfigDifference, ConfigEntry, ConfigScope
-from trio_broker.config.quantities import plain_number
-
-ConfigValue = str | int | float | bool | None
-"""A value as a caller may write it; null resets the key."""
-
-ConfigChanges = Annotated[Mapping[str, ConfigValue], Words({"minProperties": 1})]
-"""The body of a change."""
 
 
 @attrs.frozen
@@ -60,13 +53,6 @@ class NewConfigValue:
 
 
 @attrs.frozen
-class Configs:
-    """Config keys by name."""
-
-    configs: Mapping[str, ConfigEntry]
-
-
-@attrs.frozen
 class ChangedConfigs:
     """What a change does to each key that it named, the keys as they are now, and the settings that changed.
 
@@ -84,7 +70,7 @@ class ConfigEndpoint(HTTPEndpoint):
     @operation(Configs)
     async def get(self, request: Request) -> Response:
         """Every config key: value, source, synonyms, update mode, default, type and help."""
-        entries = view_of(request).config.entries()
+        entries = cluster_of(request).config.entries()
         return json_response(Configs({entry.name: mask_entry(entry) for entry in entries}))
 
     @operation(
@@ -98,7 +84,8 @@ class ConfigEndpoint(HTTPEndpoint):
         """Change or reset config keys, all of them or none."""
         query = query_of(request, ConfigChangeQuery)
         changes = await read_config_changes(request)
-        return json_response(await apply_changes(request, changes, query, lambda key: body_pointer(key)))
+        named = entries_of(cluster_of(request), changes)
+        return json_response(await apply_changes(request, changes, named, query, lambda key: body_pointer(key)))
 
 
 class ConfigKeyEndpoint(HTTPEndpoint):
@@ -114,23 +101,9 @@ class ConfigKeyEndpoint(HTTPEndpoint):
     )
     async def patch(self, request: Request) -> Response:
         """Change or reset one config key."""
-        query, key = query_of(request, ConfigChangeQuery), entry_of(request).name
-        wanted = await read_change(request, NewConfigValue)
-        return json_response(await apply_changes(request, {key: wanted.value}, query, lambda _: body_pointer("value")))
-
-
-async def read_config_changes(request: Request) -> ConfigChanges:
-    """The keys and values in the body of a change.
-
-    Raises:
-        Problem: the body is something else, or names no key.
-    """
-    body = await read_change_json(request)
-    if not isinstance(body, dict):
-        raise Problem(400, 'the body is not a JSON object of keys and values, such as {"num.io.threads": 12}')
-    if not body:
-        raise Problem(400, "the body names no key to change")
-    return structure_body(body, ConfigChanges)  # type: ignore[type-abstract]
+        query, entry = query_of(request, ConfigChangeQuery), entry_of(request)
+        changes = {entry.name: (await read_change(request, NewConfigValue)).value}
+        return json_response(await apply_changes(request, changes, [entry], query, lambda _: body_pointer("value")))
 
 
 def entry_of(request: Request) -> ConfigEntry:
@@ -140,24 +113,27 @@ def entry_of(request: Request) -> ConfigEntry:
         Problem: 404, there is no such key.
     """
     name = request.path_params["key"]
-    entry = view_of(request).config.entry(name)
+    entry = cluster_of(request).config.entry(name)
     if entry is None:
         raise Problem(404, f"this broker has no key {shown(name)}")
     return entry
 
 
 async def apply_changes(
-    request: Request, changes: ConfigChanges, query: ConfigChangeQuery, pointer: Callable[[str], str]
+    request: Request,
+    changes: ConfigChanges,
+    named: Sequence[ConfigEntry],
+    query: ConfigChangeQuery,
+    pointer: Callable[[str], str],
 ) -> ChangedConfigs:
-    """Have the broker make ``changes``, and return what came of it; ``pointer`` points at the value of a key.
+    """Have the broker make ``changes`` of the keys ``named``; ``pointer`` points at the value of a key.
 
     Raises:
         Problem: 422, with an error for each key that is refused.
     """
-    view = view_of(request)
-    named = {name: entry for name in changes if (entry := view.config.entry(name)) is not None}
-    texts, reasons = plain_texts(changes, {name: entry.unit for name, entry in named.items()})
-    result = await view.config.change(
+    cluster = cluster_of(request)
+    texts, reasons = plain_texts(changes, {entry.name: entry.unit for entry in named})
+    result = await cluster.config.change(
         texts,
         changed_by=caller_name(request),
         level=query.level,
@@ -175,42 +151,17 @@ async def apply_changes(
             for each in result.refusals
         ]
         raise Problem.of_errors(422, errors)
-    entries = view.config.entries()
+    entries = entries_of(cluster, changes)
     return ChangedConfigs(
         mask_differences(result.differences, sensitive_keys(entries)),
-        {entry.name: mask_entry(entry) for entry in entries if entry.name in changes},
+        {entry.name: mask_entry(entry) for entry in entries},
         mask_changes(result.changes, sensitive_keys(entries)),
     )
 
 
-def plain_texts(
-    changes: ConfigChanges, units: Mapping[str, ConfigUnit | None]
-) -> tuple[dict[str, str | None], dict[str, str]]:
-    """The values as texts without suffixes, and for each suffix that cannot be read the reason.
-
-    A value with such a suffix stays as it is: it is no number, so the broker refuses it together with what else is
-    wrong.
-    """
-    texts = {key: config_text(value) for key, value in changes.items()}
-    reasons = {}
-    for key, text in texts.items():
-        if text is not None and (unit := units.get(key)) is not None:
-            try:
-                texts[key] = plain_number(text, unit)
-            except ValueError as error:
-                reasons[key] = f"{key}: {error}"
-    return texts, reasons
-
-
-def config_text(value: ConfigValue) -> str | None:
-    """A JSON value as the text a config file would hold."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
+def entries_of(cluster: ClusterView, names: Iterable[str]) -> list[ConfigEntry]:
+    """The entries of those of ``names`` that are keys: to describe all keys takes longer than to change one."""
+    return [entry for name in names if (entry := cluster.config.entry(name)) is not None]
 
 
 ROUTES = [Route("/api/v1/config", ConfigEndpoint), Route("/api/v1/config/{key}", ConfigKeyEndpoint)]

@@ -1,7 +1,6 @@
-"""The pages ``/config``, all settings and where each has its value from, and ``/config/loggers``.
+"""The pages ``/config``, all settings and where each has its value from, and ``/loggers`` of a broker.
 
-A page lists, and opens one key (``?key=``), without a script; the changes are those of ``/api/v1/config`` and
-``/api/v1/loggers``.
+A page lists, and opens one key (``?key=``), without a script; the changes are those of the API.
 """
 
 from __future__ import annotations
@@ -14,15 +13,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from broker_admin.change_list import running_trial
+from broker_admin.app_state import cluster_of, node_of
+from broker_admin.change_list import WORDS, running_trial
 from broker_admin.config_table import ConfigTableQuery, config_table
 from broker_admin.encoding import mask_entry
 from broker_admin.listing import take_page
+from broker_admin.node_addresses import NODE_PAGES
 from broker_admin.operations import query_of
 from broker_admin.pages import TEMPLATES, frame, page_response
-from broker_admin.parts import view_of
-from broker_admin.routes.changes_pages import WORDS
 from broker_admin.routes.loggers import LOGGER_COLUMNS, LoggersQuery
+from broker_admin.routing import NodeRoute
 from broker_admin.tables import Column, ListTable
 from trio_broker.config.entries import ConfigEntry, LoggerLevel
 
@@ -39,9 +39,9 @@ LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 
 async def get_config_page(request: Request) -> Response:
     """All settings, or those that are searched for."""
-    query, view = query_of(request, ConfigTableQuery), view_of(request)
-    entries = [mask_entry(entry) for entry in view.config.entries()]
-    context = frame(request) | WORDS | {"trial": running_trial(view.changes.list())}
+    query, cluster = query_of(request, ConfigTableQuery), cluster_of(request)
+    entries = [mask_entry(entry) for entry in cluster.config.entries()]
+    context = frame(request) | WORDS | {"trial": running_trial(cluster.changes.list())}
     return await page_response(request, partial(render_settings, context, entries, query))
 
 
@@ -54,17 +54,16 @@ def render_settings(context: dict[str, Any], entries: Sequence[ConfigEntry], que
 
 async def get_loggers_page(request: Request) -> Response:
     """The loggers and their levels."""
-    query, view = query_of(request, LoggersQuery), view_of(request)
-    context = frame(request) | {"parameters": request.query_params}
-    return await page_response(request, partial(render_loggers, context, view.loggers.levels(), query))
+    query, node = query_of(request, LoggersQuery), node_of(request)
+    context = frame(request) | {"path": request.url.path, "parameters": request.query_params}
+    return await page_response(request, partial(render_loggers, context, node.loggers.levels(), query))
 
 
 def render_loggers(context: dict[str, Any], loggers: Sequence[LoggerLevel], query: LoggersQuery) -> str:
     """The page of loggers; runs in a worker thread."""
     page = take_page(loggers, query, id_of=logger_name, columns=LOGGER_COLUMNS)
-    table = ListTable(
-        "/config/loggers", LOGGER_TABLE_COLUMNS, query, page, context.pop("parameters"), key_of=logger_name
-    )
+    path, parameters = context.pop("path"), context.pop("parameters")
+    table = ListTable(path, LOGGER_TABLE_COLUMNS, query, page, parameters, key_of=logger_name)
     return TEMPLATES.get_template("config/loggers.html").render(
         **context, here="config", script="loggers.js", table=table, levels=LEVELS
     )
@@ -74,4 +73,4 @@ def logger_name(logger: LoggerLevel) -> str:
     return logger.name
 
 
-ROUTES = [Route("/config", get_config_page), Route("/config/loggers", get_loggers_page)]
+ROUTES = [Route("/config", get_config_page), NodeRoute(NODE_PAGES + "/loggers", get_loggers_page)]

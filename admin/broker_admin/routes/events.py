@@ -1,8 +1,8 @@
-"""``/api/v1/events``: a server-sent event stream of samples and config changes.
+"""``/events`` of a broker: a server-sent event stream of samples and config changes.
 
 ``event: sample`` comes once a second, ``event: config`` at once when a key was changed by anyone, ``event: groups`` at
 most once a second with the ids of groups that rebalanced, a comment line when nothing else came for a while so that
-proxies and peers see a living connection. The data are JSON, the same objects as in ``/api/v1/history`` and
+proxies and peers see a living connection. The data are JSON, the same objects as in its ``/history`` and
 the answer to a change of config keys, and ``GroupsRebalanced``.
 
 A stream holds a small queue. Once a reader has fallen so far behind that it is full, the stream ends rather than serve
@@ -17,15 +17,16 @@ from functools import partial
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
+from broker_admin.app_state import state_of
 from broker_admin.encoding import converter, mask_changes, sensitive_keys
 from broker_admin.event_stream import EventStream, SendText, require_room
+from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation
-from broker_admin.parts import parts_of
+from broker_admin.routing import NodeRoute
 from broker_admin.view import BrokerView
-from broker_admin.views.events import BrokerEvent
-from broker_admin.views.groups import GroupsRebalanced
+from broker_admin.views.cluster.groups import GroupsRebalanced
+from broker_admin.views.node.events import BrokerEvent
 from trio_broker.metrics.history import HistorySample
 
 HEARTBEAT_SECONDS = 10.0
@@ -41,9 +42,9 @@ RECONNECT_MS = 2000
 @operation(None, media_type="text/event-stream", problems={503: "all event streams are taken"})
 async def get_events(request: Request) -> Response | EventStream:
     """Samples, one a second, config changes as they are made, and which groups rebalanced, as server-sent events."""
-    parts = parts_of(request)
-    require_room(parts)
-    return EventStream(parts, partial(send_events, parts.view))
+    state = state_of(request)
+    require_room(state)
+    return EventStream(state, partial(send_events, state.view))
 
 
 async def send_events(view: BrokerView, send_text: SendText) -> None:
@@ -60,7 +61,7 @@ async def send_events(view: BrokerView, send_text: SendText) -> None:
         except trio.ClosedResourceError:
             pass
 
-    unsubscribe = view.events.subscribe(enqueue)
+    unsubscribe = view.node.events.subscribe(enqueue)
     try:
         await send_text(f"retry: {RECONNECT_MS}\n\n")
         await forward(view, receiver, send_text)
@@ -90,9 +91,10 @@ def event_text(view: BrokerView, event: BrokerEvent) -> str:
         name = "groups"
     else:
         name = "config"
-        (event,) = mask_changes([event], sensitive_keys(view.config.entries()))
+        entry = view.cluster.config.entry(event.key)
+        (event,) = mask_changes([event], sensitive_keys([] if entry is None else [entry]))
     data = json.dumps(converter.unstructure(event), separators=(",", ":"))
     return f"event: {name}\ndata: {data}\n\n"
 
 
-ROUTES = [Route("/api/v1/events", get_events)]
+ROUTES = [NodeRoute(NODE_API + "/events", get_events)]

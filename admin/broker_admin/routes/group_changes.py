@@ -16,14 +16,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import cluster_of
 from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.operations import operation, query_of
-from broker_admin.parts import view_of
 from broker_admin.problems import OF_A_VALUE, FieldError, Problem, body_pointer, query_pointer, status_of
 from broker_admin.request_body import ChangeQuery, caller_name, check_caller, read_change
-from broker_admin.routes.groups import GroupRoute, get_group, get_offsets, group_id_of
+from broker_admin.routes.groups import get_group, get_offsets, group_id_of
+from broker_admin.routing import RawPathRoute
 from broker_admin.schemas import PartitionNumber, bounded
-from broker_admin.views.group_changes import (
+from broker_admin.views.cluster.group_changes import (
     MAX_OFFSET,
     DeletedGroup,
     DeletedOffsets,
@@ -169,7 +170,7 @@ async def reset_offsets(request: Request) -> Response:
     query = query_of(request, GroupChangeQuery)
     reset = (await read_change(request, OffsetResetBody, MAX_RESET_BYTES)).reset()
     try:
-        done = await view_of(request).group_changes.reset_offsets(group_id_of(request), reset, dry_run=query.dry_run)
+        done = await cluster_of(request).group_changes.reset_offsets(group_id_of(request), reset, dry_run=query.dry_run)
     except GroupRefused as refused:
         raise problem_of(refused) from refused
     return await json_response_from_thread(done)
@@ -186,7 +187,7 @@ class GroupEndpoint(HTTPEndpoint):
         check_caller(request)
         query = query_of(request, GroupChangeQuery)
         try:
-            deleted = await view_of(request).group_changes.delete(group_id_of(request), dry_run=query.dry_run)
+            deleted = await cluster_of(request).group_changes.delete(group_id_of(request), dry_run=query.dry_run)
         except GroupRefused as refused:
             raise problem_of(refused) from refused
         return json_response(deleted)
@@ -206,7 +207,7 @@ class GroupOffsetsEndpoint(HTTPEndpoint):
         check_caller(request)
         query = query_of(request, OffsetDeletionQuery)
         try:
-            deleted = await view_of(request).group_changes.delete_offsets(
+            deleted = await cluster_of(request).group_changes.delete_offsets(
                 group_id_of(request), query.scopes(), dry_run=query.dry_run
             )
         except GroupRefused as refused:
@@ -226,7 +227,7 @@ async def remove_member(request: Request) -> Response:
     if group_instance_id is None:
         group_instance_id = str(request.path_params["group_instance_id"])
     try:
-        removed = await view_of(request).group_changes.remove_static_member(
+        removed = await cluster_of(request).group_changes.remove_static_member(
             group_id_of(request), group_instance_id, dry_run=query.dry_run, changed_by=caller_name(request)
         )
     except GroupRefused as refused:
@@ -235,8 +236,8 @@ async def remove_member(request: Request) -> Response:
 
 
 ROUTES: list[Route] = [
-    GroupRoute("/api/v1/groups/{group_id}:reset-offsets", reset_offsets, methods=["POST"]),
-    GroupRoute("/api/v1/groups/{group_id}", GroupEndpoint),
-    GroupRoute("/api/v1/groups/{group_id}/offsets", GroupOffsetsEndpoint),
-    GroupRoute("/api/v1/groups/{group_id}/members/{group_instance_id}", remove_member, methods=["DELETE"]),
+    RawPathRoute("/api/v1/groups/{group_id}:reset-offsets", reset_offsets, methods=["POST"]),
+    RawPathRoute("/api/v1/groups/{group_id}", GroupEndpoint),
+    RawPathRoute("/api/v1/groups/{group_id}/offsets", GroupOffsetsEndpoint),
+    RawPathRoute("/api/v1/groups/{group_id}/members/{group_instance_id}", remove_member, methods=["DELETE"]),
 ]

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from broker_admin.app_state import cluster_of, now_ms_of, state_of
 from broker_admin.group_actions import group_actions, group_address
 from broker_admin.group_detail import group_detail
 from broker_admin.group_diagnosis import diagnosis
@@ -24,20 +25,19 @@ from broker_admin.group_list import GROUP_COLUMNS, GroupsQuery, select_groups
 from broker_admin.listing import Page, ordered_by
 from broker_admin.operations import query_of
 from broker_admin.pages import TEMPLATES, frame, page_response, render_template
-from broker_admin.parts import parts_of, view_of
-from broker_admin.routes.groups import GroupRoute, group_id_of
-from broker_admin.routes.readings import now_ms_of
+from broker_admin.routes.groups import group_id_of
+from broker_admin.routing import RawPathRoute
 from broker_admin.series_chart import (
     GROUP_CHARTS,
     RANGES,
     RangeQuery,
     range_links,
     rebalance_marks,
-    series_picture,
+    series_charts,
 )
 from broker_admin.tables import Column, ListTable
 from broker_admin.texts import shown_text
-from broker_admin.views.readings import SeriesReport
+from broker_admin.views.node.readings import SeriesReport
 from trio_broker.coordinator.reporting.snapshot import (
     GroupLagHistory,
     GroupOffsets,
@@ -73,8 +73,8 @@ class GroupsPageQuery(GroupsQuery):
 
 async def get_groups_page(request: Request) -> Response:
     """The list of groups."""
-    view, query = view_of(request), query_of(request, GroupsPageQuery)
-    group_list = await trio.to_thread.run_sync(select_groups, await view.groups.report(), query)
+    cluster, query = cluster_of(request), query_of(request, GroupsPageQuery)
+    group_list = await trio.to_thread.run_sync(select_groups, await cluster.groups.report(), query)
     page = Page(group_list.items, group_list.total, group_list.matching, group_list.next_cursor)
     context = frame(request) | {
         "here": "groups",
@@ -99,29 +99,29 @@ class GroupPageQuery(RangeQuery):
 
 async def get_group_page(request: Request) -> Response:
     """The page of one group; under ``/reset`` it opens with the reset of its offsets."""
-    parts = parts_of(request)
+    state = state_of(request)
     group_id = group_id_of(request)
     chosen = query_of(request, GroupPageQuery).range
-    at_ms = now_ms_of(parts.view)
+    at_ms = now_ms_of(state.node)
     context = frame(request) | {
         "ranges": range_links(group_address(group_id).partition("?")[0], request.query_params, chosen, "history-title"),
         "time_range": RANGES[chosen],
     }
     span = RANGES[chosen]
-    series = await parts.view.readings.group_series(group_id, at_ms - span.span_ms, at_ms + 1, span.step_ms)
-    held_back = (await parts.view.transactions.report()).held_back
-    async with parts.reading_lag:
-        offsets = await parts.view.groups.offsets(group_id)
+    series = await state.node.readings.group_series(group_id, at_ms - span.span_ms, at_ms + 1, span.step_ms)
+    held_back = (await state.cluster.transactions.report()).held_back
+    async with state.reading_lag:
+        offsets = await state.cluster.groups.offsets(group_id)
     # Read after the wait above, without another between them: members and timeline then belong together.
-    group, rebalances = parts.view.groups.get(group_id), parts.view.groups.timeline(group_id)
-    history = parts.view.groups.lag_history(group_id)
+    group, rebalances = state.cluster.groups.get(group_id), state.cluster.groups.timeline(group_id)
+    history = state.cluster.groups.lag_history(group_id)
     if offsets is None or group is None or rebalances is None or history is None or series is None:
         page = TEMPLATES.get_template("no_group.html").render(
             **context, here="groups", script="groups.js", group_id=group_id
         )
         return HTMLResponse(page, 404)
     render = partial(
-        render_group, context, group, offsets, tuple(rebalances), history, series, now_ms_of(parts.view), held_back
+        render_group, context, group, offsets, tuple(rebalances), history, series, now_ms_of(state.node), held_back
     )
     return await page_response(request, render)
 
@@ -148,12 +148,12 @@ def render_group(
         actions=actions,
         findings=diagnosis(group, offsets, history.rates, rebalances, at_ms, held_back).findings,
         history=history,
-        picture_of_lag=series_picture(series, GROUP_CHARTS, context["time_range"], at_ms, rebalance_marks(rebalances)),
+        lag_charts=series_charts(series, GROUP_CHARTS, context["time_range"], at_ms, rebalance_marks(rebalances)),
     )
 
 
 ROUTES = [
     Route("/groups", get_groups_page),
-    GroupRoute("/groups/{group_id}", get_group_page),
-    GroupRoute("/groups/{group_id}/reset", get_group_page),
+    RawPathRoute("/groups/{group_id}", get_group_page),
+    RawPathRoute("/groups/{group_id}/reset", get_group_page),
 ]

@@ -12,23 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from urllib.parse import unquote
 
 import attrs
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Route
-from starlette.types import Scope
+from starlette.routing import Route
 
+from broker_admin.app_state import cluster_of, now_ms_of, state_of
 from broker_admin.encoding import encode, json_response, json_response_from_thread
 from broker_admin.group_diagnosis import LagDiagnosis, diagnosis
 from broker_admin.group_list import GroupList, GroupsQuery, select_groups
-from broker_admin.listing import MAX_LIMIT
+from broker_admin.listing import MAX_LIMIT, MAX_OFFSET
 from broker_admin.operations import operation, query_of
-from broker_admin.parts import parts_of, view_of
 from broker_admin.problems import Problem
-from broker_admin.routes.readings import now_ms_of
+from broker_admin.routing import RawPathRoute
 from broker_admin.schemas import bounded
 from trio_broker.coordinator.reporting.snapshot import (
     GroupLagHistory,
@@ -37,8 +35,6 @@ from trio_broker.coordinator.reporting.snapshot import (
     GroupSnapshot,
     Rebalance,
 )
-
-MAX_OFFSET = 2**31 - 1
 
 
 @attrs.frozen
@@ -67,18 +63,6 @@ class GroupTimeline:
     rebalances: Sequence[Rebalance]
 
 
-class GroupRoute(Route):
-    """A Route that is matched against the path as it was sent, so that ``%2F`` is not yet a slash."""
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        raw_path = scope.get("raw_path")
-        sent = raw_path.decode("latin-1") if raw_path is not None else scope.get("path", "")
-        match, child_scope = super().matches({**scope, "path": sent})
-        if match is not Match.NONE:
-            child_scope["path_params"] = {name: unquote(value) for name, value in child_scope["path_params"].items()}
-        return match, child_scope
-
-
 def group_id_of(request: Request) -> str:
     """The group that a request is about."""
     return str(request.query_params.get("id", request.path_params["group_id"]))
@@ -95,7 +79,7 @@ def no_such_group() -> Problem:
 async def get_groups(request: Request) -> Response:
     """The groups, by id unless another order is asked for, with state, members and lag."""
     query = query_of(request, GroupsQuery)
-    report = await view_of(request).groups.report()
+    report = await cluster_of(request).groups.report()
     return Response(await trio.to_thread.run_sync(encode_list, report, query), media_type="application/json")
 
 
@@ -107,7 +91,7 @@ def encode_list(report: GroupLagReport, query: GroupsQuery) -> bytes:
 async def get_group(request: Request) -> Response:
     """One group with its members and what is assigned to them; ``offset`` and ``limit`` count members."""
     part = query_of(request, PartQuery).part
-    group = view_of(request).groups.get(group_id_of(request))
+    group = cluster_of(request).groups.get(group_id_of(request))
     if group is None:
         raise no_such_group()
     return await json_response_from_thread(attrs.evolve(group, members=group.members[part]))
@@ -116,10 +100,10 @@ async def get_group(request: Request) -> Response:
 @operation(GroupOffsets, query=PartQuery, problems=NO_SUCH_GROUP)
 async def get_offsets(request: Request) -> Response:
     """A group's committed offsets with lag in records and in seconds; ``offset`` and ``limit`` count partitions."""
-    parts = parts_of(request)
+    state = state_of(request)
     part = query_of(request, PartQuery).part
-    async with parts.reading_lag:
-        offsets = await parts.view.groups.offsets(group_id_of(request))
+    async with state.reading_lag:
+        offsets = await state.cluster.groups.offsets(group_id_of(request))
     if offsets is None:
         raise no_such_group()
     return await json_response_from_thread(attrs.evolve(offsets, partitions=offsets.partitions[part]))
@@ -128,7 +112,7 @@ async def get_offsets(request: Request) -> Response:
 @operation(GroupTimeline, query=GroupIdQuery, problems=NO_SUCH_GROUP)
 async def get_timeline(request: Request) -> Response:
     """A group's recent rebalances, oldest first: when, how long, and who made them happen, and why."""
-    rebalances = view_of(request).groups.timeline(group_id_of(request))
+    rebalances = cluster_of(request).groups.timeline(group_id_of(request))
     if rebalances is None:
         raise no_such_group()
     return await json_response_from_thread(GroupTimeline(list(rebalances)))
@@ -137,7 +121,7 @@ async def get_timeline(request: Request) -> Response:
 @operation(GroupLagHistory, query=GroupIdQuery, problems=NO_SUCH_GROUP)
 async def get_history(request: Request) -> Response:
     """A group's lag in the last hour, how fast it reads, and when it catches up."""
-    history = view_of(request).groups.lag_history(group_id_of(request))
+    history = cluster_of(request).groups.lag_history(group_id_of(request))
     if history is None:
         raise no_such_group()
     return await json_response_from_thread(history)
@@ -146,22 +130,22 @@ async def get_history(request: Request) -> Response:
 @operation(LagDiagnosis, query=GroupIdQuery, problems=NO_SUCH_GROUP)
 async def get_diagnosis(request: Request) -> Response:
     """Why a group lags: what was found, the most telling first, each with its evidence and what to do."""
-    parts = parts_of(request)
+    state = state_of(request)
     group_id = group_id_of(request)
-    async with parts.reading_lag:
-        offsets = await parts.view.groups.offsets(group_id)
-    group, rebalances = parts.view.groups.get(group_id), parts.view.groups.timeline(group_id)
-    history = parts.view.groups.lag_history(group_id)
+    async with state.reading_lag:
+        offsets = await state.cluster.groups.offsets(group_id)
+    group, rebalances = state.cluster.groups.get(group_id), state.cluster.groups.timeline(group_id)
+    history = state.cluster.groups.lag_history(group_id)
     if offsets is None or group is None or rebalances is None or history is None:
         raise no_such_group()
-    held_back = (await parts.view.transactions.report()).held_back
-    diagnose = partial(diagnosis, group, offsets, history.rates, rebalances, now_ms_of(parts.view), held_back)
+    held_back = (await state.cluster.transactions.report()).held_back
+    diagnose = partial(diagnosis, group, offsets, history.rates, rebalances, now_ms_of(state.node), held_back)
     return json_response(await trio.to_thread.run_sync(diagnose))
 
 
 ROUTES = [
     Route("/api/v1/groups", get_groups),
-    GroupRoute("/api/v1/groups/{group_id}/timeline", get_timeline),
-    GroupRoute("/api/v1/groups/{group_id}/history", get_history),
-    GroupRoute("/api/v1/groups/{group_id}/diagnosis", get_diagnosis),
+    RawPathRoute("/api/v1/groups/{group_id}/timeline", get_timeline),
+    RawPathRoute("/api/v1/groups/{group_id}/history", get_history),
+    RawPathRoute("/api/v1/groups/{group_id}/diagnosis", get_diagnosis),
 ]

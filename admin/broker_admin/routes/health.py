@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from broker_admin.app_state import state_of
 from broker_admin.operations import operation
-from broker_admin.parts import parts_of
 
 
 @operation(None, media_type="text/plain")
@@ -28,7 +28,7 @@ async def livez(request: Request) -> Response:
 @operation(None, media_type="text/plain", other_statuses={503: "clients are not served"})
 async def readyz(request: Request) -> Response:
     """200 while clients are served, else 503."""
-    readiness = parts_of(request).readiness()
+    readiness = state_of(request).readiness()
     if readiness.ready:
         return PlainTextResponse("ready\n")
     return PlainTextResponse(f"not ready: {readiness.reason}\n", 503)

@@ -1,4 +1,4 @@
-"""The pages ``/storage`` and ``/tasks``: what the disks and the event loop are busy with."""
+"""The pages ``/storage`` and ``/tasks`` of a broker: what its disks and its event loop are busy with."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
+from broker_admin.app_state import node_of
+from broker_admin.node_addresses import NODE_PAGES
 from broker_admin.pages import frame, page_response, render_template
-from broker_admin.parts import view_of
+from broker_admin.routing import NodeRoute
 from broker_admin.storage_texts import forecast_text, recovery_text, retention_text
 
 
 async def get_storage_page(request: Request) -> Response:
     """The disks."""
-    view = view_of(request)
     context = frame(request) | {
         "here": "storage",
         "script": "fresh.js",
-        "report": await view.storage.report(),
+        "report": await node_of(request).storage.report(),
         "forecast_text": forecast_text,
         "retention_text": retention_text,
         "recovery_text": recovery_text,
@@ -30,8 +30,7 @@ async def get_storage_page(request: Request) -> Response:
 
 async def get_tasks_page(request: Request) -> Response:
     """The tasks of the event loop."""
-    view = view_of(request)
-    tree = await view.tasks.tree()
+    tree = await node_of(request).tasks.tree()
     longest = max(tree.slowest_pass_ms, default=0.0)
     heights = [round(each / longest * 100, 1) if longest else 0.0 for each in tree.slowest_pass_ms]
     context = frame(request) | {
@@ -44,4 +43,4 @@ async def get_tasks_page(request: Request) -> Response:
     return await page_response(request, render)
 
 
-ROUTES = [Route("/storage", get_storage_page), Route("/tasks", get_tasks_page)]
+ROUTES = [NodeRoute(NODE_PAGES + "/storage", get_storage_page), NodeRoute(NODE_PAGES + "/tasks", get_tasks_page)]

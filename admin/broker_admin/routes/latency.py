@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
+from broker_admin.app_state import node_of
 from broker_admin.encoding import json_response, json_response_from_thread
+from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation
-from broker_admin.parts import view_of
+from broker_admin.routing import NodeRoute
 from trio_broker.metrics.bottleneck import Bottleneck
 from trio_broker.metrics.latency import LatencyReport
 
@@ -16,7 +17,7 @@ from trio_broker.metrics.latency import LatencyReport
 @operation(LatencyReport)
 async def get_latency(request: Request) -> Response:
     """The time of requests by API and phase, and their errors: of the last minute, and since the start."""
-    return await json_response_from_thread(view_of(request).latency.report())
+    return await json_response_from_thread(node_of(request).latency.report())
 
 
 @operation(Bottleneck)
@@ -25,10 +26,10 @@ async def get_bottleneck(request: Request) -> Response:
 
     The readings are means over the last ten seconds.
     """
-    return json_response(view_of(request).latency.bottleneck())
+    return json_response(node_of(request).latency.bottleneck())
 
 
 ROUTES = [
-    Route("/api/v1/latency", get_latency),
-    Route("/api/v1/bottleneck", get_bottleneck),
+    NodeRoute(NODE_API + "/latency", get_latency),
+    NodeRoute(NODE_API + "/bottleneck", get_bottleneck),
 ]

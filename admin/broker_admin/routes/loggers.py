@@ -1,4 +1,4 @@
-"""``/api/v1/loggers``: the levels of the broker's loggers, and changing them while the broker runs.
+"""``/loggers`` of a broker: their levels, and changing them while the broker runs.
 
 A level is set until the next start, as by Kafka's ``kafka-configs.sh --entity-type broker-loggers``. PATCH takes an
 object of logger → level, null for the level of the parent; all of them are set, or none.
@@ -13,21 +13,22 @@ import attrs
 from starlette.endpoints import HTTPEndpoint
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
+from broker_admin.app_state import node_of
 from broker_admin.encoding import json_response
 from broker_admin.listing import ListQuery, Page, ordered_by, take_page
+from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
-from broker_admin.parts import view_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, read_change_json
-from broker_admin.schemas import Words
+from broker_admin.routing import NodeRoute
+from broker_admin.schemas import SchemaConstraints
 from broker_admin.structuring import structure_body
-from broker_admin.views.config import SettingChange
-from broker_admin.views.loggers import LoggerDifference
+from broker_admin.views.cluster.config import SettingChange
+from broker_admin.views.node.loggers import LoggerDifference
 from trio_broker.config.entries import LoggerLevel
 
-LoggerChanges = Annotated[Mapping[str, str | None], Words({"minProperties": 1})]
+LoggerChanges = Annotated[Mapping[str, str | None], SchemaConstraints({"minProperties": 1})]
 """The body of a change."""
 
 LOGGER_COLUMNS = {"name": lambda logger: logger.name, "level": lambda logger: logger.level}
@@ -59,7 +60,7 @@ class LoggersEndpoint(HTTPEndpoint):
         nearest one above it that has one.
         """
         query = query_of(request, LoggersQuery)
-        loggers = view_of(request).loggers.levels()
+        loggers = node_of(request).loggers.levels()
         return json_response(take_page(loggers, query, id_of=lambda logger: logger.name, columns=LOGGER_COLUMNS))
 
     @operation(
@@ -76,12 +77,11 @@ class LoggersEndpoint(HTTPEndpoint):
         if not isinstance(body, dict) or not body:
             raise Problem(400, 'the body is not a JSON object of loggers and levels, such as {"trio_broker": "DEBUG"}')
         levels = structure_body(body, LoggerChanges)  # type: ignore[type-abstract]
-        view = view_of(request)
-        result = await view.loggers.change(levels, dry_run=query.dry_run)
+        result = await node_of(request).loggers.change(levels, dry_run=query.dry_run)
         if result.refusals:
             errors = [FieldError(body_pointer(each.key) if each.key else "", each.reason) for each in result.refusals]
             raise Problem.of_errors(422, errors)
         return json_response(ChangedLoggers(result.differences, result.changes))
 
 
-ROUTES = [Route("/api/v1/loggers", LoggersEndpoint)]
+ROUTES = [NodeRoute(NODE_API + "/loggers", LoggersEndpoint)]

@@ -16,15 +16,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import state_of
 from broker_admin.encoding import json_response_from_thread
+from broker_admin.exports import NDJSON
 from broker_admin.messages.record_body import RecordBody
 from broker_admin.operations import TextContent, operation, query_of
-from broker_admin.parts import parts_of
 from broker_admin.problems import FieldError, Problem, body_pointer
+from broker_admin.record_search import NO_SUCH_TOPIC, require_contents
 from broker_admin.request_body import ChangeQuery, check_caller, parse_json, read_body
-from broker_admin.routes.messages import NDJSON, NO_SUCH_TOPIC, require_contents
 from broker_admin.structuring import structure_body
-from broker_admin.views.messages import AppendedMessage, NewMessage
+from broker_admin.views.cluster.messages import AppendedMessage, NewMessage
 from trio_broker.common.record_json import InvalidField, decode_base64, field_bytes
 
 MAX_APPEND_BYTES = 4 * 1024 * 1024
@@ -157,14 +158,14 @@ def refusal(results: Sequence[AppendedMessage], is_single: bool) -> Problem:
 )
 async def post_records(request: Request) -> Response:
     """Append a record, or with ``application/x-ndjson`` one for each line; answers when they are safe (acks=all)."""
-    parts, topic = parts_of(request), request.path_params["topic"]
-    require_contents(parts)
+    state, topic = state_of(request), request.path_params["topic"]
+    require_contents(state)
     check_caller(request)
     query = query_of(request, AppendQuery)
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in ("application/json", NDJSON):
         raise Problem(415, f"records come as application/json or as {NDJSON}")
-    if parts.view.messages.readable_partitions(topic) is None:
+    if state.cluster.messages.readable_partitions(topic) is None:
         raise Problem(404, NO_SUCH_TOPIC)
     body = await read_body(request, MAX_APPEND_BYTES)
     is_single = media_type == "application/json"
@@ -173,7 +174,7 @@ async def post_records(request: Request) -> Response:
     messages = await trio.to_thread.run_sync(read, body)
     if query.repartition:
         messages = [attrs.evolve(each, partition=None) for each in messages]
-    results = await parts.view.messages.append(topic, messages, dry_run=query.dry_run)
+    results = await state.cluster.messages.append(topic, messages, dry_run=query.dry_run)
     if results is None:
         raise Problem(404, NO_SUCH_TOPIC)
     if any(each.error is not None for each in results):

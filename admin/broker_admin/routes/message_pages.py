@@ -19,8 +19,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import state_of
 from broker_admin.decoders.choice import DECODER_NAMES
 from broker_admin.decoders.decoded import MAX_DECODED_BYTES
+from broker_admin.event_stream import while_connected
 from broker_admin.filters.record_filter import RecordFilter
 from broker_admin.messages.large_scan import TOO_LARGE, export_command, spark_lines
 from broker_admin.messages.query import STARTS, RecordsQuery, compiled_filter, decoders_of
@@ -40,18 +42,12 @@ from broker_admin.messages.rows import (
 from broker_admin.messages.search import SearchEnd, SearchResult
 from broker_admin.operations import query_of
 from broker_admin.pages import TEMPLATES, frame, page_response
-from broker_admin.parts import parts_of
 from broker_admin.problems import Problem
-from broker_admin.routes.message_rows import PREVIEW_BYTES, kept_parameters
-from broker_admin.routes.messages import (
-    NO_SUCH_TOPIC,
-    require_contents,
-    search_records,
-    while_connected,
-)
+from broker_admin.record_rows import PREVIEW_BYTES, kept_parameters
+from broker_admin.record_search import NO_SUCH_TOPIC, require_contents, search_records
 from broker_admin.texts import line_text, number_text
 from broker_admin.topic_tabs import tabs_of
-from broker_admin.views.messages import BatchInfo
+from broker_admin.views.cluster.messages import BatchInfo
 from trio_broker.common.escaping import LINE_ENDS_AND_TABS, escape_unprintable
 from trio_broker.common.record_json import StoredRecord, text_or_base64
 
@@ -90,9 +86,9 @@ class RecordDetail:
 
 async def get_messages_page(request: Request) -> Response:
     """The records that the address asks for."""
-    parts, topic = parts_of(request), request.path_params["topic"]
-    require_contents(parts)
-    readable = parts.view.messages.readable_partitions(topic)
+    state, topic = state_of(request), request.path_params["topic"]
+    require_contents(state)
+    readable = state.cluster.messages.readable_partitions(topic)
     if readable is None:
         raise Problem(404, NO_SUCH_TOPIC)
     result: SearchResult | None = None
@@ -102,12 +98,12 @@ async def get_messages_page(request: Request) -> Response:
         query = query_of(request, RecordsQuery)
         show = show_rows(decoders_of(query), PREVIEW_BYTES)
         understood = compiled_filter(query.where)
-        result = await while_connected(request, lambda: search_records(parts, topic, query, show, seconds=PAGE_SECONDS))
+        result = await while_connected(request, lambda: search_records(state, topic, query, show, seconds=PAGE_SECONDS))
         if result is None:
             return Response(status_code=204)
     except Problem as refusal:
         problem = refusal
-    is_topic = topic in parts.view.topics.names()  # the metadata log is none
+    is_topic = topic in state.cluster.topics.names()  # the metadata log is none
     context = frame(request) | {
         "topic": topic,
         "tabs": tabs_of(request, topic) if is_topic else (),
@@ -116,7 +112,7 @@ async def get_messages_page(request: Request) -> Response:
         "asked": defaultdict(str, request.query_params),
         "problem": problem,
         "understood": understood,
-        "takes_records": parts.view.messages.takes_records(topic),
+        "takes_records": state.cluster.messages.takes_records(topic),
         "jobs": [],
     }
     if result is not None and result.ended_by in TOO_LARGE:
@@ -163,14 +159,14 @@ def encodable(page: str) -> str:
 
 async def get_message_page(request: Request) -> Response:
     """The page of one record, or of the first one behind its place if that is empty."""
-    parts, topic = parts_of(request), request.path_params["topic"]
+    state, topic = state_of(request), request.path_params["topic"]
     partition, offset = request.path_params["partition"], request.path_params["offset"]
     if partition > MAX_PAGE_PARTITION or offset > MAX_PAGE_OFFSET:
         raise Problem(404, "no partition has this number, or no record this offset")
     asked = query_of(request, RecordsQuery)
     query = attrs.evolve(asked, from_="offset", offset=offset, partitions=str(partition), limit=1, cursor="", where="")
     show = show_details(decoders_of(query))
-    result = await while_connected(request, lambda: search_records(parts, topic, query, show))
+    result = await while_connected(request, lambda: search_records(state, topic, query, show))
     if result is None:
         return Response(status_code=204)
     context = frame(request) | {
@@ -178,7 +174,7 @@ async def get_message_page(request: Request) -> Response:
         "partition": partition,
         "offset": offset,
         "asked": defaultdict(str, request.query_params),
-        "takes_records": parts.view.messages.takes_records(topic),
+        "takes_records": state.cluster.messages.takes_records(topic),
     }
     render = partial(render_message, context, result)
     return await page_response(request, render, 200 if result.records else 404)

@@ -15,15 +15,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import AppState, state_of
 from broker_admin.event_stream import EventStream, SendText, require_room
+from broker_admin.exports import NDJSON
 from broker_admin.messages.large_scan import TOO_LARGE
 from broker_admin.messages.query import RecordsQuery, decoders_of
 from broker_admin.messages.rows import show_rows
 from broker_admin.messages.search import MessageSearch, SearchResult
 from broker_admin.operations import TextContent, operation, query_of
-from broker_admin.parts import AdminParts, parts_of
-from broker_admin.routes.message_rows import HTML, JSON, PREVIEW_BYTES, event_data
-from broker_admin.routes.messages import NDJSON, PROBLEMS, prepared_search
+from broker_admin.record_rows import HTML, JSON, PREVIEW_BYTES, event_data
+from broker_admin.record_search import PROBLEMS, prepared_search
 from broker_admin.schemas import bounded
 
 TURN_SECONDS = 0.25
@@ -44,7 +45,7 @@ class StreamedSearchQuery(RecordsQuery):
 class StreamedSearch:
     """One client's search; ``asked`` are the parameters of its address."""
 
-    parts: AdminParts
+    state: AppState
     topic: str
     search: MessageSearch
     asked: Mapping[str, str]
@@ -54,14 +55,14 @@ class StreamedSearch:
         ends_at = trio.current_time() + STREAM_SECONDS
         goes_on = True
         while goes_on:
-            async with self.parts.searching:
+            async with self.state.searching:
                 await self.search.turn(
-                    self.parts.view.messages, self.topic, self.parts.search_threads, seconds=TURN_SECONDS
+                    self.state.cluster.messages, self.topic, self.state.search_threads, seconds=TURN_SECONDS
                 )
             goes_on = self.search.ended_by in TOO_LARGE and trio.current_time() < ends_at
             result = self.search.result(goes_on=goes_on)
             line = await trio.to_thread.run_sync(
-                event_data, result, self.topic, self.asked, limiter=self.parts.search_threads
+                event_data, result, self.topic, self.asked, limiter=self.state.search_threads
             )
             await send_text(f"{line}\n")
 
@@ -89,12 +90,12 @@ async def get_search(request: Request) -> Response | EventStream:
     Only the last line has ``ended_by``: ``limit``, ``end``, ``size``, or ``time`` after ten minutes. A client that
     closes the connection ends the search; ``next_cursor`` of its last line goes on.
     """
-    parts, query, topic = parts_of(request), query_of(request, StreamedSearchQuery), request.path_params["topic"]
+    state, query, topic = state_of(request), query_of(request, StreamedSearchQuery), request.path_params["topic"]
     shown_bytes = query.max_value_bytes if query.format == JSON else PREVIEW_BYTES
-    require_room(parts, parts.searches)
-    search = await prepared_search(parts, topic, query, show_rows(decoders_of(query), shown_bytes))
-    streamed = StreamedSearch(parts, topic, search, dict(request.query_params))
-    return EventStream(parts, streamed.send_lines, parts.searches, NDJSON)
+    require_room(state, state.searches)
+    search = await prepared_search(state, topic, query, show_rows(decoders_of(query), shown_bytes))
+    streamed = StreamedSearch(state, topic, search, dict(request.query_params))
+    return EventStream(state, streamed.send_lines, state.searches, NDJSON)
 
 
 ROUTES = [Route("/api/v1/topics/{topic}/search", get_search)]

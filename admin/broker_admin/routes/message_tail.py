@@ -18,18 +18,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import AppState, state_of
 from broker_admin.event_stream import EventStream, SendText, require_room
 from broker_admin.filters.record_filter import RecordFilter, Verdict
 from broker_admin.messages.pace import run_in_slices
 from broker_admin.messages.query import RecordSelection, chosen_partitions, compiled_filter, decoders_of
 from broker_admin.messages.rows import Decoders, MessageRow, RecordVariables, message_row
 from broker_admin.operations import operation, query_of
-from broker_admin.parts import AdminParts, parts_of
 from broker_admin.problems import Problem
-from broker_admin.routes.message_rows import HTML, JSON, PREVIEW_BYTES, event_data
-from broker_admin.routes.messages import NO_SUCH_TOPIC, PROBLEMS, require_contents
+from broker_admin.record_rows import HTML, JSON, PREVIEW_BYTES, event_data
+from broker_admin.record_search import NO_SUCH_TOPIC, PROBLEMS, require_contents
 from broker_admin.schemas import bounded
-from broker_admin.views.messages import PartitionBatches, UnreadableBatch
+from broker_admin.views.cluster.messages import PartitionBatches, UnreadableBatch
 
 TAIL_SECONDS = 600.0
 """A tail that was forgotten in a tab ends by itself."""
@@ -76,7 +76,7 @@ class TailRound:
 class MessageTail:
     """One client's tail, and where it is."""
 
-    parts: AdminParts
+    state: AppState
     topic: str
     positions: dict[int, int]
     filter: RecordFilter | None
@@ -96,7 +96,7 @@ class MessageTail:
     async def forward(self, send_text: SendText) -> str:
         """Send rounds of records until they cannot be read any more; returns why."""
         while True:
-            fetched = await self.parts.view.messages.fetch_batches(
+            fetched = await self.state.cluster.messages.fetch_batches(
                 self.topic, self.positions, max_bytes=ROUND_BYTES, max_wait_seconds=WAIT_SECONDS
             )
             errors = [each.error for each in fetched if each.error is not None]
@@ -106,7 +106,7 @@ class MessageTail:
                 await send_text(": still here\n\n")
                 continue
             found = TailRound()
-            await run_in_slices(self.walk(fetched, found), self.parts.search_threads)
+            await run_in_slices(self.walk(fetched, found), self.state.search_threads)
             skipped = found.matches - len(found.rows)
             # To the end, wherever the walk stopped: a tail shows what is new, not all that there is.
             for each in fetched:
@@ -117,7 +117,7 @@ class MessageTail:
             rows = sorted(found.rows, key=lambda row: (row.timestamp_ms or 0, row.partition, row.offset))
             event = TailEvent(tuple(rows), skipped, failed)
             data = await trio.to_thread.run_sync(
-                event_data, event, self.topic, self.asked, limiter=self.parts.search_threads
+                event_data, event, self.topic, self.asked, limiter=self.state.search_threads
             )
             await send_text(f"event: records\ndata: {data}\n\n")
             await trio.sleep(ROUND_SECONDS)
@@ -143,16 +143,16 @@ class MessageTail:
 @operation(None, query=TailQuery, media_type="text/event-stream", problems=PROBLEMS)
 async def get_tail(request: Request) -> Response | EventStream:
     """The records that come from now on, as server-sent events, at most 200 a second; it ends after ten minutes."""
-    parts, topic = parts_of(request), request.path_params["topic"]
+    state, topic = state_of(request), request.path_params["topic"]
     selection = query_of(request, TailQuery)
-    require_contents(parts)
-    readable = parts.view.messages.readable_partitions(topic)
+    require_contents(state)
+    readable = state.cluster.messages.readable_partitions(topic)
     if readable is None:
         raise Problem(404, NO_SUCH_TOPIC)
-    require_room(parts, parts.tails)
+    require_room(state, state.tails)
     chosen = [each for each in chosen_partitions(selection.partitions, readable) if each.error is None]
     tail = MessageTail(
-        parts=parts,
+        state=state,
         topic=topic,
         positions={each.partition: each.end_offset for each in chosen},
         filter=compiled_filter(selection.where),
@@ -160,7 +160,7 @@ async def get_tail(request: Request) -> Response | EventStream:
         shown_bytes=min(selection.max_value_bytes, PREVIEW_BYTES),
         asked=dict(request.query_params),
     )
-    return EventStream(parts, tail.send_events, parts.tails)
+    return EventStream(state, tail.send_events, state.tails)
 
 
 ROUTES = [Route("/api/v1/topics/{topic}/tail", get_tail)]

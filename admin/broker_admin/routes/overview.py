@@ -6,10 +6,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import state_of
 from broker_admin.encoding import json_response_from_thread
 from broker_admin.operations import operation
 from broker_admin.overview import Overview, overview_of
-from broker_admin.parts import view_of
 
 
 @operation(Overview)
@@ -18,7 +18,7 @@ async def get_overview(request: Request) -> Response:
 
     Parts of it may be some seconds old.
     """
-    return await json_response_from_thread(await overview_of(view_of(request)))
+    return await json_response_from_thread(await overview_of(state_of(request).view))
 
 
 ROUTES = [Route("/api/v1/overview", get_overview)]

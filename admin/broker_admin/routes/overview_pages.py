@@ -10,28 +10,27 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import now_ms_of, state_of
+from broker_admin.change_list import WORDS
 from broker_admin.getting_started import creation_command, snippets
 from broker_admin.health import used_ratio
 from broker_admin.health_rules import FULL_DISK_RATIO
 from broker_admin.operations import query_of
 from broker_admin.overview import overview_of
 from broker_admin.pages import frame, page_response, render_template
-from broker_admin.parts import view_of
-from broker_admin.routes.changes_pages import WORDS
-from broker_admin.routes.readings import now_ms_of
 from broker_admin.schemas import bounded
 from broker_admin.series_chart import (
     BROKER_CHARTS,
     RANGES,
     ChartMark,
     RangeQuery,
-    SeriesPicture,
+    SeriesCharts,
     TimeRange,
     range_links,
-    series_picture,
+    series_charts,
 )
 from broker_admin.storage_texts import forecast_text
-from broker_admin.view import BrokerView
+from broker_admin.view import BrokerView, ClusterView
 from trio_broker.changes.change import ChangeAction, ChangedResource
 
 LIVE_RANGE = "5m"
@@ -52,22 +51,22 @@ class OverviewQuery(RangeQuery):
     range: str = bounded(LIVE_RANGE, enum=list(RANGES))
 
 
-async def over_time(view: BrokerView, chosen: TimeRange) -> SeriesPicture | None:
+async def over_time(view: BrokerView, chosen: TimeRange) -> SeriesCharts | None:
     """The broker's charts of hours or days, with the changes of settings as marks; None without readings."""
-    now_ms = now_ms_of(view)
+    now_ms = now_ms_of(view.node)
     names = tuple(dict.fromkeys(name for chart in BROKER_CHARTS for name, _ in chart.lines))
-    report = await view.readings.series(names, now_ms - chosen.span_ms, now_ms + 1, chosen.step_ms)
+    report = await view.node.readings.series(names, now_ms - chosen.span_ms, now_ms + 1, chosen.step_ms)
     marks = [
         ChartMark(0.0, "other", ", ".join(value.name for value in change.values), change.changed_at_ms)
-        for change in view.changes.list()
+        for change in view.cluster.changes.list()
         if change.action in SETTINGS and change.resource_type in (ChangedResource.BROKER, ChangedResource.CLUSTER)
     ]
-    return series_picture(report, BROKER_CHARTS, chosen, now_ms, marks[-MAX_MARKS:])
+    return series_charts(report, BROKER_CHARTS, chosen, now_ms, marks[-MAX_MARKS:])
 
 
 async def get_overview_page(request: Request) -> Response:
     """The overview."""
-    view = view_of(request)
+    view = state_of(request).view
     overview = await overview_of(view)
     chosen = query_of(request, OverviewQuery).range
     context = (
@@ -86,14 +85,14 @@ async def get_overview_page(request: Request) -> Response:
         }
     )
     if not overview.has_records:
-        context |= start_context(view, context["bootstrap"])
+        context |= start_context(view.cluster, context["bootstrap"])
     render = partial(render_template, "overview/overview.html", context)
     return await page_response(request, render)
 
 
-def start_context(view: BrokerView, bootstrap: str) -> dict[str, Any]:
+def start_context(cluster: ClusterView, bootstrap: str) -> dict[str, Any]:
     """What the page says on a broker without records."""
-    auto_create = view.config.entry("auto.create.topics.enable")
+    auto_create = cluster.config.entry("auto.create.topics.enable")
     return {
         "snippets": snippets(bootstrap),
         "creation_command": creation_command(bootstrap) if auto_create and auto_create.value != "true" else None,

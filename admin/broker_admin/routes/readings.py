@@ -1,4 +1,4 @@
-"""The broker's readings: node, threads, history, journal. All GET, all JSON."""
+"""The brokers, and the readings of one: threads and history. All GET, all JSON."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import node_of, now_ms_of
 from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.listing import ListQuery, Page, SortValue, ordered_by, take_page
+from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
-from broker_admin.parts import view_of
 from broker_admin.problems import FieldError, Problem, query_pointer
-from broker_admin.schemas import Words, bounded
-from broker_admin.structuring import shown
-from broker_admin.view import BrokerView
-from broker_admin.views.node import NodeDescription
-from broker_admin.views.readings import SeriesReport, ThreadStatistics
+from broker_admin.routing import NodeRoute
+from broker_admin.schemas import SchemaConstraints, bounded
+from broker_admin.view import NodeView
+from broker_admin.views.node.identity import NodeDescription
+from broker_admin.views.node.readings import SeriesReport, ThreadStatistics
 from trio_broker.metrics.history import SERIES, HistorySample
 
 SAMPLE_INTERVAL_MS = 1000
@@ -38,7 +39,7 @@ DEFAULT_SPAN_MS = 3_600_000
 MAX_TIME_MS = 2**53
 """As far as JavaScript counts; the year 287396."""
 
-SeriesName = Annotated[str, Words({"enum": list(SERIES)})]
+SeriesName = Annotated[str, SchemaConstraints({"enum": list(SERIES)})]
 
 
 @attrs.frozen(kw_only=True)
@@ -80,14 +81,14 @@ class Times:
     step_ms: int
 
 
-def times_of(view: BrokerView, query: TimesQuery) -> Times:
+def times_of(node: NodeView, query: TimesQuery) -> Times:
     """The times that ``query`` asks for.
 
     Raises:
         Problem: they are out of order, or give too many steps.
     """
     # Up to now, the present millisecond included.
-    to_ms = now_ms_of(view) + 1 if query.to_ms is None else query.to_ms
+    to_ms = now_ms_of(node) + 1 if query.to_ms is None else query.to_ms
     from_ms = max(0, to_ms - DEFAULT_SPAN_MS) if query.from_ms is None else query.from_ms
     if from_ms >= to_ms:
         detail = "the times end before they begin"
@@ -101,23 +102,12 @@ def times_of(view: BrokerView, query: TimesQuery) -> Times:
     return Times(from_ms, to_ms, step_ms)
 
 
-def now_ms_of(view: BrokerView) -> int:
-    """The broker's own time."""
-    return view.node.description().now_ms
-
-
 @attrs.frozen
 class HistoryOfSamples:
     """Samples, oldest first, ``interval_ms`` apart unless some are missing."""
 
     interval_ms: int
     samples: Sequence[HistorySample]
-
-
-@operation(NodeDescription)
-async def get_node(request: Request) -> Response:
-    """Who the broker is: ids, version, listeners, durability, uptime."""
-    return json_response(view_of(request).node.description())
 
 
 BROKER_COLUMNS: Mapping[str, Callable[[NodeDescription], SortValue]] = {"node_id": lambda each: each.node_id}
@@ -138,30 +128,27 @@ def broker_key(broker: NodeDescription) -> str:
 @operation(Page[NodeDescription], query=BrokersQuery)
 async def get_brokers(request: Request) -> Response:
     """The brokers of the cluster, of which there is one."""
-    brokers = [view_of(request).node.description()]
+    brokers = [node_of(request).identity.description()]
     query = query_of(request, BrokersQuery)
     return json_response(take_page(brokers, query, id_of=broker_key, columns=BROKER_COLUMNS))
 
 
-@operation(NodeDescription, problems={404: "there is no such broker"})
+@operation(NodeDescription)
 async def get_broker(request: Request) -> Response:
-    """One broker, by its ``node.id``."""
-    broker, asked = view_of(request).node.description(), request.path_params["node_id"]
-    if asked != broker_key(broker):
-        raise Problem(404, f"there is no broker {shown(asked)}; /api/v1/brokers lists those there are")
-    return json_response(broker)
+    """One broker: ids, version, listeners, durability, uptime."""
+    return json_response(node_of(request).identity.description())
 
 
 @operation(ThreadStatistics)
 async def get_threads(request: Request) -> Response:
     """Idle ratio of every network thread and handler slot, the queue between them, and how busy the loop is."""
-    return json_response(view_of(request).readings.threads())
+    return json_response(node_of(request).readings.threads())
 
 
 @operation(HistoryOfSamples)
 async def get_history(request: Request) -> Response:
     """The samples kept, oldest first, one a second."""
-    samples = list(view_of(request).readings.history())
+    samples = list(node_of(request).readings.history())
     return await json_response_from_thread(HistoryOfSamples(SAMPLE_INTERVAL_MS, samples))
 
 
@@ -174,9 +161,9 @@ async def get_series(request: Request) -> Response:
 
     A step has the mean of its readings; of p99 and queue depth the largest.
     """
-    view, query = view_of(request), query_of(request, SeriesQuery)
-    times, names = times_of(view, query), tuple(dict.fromkeys(query.series))
-    return await json_response_from_thread(await view.readings.series(names, times.from_ms, times.to_ms, times.step_ms))
+    node, query = node_of(request), query_of(request, SeriesQuery)
+    times, names = times_of(node, query), tuple(dict.fromkeys(query.series))
+    return await json_response_from_thread(await node.readings.series(names, times.from_ms, times.to_ms, times.step_ms))
 
 
 @operation(SeriesReport, query=TopicSeriesQuery, problems=BAD_TIMES | {404: "there is no such topic"})
@@ -185,9 +172,9 @@ async def get_topic_series(request: Request) -> Response:
 
     Kept are the 200 topics that carry most. Records per second that were read are known of the last hour only.
     """
-    view, query = view_of(request), query_of(request, TopicSeriesQuery)
-    times = times_of(view, query)
-    report = await view.readings.topic_series(query.topic, times.from_ms, times.to_ms, times.step_ms)
+    node, query = node_of(request), query_of(request, TopicSeriesQuery)
+    times = times_of(node, query)
+    report = await node.readings.topic_series(query.topic, times.from_ms, times.to_ms, times.step_ms)
     return await series_response(report, "topic", "there is no such topic; /api/v1/topics lists those there are")
 
 
@@ -198,9 +185,9 @@ async def get_group_series(request: Request) -> Response:
     The hour is kept every five seconds, the week to within 3 %. Kept are the 200 groups that are furthest behind. A
     step has the largest lag, and the mean of what was consumed.
     """
-    view, query = view_of(request), query_of(request, GroupSeriesQuery)
-    times = times_of(view, query)
-    report = await view.readings.group_series(query.group_id, times.from_ms, times.to_ms, times.step_ms)
+    node, query = node_of(request), query_of(request, GroupSeriesQuery)
+    times = times_of(node, query)
+    report = await node.readings.group_series(query.group_id, times.from_ms, times.to_ms, times.step_ms)
     return await series_response(report, "group_id", "there is no such group; /api/v1/groups lists those there are")
 
 
@@ -216,12 +203,11 @@ async def series_response(report: SeriesReport | None, parameter: str, missing: 
 
 
 ROUTES = [
-    Route("/api/v1/node", get_node),
     Route("/api/v1/brokers", get_brokers),
-    Route("/api/v1/brokers/{node_id}", get_broker),
-    Route("/api/v1/threads", get_threads),
-    Route("/api/v1/history", get_history),
-    Route("/api/v1/history/series", get_series),
-    Route("/api/v1/history/topics", get_topic_series),
-    Route("/api/v1/history/groups", get_group_series),
+    NodeRoute(NODE_API, get_broker),
+    NodeRoute(NODE_API + "/threads", get_threads),
+    NodeRoute(NODE_API + "/history", get_history),
+    NodeRoute(NODE_API + "/history/series", get_series),
+    NodeRoute(NODE_API + "/history/topics", get_topic_series),
+    NodeRoute(NODE_API + "/history/groups", get_group_series),
 ]

@@ -16,12 +16,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import state_of
 from broker_admin.encoding import json_response
 from broker_admin.group_actions import group_address
+from broker_admin.navigation import NavigationEntry, at_one_broker
+from broker_admin.node_addresses import NODE_PAGES, at_broker
 from broker_admin.operations import operation, query_of
 from broker_admin.pages import LINKED_CHARACTERS
-from broker_admin.parts import parts_of
-from broker_admin.rail import RailEntry
 from broker_admin.schemas import bounded
 from broker_admin.texts import shown_text
 from broker_admin.transaction_texts import transaction_address
@@ -63,16 +64,17 @@ class SearchHits:
 @operation(SearchHits, query=SearchQuery)
 async def search(request: Request) -> Response:
     """Topics, groups, transactional ids, clients, config keys and pages whose name has ``q`` in it."""
-    parts = parts_of(request)
+    state = state_of(request)
     wanted = query_of(request, SearchQuery).q.casefold()
-    report = await parts.view.groups.report()
+    report = await state.cluster.groups.report()
     searched = Searched(
-        rail=parts.rail,
-        topics=parts.view.topics.names(),
+        navigation=at_one_broker(state.navigation, state.broker_id),
+        client_page=at_broker(NODE_PAGES + "/clients/client", state.broker_id),
+        topics=state.cluster.topics.names(),
         groups=tuple(lag.group for lag in report.groups),
-        transactions=(await parts.view.transactions.report()).transactions,
-        clients=Counter(connection.client_id for connection in await parts.view.clients.connections()),
-        config_entries=parts.view.config.entries(),
+        transactions=(await state.cluster.transactions.report()).transactions,
+        clients=Counter(connection.client_id for connection in await state.node.clients.connections()),
+        config_entries=state.cluster.config.entries(),
     )
     return json_response(await trio.to_thread.run_sync(searched.best_hits, wanted))
 
@@ -81,11 +83,12 @@ async def search(request: Request) -> Response:
 class Searched:
     """What there is to be found now; kinds without a page are left out. Searched in a worker thread."""
 
-    rail: Sequence[RailEntry]
+    navigation: Sequence[NavigationEntry]
     topics: Sequence[str]
     groups: Sequence[GroupSnapshot]
     transactions: Sequence[TransactionSnapshot]
     clients: Mapping[str, int]
+    client_page: str
     config_entries: Sequence[ConfigEntry]
 
     def best_hits(self, wanted: str) -> SearchHits:
@@ -96,8 +99,8 @@ class Searched:
         return SearchHits(tuple(hits))
 
     def hits(self, wanted: str) -> Iterator[SearchHit]:
-        pages = {entry.here for entry in self.rail}
-        for entry in self.rail:
+        pages = {entry.here for entry in self.navigation}
+        for entry in self.navigation:
             if wanted in entry.title.casefold():
                 yield SearchHit("page", entry.title, entry.path, f"g {entry.key}")
         if "topics" in pages:
@@ -113,7 +116,7 @@ class Searched:
         if "clients" in pages:
             for client_id, connections in self.clients.items():
                 if wanted in client_id.casefold() and len(client_id) <= LINKED_CHARACTERS:
-                    address = f"/clients/client?client_id={quote(client_id, safe='')}"
+                    address = f"{self.client_page}?client_id={quote(client_id, safe='')}"
                     yield SearchHit("client", client_id, address, f"connections: {connections}")
         for group in self.groups:
             if wanted in group.group_id.casefold() and len(group.group_id) <= LINKED_CHARACTERS:

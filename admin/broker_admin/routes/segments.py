@@ -1,4 +1,4 @@
-"""``/api/v1/topics/{topic}/manifest``: the files of a topic's partitions, and how much of them counts.
+"""``/topics/{topic}/manifest`` of a broker: the files of a topic's partitions there, and how much of them counts.
 
 For programs that read the files themselves instead of fetching. It has what the files alone do not: where the log
 begins, which offsets are safe to read, how much of the active segment is written, and which transactions were aborted.
@@ -10,14 +10,15 @@ from __future__ import annotations
 import attrs
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
+from broker_admin.app_state import node_of
 from broker_admin.encoding import json_response_from_thread
+from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
-from broker_admin.parts import view_of
 from broker_admin.problems import FieldError, Problem, query_pointer
+from broker_admin.routing import NodeRoute
 from broker_admin.schemas import PartitionNumber
-from broker_admin.views.segments import TopicManifest
+from broker_admin.views.node.segments import TopicManifest
 
 
 @attrs.frozen
@@ -31,7 +32,7 @@ class ManifestQuery:
 async def get_manifest(request: Request) -> Response:
     """The segments of a topic's partitions, or of those that are named by ``partition``, with what readers need."""
     wanted = frozenset(query_of(request, ManifestQuery).partition)
-    manifest = await view_of(request).segments.manifest(request.path_params["topic"], wanted)
+    manifest = await node_of(request).segments.manifest(request.path_params["topic"], wanted)
     if manifest is None:
         raise Problem(404, "there is no such topic here; /api/v1/topics lists those there are")
     if missing := wanted - {each.partition for each in manifest.partitions}:
@@ -40,4 +41,4 @@ async def get_manifest(request: Request) -> Response:
     return await json_response_from_thread(manifest)
 
 
-ROUTES = [Route("/api/v1/topics/{topic}/manifest", get_manifest)]
+ROUTES = [NodeRoute(NODE_API + "/topics/{topic}/manifest", get_manifest)]

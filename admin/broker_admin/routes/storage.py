@@ -1,32 +1,33 @@
-"""``/api/v1/storage``: the disks, what leaves them, and what the last start found.
+"""``/storage`` of a broker: the disks, what leaves them, and what the last start found.
 
-``/api/v1/recovery``: how far a start is with the logs.
+``/recovery``: how far a start is with the logs.
 """
 
 from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
+from broker_admin.app_state import node_of, state_of
 from broker_admin.encoding import json_response, json_response_from_thread
+from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation
-from broker_admin.parts import parts_of, view_of
-from broker_admin.views.storage import StorageReport
+from broker_admin.routing import NodeRoute
+from broker_admin.views.node.storage import StorageReport
 from trio_broker.storage.recovery_progress import RecoveryProgress
 
 
 @operation(StorageReport)
 async def get_storage(request: Request) -> Response:
     """Data directories with a forecast, the largest topics, retention, compaction, syncs, and the last recovery."""
-    return await json_response_from_thread(await view_of(request).storage.report())
+    return await json_response_from_thread(await node_of(request).storage.report())
 
 
 @operation(RecoveryProgress)
 async def get_recovery(request: Request) -> Response:
     """How far the start is with the logs; later, how it went over them."""
-    parts = parts_of(request)
-    return json_response(parts.view.storage.recovery() if parts.start is None else parts.start.recovery())
+    state = state_of(request)
+    return json_response(state.node.storage.recovery() if state.start is None else state.start.recovery())
 
 
-ROUTES = [Route("/api/v1/storage", get_storage), Route("/api/v1/recovery", get_recovery)]
+ROUTES = [NodeRoute(NODE_API + "/storage", get_storage), NodeRoute(NODE_API + "/recovery", get_recovery)]

@@ -1,15 +1,16 @@
-"""``/api/v1/tasks``: the tasks of the event loop, and what held it longest."""
+"""``/tasks`` of a broker: the tasks of its event loop, and what held it longest."""
 
 from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
+from broker_admin.app_state import node_of
 from broker_admin.encoding import json_response_from_thread
+from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation
-from broker_admin.parts import view_of
-from broker_admin.views.tasks import TaskTree
+from broker_admin.routing import NodeRoute
+from broker_admin.views.node.tasks import TaskTree
 
 
 @operation(TaskTree)
@@ -18,7 +19,7 @@ async def get_tasks(request: Request) -> Response:
 
     To ask for it turns on the timing of steps for a minute, which costs a busy broker a few hundredths of its time.
     """
-    return await json_response_from_thread(await view_of(request).tasks.tree())
+    return await json_response_from_thread(await node_of(request).tasks.tree())
 
 
-ROUTES = [Route("/api/v1/tasks", get_tasks)]
+ROUTES = [NodeRoute(NODE_API + "/tasks", get_tasks)]

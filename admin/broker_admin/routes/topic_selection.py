@@ -12,14 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import cluster_of
 from broker_admin.encoding import json_response_from_thread
 from broker_admin.operations import operation, query_of
-from broker_admin.parts import view_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, caller_name, read_change
 from broker_admin.routes.topics import MAX_INT64, PurgeBody, purge_target
 from broker_admin.schemas import bounded
-from broker_admin.views.topics import TopicRefused
+from broker_admin.views.cluster.topics import TopicRefused
 
 MAX_SELECTED_TOPICS = 500
 """Topics of one call: each deletion is on the disk before the next begins, some milliseconds each."""
@@ -86,7 +86,7 @@ async def outcomes(
 @operation(TopicOutcomes, query=ChangeQuery, body=SelectionDeletion, is_change=True)
 async def delete_selection(request: Request) -> Response:
     """Delete topics with all of their records, which cannot be undone; one that is refused does not stop the others."""
-    view, dry_run = view_of(request).topic_changes, query_of(request, ChangeQuery).dry_run
+    view, dry_run = cluster_of(request).topic_changes, query_of(request, ChangeQuery).dry_run
     body = await read_change(request, SelectionDeletion)
 
     async def delete(name: str) -> TopicOutcome:
@@ -101,7 +101,7 @@ async def delete_selection(request: Request) -> Response:
 @operation(TopicOutcomes, query=ChangeQuery, body=SelectionPurge, is_change=True)
 async def purge_selection(request: Request) -> Response:
     """Delete the first records of topics, or all of them; one that is refused does not stop the others."""
-    view, dry_run = view_of(request).topic_changes, query_of(request, ChangeQuery).dry_run
+    view, dry_run = cluster_of(request).topic_changes, query_of(request, ChangeQuery).dry_run
     body = await read_change(request, SelectionPurge)
     target = purge_target(PurgeBody(to_end=body.to_end, to_timestamp_ms=body.to_timestamp_ms))
 

@@ -18,13 +18,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import cluster_of, node_of
+from broker_admin.config_changes import ConfigChanges, Configs, plain_texts, read_config_changes
 from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.listing import Page
+from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
-from broker_admin.parts import view_of
 from broker_admin.problems import FieldError, Problem, body_pointer, status_of
 from broker_admin.request_body import ChangeQuery, caller_name, check_caller, read_change
-from broker_admin.routes.config import ConfigChanges, Configs, plain_texts, read_config_changes
+from broker_admin.routing import NodeRoute
 from broker_admin.schemas import PartitionNumber, bounded
 from broker_admin.topic_list import (
     ConsumersQuery,
@@ -36,16 +38,15 @@ from broker_admin.topic_list import (
     select_segments,
     select_topics,
 )
+from broker_admin.topic_paths import name_of, no_such_partition, no_such_topic, partition_of
 from broker_admin.topic_texts import kept_text
-from broker_admin.view import BrokerView
-from broker_admin.views.topics import (
+from broker_admin.view import ClusterView
+from broker_admin.views.cluster.topics import (
     AddedPartitions,
     ChangedTopicConfigs,
     PartitionDetail,
-    PartitionSegments,
     PurgedTopic,
     PurgeTarget,
-    SegmentDetail,
     TopicConsumer,
     TopicCreation,
     TopicDeletion,
@@ -54,6 +55,7 @@ from broker_admin.views.topics import (
     TopicRefused,
     TopicSummary,
 )
+from broker_admin.views.node.topic_segments import PartitionSegments, SegmentDetail
 
 MAX_PURGED_PARTITIONS = 10_000
 """Partitions that one purge may name."""
@@ -61,8 +63,6 @@ MAX_PURGED_PARTITIONS = 10_000
 MAX_INT64 = 2**63 - 1
 """The largest offset, and the largest timestamp."""
 
-MAX_PARTITION_DIGITS = 10
-"""Of an int32."""
 
 NO_SUCH_TOPIC = {404: "there is no such topic"}
 NO_SUCH_PARTITION = {404: "there is no such topic or partition", 503: "the disk of the partition failed"}
@@ -96,34 +96,9 @@ class PurgeBody:
     partitions: tuple[PartitionNumber, ...] = bounded((), maxItems=MAX_PURGED_PARTITIONS)
 
 
-def name_of(request: Request) -> str:
-    """The topic that a request is about."""
-    return str(request.path_params["topic"])
-
-
-def no_such_topic(name: str) -> Problem:
-    return Problem(404, f"there is no topic {name[:250]!r}; /api/v1/topics lists those there are")
-
-
-def partition_of(request: Request) -> int:
-    """The partition that a request is about.
-
-    Raises:
-        Problem: 404, it is no number of a partition.
-    """
-    text = request.path_params["partition"]
-    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_PARTITION_DIGITS):
-        raise no_such_partition()
-    return int(text)
-
-
-def no_such_partition() -> Problem:
-    return Problem(404, "there is no such partition here")
-
-
-def topic_texts(view: BrokerView, values: ConfigChanges) -> tuple[dict[str, str | None], dict[str, str]]:
+def topic_texts(cluster: ClusterView, values: ConfigChanges) -> tuple[dict[str, str | None], dict[str, str]]:
     """Values of topic keys as texts, and for each suffix (``"7 d"``) that cannot be read the reason."""
-    return plain_texts(values, {entry.name: entry.unit for entry in view.topics.config_defaults()})
+    return plain_texts(values, {entry.name: entry.unit for entry in cluster.topics.config_defaults()})
 
 
 def problem_of(
@@ -149,7 +124,7 @@ class TopicsEndpoint(HTTPEndpoint):
     async def get(self, request: Request) -> Response:
         """The topics, without the broker's own, with rates of the last minute, size, retention, lag and last write."""
         query = query_of(request, TopicsQuery)
-        summaries = await view_of(request).topics.summaries()
+        summaries = await cluster_of(request).topics.summaries()
         return await json_response_from_thread(await trio.to_thread.run_sync(select_topics, summaries, query))
 
     @operation(
@@ -161,10 +136,10 @@ class TopicsEndpoint(HTTPEndpoint):
         """Create a topic."""
         dry_run = query_of(request, ChangeQuery).dry_run
         body = await read_change(request, NewTopicBody)
-        texts, reasons = topic_texts(view_of(request), body.configs)
+        texts, reasons = topic_texts(cluster_of(request), body.configs)
         configs = {key: text for key, text in texts.items() if text is not None}  # null is no value of a new topic's
         try:
-            created = await view_of(request).topic_changes.create(
+            created = await cluster_of(request).topic_changes.create(
                 body.name,
                 body.partitions,
                 body.replication_factor,
@@ -174,7 +149,7 @@ class TopicsEndpoint(HTTPEndpoint):
             )
         except TopicRefused as refused:
             raise problem_of(refused, reasons=reasons) from refused
-        defaults = {entry.name: entry.value or "" for entry in view_of(request).topics.config_defaults()}
+        defaults = {entry.name: entry.value or "" for entry in cluster_of(request).topics.config_defaults()}
         kept = kept_text({**defaults, **created.configs})
         return json_response(attrs.evolve(created, kept=kept), 200 if dry_run else 201)
 
@@ -185,7 +160,7 @@ class TopicEndpoint(HTTPEndpoint):
     @operation(TopicDetail, problems=NO_SUCH_TOPIC)
     async def get(self, request: Request) -> Response:
         """One topic as it is now, with the settings of its own."""
-        topic = await view_of(request).topics.get(name_of(request))
+        topic = await cluster_of(request).topics.get(name_of(request))
         if topic is None:
             raise no_such_topic(name_of(request))
         return json_response(topic)
@@ -199,7 +174,7 @@ class TopicEndpoint(HTTPEndpoint):
         check_caller(request)
         dry_run = query_of(request, ChangeQuery).dry_run
         try:
-            deleted = await view_of(request).topic_changes.delete(
+            deleted = await cluster_of(request).topic_changes.delete(
                 name_of(request), dry_run=dry_run, changed_by=caller_name(request)
             )
         except TopicRefused as refused:
@@ -210,7 +185,7 @@ class TopicEndpoint(HTTPEndpoint):
 @operation(TopicRates, problems=NO_SUCH_TOPIC)
 async def get_rates(request: Request) -> Response:
     """A topic's rates of the last hour, for a chart; kept for those topics that carry most."""
-    rates = view_of(request).topics.rates(name_of(request))
+    rates = cluster_of(request).topics.rates(name_of(request))
     if rates is None:
         raise no_such_topic(name_of(request))
     return await json_response_from_thread(rates)
@@ -220,16 +195,16 @@ async def get_rates(request: Request) -> Response:
 async def get_partitions(request: Request) -> Response:
     """A topic's partitions with offsets, size, rates, and their shares of the topic."""
     query = query_of(request, PartitionsQuery)
-    partitions = await view_of(request).topics.partitions(name_of(request))
+    partitions = await cluster_of(request).topics.partitions(name_of(request))
     if partitions is None:
         raise no_such_topic(name_of(request))
     page = await trio.to_thread.run_sync(select_partitions, partitions, query)
-    return await json_response_from_thread(await with_oldest_records(view_of(request), name_of(request), page))
+    return await json_response_from_thread(await with_oldest_records(cluster_of(request), name_of(request), page))
 
 
-async def with_oldest_records(view: BrokerView, name: str, page: Page[PartitionDetail]) -> Page[PartitionDetail]:
+async def with_oldest_records(cluster: ClusterView, name: str, page: Page[PartitionDetail]) -> Page[PartitionDetail]:
     """``page`` with the time of the oldest record of each partition."""
-    oldest = await view.topics.oldest_records(name, [each.partition for each in page.items])
+    oldest = await cluster.topics.oldest_records(name, [each.partition for each in page.items])
     items = tuple(attrs.evolve(each, oldest_record_at_ms=oldest.get(each.partition)) for each in page.items)
     return attrs.evolve(page, items=items)
 
@@ -239,7 +214,7 @@ async def get_segments(request: Request) -> Response:
     """The files of one partition: which offsets, size and index, and what retention takes when."""
     query = query_of(request, SegmentsQuery)
     try:
-        found = await view_of(request).topic_segments.of_partition(name_of(request), partition_of(request))
+        found = await node_of(request).topic_segments.of_partition(name_of(request), partition_of(request))
     except TopicRefused as refused:
         raise problem_of(refused) from refused
     if found is None:
@@ -254,7 +229,7 @@ async def get_segments(request: Request) -> Response:
 async def get_groups(request: Request) -> Response:
     """The groups that read a topic, with their lag there and whether it grows; the one most behind first."""
     query = query_of(request, ConsumersQuery)
-    groups = await view_of(request).topics.consumers(name_of(request))
+    groups = await cluster_of(request).topics.consumers(name_of(request))
     if groups is None:
         raise no_such_topic(name_of(request))
     return await json_response_from_thread(await trio.to_thread.run_sync(select_consumers, groups, query))
@@ -271,7 +246,7 @@ async def add_partitions(request: Request) -> Response:
     dry_run = query_of(request, ChangeQuery).dry_run
     body = await read_change(request, AddPartitionsBody)
     try:
-        added = await view_of(request).topic_changes.add_partitions(
+        added = await cluster_of(request).topic_changes.add_partitions(
             name_of(request), body.partitions, dry_run=dry_run, changed_by=caller_name(request)
         )
     except TopicRefused as refused:
@@ -286,7 +261,7 @@ async def purge_topic(request: Request) -> Response:
     body = await read_change(request, PurgeBody)
     target = purge_target(body)
     try:
-        purged = await view_of(request).topic_changes.purge(
+        purged = await cluster_of(request).topic_changes.purge(
             name_of(request), target, body.partitions, dry_run=dry_run, changed_by=caller_name(request)
         )
     except TopicRefused as refused:
@@ -321,7 +296,7 @@ class TopicConfigEndpoint(HTTPEndpoint):
     @operation(Configs, problems=NO_SUCH_TOPIC)
     async def get(self, request: Request) -> Response:
         """Every topic key as it stands for this topic: value, the chain of its sources, default and help."""
-        entries = view_of(request).topics.configs(name_of(request))
+        entries = cluster_of(request).topics.configs(name_of(request))
         if entries is None:
             raise no_such_topic(name_of(request))
         return json_response(Configs({entry.name: entry for entry in entries}))
@@ -330,9 +305,9 @@ class TopicConfigEndpoint(HTTPEndpoint):
     async def patch(self, request: Request) -> Response:
         """Set settings of a topic, or reset those that are null to what the broker says; all of them or none."""
         dry_run = query_of(request, ChangeQuery).dry_run
-        changes, reasons = topic_texts(view_of(request), await read_config_changes(request))
+        changes, reasons = topic_texts(cluster_of(request), await read_config_changes(request))
         try:
-            changed = await view_of(request).topic_changes.change_configs(
+            changed = await cluster_of(request).topic_changes.change_configs(
                 name_of(request), changes, dry_run=dry_run, changed_by=caller_name(request)
             )
         except TopicRefused as refused:
@@ -351,5 +326,5 @@ ROUTES = [
     Route(TOPIC + "/groups", get_groups),
     Route(TOPIC + "/config", TopicConfigEndpoint),
     Route(TOPIC + "/partitions", get_partitions),
-    Route(TOPIC + "/partitions/{partition}/segments", get_segments),
+    NodeRoute(f"{NODE_API}/topics/{{topic}}/partitions/{{partition}}/segments", get_segments),
 ]

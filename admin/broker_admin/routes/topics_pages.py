@@ -16,19 +16,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from broker_admin import topic_texts
+from broker_admin.app_state import cluster_of, node_of, now_ms_of
 from broker_admin.operations import query_of
 from broker_admin.pages import TEMPLATES, frame, page_response, render_template
-from broker_admin.parts import view_of
-from broker_admin.routes.readings import now_ms_of
-from broker_admin.routes.topics import (
-    name_of,
-    no_such_partition,
-    no_such_topic,
-    partition_of,
-    problem_of,
-    with_oldest_records,
-)
-from broker_admin.series_chart import RANGES, TOPIC_CHARTS, RangeQuery, range_links, series_picture
+from broker_admin.routes.topics import problem_of, with_oldest_records
+from broker_admin.series_chart import RANGES, TOPIC_CHARTS, RangeQuery, range_links, series_charts
 from broker_admin.tables import Column, ListTable
 from broker_admin.topic_list import (
     ConsumersQuery,
@@ -40,10 +32,11 @@ from broker_admin.topic_list import (
     select_segments,
     select_topics,
 )
+from broker_admin.topic_paths import name_of, no_such_partition, no_such_topic, partition_of
 from broker_admin.topic_tabs import tabs_of, topic_address
 from broker_admin.transaction_list import held_back_of
-from broker_admin.view import BrokerView
-from broker_admin.views.topics import TopicRefused
+from broker_admin.view import ClusterView
+from broker_admin.views.cluster.topics import TopicRefused
 from trio_broker.config.config_key import ConfigType, ConfigUnit
 from trio_broker.config.entries import ConfigEntry
 from trio_broker.config.quantities import quantity_text
@@ -179,16 +172,16 @@ def creation_order(key: str) -> int:
     return USUAL_KEYS.index(key) if key in USUAL_KEYS else len(USUAL_KEYS)
 
 
-def creation_context(view: BrokerView, bootstrap: str) -> dict[str, Any]:
+def creation_context(cluster: ClusterView, bootstrap: str) -> dict[str, Any]:
     """What the dialog that creates a topic needs."""
-    defaults = sorted(view.topics.config_defaults(), key=lambda entry: creation_order(entry.name))
+    defaults = sorted(cluster.topics.config_defaults(), key=lambda entry: creation_order(entry.name))
     settings = "".join(f" [--config {entry.name}={{configs/{entry.name}}}]" for entry in defaults)
-    partitions = view.config.entry("num.partitions")
+    partitions = cluster.config.entry("num.partitions")
     return {
         "defaults": defaults,
         "usual_keys": USUAL_KEYS,
         "default_partitions": None if partitions is None else partitions.value,
-        "create_twins": [
+        "create_commands": [
             f"trio-broker topics create {{name}} [--partitions {{partitions}}]{settings} -b {bootstrap}",
             f"kafka-topics.sh --bootstrap-server {bootstrap} --create --topic {{name}}"
             f" [--partitions {{partitions}}]{settings}",
@@ -199,20 +192,25 @@ def creation_context(view: BrokerView, bootstrap: str) -> dict[str, Any]:
 async def get_topics_page(request: Request) -> Response:
     """The list of topics."""
     query = query_of(request, TopicsQuery)
-    view = view_of(request)
-    page = await trio.to_thread.run_sync(select_topics, await view.topics.summaries(), query)
+    cluster = cluster_of(request)
+    page = await trio.to_thread.run_sync(select_topics, await cluster.topics.summaries(), query)
     table = ListTable("/topics", TOPIC_TABLE, query, page, request.query_params, key_of=lambda topic: topic.name)
     context = page_context(request)
     return await rendered(
-        request, "topics/list.html", context | creation_context(view, context["bootstrap"]) | {"table": table}
+        request, "topics/list.html", context | creation_context(cluster, context["bootstrap"]) | {"table": table}
     )
 
 
 async def get_topic_page(request: Request) -> Response:
     """One topic: facts, rates, actions."""
-    view, name, chosen = view_of(request), name_of(request), query_of(request, RangeQuery).range
-    topic, now_ms = await view.topics.get(name), now_ms_of(view)
-    series = await view.readings.topic_series(name, now_ms - RANGES[chosen].span_ms, now_ms + 1, RANGES[chosen].step_ms)
+    cluster, node, name, chosen = (
+        cluster_of(request),
+        node_of(request),
+        name_of(request),
+        query_of(request, RangeQuery).range,
+    )
+    topic, now_ms = await cluster.topics.get(name), now_ms_of(node)
+    series = await node.readings.topic_series(name, now_ms - RANGES[chosen].span_ms, now_ms + 1, RANGES[chosen].step_ms)
     if topic is None or series is None:
         raise no_such_topic(name)
     context = topic_context(request, "Overview")
@@ -220,11 +218,11 @@ async def get_topic_page(request: Request) -> Response:
         request,
         "topics/topic.html",
         context
-        | creation_context(view, context["bootstrap"])
+        | creation_context(cluster, context["bootstrap"])
         | {
             "topic": topic,
             "ranges": range_links(context["address"], request.query_params, chosen, "rates-title"),
-            "picture": series_picture(series, TOPIC_CHARTS, RANGES[chosen], now_ms),
+            "rate_charts": series_charts(series, TOPIC_CHARTS, RANGES[chosen], now_ms),
             "reading_seconds": SECONDS_BETWEEN_RATES,
             "topics_with_history": TOPICS_WITH_RATES,
         },
@@ -234,17 +232,17 @@ async def get_topic_page(request: Request) -> Response:
 async def get_partitions_page(request: Request) -> Response:
     """The partitions of one topic."""
     query, name = query_of(request, PartitionsQuery), name_of(request)
-    partitions = await view_of(request).topics.partitions(name)
+    partitions = await cluster_of(request).topics.partitions(name)
     if partitions is None:
         raise no_such_topic(name)
     selected = await trio.to_thread.run_sync(select_partitions, partitions, query)
-    page = await with_oldest_records(view_of(request), name, selected)
+    page = await with_oldest_records(cluster_of(request), name, selected)
     context = topic_context(request, "Partitions", "/partitions")
     table = ListTable(
         f"{context['address']}/partitions", PARTITION_TABLE, query, page, request.query_params,
         key_of=lambda each: str(each.partition),
     )  # fmt: skip
-    held_back = await trio.to_thread.run_sync(held_back_of, await view_of(request).transactions.report(), name)
+    held_back = await trio.to_thread.run_sync(held_back_of, await cluster_of(request).transactions.report(), name)
     return await rendered(request, "topics/partitions.html", context | {"table": table, "held_back": held_back})
 
 
@@ -252,27 +250,28 @@ async def get_segments_page(request: Request) -> Response:
     """The files of one partition."""
     query, partition = query_of(request, SegmentsQuery), partition_of(request)
     try:
-        found = await view_of(request).topic_segments.of_partition(name_of(request), partition)
+        found = await node_of(request).topic_segments.of_partition(name_of(request), partition)
     except TopicRefused as refused:
         raise problem_of(refused) from refused
     if found is None:
         raise no_such_partition()
     page = await trio.to_thread.run_sync(select_segments, found.segments, query)
-    context = topic_context(request, "Partitions", f"/partitions/{partition}/segments")
+    context = topic_context(request, "Partitions")
     table = ListTable(
         f"{context['address']}/partitions/{partition}", SEGMENT_TABLE, query, page, request.query_params,
         key_of=lambda each: str(each.base_offset),
     )  # fmt: skip
-    report = await view_of(request).transactions.report()
+    report = await cluster_of(request).transactions.report()
     held_back = await trio.to_thread.run_sync(held_back_of, report, name_of(request))
-    shown = {"table": table, "found": found, "held": held_back.get(partition)}
+    api_address = f"{context['node_api']}{context['address']}/partitions/{partition}/segments"
+    shown = {"table": table, "found": found, "held": held_back.get(partition), "api_address": api_address}
     return await rendered(request, "topics/segments.html", context | shown)
 
 
 async def get_consumers_page(request: Request) -> Response:
     """The groups that read one topic."""
     query, name = query_of(request, ConsumersQuery), name_of(request)
-    groups, topic = await view_of(request).topics.consumers(name), await view_of(request).topics.get(name)
+    groups, topic = await cluster_of(request).topics.consumers(name), await cluster_of(request).topics.get(name)
     if groups is None or topic is None:
         raise no_such_topic(name)
     page = await trio.to_thread.run_sync(select_consumers, groups, query)
@@ -291,7 +290,7 @@ async def get_consumers_page(request: Request) -> Response:
 async def get_config_page(request: Request) -> Response:
     """The settings of one topic."""
     query = query_of(request, ConfigPageQuery)
-    entries = view_of(request).topics.configs(name_of(request))
+    entries = cluster_of(request).topics.configs(name_of(request))
     if entries is None:
         raise no_such_topic(name_of(request))
     shown = [entry for entry in entries if not query.changed or entry.source.name == OWN_SOURCE]

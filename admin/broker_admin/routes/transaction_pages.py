@@ -13,13 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import cluster_of
 from broker_admin.group_actions import OFFERED_CHARACTERS, shell_word
 from broker_admin.listing import Page
 from broker_admin.operations import query_of
 from broker_admin.pages import frame, page_response, render_template
-from broker_admin.parts import view_of
-from broker_admin.routes.groups import GroupRoute
 from broker_admin.routes.transactions import TransactionIdQuery, transactional_id_of
+from broker_admin.routing import RawPathRoute
 from broker_admin.tables import Column, ListTable
 from broker_admin.texts import shown_text
 from broker_admin.transaction_list import HeldBackQuery, TransactionsQuery, select_held_back, select_transactions
@@ -48,8 +48,8 @@ TRANSACTION_TABLE = [
 
 async def get_transactions_page(request: Request) -> Response:
     """What is open, and what is held back."""
-    view, query = view_of(request), query_of(request, TransactionsQuery)
-    report = await view.transactions.report()
+    cluster, query = cluster_of(request), query_of(request, TransactionsQuery)
+    report = await cluster.transactions.report()
     listed = await trio.to_thread.run_sync(select_transactions, report, query)
     held_back = await trio.to_thread.run_sync(select_held_back, report, HeldBackQuery(limit=SHOWN_PARTITIONS))
     page = Page(listed.items, listed.total, listed.matching, listed.next_cursor)
@@ -71,8 +71,8 @@ async def get_transactions_page(request: Request) -> Response:
 async def get_transaction_page(request: Request) -> Response:
     """The page of one transactional id."""
     query_of(request, TransactionIdQuery)
-    view, transactional_id = view_of(request), transactional_id_of(request)
-    detail = await view.transactions.get(transactional_id)
+    transactional_id = transactional_id_of(request)
+    detail = await cluster_of(request).transactions.get(transactional_id)
     context = frame(request) | {"here": "transactions", "script": "fresh.js", "transactional_id": transactional_id}
     if detail is None:
         return await page_response(request, partial(render_template, "transactions/none.html", context), 404)
@@ -91,5 +91,5 @@ async def get_transaction_page(request: Request) -> Response:
 
 ROUTES = [
     Route("/transactions", get_transactions_page),
-    GroupRoute("/transactions/{transactional_id}", get_transaction_page),
+    RawPathRoute("/transactions/{transactional_id}", get_transaction_page),
 ]

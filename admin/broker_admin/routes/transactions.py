@@ -18,15 +18,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.app_state import cluster_of
 from broker_admin.encoding import encode, json_response, json_response_from_thread
-from broker_admin.listing import MAX_LIMIT
+from broker_admin.listing import MAX_LIMIT, MAX_OFFSET
 from broker_admin.operations import operation, query_of
-from broker_admin.parts import view_of
 from broker_admin.problems import Problem, status_of
 from broker_admin.request_body import ChangeQuery, read_change
-from broker_admin.routes.groups import MAX_OFFSET, GroupRoute
-from broker_admin.routes.topics import name_of, partition_of
+from broker_admin.routing import RawPathRoute
 from broker_admin.schemas import bounded
+from broker_admin.topic_paths import name_of, partition_of
 from broker_admin.transaction_list import (
     MAX_PRODUCER_ID,
     HeldBackList,
@@ -36,7 +36,7 @@ from broker_admin.transaction_list import (
     select_held_back,
     select_transactions,
 )
-from broker_admin.views.transactions import (
+from broker_admin.views.cluster.transactions import (
     PartitionAbort,
     TransactionAbort,
     TransactionDetail,
@@ -110,7 +110,7 @@ def problem_of(refused: TransactionRefused) -> Problem:
 async def get_transactions(request: Request) -> Response:
     """The open transactions, the oldest first unless another order is asked for; with ``open=false`` all ids."""
     query = query_of(request, TransactionsQuery)
-    report = await view_of(request).transactions.report()
+    report = await cluster_of(request).transactions.report()
     return Response(await trio.to_thread.run_sync(encode_list, report, query), media_type="application/json")
 
 
@@ -122,7 +122,7 @@ def encode_list(report: TransactionReport, query: TransactionsQuery) -> bytes:
 async def get_held_back(request: Request) -> Response:
     """The partitions whose last stable offset lags the high watermark: by how much, how long, and by which producer."""
     query = query_of(request, HeldBackQuery)
-    report = await view_of(request).transactions.report()
+    report = await cluster_of(request).transactions.report()
     return Response(await trio.to_thread.run_sync(encode_held_back, report, query), media_type="application/json")
 
 
@@ -134,7 +134,7 @@ def encode_held_back(report: TransactionReport, query: HeldBackQuery) -> bytes:
 async def get_transaction(request: Request) -> Response:
     """One transactional id, and what its open transaction holds back; ``offset`` and ``limit`` count partitions."""
     query = query_of(request, TransactionQuery)
-    detail = await view_of(request).transactions.get(transactional_id_of(request))
+    detail = await cluster_of(request).transactions.get(transactional_id_of(request))
     if detail is None:
         raise no_such_transaction()
     part = detail.partitions[query.offset : query.offset + query.limit]
@@ -151,7 +151,7 @@ async def abort(request: Request) -> Response:
     query = query_of(request, AbortQuery)
     body = await read_change(request, AbortBody)
     try:
-        aborted = await view_of(request).transactions.abort(
+        aborted = await cluster_of(request).transactions.abort(
             transactional_id_of(request), body.producer_id, body.producer_epoch, dry_run=query.dry_run
         )
     except TransactionRefused as refused:
@@ -168,7 +168,7 @@ async def abort_in_partition(request: Request) -> Response:
     query = query_of(request, ChangeQuery)
     body = await read_change(request, AbortInPartitionBody)
     try:
-        aborted = await view_of(request).transactions.abort_in_partition(
+        aborted = await cluster_of(request).transactions.abort_in_partition(
             name_of(request), partition_of(request), body.start_offset, dry_run=query.dry_run
         )
     except TransactionRefused as refused:
@@ -179,7 +179,7 @@ async def abort_in_partition(request: Request) -> Response:
 ROUTES: list[Route] = [
     Route("/api/v1/transactions", get_transactions),
     Route("/api/v1/held-back-partitions", get_held_back),
-    GroupRoute("/api/v1/transactions/{transactional_id}:abort", abort, methods=["POST"]),
-    GroupRoute("/api/v1/transactions/{transactional_id}", get_transaction),
+    RawPathRoute("/api/v1/transactions/{transactional_id}:abort", abort, methods=["POST"]),
+    RawPathRoute("/api/v1/transactions/{transactional_id}", get_transaction),
     Route("/api/v1/topics/{topic}/partitions/{partition}:abort-transaction", abort_in_partition, methods=["POST"]),
 ]

@@ -1,4 +1,4 @@
-"""``/tuning``: what limits the broker, where the time of requests goes, the knobs, and what the last changes did."""
+"""``/tuning`` of a broker: what limits it, where the time of requests goes, tunables, and the last changes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
-from broker_admin.change_list import running_trial
-from broker_admin.knobs import knob_states
-from broker_admin.lifecycle_picture import SHOWN_PHASES, lifecycle_bars
+from broker_admin.app_state import cluster_of, node_of
+from broker_admin.change_list import WORDS, running_trial
+from broker_admin.lifecycle_chart import SHOWN_PHASES, lifecycle_bars
+from broker_admin.node_addresses import NODE_PAGES
 from broker_admin.pages import frame, page_response, render_template
-from broker_admin.parts import view_of
-from broker_admin.routes.changes_pages import WORDS
+from broker_admin.routing import NodeRoute
+from broker_admin.tunables import tunable_states
 
 SHOWN_CHANGES = 5
 """The last changes of settings with their readings; the page of changes has all."""
@@ -27,18 +27,18 @@ COMPARED_SECONDS = 30
 
 async def get_tuning_page(request: Request) -> Response:
     """The page, as the broker stands now."""
-    view = view_of(request)
-    settings = [change for change in view.changes.list() if change.is_of_settings]
+    cluster, node = cluster_of(request), node_of(request)
+    settings = [change for change in cluster.changes.list() if change.is_of_settings]
     context = {
         **frame(request),
         **WORDS,
         "here": "tuning",
         "script": "tuning.js",
-        "bottleneck": view.latency.bottleneck(),
-        "apis": lifecycle_bars(view.latency.report().apis),
+        "bottleneck": node.latency.bottleneck(),
+        "apis": lifecycle_bars(node.latency.report().apis),
         "phases": [phase.value.replace("_", " ") for phase in SHOWN_PHASES],
-        "threads": view.readings.threads(),
-        "knobs": knob_states(view.config.entries()),
+        "threads": node.readings.threads(),
+        "tunables": tunable_states(cluster.config.entries()),
         "trial_seconds": TRIAL_SECONDS,
         "compared_seconds": COMPARED_SECONDS,
         "trial": running_trial(settings),
@@ -47,4 +47,4 @@ async def get_tuning_page(request: Request) -> Response:
     return await page_response(request, partial(render_template, "tuning/tuning.html", context))
 
 
-ROUTES = [Route("/tuning", get_tuning_page)]
+ROUTES = [NodeRoute(NODE_PAGES + "/tuning", get_tuning_page)]

@@ -53,7 +53,7 @@ def admin_manifests(kafka: KafkaSettings, admin_url: str | None, admin_token: st
         raise OptionError(
             ADMIN_URL_OPTION, f"broker {node.address} is no trio-broker: its files cannot be read beside it"
         )
-    return AdminManifests(url_of(listener, node.address.host), brokers.cluster_id, token=admin_token)
+    return AdminManifests(url_of(listener, node.address.host), node.node_id, brokers.cluster_id, token=admin_token)
 
 
 def url_of(listener: str, broker_host: str) -> str:

@@ -190,20 +190,22 @@ class ManifestSource(Protocol):
 
 @attrs.frozen
 class AdminManifests:
-    """Manifests from the admin app of a broker at ``url``.
+    """Manifests of broker ``broker_id`` from the admin app at ``url``; None is the only broker of its cluster.
 
     A response of another cluster than ``cluster_id`` is refused, since an address that was found rather than given may
     belong to another broker. None accepts any cluster. ``token`` is a viewer's, for a server with a login.
     """
 
     url: str
+    broker_id: int | None = None
     cluster_id: str | None = None
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     token: str | None = attrs.field(default=None, repr=False)
 
     def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicLogFiles:
         query = "&".join(f"partition={number}" for number in sorted(partitions))
-        url = f"{self.url.rstrip('/')}/api/v1/topics/{quote(topic, safe='')}/manifest" + (f"?{query}" if query else "")
+        broker_id = self._only_broker() if self.broker_id is None else self.broker_id
+        url = f"{self._brokers}/{broker_id}/topics/{quote(topic, safe='')}/manifest" + (f"?{query}" if query else "")
         manifest = parse_manifest(self._get(url), topic)
         if self.cluster_id is not None and manifest.cluster_id != self.cluster_id:
             raise SourceUnavailable(
@@ -214,6 +216,24 @@ class AdminManifests:
 
     def for_workers(self) -> ManifestSource:
         return self
+
+    @property
+    def _brokers(self) -> str:
+        return f"{self.url.rstrip('/')}/api/v1/brokers"
+
+    def _only_broker(self) -> int:
+        """The id of the broker, which has the files of all partitions because there is no other."""
+        subject = self._subject(self._brokers)
+        try:
+            brokers = json.loads(self._get(self._brokers))
+            ids = [int(each["node_id"]) for each in brokers["items"]]
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            raise BadManifest(f"{subject}: the answer is no list of brokers: {error}") from error
+        if len(ids) != 1:
+            raise SourceUnavailable(
+                f"{subject}: the cluster has {len(ids)} brokers, and each the files of some partitions"
+            )
+        return ids[0]
 
     def _subject(self, url: str) -> str:
         return f"option 'adminUrl': GET {url}"

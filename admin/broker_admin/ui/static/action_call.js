@@ -127,16 +127,16 @@ export function curlOf(method, url, body) {
   return lines.join(" \\\n  ");
 }
 
-/** A command with `{name}` replaced by what the field holds, or by its `data-twin-text`, and `{*}` by the record that the
+/** A command with `{name}` replaced by what the field holds, or by its `data-command-text`, and `{*}` by the record that the
  * form describes; `[ … ]` goes where a field in it is empty.
  * @param {string} template @param {HTMLFormElement} form */
-export function twinOf(template, form) {
+export function commandOf(template, form) {
   /** @param {string} name */
   const textOf = (name) => {
     if (name === "*") return recordLine(bodyOf(form));
     const value = fieldsOf(form)
       .filter((field) => field.name === name)
-      .map((field) => field.dataset.twinText ?? valueOf(field))
+      .map((field) => field.dataset.commandText ?? valueOf(field))
       .find((each) => each !== undefined);
     return value === undefined || value === null ? "" : Array.isArray(value) ? value.join(",") : String(value);
   };

@@ -48,12 +48,12 @@ const halves = (top) => [0, top / 2, top];
 /** @param {(sample: Sample) => number} pick @returns {(samples: Sample[]) => number} */
 const topOf = (pick) => (shown) => niceTop(Math.max(1, ...shown.map(pick)));
 
-/** A pool's idle ratio: the workers thin, their mean on top. @param {"network" | "io"} pool @param {string} knob @returns {Chart} */
-function idleChart(pool, knob) {
+/** A pool's idle ratio: the workers thin, their mean on top. @param {"network" | "io"} pool @param {string} tunable @returns {Chart} */
+function idleChart(pool, tunable) {
   /** @param {Sample} sample */
   const ratios = (sample) => sample[`${pool}_idle_ratios`];
   return {
-    knob,
+    tunable,
     lines: (shown) => [
       ...Array.from({ length: Math.max(0, ...shown.map((sample) => ratios(sample).length)) }, (_, worker) => ({
         pick: (/** @type {Sample} */ sample) => ratios(sample)[worker],
@@ -141,7 +141,7 @@ export const CHARTS = {
   network: idleChart("network", "num.network.threads"),
   io: freeChart(),
   cleaner: {
-    knob: "log.cleaner.threads",
+    tunable: "log.cleaner.threads",
     lines: () => [{ pick: (sample) => sample.compaction_busy_ratio, style: "line first", area: true }],
     top: () => 1,
     ticks: halves,
@@ -159,7 +159,7 @@ export const CHARTS = {
     read: (sample) => `<strong>${percent(sample.sync_busy_ratio)}</strong> <span>all busy · ${short(sample.syncs_waiting)} waiting</span>`,
   },
   queue: {
-    knob: "queued.max.requests",
+    tunable: "queued.max.requests",
     lines: () => [{ pick: (sample) => sample.queue_depth, style: "line first", area: true }],
     // The capacity is drawn where it is within reach; a queue of 3 in 500 would else be a flat line.
     top: (shown) => {

@@ -12,7 +12,7 @@
  *   changed_by: string}} Change
  * @typedef {{pick: (sample: Sample) => number | undefined, style: string, area?: boolean}} Line
  * @typedef {{lines: (samples: Sample[]) => Line[], top: (samples: Sample[]) => number, ticks: (top: number) => number[],
- *   tick: (value: number) => string, knob?: string, bound?: (sample: Sample) => number, read: (sample: Sample) => string}} Chart
+ *   tick: (value: number) => string, tunable?: string, bound?: (sample: Sample) => number, read: (sample: Sample) => string}} Chart
  */
 
 export const WINDOW_MS = 300_000; // what a chart shows
@@ -129,16 +129,16 @@ function markers(chart, changes, { x, base, width, end }) {
   // Newest first: where labels would run into each other, the newest is the one to be read.
   return recent.reverse().map((change) => {
     const at = x(Math.min(change.changed_at_ms, end));
-    const isLabelled = change.key === chart.knob && at + LABEL_WIDTH < labelledFrom;
+    const isLabelled = change.key === chart.tunable && at + LABEL_WIDTH < labelledFrom;
     if (isLabelled) labelledFrom = at;
     return marker(change, chart, at, base, width, isLabelled);
   });
 }
 
-/** A change as a dashed line; on the chart of its own knob it is named. @param {Change} change @param {Chart} chart
+/** A change as a dashed line; on the chart of its own tunable it is named. @param {Change} change @param {Chart} chart
  * @param {number} at @param {number} base @param {number} width @param {boolean} labelled */
 function marker(change, chart, at, base, width, labelled) {
-  const own = change.key === chart.knob;
+  const own = change.key === chart.tunable;
   const group = svg("g", { class: own ? "mark" : "mark other" });
   group.append(svg("title", {}, `${change.key}: ${change.old} → ${change.new}, by ${change.changed_by}`));
   group.append(svg("line", { x1: at, x2: at, y1: MARGIN.top - 2, y2: base }));

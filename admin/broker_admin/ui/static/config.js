@@ -5,7 +5,7 @@
  */
 
 import "./dialog.js";
-import { settingTwins, showDifferences, showTwins } from "./config_twins.js";
+import { settingCommands, showDifferences, showCommands } from "./equivalent_commands.js";
 import { keepUpToDate, quietly } from "./live.js";
 import { refreshRegions } from "./morph.js";
 
@@ -157,7 +157,7 @@ for (const choice of [level, seconds]) choice.addEventListener("change", tryBatc
 
 dialog.addEventListener("called", (event) => {
   const body = /** @type {CustomEvent} */ (event).detail ?? {};
-  showTwins(dialog, seconds.value ? [] : settingTwins(place, level.value, body)); // Kafka's protocol knows no trials
+  showCommands(dialog, seconds.value ? [] : settingCommands(place, level.value, body)); // Kafka's protocol knows no trials
 });
 dialog.addEventListener("tried", (event) => {
   event.preventDefault();

@@ -6,7 +6,7 @@
  * that calls `preventDefault` shows the answer itself. `called` is fired with the body whenever the call is shown anew.
  */
 
-import { bodyOf, curlOf, formErrors, queryOf, twinOf } from "./action_call.js";
+import { bodyOf, curlOf, formErrors, queryOf, commandOf } from "./action_call.js";
 import { leaveFor, quietly } from "./live.js";
 import { refreshRegions } from "./morph.js";
 import { toast } from "./toast.js";
@@ -83,8 +83,8 @@ class Action {
     const call = this.dialog.querySelector("[data-call]");
     const base = document.body.dataset.baseUrl ?? "";
     if (call) call.textContent = curlOf(this.method, base + this.address(false), bodyOf(this.form));
-    for (const twin of /** @type {NodeListOf<HTMLElement>} */ (this.dialog.querySelectorAll("[data-twin]"))) {
-      twin.textContent = twinOf(twin.dataset.twin ?? "", this.form);
+    for (const command of /** @type {NodeListOf<HTMLElement>} */ (this.dialog.querySelectorAll("[data-command]"))) {
+      command.textContent = commandOf(command.dataset.command ?? "", this.form);
     }
     this.dialog.dispatchEvent(new CustomEvent("called", { detail: bodyOf(this.form) }));
   }

@@ -46,13 +46,13 @@ function compose() {
   /** @type {HTMLInputElement} */ (find("[name=topics]")).value = byTopic ? JSON.stringify([scope]) : "";
   const named = byTopic ? `--topic ${quoted(numbers.length ? `${topic}:${numbers.join(",")}` : topic)}` : "--all-topics";
   const scopeOption = isFile ? "" : ` ${named}`;
-  const [ours, kafkas] = /** @type {NodeListOf<HTMLElement>} */ (dialog?.querySelectorAll("[data-twin]"));
-  ours.dataset.base ??= ours.dataset.twin;
-  kafkas.dataset.base ??= kafkas.dataset.twin;
-  ours.dataset.twin = `${ours.dataset.base}${scopeOption} ${targetOption(target, value)} --execute`;
+  const [ours, kafkas] = /** @type {NodeListOf<HTMLElement>} */ (dialog?.querySelectorAll("[data-command]"));
+  ours.dataset.base ??= ours.dataset.command;
+  kafkas.dataset.base ??= kafkas.dataset.command;
+  ours.dataset.command = `${ours.dataset.base}${scopeOption} ${targetOption(target, value)} --execute`;
   const other = target === "group" ? `${(kafkas.dataset.base ?? "").replace(/--group .*/, "")}--group ${quoted(value)}${scopeOption} --reset-offsets --to-current --export > offsets.csv\n` : "";
   const kafkasTarget = target === "group" ? " --from-file offsets.csv" : `${scopeOption} ${targetOption(target, value)}`;
-  kafkas.dataset.twin = `${other}${kafkas.dataset.base}${kafkasTarget} --execute`;
+  kafkas.dataset.command = `${other}${kafkas.dataset.base}${kafkasTarget} --execute`;
 }
 
 /** The plan as a table. @param {{partitions: PartitionReset[], skipped_records: number, repeated_records: number, creates_group: boolean}} plan */

@@ -17,6 +17,8 @@ const STALE_MS = 5_000; // five samples or two polls have not come: more than a 
 const READINESS_MS = 10_000; // how often it is asked whether clients are served
 const STREAM_RETRY_MS = 4_000; // between two attempts to get one of the streams, while all are taken
 const READ_TIMEOUT_MS = 10_000;
+/** Where the API has what only the broker itself knows that serves this page. */
+export const nodeApi = document.body.dataset.nodeApi ?? "";
 export const isStill = new URLSearchParams(location.search).has("still");
 
 /** @typedef {{started_at_ms: number, uptime_seconds: number, version: string, durability: string,
@@ -157,7 +159,7 @@ function showBanner(kind, text) {
 /** Read who the broker is: after an interruption it may have been restarted, and listen somewhere else. */
 async function loadNode() {
   /** @type {Node} */
-  const node = await get("/api/v1/node");
+  const node = await get(nodeApi);
   if (node.version !== document.body.dataset.version) loadAnew(); // other pages and scripts belong to it
   if (node.started_at_ms !== startedAtMs) notice = `The broker was restarted at ${localTime(new Date(node.started_at_ms))}.`;
   startedAtMs = node.started_at_ms;
@@ -189,7 +191,7 @@ function connect(load, handlers) {
     document.addEventListener("visibilitychange", again, { once: true });
     return;
   }
-  const stream = new EventSource("/api/v1/events");
+  const stream = new EventSource(`${nodeApi}/events`);
   const over = new AbortController();
   const close = () => {
     over.abort();
@@ -221,7 +223,7 @@ function connect(load, handlers) {
 
 /** An EventSource does not show the status of the answer that ended it, so the same address is asked for that. */
 async function showWhyRefused() {
-  const answer = await fetch("/api/v1/events", { method: "HEAD" });
+  const answer = await fetch(`${nodeApi}/events`, { method: "HEAD" });
   if (answer.status !== 503) return;
   const most = document.body.dataset.maxEventStreams;
   showState("polling", `polling every ${POLL_MS / 1000} s: all ${most} streams are taken`);

@@ -9,7 +9,7 @@
 
 import { CHARTS } from "./chart_kinds.js";
 import { WINDOW_MS, draw, timeAt } from "./charts.js";
-import { get, showConnections } from "./live.js";
+import { get, nodeApi, showConnections } from "./live.js";
 
 /** @type {Sample[]} */
 let samples = [];
@@ -53,7 +53,10 @@ function settingsOf({ number, changed_at_ms, origin, values }) {
 
 /** Read history and changes, and draw them. */
 export async function loadReadings() {
-  const [history, page] = await Promise.all([get("/api/v1/history"), get("/api/v1/changes?action=config&resource_type=broker&limit=100")]);
+  const [history, page] = await Promise.all([
+    get(`${nodeApi}/history`),
+    get("/api/v1/changes?action=config&resource_type=broker&limit=100"),
+  ]);
   samples = history.samples;
   changes = page.items.flatMap(settingsOf).reverse();
   render();

@@ -2,7 +2,7 @@
 /** The page of loggers: one dialog sets the level of the logger whose button opened it. */
 
 import "./dialog.js";
-import { loggerTwins, showDifferences, showTwins } from "./config_twins.js";
+import { loggerCommands, showDifferences, showCommands } from "./equivalent_commands.js";
 import { keepUpToDate } from "./live.js";
 import { refreshRegions } from "./morph.js";
 
@@ -28,7 +28,7 @@ document.addEventListener(
   { capture: true },
 );
 
-dialog.addEventListener("called", (event) => showTwins(dialog, loggerTwins(place, /** @type {CustomEvent} */ (event).detail ?? {})));
+dialog.addEventListener("called", (event) => showCommands(dialog, loggerCommands(place, /** @type {CustomEvent} */ (event).detail ?? {})));
 dialog.addEventListener("tried", (event) => {
   event.preventDefault();
   /** @type {{before: LoggerLevel, after: LoggerLevel}[]} */

@@ -43,7 +43,7 @@ async function search() {
 
 /** @returns {Hit[]} the pages, before anything is typed */
 function pages() {
-  const links = /** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll(".rail a[data-key]"));
+  const links = /** @type {NodeListOf<HTMLAnchorElement>} */ (document.querySelectorAll(".navigation a[data-key]"));
   return [...links].map((link) => ({
     kind: "page",
     title: link.textContent ?? "",
@@ -125,7 +125,7 @@ document.addEventListener("keydown", (event) => {
   if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return undefined;
   if (performance.now() < chordUntil) {
     chordUntil = 0;
-    const link = document.querySelector(`.rail a[data-key="${CSS.escape(event.key)}"]`);
+    const link = document.querySelector(`.navigation a[data-key="${CSS.escape(event.key)}"]`);
     if (link instanceof HTMLAnchorElement) return link.click();
   }
   if (event.key === "g") chordUntil = performance.now() + CHORD_MS;
@@ -137,6 +137,6 @@ document.addEventListener("keydown", (event) => {
   return undefined;
 });
 
-// On a narrow screen the rail scrolls sideways, and the page that is shown may stand beyond its edge.
-document.querySelector(".rail [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
+// On a narrow screen the navigation scrolls sideways, and the page that is shown may stand beyond its edge.
+document.querySelector(".navigation [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 keepClock();

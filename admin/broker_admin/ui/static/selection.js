@@ -49,7 +49,7 @@ function actOnSelection(dialog, verb) {
   const [word] = (typed.dataset.typed ?? "").split(" ");
   const outcome = /** @type {HTMLElement} */ (dialog.querySelector("[data-outcome]"));
   const cancel = /** @type {HTMLElement} */ (dialog.querySelector("footer [data-closes]"));
-  const twins = [.../** @type {NodeListOf<HTMLElement>} */ (dialog.querySelectorAll("[data-twin]"))].map((place) => ({ place, template: place.dataset.twin ?? "" }));
+  const commands = [.../** @type {NodeListOf<HTMLElement>} */ (dialog.querySelectorAll("[data-command]"))].map((place) => ({ place, template: place.dataset.command ?? "" }));
 
   const fill = () => {
     const names = selected();
@@ -60,7 +60,7 @@ function actOnSelection(dialog, verb) {
     cancel.textContent = "Cancel";
     // A topic's name has no character that a shell would take for anything else, and of a pattern's only the dot.
     const pattern = names.map((name) => name.replaceAll(".", "\\.")).join("|");
-    for (const { place, template } of twins) place.dataset.twin = template.replace("TOPICS", names.join(" ")).replace("PATTERN", `'${pattern}'`);
+    for (const { place, template } of commands) place.dataset.command = template.replace("TOPICS", names.join(" ")).replace("PATTERN", `'${pattern}'`);
     list.replaceChildren(...names.map((name) => {
       const item = document.createElement("li");
       item.dataset.topic = name;

@@ -34,7 +34,7 @@ function sendMilliseconds(field) {
   field.addEventListener("input", () => {
     const milliseconds = field.value ? Date.parse(`${field.value}Z`) : NaN;
     sent.value = Number.isNaN(milliseconds) ? "" : String(milliseconds);
-    sent.dataset.twinText = sent.value && `${new Date(milliseconds).toISOString().slice(0, 19)}Z`;
+    sent.dataset.commandText = sent.value && `${new Date(milliseconds).toISOString().slice(0, 19)}Z`;
   });
 }
 

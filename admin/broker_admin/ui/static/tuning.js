@@ -1,22 +1,22 @@
 // @ts-check
-/** The page of knobs: charts beside them, and the regions that the server renders, read again while they are looked at. */
+/** The page of tunables: charts beside them, and the regions that the server renders, read again while they are looked at. */
 
 import "./dialog.js";
-import { Knob } from "./knobs.js";
+import { Tunable } from "./tunables.js";
 import { get, isLive, isStill, keepUpToDate, quietly } from "./live.js";
 import { addChange, addSample, loadReadings } from "./live_charts.js";
 import { refreshRegions } from "./morph.js";
 
 const REFRESH_MS = 3_000; // how often the verdict and the tables are read
 
-/** @type {Knob[]} */
-const knobs = [...document.querySelectorAll("[data-form]")].map(
-  (form) => new Knob(/** @type {HTMLFormElement} */ (form), loadConfig),
+/** @type {Tunable[]} */
+const tunables = [...document.querySelectorAll("[data-form]")].map(
+  (form) => new Tunable(/** @type {HTMLFormElement} */ (form), loadConfig),
 );
 
 async function loadConfig() {
   const { configs } = await get("/api/v1/config");
-  for (const knob of knobs) if (configs[knob.key]) knob.show(configs[knob.key]);
+  for (const tunable of tunables) if (configs[tunable.key]) tunable.show(configs[tunable.key]);
 }
 
 async function loadAll() {
@@ -37,7 +37,7 @@ for (const kind of ["curl", "explanation"]) {
 document.addEventListener("click", (event) => {
   const link = /** @type {Element} */ (event.target).closest("[data-suggests]");
   if (!(link instanceof HTMLElement)) return;
-  knobs.find((knob) => knob.key === link.dataset.suggests)?.choose(link.dataset.value ?? "");
+  tunables.find((tunable) => tunable.key === link.dataset.suggests)?.choose(link.dataset.value ?? "");
 });
 
 quietly(loadAll);
