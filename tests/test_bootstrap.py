@@ -29,8 +29,8 @@ from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.real_workers import RealWorkers
 from trio_broker.runtime.simulated_disk import SimulatedDisk
+from trio_broker.storage import log_manager
 from trio_broker.storage.errors import DataDirectoryError
-from trio_broker.storage.log_manager import LogManager
 
 CLEAN_MARKER = ".kafka_cleanshutdown"
 METADATA = "__cluster_metadata-0"
@@ -537,7 +537,7 @@ async def test_no_snapshot_is_taken_while_a_partition_of_a_deleted_topic_keeps_i
     shutil.copytree(tmp_path.with_name(f"{tmp_path.name}-left"), tmp_path / "orders-0")
     before = sorted((tmp_path / METADATA).glob("*.checkpoint"))
     with monkeypatch.context() as disk:
-        disk.setattr(LogManager, "_rename", fail_to_rename)
+        disk.setattr(log_manager, "rename_marked", fail_to_rename)
         async with opened(tmp_path):
             assert (tmp_path / "orders-0").is_dir()
     assert sorted((tmp_path / METADATA).glob("*.checkpoint")) == before

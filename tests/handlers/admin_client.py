@@ -12,6 +12,7 @@ from kafka_wire.headers import RequestHeader
 from tests.fakes.controllers import make_controller
 from tests.fakes.memory_metadata_log import MemoryMetadataLog
 from tests.handlers.handler_client import CONNECTION, joined, response_of
+from tests.handlers.wire_client import ADVERTISED
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.config_trials import ConfigTrials
 from trio_broker.cluster.controller import Controller
@@ -73,5 +74,7 @@ async def make_admin_client(**static: str) -> AdminClient:
     config = BrokerConfig({"node.id": "1", **{name.replace("_", "."): value for name, value in static.items()}})
     metadata_log = MemoryMetadataLog()
     controller = make_controller(metadata_log, config)
-    await controller.register_node(NodeRegistration(node_id=1, incarnation_id=uuid4().bytes, endpoints=(), rack=None))
+    endpoints = tuple(ADVERTISED.values())
+    node = NodeRegistration(node_id=1, incarnation_id=uuid4().bytes, endpoints=endpoints, rack=None)
+    await controller.register_node(node)
     return AdminClient(config, controller, metadata_log)

@@ -51,7 +51,7 @@ async def test_every_broker_with_a_listener_of_that_name_is_described():
         node = NodeRegistration(node_id=broker_id, incarnation_id=NO_UUID, endpoints=[endpoint], rack=None)
         await client.controller.register_node(node)
     response = await client.ask(describe_cluster, request(), 1)
-    assert [broker.broker_id for broker in response.brokers] == [2]
+    assert [broker.broker_id for broker in response.brokers] == [1, 2]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -24,6 +24,7 @@ from kafka_wire.messages.describe_quorum import (
 from kafka_wire.primitives import NO_UUID
 from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC
 from trio_broker.concurrency.yield_budget import YieldBudget
+from trio_broker.handlers.support.broker_nodes import broker_node
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
@@ -48,7 +49,8 @@ async def describe_quorum(request: DescribeQuorumRequest, context: Context) -> D
             await budget.maybe_yield()
         topics.append(TopicData(topic_name=topic.topic_name, partitions=partitions))
     return DescribeQuorumResponse(
-        topics=topics, nodes=[describe_node(context)] if context.version >= DIRECTORIES_AND_NODES_SINCE_VERSION else []
+        topics=topics,
+        nodes=[await describe_leader(context)] if context.version >= DIRECTORIES_AND_NODES_SINCE_VERSION else [],
     )
 
 
@@ -84,7 +86,7 @@ async def describe_partition(topic: str, index: int, context: Context) -> Partit
     )
 
 
-def describe_node(context: Context) -> Node:
-    node, connection = context.services.node, context.connection
-    host, port = node.address_for(connection)
-    return Node(node_id=node.node_id, listeners=[Listener(name=connection.listener_name, host=host, port=port)])
+async def describe_leader(context: Context) -> Node:
+    quorum = await context.services.controller.describe_quorum()
+    node, name = broker_node(context, quorum.leader_id), context.connection.listener_name
+    return Node(node_id=node.broker_id, listeners=[Listener(name=name, host=node.host, port=node.port)])

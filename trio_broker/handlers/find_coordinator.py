@@ -18,6 +18,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
+from trio_broker.handlers.support.broker_nodes import broker_node
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
@@ -60,9 +61,10 @@ def find_coordinator(request: FindCoordinatorRequest, context: Context) -> Steps
     if context.version >= BATCHED_SINCE_VERSION:
         return (yield from find_each(request, context))
     yield from require_coordinator(request.key_type, request.key, context)
-    node = context.services.node
-    host, port = node.address_for(context.connection)
-    return FindCoordinatorResponse(error_message=NO_ERROR_MESSAGE, node_id=node.node_id, host=host, port=port)
+    node = broker_node(context, context.services.node.node_id)
+    return FindCoordinatorResponse(
+        error_message=NO_ERROR_MESSAGE, node_id=node.broker_id, host=node.host, port=node.port
+    )
 
 
 def find_each(request: FindCoordinatorRequest, context: Context) -> Steps[FindCoordinatorResponse]:
@@ -82,9 +84,8 @@ def find_one(key_type: int, key: str, context: Context) -> Steps[Coordinator]:
         yield from require_coordinator(key_type, key, context)
     except KafkaError as error:
         return refused_key(key, error)
-    node = context.services.node
-    host, port = node.address_for(context.connection)
-    return Coordinator(key=key, node_id=node.node_id, host=host, port=port, error_message="")
+    node = broker_node(context, context.services.node.node_id)
+    return Coordinator(key=key, node_id=node.broker_id, host=node.host, port=node.port, error_message="")
 
 
 def require_coordinator(key_type: int, key: str, context: Context) -> Steps[None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import attrs
 
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.handlers.support.context import Context
 from trio_broker.network.request_channel import ConnectionInfo
 
 
@@ -19,6 +20,12 @@ class BrokerNode:
     host: str
     port: int
     rack: str | None
+
+
+def broker_node(context: Context, broker_id: int) -> BrokerNode:
+    """One broker, which has a listener of the name of the client's."""
+    nodes = alive_broker_nodes(context.services.metadata_cache.image, context.connection)
+    return next(each for each in nodes if each.broker_id == broker_id)
 
 
 def alive_broker_nodes(image: MetadataImage, connection: ConnectionInfo) -> tuple[BrokerNode, ...]:

@@ -21,7 +21,6 @@ from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.coordinator.marker_writer import MarkerWriter
 from trio_broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from trio_broker.handlers.support.metadata_answers import MetadataAnswers
-from trio_broker.network.request_channel import ConnectionInfo
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.runtime import Runtime
@@ -42,11 +41,6 @@ class NodeInfo:
     cluster_id: str
     rack: str | None
     advertised: Mapping[str, Endpoint]
-
-    def address_for(self, connection: ConnectionInfo) -> tuple[str, int]:
-        """Host and port of this node for the client on ``connection``: those of the same listener (KIP-103)."""
-        endpoint = self.advertised[connection.listener_name]
-        return endpoint.host or connection.local_host, endpoint.port
 
 
 @attrs.define
