@@ -54,6 +54,23 @@ class RowIds:
         return key + bytes((2 * ROW_ID_BYTES,)) + self.task_id.prefix
 
 
+@attrs.frozen
+class BatchPart:
+    """Rows for one batch, whose records have offsets in the batch from ``first_delta`` on.
+
+    The records take at most ``max_bytes``. With ``row_ids`` each has a header that numbers it, from ``first_row`` on
+    with the row 0 of ``columns``.
+    """
+
+    columns: RowColumns
+    rows: Int64Array
+    first_delta: int
+    base_timestamp: int
+    max_bytes: int
+    row_ids: RowIds | None
+    first_row: int
+
+
 class RecordEngine(Protocol):
     """Encodes records; the partitioner needs ``hash_keys``."""
 
@@ -61,22 +78,8 @@ class RecordEngine(Protocol):
         """Return the hash of the key of each of ``rows``, none of which is null."""
         ...
 
-    def records(
-        self,
-        columns: RowColumns,
-        rows: Int64Array,
-        *,
-        first_delta: int,
-        base_timestamp: int,
-        max_bytes: int,
-        row_ids: RowIds | None,
-        first_row: int,
-    ) -> ReadableBuffer:
-        """Return the records of ``rows``, whose offsets in their batch begin with ``first_delta``.
-
-        They take at most ``max_bytes``. With ``row_ids`` each has a header that numbers it, from ``first_row`` on with
-        the row 0 of ``columns``.
-        """
+    def records(self, part: BatchPart) -> ReadableBuffer:
+        """Return the records of a part of a batch."""
         ...
 
 
@@ -86,24 +89,14 @@ class PlainEngine:
     def hash_keys(self, keys: BytesColumn, rows: Int64Array) -> Int64Array:
         return hash_keys(keys, rows)
 
-    def records(
-        self,
-        columns: RowColumns,
-        rows: Int64Array,
-        *,
-        first_delta: int,
-        base_timestamp: int,
-        max_bytes: int,
-        row_ids: RowIds | None,
-        first_row: int,
-    ) -> ReadableBuffer:
-        out = bytearray()
+    def records(self, part: BatchPart) -> ReadableBuffer:
+        out, columns = bytearray(), part.columns
         key, value, timestamps = columns.key, columns.value, columns.timestamps
-        for delta, row in enumerate(rows.tolist(), first_delta):
+        for delta, row in enumerate(part.rows.tolist(), part.first_delta):
             headers = _headers(columns, row)
-            if row_ids is not None:
-                headers.append((HEADER, RowId(row_ids.task_id, first_row + row).to_bytes()))
-            append_record(out, int(timestamps[row]) - base_timestamp, delta, key[row], value[row], headers)
+            if part.row_ids is not None:
+                headers.append((HEADER, RowId(part.row_ids.task_id, part.first_row + row).to_bytes()))
+            append_record(out, int(timestamps[row]) - part.base_timestamp, delta, key[row], value[row], headers)
         return bytes(out)
 
 
@@ -139,29 +132,20 @@ class NumbaEngine:
         self._hash_rows(keys.address, keys.starts, keys.lengths, rows, hashes)
         return hashes
 
-    def records(
-        self,
-        columns: RowColumns,
-        rows: Int64Array,
-        *,
-        first_delta: int,
-        base_timestamp: int,
-        max_bytes: int,
-        row_ids: RowIds | None,
-        first_row: int,
-    ) -> ReadableBuffer:
-        out = np.empty(max_bytes, np.uint8)
+    def records(self, part: BatchPart) -> ReadableBuffer:
+        out, columns, row_ids = np.empty(part.max_bytes, np.uint8), part.columns, part.row_ids
         header = np.frombuffer(row_ids.header_start if row_ids else b"\0", np.uint8)
         headers = columns.headers
         keys, values = (headers.keys, headers.values) if headers else (_NO_BYTES, _NO_BYTES)
         size = self._write_records(
-            *(out.ctypes.data, rows, first_delta, base_timestamp, columns.timestamps, columns.record_bytes),
+            *(out.ctypes.data, part.rows, part.first_delta, part.base_timestamp),
+            *(columns.timestamps, columns.record_bytes),
             *(*_addressed(columns.key), *_addressed(columns.value)),
             *((headers.starts, headers.counts) if headers else (_NOTHING, _NOTHING)),
             *(*_addressed(keys), *_addressed(values)),
-            *(header.ctypes.data, len(header) if row_ids else 0, first_row),
+            *(header.ctypes.data, len(header) if row_ids else 0, part.first_row),
         )
-        assert size <= max_bytes, f"{size} bytes were written to {max_bytes}"
+        assert size <= part.max_bytes, f"{size} bytes were written to {part.max_bytes}"
         return out.data[:size]
 
 
@@ -195,26 +179,8 @@ class ReadyEngine:
         """Return the hash of the key of each of ``rows``, none of which is null."""
         return self._engine(0).hash_keys(keys, rows)
 
-    def records(
-        self,
-        columns: RowColumns,
-        rows: Int64Array,
-        *,
-        first_delta: int,
-        base_timestamp: int,
-        max_bytes: int,
-        row_ids: RowIds | None,
-        first_row: int,
-    ) -> ReadableBuffer:
-        return self._engine(len(rows)).records(
-            columns,
-            rows,
-            first_delta=first_delta,
-            base_timestamp=base_timestamp,
-            max_bytes=max_bytes,
-            row_ids=row_ids,
-            first_row=first_row,
-        )
+    def records(self, part: BatchPart) -> ReadableBuffer:
+        return self._engine(len(part.rows)).records(part)
 
     def _engine(self, row_count: int) -> RecordEngine:
         return _loaded_engine.get(row_count) or _plain_engine
@@ -274,13 +240,15 @@ class RecordAccumulator:
 
     def _append(self, batch: _OpenBatch, columns: RowColumns, rows: Int64Array, max_bytes: int, first_row: int) -> None:
         records = self.engine.records(
-            columns,
-            rows,
-            first_delta=batch.record_count,
-            base_timestamp=batch.base_timestamp,
-            max_bytes=max_bytes,
-            row_ids=self.row_ids,
-            first_row=first_row,
+            BatchPart(
+                columns=columns,
+                rows=rows,
+                first_delta=batch.record_count,
+                base_timestamp=batch.base_timestamp,
+                max_bytes=max_bytes,
+                row_ids=self.row_ids,
+                first_row=first_row,
+            )
         )
         batch.pieces.append(records)
         batch.record_count += len(rows)
