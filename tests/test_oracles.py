@@ -20,6 +20,7 @@ OTHER_SKIPS = {
     "oracles.py": "the one place for oracles",
     "runtime/test_memory.py": "a C library that is not glibc",
     "test_broker_on_a_full_disk.py": "a machine that gives users no mount namespace",
+    "test_fork_server.py": "a system without pidfd",
 }
 """Files that may skip a test, and for what they do."""
 
