@@ -19,7 +19,9 @@ OTHER_SKIPS = {
     "network/test_send.py": "a file system that keeps its pages in memory",
     "oracles.py": "the one place for oracles",
     "runtime/test_memory.py": "a C library that is not glibc",
+    "spark/workarounds/test_switch.py": "an environment without PySpark",
     "test_broker_on_a_full_disk.py": "a machine that gives users no mount namespace",
+    "test_fork_server.py": "a system without pidfd",
 }
 """Files that may skip a test, and for what they do."""
 

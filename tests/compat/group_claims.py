@@ -286,7 +286,7 @@ def broker_with(start_broker: Callable[..., BrokerProcess], settings: Mapping[st
 
 
 def partitions_of_members_that_crash_go_to_the_others(
-    crowd: HostedCrowd, doomed_host: MemberHost, kinds: list[Kind]
+    crowd: HostedCrowd, killed_host: MemberHost, kinds: list[Kind]
 ) -> None:
     """A pair of each kind, all at once, because it takes a session until the broker can know."""
     admin = AdminClient({"bootstrap.servers": crowd.servers, "log_level": 0})
@@ -295,13 +295,13 @@ def partitions_of_members_that_crash_go_to_the_others(
         all_places = create(admin, f"crash-{number}", 2)
         arguments = (f"group-{number}", f"crash-{number}")
         survivor = crowd.join(kind, *arguments, session_ms=CRASH_SESSION_MS)
-        doomed = crowd.join(kind, *arguments, session_ms=CRASH_SESSION_MS, host=doomed_host)
-        pairs.append((survivor, doomed, all_places))
-    for survivor, doomed, all_places in pairs:
-        crowd.wait_until_shared(all_places, survivor, doomed)
-    doomed_host.kill()
-    for survivor, doomed, all_places in pairs:
-        crowd.leave(doomed)
+        killed = crowd.join(kind, *arguments, session_ms=CRASH_SESSION_MS, host=killed_host)
+        pairs.append((survivor, killed, all_places))
+    for survivor, killed, all_places in pairs:
+        crowd.wait_until_shared(all_places, survivor, killed)
+    killed_host.kill()
+    for survivor, killed, all_places in pairs:
+        crowd.leave(killed)
         crowd.wait_until_shared(all_places, survivor)
 
 

@@ -22,11 +22,11 @@ class KillableMember:
         self._process = subprocess.Popen(
             [*command, json.dumps(settings), *topics], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        self._reader = threading.Thread(target=self._read, name=f"doomed member of {group_id}", daemon=True)
+        self._reader = threading.Thread(target=self._read, name=f"killable member of {group_id}", daemon=True)
         self._reader.start()
 
     def __repr__(self) -> str:
-        return f"<doomed {sorted(self.owned)}>"
+        return f"<killable member {sorted(self.owned)}>"
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -46,7 +46,7 @@ class KillableMember:
 
 
 def run_and_report(name: str, servers: str, group_id: str, settings: str, topics: Iterable[str]) -> None:
-    """Be a doomed member: print what is owned whenever that changes, until killed or until stdin ends."""
+    """Be a member that is killed: print what is owned whenever that changes, until killed or until stdin ends."""
     [kind] = [kind for kind in EVERY_KIND if kind.name == name]
     member = kind(servers, group_id, *topics, **json.loads(settings))
     told: frozenset[Place] | None = None

@@ -145,11 +145,11 @@ def test_a_static_platformatic_member_comes_back_to_what_it_had_and_nobody_else_
     """It is killed, because one that closes leaves by its member id, and so gives its place up (#performLeaveGroup)."""
 
     def end(member: Member) -> None:
-        doomed.kill()
+        killed.kill()
         group.crowd.leave(member)
 
-    doomed = start_host("platformatic")
-    group_claims.a_static_member_comes_back_to_what_it_had_and_nobody_else_notices(group, end, doomed)
+    killed = start_host("platformatic")
+    group_claims.a_static_member_comes_back_to_what_it_had_and_nobody_else_notices(group, end, killed)
 
 
 @of_kinds(*JAVA_KINDS)

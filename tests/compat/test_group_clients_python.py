@@ -153,10 +153,10 @@ def test_partitions_of_members_that_crash_go_to_the_others(tmp_path: Path) -> No
             settings: dict[str, Any] = {"session_ms": CRASH_SESSION_MS}
             survivor = crowd.join(kind, *arguments, **settings)
             pairs.append((survivor, KillableMember(kind, broker.bootstrap_servers, *arguments, **settings), all_places))
-        for survivor, doomed, all_places in pairs:
-            crowd.wait_until_shared(all_places, survivor, doomed)
-        for _, doomed, _ in pairs:
-            doomed.kill()
+        for survivor, killed, all_places in pairs:
+            crowd.wait_until_shared(all_places, survivor, killed)
+        for _, killed, _ in pairs:
+            killed.kill()
         for survivor, _, all_places in pairs:
             crowd.wait_until_shared(all_places, survivor)
         crowd.leave(*list(crowd.members))

@@ -1,4 +1,4 @@
-"""Parked requests wake once, for the right reason, or when their time is over."""
+"""Delayed requests wake once, for the right reason, or when their time is over."""
 
 from __future__ import annotations
 
