@@ -97,7 +97,7 @@ def folded(log: list[Batch], headers: BatchHeaderColumns, chosen: slice) -> Part
         for offset, batch in zip(offsets_of(log)[chosen], log[chosen], strict=True)
         if batch.is_bad
     )
-    return statistics_of(PARTITION, cut(headers, chosen), bad_batches=bad, checked_batches=len(log[chosen]))
+    return statistics_of(PARTITION, cut(headers, chosen), bad_batches=bad)
 
 
 @given(st.lists(batches, max_size=30), st.lists(st.integers(0, 30), max_size=5))

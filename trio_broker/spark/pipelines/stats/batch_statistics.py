@@ -147,7 +147,6 @@ class PartitionStatistics:
     longest_gap: Gap = Gap()
     first_timestamp: int | None = None
     timeline: Int64Array = attrs.field(factory=lambda: np.empty((2, 0), np.int64), eq=_SAME_ITEMS, repr=False)
-    checked_batches: int = _summed()
     bad_count: int = _summed("bad_batches")
     bad_batches: tuple[BadBatch, ...] = ()
     damage_count: int = _summed("unreadable_stretches")
@@ -230,11 +229,10 @@ def statistics_of(
     batches: BatchHeaderColumns,
     *,
     bad_batches: tuple[BadBatch, ...] = (),
-    checked_batches: int = 0,
 ) -> PartitionStatistics:
     """Count the headers in ``batches``, which are in the order of their offsets.
 
-    ``bad_batches`` are those whose checksum is wrong, out of ``checked_batches``.
+    ``bad_batches`` are those whose checksum is wrong.
     """
     if not len(batches):
         return PartitionStatistics(partition)
@@ -266,7 +264,6 @@ def statistics_of(
         longest_gap=_longest_gap(gaps, batches.last_offsets),
         first_timestamp=int(_begins(batches)[timed].min()) if timed.any() else None,
         timeline=np.stack([batches.max_timestamps[timed], batches.base_offsets[timed]]),
-        checked_batches=checked_batches,
         bad_count=len(bad_batches),
         bad_batches=bad_batches[:MAX_LISTED],
     )

@@ -162,7 +162,6 @@ class _Fold:
                 self.offsets.partition,
                 headers,
                 bad_batches=tuple(self._bad),
-                checked_batches=len(headers) if self.verify_crc else 0,
             )
         )
         self._waiting.clear()
