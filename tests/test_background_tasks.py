@@ -53,7 +53,6 @@ WITHOUT_BARRIER = {
     "admin/broker_admin/event_stream.py: cancel_at_disconnect",
     "admin/broker_admin/event_stream.py: cancel_at_stop",
     "admin/broker_admin/guard.py: discard",
-    "admin/broker_admin/routes/messages.py: cancel_at_disconnect",
     # The barriers themselves.
     "trio_broker/concurrency/barrier.py: run_background",
     "trio_broker/concurrency/barrier.py: run_to_end",

@@ -84,7 +84,7 @@ async def test_a_change_that_is_not_answered_says_so_until_the_broker_is_back(
     browser: Browser, fake: FakeBroker
 ) -> None:
     async with served(fake) as address:
-        page = await browser.open_page(f"{address.url}tuning")
+        page = await browser.open_page(f"{address.url}brokers/1/tuning")
         await page.until(f"document.querySelector('{LINK}').textContent === 'live'")
     await page.until(f"document.querySelector('{LINK}').textContent === 'reconnecting'")
     await page.evaluate("document.querySelector('[data-form] input[type=number]').value = 4")

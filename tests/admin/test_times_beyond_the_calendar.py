@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,8 @@ async def addresses_of_a_topic(live: LiveAdmin) -> list[str]:
     """What the API has of a topic, its partitions and their records; streams never end."""
     paths: dict[str, Any] = (await live.get("/api/v1/openapi.json"))["paths"]
     found = [path for path, operations in paths.items() if "get" in operations and "/topics/{" in path]
-    filled = [re.sub(r"\{partition\}|\{offset\}", "0", path).replace("{topic}", "orders") for path in found]
+    names = {"topic": "orders", "partition": "0", "offset": "0", "broker_id": "1"}
+    filled = [path.format_map(names) for path in found]
     return [path for path in filled if not path.endswith("/tail")]
 
 

@@ -23,6 +23,7 @@ from trio_broker.runtime.clock import ManualClock
 from trio_broker.storage.log import Log
 
 TOPICS = "/api/v1/topics"
+TOPICS_OF_BROKER = "/api/v1/brokers/1/topics"
 
 
 async def commit(live: LiveAdmin, group: str, topic: str, offset: int) -> None:
@@ -130,15 +131,19 @@ async def test_one_topic_shows_the_settings_of_its_own(live: LiveAdmin) -> None:
     assert (topic["summary"]["retention_ms"], topic["replication_factor"]) == (1000, 1)
 
 
-@pytest.mark.parametrize("address", ["", "/rates", "/groups", "/config", "/partitions", "/partitions/0/segments"])
+@pytest.mark.parametrize("address", ["", "/rates", "/groups", "/config", "/partitions"])
 async def test_what_is_not_there_is_404(live: LiveAdmin, address: str) -> None:
     assert pointers(await live.http.get(f"{TOPICS}/missing{address}"), 404) == []
+
+
+async def test_files_of_what_is_not_there_are_404(live: LiveAdmin) -> None:
+    assert pointers(await live.http.get(f"{TOPICS_OF_BROKER}/missing/partitions/0/segments"), 404) == []
 
 
 @pytest.mark.parametrize("partition", ["7", "x", "-1", "9" * 5000])
 async def test_a_partition_that_is_not_there_is_404(live: LiveAdmin, partition: str) -> None:
     await live.kafka.create_topic("orders")
-    assert pointers(await live.http.get(f"{TOPICS}/orders/partitions/{partition}/segments"), 404) == []
+    assert pointers(await live.http.get(f"{TOPICS_OF_BROKER}/orders/partitions/{partition}/segments"), 404) == []
 
 
 async def test_partitions_show_their_offsets_and_their_shares(live: LiveAdmin) -> None:
@@ -165,7 +170,7 @@ async def test_segments_show_what_retention_takes_next_and_when(live: LiveAdmin)
     await live.http.post(TOPICS, json={"name": "orders", "configs": {"segment.bytes": 1048576}})
     for _ in range(3):
         await live.kafka.produce("orders", b"x" * 600_000)
-    segments = await live.get(f"{TOPICS}/orders/partitions/0/segments")
+    segments = await live.get(f"{TOPICS_OF_BROKER}/orders/partitions/0/segments")
     first, *_, last = segments["segments"]["items"]
     assert (first["base_offset"], first["next_offset"], first["is_active"], first["is_compacted"]) == (
         0,
@@ -183,7 +188,7 @@ async def test_segments_show_what_retention_takes_next_and_when(live: LiveAdmin)
 
 async def test_segments_of_a_compacted_topic_show_how_far_compaction_came(live: LiveAdmin) -> None:
     await live.http.post(TOPICS, json={"name": "table", "configs": {"cleanup.policy": "compact"}})
-    segments = await live.get(f"{TOPICS}/table/partitions/0/segments")
+    segments = await live.get(f"{TOPICS_OF_BROKER}/table/partitions/0/segments")
     assert (segments["compacted_up_to"], segments["dirty_ratio"]) == (0, 0)
 
 
