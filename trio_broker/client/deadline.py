@@ -116,6 +116,8 @@ def retry(
 class RetryDeadline:
     """How long to repeat a request without progress: a deadline that ``renew`` restarts, and pauses that grow.
 
+    For a reader, which ``retry`` does not serve: each answer may bring some partitions on and refuse others.
+
     Tests replace ``now`` and ``sleep``, which are in seconds.
     """
 
