@@ -126,7 +126,7 @@ def refuse_constant(name: str) -> Any:
 def change_origin(request: Request) -> ChangeOrigin:
     """What is recorded of the caller: what it calls itself, where it is, and what it asked for."""
     claimed = request.headers.get("x-requested-with", "")[:MAX_CALLER_NAME_LENGTH]
-    name = "".join(character for character in claimed if character.isascii() and character.isprintable()).strip()
+    name = "".join(filter(str.isprintable, claimed.encode("ascii", "ignore").decode())).strip()
     host = request.client.host if request.client is not None else "an unknown address"
     channel = ChangeChannel.PAGE if name == PAGE_NAME else ChangeChannel.HTTP
     role = request.scope.get(ROLE_IN_SCOPE)

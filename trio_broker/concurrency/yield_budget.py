@@ -74,7 +74,8 @@ async def in_turns(work: Generator[None, None, T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
-        await budget.maybe_yield()
+        if budget.is_spent:
+            await budget.renewed()
 
 
 def list_in_turns(values: Iterable[T]) -> Steps[list[T]]:
@@ -138,21 +139,22 @@ def clear_in_turns(*containers: list[Any] | set[Any] | dict[Any, Any]) -> Steps[
                 yield budget.renewed
 
 
-class InTurns(Generic[T]):
+class InTurns(YieldBudget, Generic[T]):
     """Iterates over ``items``, yielding to Trio between two of them whenever the budget is spent.
 
     An object rather than an async generator, which code that leaves the loop early would have to close.
     """
 
     def __init__(self, items: Iterable[T]) -> None:
+        super().__init__()
         self._items = iter(items)
-        self._budget = YieldBudget()
 
     def __aiter__(self) -> InTurns[T]:
         return self
 
     async def __anext__(self) -> T:
-        await self._budget.maybe_yield()
+        if self.is_spent:
+            await self.renewed()
         try:
             return next(self._items)
         except StopIteration:

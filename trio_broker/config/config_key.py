@@ -169,10 +169,12 @@ class ConfigKey:
         Raises:
             ConfigError: the text is not of the key's type, or the value is outside the key's limits.
         """
-        if not _is_encodable(text):
+        try:
+            size = len(text.encode())
+        except UnicodeEncodeError:
             # JSON can carry half of a surrogate pair, which neither the metadata log nor a response can.
-            raise ConfigError(f"{self.name}: the value must be text that UTF-8 can encode", key=self.name)
-        if (size := len(text.encode())) > MAX_STRING_BYTES:
+            raise ConfigError(f"{self.name}: the value must be text that UTF-8 can encode", key=self.name) from None
+        if size > MAX_STRING_BYTES:
             # The admin API takes longer ones, and neither the metadata log nor a response does.
             raise self.refusal(text[:SHOWN_CHARACTERS] + "…", f"{size} bytes, at most {MAX_STRING_BYTES} are taken")
         # Trimmed for every type, as ConfigDef.parseType does.
@@ -385,14 +387,6 @@ def _type_of(default: Any) -> ConfigType:
         return ConfigType.BOOLEAN
     types = {int: ConfigType.INT, float: ConfigType.DOUBLE, tuple: ConfigType.LIST}
     return next((config_type for known, config_type in types.items() if isinstance(default, known)), ConfigType.STRING)
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _is_above(text: str, limit: float) -> bool:
