@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -45,7 +45,7 @@ from tests.admin.fake_groups import FakeGroup, fake_groups
 from tests.admin.fake_topics import PartitionInfo, TopicInfo
 from tests.admin.fake_transactions import fake_transactions
 from trio_broker.changes.change import Change
-from trio_broker.config.config_key import ConfigType, UpdateMode
+from trio_broker.config.config_key import ConfigType, ConfigUnit, UpdateMode
 from trio_broker.config.entries import AllowedRange, ConfigEntry, ConfigScope, ConfigSource, ConfigSynonym
 from trio_broker.coordinator.reporting.snapshot import (
     GroupLagHistory,
@@ -195,6 +195,9 @@ class FakeConfig:
 
     def entries(self) -> Sequence[ConfigEntry]:
         return [self.broker.config_entry(name) for name in DEFAULTS]
+
+    def units(self, names: Iterable[str]) -> Mapping[str, ConfigUnit | None]:
+        return {name: entry.unit for name in names if (entry := self.entry(name)) is not None}
 
     def entry(self, name: str) -> ConfigEntry | None:
         return self.broker.config_entry(name) if name in DEFAULTS else None

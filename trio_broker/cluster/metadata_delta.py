@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Iterable, Mapping
 from itertools import chain
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import attrs
@@ -45,6 +46,9 @@ from trio_broker.concurrency.yield_budget import at_once
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+_NAME = attrgetter("name")
 
 
 class ContradictoryMetadata(Exception):
@@ -104,7 +108,7 @@ class MetadataDelta:
     @property
     def changed_topics(self) -> tuple[str, ...]:
         """Topics that are new, or have new partitions, leaders or epochs."""
-        return tuple(topic.name for topic in self._topics.values())
+        return tuple(map(_NAME, self._topics.values()))
 
     @property
     def has_other_assignments(self) -> bool:

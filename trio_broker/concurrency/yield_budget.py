@@ -153,7 +153,8 @@ class InTurns(YieldBudget, Generic[T]):
         return self
 
     async def __anext__(self) -> T:
-        if self.is_spent:
+        # ``is_spent``, without a call for each item.
+        if current_time() - self._began > self._seconds:
             await self.renewed()
         try:
             return next(self._items)

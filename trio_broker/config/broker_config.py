@@ -39,6 +39,7 @@ from trio_broker.config.entries import (
 from trio_broker.config.errors import ConfigError, ContradictorySettings
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.config.keys import BROKER_KEYS, KEY_GROUPS, KEYS_BY_NAME, LISTENERS_SUBJECT, SETTINGS
+from trio_broker.config.listener_keys import LISTENER_PREFIX
 from trio_broker.config.listeners import advertised_endpoints
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.log_manager_config import LogManagerConfig
@@ -484,8 +485,7 @@ def _listener_limits(texts: Mapping[str, str]) -> dict[str, ListenerLimits]:
     """Return the limits of each listener that has its own in ``texts``."""
     fields: dict[str, dict[str, int]] = {}
     for name, text in texts.items():
-        key = BROKER_KEYS[name]
-        if key.listener and not key.without_effect:
+        if name.startswith(LISTENER_PREFIX) and not (key := BROKER_KEYS[name]).without_effect:
             fields.setdefault(key.listener, {})[key.field] = key.parse(text)
     return {listener: ListenerLimits(**own) for listener, own in fields.items()}
 

@@ -41,6 +41,9 @@ CLUSTER_WIDE_KEYS = frozenset({"max.connections", "max.connection.creation.rate"
 FIELDS_WITH_EFFECT = frozenset(field.name for field in attrs.fields(ListenerLimits))
 """The fields of the settings that a listener may have for itself."""
 
+LISTENER_PREFIX = "listener.name."
+"""Of the keys of one listener; its name follows."""
+
 CACHED_KEYS = 1000
 """Keys of listeners that are kept once they were asked for: clients choose the names."""
 
@@ -87,7 +90,7 @@ class BrokerKeys(Mapping[str, ConfigKey]):
         """What may have been meant by a name that is none of a key, as the end of a sentence."""
         if (found := _NAME.fullmatch(name)) is None:
             return did_you_mean(name, self._keys)
-        return did_you_mean(found["key"], self._keys, prefix=f"listener.name.{found['listener'].lower()}.")
+        return did_you_mean(found["key"], self._keys, prefix=f"{LISTENER_PREFIX}{found['listener'].lower()}.")
 
 
 def _without_mechanism(key: str) -> str:

@@ -28,6 +28,7 @@ from broker_admin.structuring import shown
 from broker_admin.view import ClusterView
 from broker_admin.views.cluster.config import SettingChange
 from trio_broker.changes.change import MAX_COMPARED_SECONDS, MAX_TRIAL_SECONDS, MIN_TRIAL_SECONDS
+from trio_broker.config.config_key import ConfigUnit
 from trio_broker.config.entries import ConfigDifference, ConfigEntry, ConfigScope
 
 
@@ -84,8 +85,8 @@ class ConfigEndpoint(HTTPEndpoint):
         """Change or reset config keys, all of them or none."""
         query = query_of(request, ConfigChangeQuery)
         changes = await read_config_changes(request)
-        named = entries_of(cluster_of(request), changes)
-        return json_response(await apply_changes(request, changes, named, query, lambda key: body_pointer(key)))
+        units = cluster_of(request).config.units(changes)
+        return json_response(await apply_changes(request, changes, units, query, lambda key: body_pointer(key)))
 
 
 class ConfigKeyEndpoint(HTTPEndpoint):
@@ -94,45 +95,42 @@ class ConfigKeyEndpoint(HTTPEndpoint):
     @operation(ConfigEntry, problems={404: "no such key"})
     async def get(self, request: Request) -> Response:
         """One config key."""
-        return json_response(mask_entry(entry_of(request)))
+        name = request.path_params["key"]
+        if (entry := cluster_of(request).config.entry(name)) is None:
+            raise no_such_key(name)
+        return json_response(mask_entry(entry))
 
     @operation(
         ChangedConfigs, query=ConfigChangeQuery, body=NewConfigValue, is_change=True, problems={404: "no such key"}
     )
     async def patch(self, request: Request) -> Response:
         """Change or reset one config key."""
-        query, entry = query_of(request, ConfigChangeQuery), entry_of(request)
-        changes = {entry.name: (await read_change(request, NewConfigValue)).value}
-        return json_response(await apply_changes(request, changes, [entry], query, lambda _: body_pointer("value")))
+        query, name = query_of(request, ConfigChangeQuery), request.path_params["key"]
+        if not (units := cluster_of(request).config.units([name])):
+            raise no_such_key(name)
+        changes = {name: (await read_change(request, NewConfigValue)).value}
+        return json_response(await apply_changes(request, changes, units, query, lambda _: body_pointer("value")))
 
 
-def entry_of(request: Request) -> ConfigEntry:
-    """The entry of the key in the address.
-
-    Raises:
-        Problem: 404, there is no such key.
-    """
-    name = request.path_params["key"]
-    entry = cluster_of(request).config.entry(name)
-    if entry is None:
-        raise Problem(404, f"this broker has no key {shown(name)}")
-    return entry
+def no_such_key(name: str) -> Problem:
+    """The key in the address does not exist."""
+    return Problem(404, f"this broker has no key {shown(name)}")
 
 
 async def apply_changes(
     request: Request,
     changes: ConfigChanges,
-    named: Sequence[ConfigEntry],
+    units: Mapping[str, ConfigUnit | None],
     query: ConfigChangeQuery,
     pointer: Callable[[str], str],
 ) -> ChangedConfigs:
-    """Have the broker make ``changes`` of the keys ``named``; ``pointer`` points at the value of a key.
+    """Have the broker make ``changes`` of keys with these ``units``; ``pointer`` points at the value of a key.
 
     Raises:
         Problem: 422, with an error for each key that is refused.
     """
     cluster = cluster_of(request)
-    texts, reasons = plain_texts(changes, {entry.name: entry.unit for entry in named})
+    texts, reasons = plain_texts(changes, units)
     result = await cluster.config.change(
         texts,
         changed_by=caller_name(request),

@@ -15,6 +15,7 @@ from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOp
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource
 from trio_broker.config import keys
 from trio_broker.config.broker_config import shown_value
+from trio_broker.config.config_key import ConfigUnit
 from trio_broker.config.entries import AllowedRange, ConfigEntry, ConfigScope
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.validators import MAX_POOL_SIZE
@@ -36,6 +37,10 @@ class LiveConfigView:
     def entry(self, name: str) -> ConfigEntry | None:
         entry = self.services.config.entry(name)
         return None if entry is None else self._with_levels(entry)
+
+    def units(self, names: Iterable[str]) -> Mapping[str, ConfigUnit | None]:
+        named = ((name, keys.BROKER_KEYS.get(name)) for name in names)
+        return {name: key.unit for name, key in named if key is not None and not key.internal}
 
     def _with_levels(self, entry: ConfigEntry) -> ConfigEntry:
         config, key = self.services.config, keys.BROKER_KEYS[entry.name]

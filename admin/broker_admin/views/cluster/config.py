@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import attrs
 
+from trio_broker.config.config_key import ConfigUnit
 from trio_broker.config.entries import ConfigDifference, ConfigEntry, ConfigScope
 
 
@@ -57,6 +58,10 @@ class ConfigView(Protocol):
 
     def entry(self, name: str) -> ConfigEntry | None:
         """One broker key, as ``entries`` has it; None if there is none of this name."""
+        ...
+
+    def units(self, names: Iterable[str]) -> Mapping[str, ConfigUnit | None]:
+        """The units of those of ``names`` that are broker keys, None where a key has none."""
         ...
 
     async def change(
