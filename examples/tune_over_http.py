@@ -36,7 +36,8 @@ def change(admin: str, value: int | None) -> None:
 
 
 def main(admin: str) -> None:
-    threads = read(admin, "threads")
+    [broker] = read(admin, "brokers")["items"]
+    threads = read(admin, f"brokers/{broker['node_id']}/threads")
     size = threads["io"]["size"]
     print(f"{size} I/O threads, {threads['io']['idle_ratio']:.0%} idle, queue {threads['queue']['depth']} deep")
     change(admin, 2 * size)

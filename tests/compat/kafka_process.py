@@ -8,6 +8,7 @@ The process ends when its standard input does, so it cannot outlive the test run
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import tempfile
@@ -121,6 +122,8 @@ class KafkaProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            # Those of a Spark session in this process name an archive of Spark's classes.
+            env={name: value for name, value in os.environ.items() if name != "JDK_JAVA_OPTIONS"},
         )
         self._reader = threading.Thread(target=self._read_output, name="kafka output", daemon=True)
         self._reader.start()
