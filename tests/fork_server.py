@@ -43,10 +43,20 @@ STATUS = struct.Struct("=i")
 
 def launch(command: Sequence[str], **options: Any) -> subprocess.Popen[str]:
     """``subprocess.Popen(command, **options)`` for ``BrokerProcess``, whose options differ in ``env`` alone."""
-    if list(command[: len(PLAIN_COMMAND)]) != PLAIN_COMMAND or not hasattr(os, "pidfd_open"):
+    if list(command[: len(PLAIN_COMMAND)]) != PLAIN_COMMAND or not has_pidfd():
         return subprocess.Popen(command, **options)
     # It has what BrokerProcess and its tests use of a Popen.
     return cast("subprocess.Popen[str]", forked(command[3:], options["env"]))
+
+
+@cache
+def has_pidfd() -> bool:
+    """Whether a process can be waited for by a descriptor; a container may refuse what its kernel has."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):
+        return False
+    return True
 
 
 @attrs.define

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.fork_server import ForkedProcess, launch
+from tests.fork_server import ForkedProcess, has_pidfd, launch
 from trio_broker.testing.process import BrokerDidNotStart, BrokerProcess
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="the system has no pidfd")
+pytestmark = pytest.mark.skipif(not has_pidfd(), reason="the system has no pidfd")
 
 
 def test_a_broker_is_forked(tmp_path: Path):
