@@ -61,6 +61,7 @@ def words_of(field: attrs.Attribute[Any]) -> Schema:
     return words
 
 
+@functools.cache
 def json_name(field: attrs.Attribute[Any]) -> str:
     """The name of an attribute in JSON."""
     return field.name.rstrip("_")
@@ -77,6 +78,7 @@ def markdown(docstring: str) -> str:
     return docstring.replace("``", "`")
 
 
+@functools.cache
 def is_required(field: attrs.Attribute[Any]) -> bool:
     """Whether one who sends a value of the class has to give this attribute."""
     return field.default is attrs.NOTHING

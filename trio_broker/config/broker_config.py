@@ -124,6 +124,8 @@ class BrokerConfig:
         self._dynamic: dict[ConfigScope, dict[str, str]] = {scope: {} for scope in ConfigScope}
         self._tried: dict[str, str | None] = {}
         self._checked: _Checked | None = None
+        self._texts: Mapping[str, str] = {}
+        self._values: Mapping[str, Any] = DEFAULTS
         self._take(self._check_layers(self._dynamic, self._tried))
 
     def value(self, key: ConfigKey) -> Any:
@@ -383,7 +385,9 @@ class BrokerConfig:
                 be older than a rule about them, and must not prevent the other settings.
         """
         merged = self._merged(dynamic, tried)
-        values = DEFAULTS | {key.name: key.value_in(merged) for name in merged for key in KEYS_BY_NAME.get(name, ())}
+        changed = {name for name, _ in merged.items() ^ self._texts.items()}
+        keys = (key for name in changed for key in KEYS_BY_NAME.get(name, ()))
+        values = {**self._values, **{key.name: key.value_in(merged) for key in keys}}
         sections = {
             subject: section(**{key.field: values[key.name] for key in KEY_GROUPS[subject] if key.field})
             for subject, section in SETTINGS.items()
