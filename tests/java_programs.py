@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.oracles import absent
-from tests.patience import run_program
+from tests.waits import run_program
 
 SOURCES = Path(__file__).parent / "compat" / "java"
 JARS = SOURCES / "target" / "jars"

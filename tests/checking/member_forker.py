@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 from tests.checking.history import Recorder
 from tests.checking.recorded_members import KINDS, Client, live
 from tests.checking.transactional_loops import LOOPS
-from tests.patience import patiently
+from tests.waits import within
 
 NewClient = Callable[[Recorder, str, str], Client]
 
@@ -58,7 +58,7 @@ class MemberForker:
         )
         self._reader = threading.Thread(target=self._read, name="member nursery", daemon=True)
         self._reader.start()
-        assert patiently(self._ready.wait, START_SECONDS), "the nursery did not start"
+        assert within(self._ready.wait, START_SECONDS), "the nursery did not start"
 
     def start(self, process: str, kind: str, group: str, servers: str, topic: str) -> None:
         self._say(start=process, kind=kind, group=group, servers=servers, topic=topic)
@@ -74,7 +74,7 @@ class MemberForker:
             TimeoutError: some do not end.
         """
         with self._someone_ended:
-            if not patiently(
+            if not within(
                 partial(self._someone_ended.wait_for, lambda: self.ended.keys() >= set(processes)), END_SECONDS
             ):
                 raise TimeoutError(f"these do not end: {set(processes) - self.ended.keys()}")
@@ -90,8 +90,8 @@ class MemberForker:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        patiently(self._process.wait, END_SECONDS)
-        patiently(self._reader.join, END_SECONDS)
+        within(self._process.wait, END_SECONDS)
+        within(self._reader.join, END_SECONDS)
         self._process.stdout.close()
 
     def _say(self, **command: Any) -> None:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.patience import run_program
+from tests.waits import run_program
 
 HEAVY = {"trio", "hypercorn", "starlette", "jinja2", "prometheus_client", "cattrs", "asyncio", "broker_admin"}
 

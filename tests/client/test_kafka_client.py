@@ -8,7 +8,7 @@ from kafka_wire.apis import ApiKey
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.metadata import MetadataRequest
-from tests.client.scripted_client import CLIENT_ID, PATIENCE_SECONDS, Pauses, client_of, coordinator_at, unused_port
+from tests.client.scripted_client import CLIENT_ID, WAIT_SECONDS, Pauses, client_of, coordinator_at, unused_port
 from tests.fakes.scripted_kafka import CLOSED, HOST, Cluster, ScriptedKafka, served_up_to
 from trio_broker.client.address import Address
 from trio_broker.client.connection_settings import ConnectionSettings
@@ -156,7 +156,7 @@ def test_attempts_end_before_the_deadline_with_the_last_refusal():
     asking = Asking(*[Refused("g", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)] * 100)
     with pytest.raises(Refused, match="COORDINATOR_LOAD_IN_PROGRESS: its coordinator is still loading it"):
         idle_client(pauses).attempt(asking)
-    assert PATIENCE_SECONDS - 1 <= sum(pauses.made) < PATIENCE_SECONDS
+    assert WAIT_SECONDS - 1 <= sum(pauses.made) < WAIT_SECONDS
 
 
 def test_what_is_refused_for_good_is_asked_once():

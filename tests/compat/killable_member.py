@@ -9,8 +9,8 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from tests.compat.group_members import EVERY_KIND, PATIENCE_SECONDS, Member, Place, moved
-from tests.patience import patiently
+from tests.compat.group_members import EVERY_KIND, WAIT_SECONDS, Member, Place, moved
+from tests.waits import within
 
 
 class KillableMember:
@@ -38,8 +38,8 @@ class KillableMember:
     def kill(self) -> None:
         """End it without a word to the broker."""
         self._process.kill()
-        patiently(self._process.wait, PATIENCE_SECONDS)
-        patiently(self._reader.join, PATIENCE_SECONDS)
+        within(self._process.wait, WAIT_SECONDS)
+        within(self._reader.join, WAIT_SECONDS)
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             stream.close()

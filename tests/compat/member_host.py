@@ -19,16 +19,16 @@ from typing import Any, ClassVar
 from tests.compat.group_members import (
     HEARTBEAT_MS,
     METADATA_AGE_MS,
-    PATIENCE_SECONDS,
     POLL_SECONDS,
     SESSION_MS,
+    WAIT_SECONDS,
     Commit,
     Crowd,
     Member,
     Place,
     Received,
 )
-from tests.patience import patiently
+from tests.waits import within
 
 
 class HostFailed(Exception):
@@ -69,7 +69,7 @@ class MemberHost:
         return answer
 
     def ask(self, member: int, call: str, **arguments: Any) -> Any:
-        return patiently(self.request(member, call, **arguments).result, PATIENCE_SECONDS)
+        return within(self.request(member, call, **arguments).result, WAIT_SECONDS)
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -104,8 +104,8 @@ class MemberHost:
         self._finish()
 
     def _finish(self) -> None:
-        patiently(self._process.wait, PATIENCE_SECONDS)
-        patiently(self._reader.join, PATIENCE_SECONDS)
+        within(self._process.wait, WAIT_SECONDS)
+        within(self._reader.join, WAIT_SECONDS)
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             stream.close()

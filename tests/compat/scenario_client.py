@@ -32,7 +32,7 @@ from kafka_wire.records.batch import RecordBatch, read_batches
 from kafka_wire.records.control import EndTransactionMarker, read_control_record
 from kafka_wire.records.errors import CorruptRecordBatch
 from kafka_wire.schema import Field, fields_of
-from tests.patience import Patience, scaled
+from tests.waits import TimeLeft, scaled
 
 CLIENT_ID = "talk"
 
@@ -164,7 +164,7 @@ class ScenarioClient:
     ) -> Any:
         """Repeat ``request`` until its response satisfies ``reached``; write that one down, and return it."""
         self._asked(request, version, f"until {what}")
-        time_left = Patience(ANSWER_SECONDS)
+        time_left = TimeLeft(ANSWER_SECONDS)
         while not reached(response := self._exchange(request, version, connection)):
             assert not time_left.is_over, f"never {what}: {response}"
             time.sleep(PAUSE_SECONDS)
@@ -193,7 +193,7 @@ class ScenarioClient:
 
     def quietly_in_turn(self, request: Any, version: int, connection: str = "a") -> Any:
         """As ``ask_in_turn``, and write nothing down."""
-        time_left = Patience(ANSWER_SECONDS)
+        time_left = TimeLeft(ANSWER_SECONDS)
         while ErrorCode.CONCURRENT_TRANSACTIONS in error_codes(answer := self._exchange(request, version, connection)):
             assert not time_left.is_over, f"{request} has to wait for ever"
             time.sleep(PAUSE_SECONDS)
@@ -223,7 +223,7 @@ class ScenarioClient:
         metadata = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
         wanted = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)]
         offsets = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=wanted)])
-        time_left = Patience(ANSWER_SECONDS)
+        time_left = TimeLeft(ANSWER_SECONDS)
         for request in (metadata, offsets):
             while any(error_codes(answer := self.quietly(request, 9))):
                 assert not time_left.is_over, answer

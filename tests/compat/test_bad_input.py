@@ -19,7 +19,7 @@ import attrs
 import pytest
 
 from fuzz.raw_client import (
-    PATIENCE_SECONDS,
+    WAIT_SECONDS,
     HealthyClient,
     RawConnection,
     create_topic,
@@ -44,7 +44,7 @@ from kafka_wire.records.batch import BATCH_HEADER_BYTES, build_batch
 from kafka_wire.records.compression import XERIAL_HEADER, Codec, compress
 from kafka_wire.records.crc import crc32c
 from kafka_wire.records.record import NewRecord
-from tests.patience import Patience, scaled
+from tests.waits import TimeLeft, scaled
 from trio_broker.testing.process import BrokerProcess
 
 MIB = 1 << 20
@@ -87,7 +87,7 @@ class Witness:
 
     def one_log_line(self, connection_port: int) -> str:
         """Return the one line there is about a connection that ended, and fail if there are more or none."""
-        time_left = Patience(PATIENCE_SECONDS)
+        time_left = TimeLeft(WAIT_SECONDS)
         while not self.log_lines(connection_port) and not time_left.is_over:
             time.sleep(POLL_SECONDS)
         self.healthy.check()
@@ -504,7 +504,7 @@ def test_two_hundred_dribblers_harm_nobody(witness: Witness) -> None:
 
 
 def test_a_dribbler_is_closed_in_the_end(start_broker: Callable[..., BrokerProcess]) -> None:
-    """With the shortest patience that there is: a frame under way does not keep a silent connection open."""
+    """With the shortest timeout that there is: a frame under way does not keep a silent connection open."""
     broker = start_broker(connections_max_idle_ms="101", log_durability="page-cache")
     with RawConnection.open(broker.port) as connection:
         connection.send(b"\x00\x00")

@@ -24,7 +24,7 @@ from kafka import TopicPartition as PythonTopicPartition
 
 from tests.checking.thread_tuner import SIZES, ThreadTuner
 from tests.oracles import absent
-from tests.patience import flushed, run_program, scaled
+from tests.waits import flushed, run_program, scaled
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.patience import flushed, patiently, run_program
+from tests.waits import flushed, run_program, within
 from trio_broker.testing import process
 from trio_broker.testing.process import BrokerProcess
 
@@ -85,7 +85,7 @@ def test_sigint_stops_it_cleanly_and_it_may_have_no_admin_page(start_broker: Cal
     assert broker.admin_url == "off"
     broker.process.send_signal(signal.SIGINT)
 
-    assert patiently(broker.process.wait, SECONDS) == 0
+    assert within(broker.process.wait, SECONDS) == 0
     assert (broker.data_directory / ".kafka_cleanshutdown").exists()
 
 

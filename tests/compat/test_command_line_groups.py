@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, Producer
 
 from tests.compat.kafka_process import KafkaProcess
 from tests.java_programs import Java
-from tests.patience import flushed, patiently
+from tests.waits import flushed, within
 from trio_broker.cli import main
 from trio_broker.testing.process import BrokerProcess
 
@@ -119,7 +119,7 @@ def member(command: CommandLine, group: str, topic: str, **settings: str) -> Ite
     consumer.subscribe([topic])
     try:
         for _ in range(2 * RECORDS):
-            message = patiently(consumer.poll, SECONDS)
+            message = within(consumer.poll, SECONDS)
             assert message is not None, f"nothing came in {SECONDS} s"
             assert message.error() is None, message.error()
         consumer.commit(asynchronous=False)
@@ -257,7 +257,7 @@ def test_a_consumer_goes_on_where_it_was_put(command: CommandLine, filled: str, 
         {"bootstrap.servers": command.bootstrap_servers, "group.id": group, "enable.auto.commit": False, **settings}
     )
     consumer.subscribe([filled])
-    messages = [patiently(consumer.poll, SECONDS) for _ in range(7)]
+    messages = [within(consumer.poll, SECONDS) for _ in range(7)]
     consumer.close()
     assert [(each.partition(), each.offset()) for each in messages if each is not None] == [
         (1, offset) for offset in range(3, 10)

@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 
 from tests.compat.kafka_process import KafkaProcess
 from tests.oracles import absent
-from tests.patience import communicate, flushed, patiently, run_program
+from tests.waits import communicate, flushed, run_program, within
 from trio_broker.cli import main
 from trio_broker.testing.process import BrokerProcess
 
@@ -242,7 +242,7 @@ def test_a_reader_that_has_enough_ends_the_command_quietly(cluster: AnyBroker, t
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert patiently(process.wait, SECONDS) == 1
+        assert within(process.wait, SECONDS) == 1
 
 
 def test_a_broker_that_restarts_is_waited_for(start_broker: Callable[..., BrokerProcess]) -> None:

@@ -21,7 +21,7 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer
 
-from tests.patience import patiently, run_program
+from tests.waits import run_program, within
 from trio_broker.cli import main
 from trio_broker.testing.process import BrokerProcess
 
@@ -98,7 +98,7 @@ class Shell:
         self.consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, **settings})
         self.consumer.subscribe([topic])
         for _ in range(14):
-            assert patiently(self.consumer.poll, SECONDS) is not None, f"nothing came in {SECONDS} s"
+            assert within(self.consumer.poll, SECONDS) is not None, f"nothing came in {SECONDS} s"
         self.consumer.commit(asynchronous=False)
         return []
 

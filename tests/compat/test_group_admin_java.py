@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.java_programs import Java, Steps
-from tests.patience import flushed
+from tests.waits import flushed
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 30

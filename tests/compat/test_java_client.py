@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.consumed_messages import consumed
 from tests.java_programs import Java, Steps
-from tests.patience import flushed, patiently
+from tests.waits import flushed, within
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
@@ -42,7 +42,7 @@ def has_admin() -> bool:
 @pytest.fixture(scope="module")
 def client_steps(java: Java, broker: BrokerProcess) -> Steps:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    patiently(admin.create_topics([NewTopic("foreign", len(CODECS), 1)])["foreign"].result, SECONDS)
+    within(admin.create_topics([NewTopic("foreign", len(CODECS), 1)])["foreign"].result, SECONDS)
     for partition, codec in enumerate(CODECS):
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "compression.type": codec, "linger.ms": 50})
         for number in range(RECORDS_OF_A_CODEC):

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.consumed_messages import consumed
 from tests.java_programs import Java
-from tests.patience import flushed, patiently
+from tests.waits import flushed, within
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.dump import dump
 from trio_broker.testing.process import BrokerProcess
@@ -110,7 +110,7 @@ class DataDirectories:
 
 def create_topic(broker: BrokerProcess) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    patiently(admin.create_topics([NewTopic("written", len(CODECS), 1)])["written"].result, SECONDS)
+    within(admin.create_topics([NewTopic("written", len(CODECS), 1)])["written"].result, SECONDS)
 
 
 def write(broker: BrokerProcess, seed: int, count: int) -> None:
@@ -317,7 +317,7 @@ def group_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
             consumer.commit(offsets=[TopicPartition("written", 0, 0, metadata="é")], asynchronous=False)
             consumer.close()
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        patiently(admin.delete_consumer_groups(["deleted"])["deleted"].result, SECONDS)
+        within(admin.delete_consumer_groups(["deleted"])["deleted"].result, SECONDS)
         assert broker.stop() == 0
     [log] = (directory / "__consumer_offsets-0").glob("*.log")
     return log

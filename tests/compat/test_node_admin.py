@@ -18,7 +18,7 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition, TopicPartitio
 from kafka.admin import NewTopic
 
 from tests.java_programs import Java
-from tests.patience import flushed
+from tests.waits import flushed
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60

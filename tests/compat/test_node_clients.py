@@ -15,7 +15,7 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 
 from tests.oracles import absent
-from tests.patience import run_program, scaled
+from tests.waits import run_program, scaled
 from trio_broker.testing.process import BrokerProcess
 
 NODE = shutil.which("node")

@@ -16,9 +16,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafka_wire.records.compression import Codec
 from tests.compat.kafka_process import KafkaProcess
-from tests.patience import flushed, patiently
 from tests.spark.producer.arrow_rows import Row, arrow_batch
 from tests.spark.producer.consumed_records import by_kafka_python, read_back, values_of
+from tests.waits import flushed, within
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.errors import RecordTooLarge, WriteFailed
 from trio_broker.client.producer.batch_producer import BatchProducer
@@ -48,7 +48,7 @@ def create(kafka: KafkaProcess, topic: str, **configs: str) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     # Records as old as these would not stay long.
     settings = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in configs.items()}
-    patiently(admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=settings)])[topic].result, SECONDS)
+    within(admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=settings)])[topic].result, SECONDS)
 
 
 def settings(kafka: KafkaProcess) -> ProducerSettings:

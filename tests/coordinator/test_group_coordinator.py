@@ -21,7 +21,7 @@ from kafka_wire.messages.offset_delete import (
 from kafka_wire.records.record import NewRecord
 from tests.compat.group_requests import first_beat
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
-from tests.patience import fail_after
+from tests.waits import fail_after
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.coordinator.classic.group import ClassicGroup

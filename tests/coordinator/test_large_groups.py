@@ -22,7 +22,7 @@ from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetc
 from tests.compat.group_requests import first_beat
 from tests.coordinator.appended import appended
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
-from tests.patience import fail_after
+from tests.waits import fail_after
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.concurrency import yield_budget

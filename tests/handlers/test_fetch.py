@@ -18,7 +18,7 @@ from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from tests.handlers.handler_client import Client
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
-from tests.patience import fail_after
+from tests.waits import fail_after
 from trio_broker.common.request_phase import RequestPhase
 from trio_broker.handlers.fetch import error_response, fetch
 from trio_broker.storage.append import AppendOrigin

@@ -179,11 +179,11 @@ async def test_a_connection_beyond_max_connections_waits_until_one_closes(servin
         await first.ask(1)
         await second.ask(1)
         third = await harness.connect()
-        await third.send(7, b"patience")
+        await third.send(7, b"waiting")
         await second.ask(2)
         assert harness.server.statistics().connections == 2
         await first.stream.aclose()
-        assert await third.receive() == (7, b"patience")
+        assert await third.receive() == (7, b"waiting")
 
 
 async def test_options_of_sockets_are_set(serving):

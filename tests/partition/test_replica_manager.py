@@ -22,8 +22,8 @@ from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
-from tests.patience import patiently
 from tests.running_broker import until
+from tests.waits import within
 from trio_broker.common.request_phase import RequestPhase, ignore_release
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.steps import run_steps
@@ -141,7 +141,7 @@ class SlowLook:
         self.threads.append(threading.current_thread())
         if threading.current_thread() is not threading.main_thread():
             self._token.run_sync_soon(self.entered.set)
-            assert patiently(self.may_go_on.wait, 30)
+            assert within(self.may_go_on.wait, 30)
         return self._prepare(batch, config, now_ms, topic_partition)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.errors import PySparkException
 
-from tests.patience import terminated
+from tests.waits import terminated
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import DataLoss
 from trio_broker.spark.pipelines.export.job import export

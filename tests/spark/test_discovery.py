@@ -6,7 +6,7 @@ import json
 import sys
 from pkgutil import iter_modules
 
-from tests.patience import run_program
+from tests.waits import run_program
 
 HEAVY = ("trio", "asyncio", "numpy", "numba", "pyarrow", "cramjam", "pandas")
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.patience import run_program
 from tests.spark.executors_job import GUARANTEES, JOBS, JSON_SOURCE, SINK, SOURCE
 from tests.spark.pipelines.table_rows import read_table
 from tests.spark.producer.consumed_records import new_values, read_back, values_of
 from tests.spark.topic_records import fill, numbers
+from tests.waits import run_program
 from trio_broker.spark.tables.target import Format, Target
 from trio_broker.testing import BrokerThread
 

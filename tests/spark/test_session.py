@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.patience import run_program
+from tests.waits import run_program
 from trio_broker.spark import session
 from trio_broker.spark.errors import SparkJobError
 

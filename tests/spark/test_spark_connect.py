@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.patience import communicate, run_program
 from tests.spark.connect_service import connect_service
 from tests.spark.pipelines.command_processes import pipeline_process, rows_in, wait_until
 from tests.spark.pipelines.table_rows import read_table
 from tests.spark.topic_records import fill, numbers
+from tests.waits import communicate, run_program
 from trio_broker.cli.pipeline_options import FORCED_END
 from trio_broker.spark.tables.target import Format, Target
 from trio_broker.testing import BrokerThread

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from tests.patience import patiently, terminated
 from tests.spark.topic_records import fill, numbers
+from tests.waits import terminated, within
 from trio_broker.testing import BrokerThread
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def test_records_of_a_first_micro_batch_that_were_deleted_before_the_restart_are
     fill(job.broker, job.topic, numbers(0, 5))
     failing(job)
     admin, below = AdminClient({"bootstrap.servers": job.broker.bootstrap_servers}), TopicPartition(job.topic, 0, 3)
-    patiently(admin.delete_records([below])[below].result, ENDS_WITHIN_SECONDS)
+    within(admin.delete_records([below])[below].result, ENDS_WITHIN_SECONDS)
     with pytest.raises(StreamingQueryException, match=f"DataLoss: {job.topic}-0 at offset 0: the records are gone"):
         job.run()
     assert sizes(job.run(failOnDataLoss="false")) == [2]

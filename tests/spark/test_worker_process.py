@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.patience import Patience, scaled
+from tests.waits import TimeLeft, scaled
 from trio_broker.spark.decoder import Engine, available_engine
 
 WAIT_SECONDS = 300
@@ -129,7 +129,7 @@ def begin_and_go_on(directory: Path, **variables: str) -> None:
             assert task["engine"] == "plain"
             assert task["is_loading"] == is_loading
         (directory / "may-load").touch()
-        time_left = Patience(WAIT_SECONDS)
+        time_left = TimeLeft(WAIT_SECONDS)
         while task["engine"] != "numba" and not time_left.is_over:
             assert task["rows"] == 2000
             assert task["frozen"] <= second["frozen"] or not task["is_loading"]

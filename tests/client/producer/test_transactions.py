@@ -12,7 +12,7 @@ from kafka_wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
-from tests.client.scripted_client import CLIENT_ID, PATIENCE_SECONDS, Pauses, coordinator_at
+from tests.client.scripted_client import CLIENT_ID, WAIT_SECONDS, Pauses, coordinator_at
 from tests.fakes.scripted_kafka import ScriptedKafka
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.connection_settings import ConnectionSettings
@@ -37,8 +37,8 @@ def add(codes: dict[int, int]) -> None:
     with server:
         client = TransactionClient(
             ConnectionSettings(parse_addresses(server.address), CLIENT_ID),
-            request_seconds=PATIENCE_SECONDS,
-            block_seconds=PATIENCE_SECONDS,
+            request_seconds=WAIT_SECONDS,
+            block_seconds=WAIT_SECONDS,
             deadline_after=Pauses().deadline,
         )
         with client:

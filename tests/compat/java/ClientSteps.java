@@ -36,7 +36,7 @@ public final class ClientSteps {
     private static final int RECORDS_OF_A_CODEC = 500;
     private static final int KEYS = 200;
     private static final long FIRST_TIMESTAMP_MS = 1_700_000_000_000L;
-    private static final Duration PATIENCE = Duration.ofSeconds(30);
+    private static final Duration TIMEOUT = Duration.ofSeconds(30);
 
     private static String servers;
     private static Admin admin;
@@ -89,7 +89,7 @@ public final class ClientSteps {
 
     private static List<ConsumerRecord<byte[], byte[]>> read(KafkaConsumer<byte[], byte[]> consumer, int count) {
         List<ConsumerRecord<byte[], byte[]>> found = new ArrayList<>();
-        long end = System.nanoTime() + PATIENCE.toNanos();
+        long end = System.nanoTime() + TIMEOUT.toNanos();
         while (found.size() < count && System.nanoTime() < end) {
             consumer.poll(Duration.ofMillis(500)).forEach(found::add);
         }

@@ -80,8 +80,8 @@ public final class Members {
 
         private void turn() {
             List<Object> received = new ArrayList<>();
-            Duration patience = Duration.ofMillis(settings.get("poll_ms").asLong());
-            for (ConsumerRecord<String, String> record : consumer.poll(patience)) {
+            Duration timeout = Duration.ofMillis(settings.get("poll_ms").asLong());
+            for (ConsumerRecord<String, String> record : consumer.poll(timeout)) {
                 received.add(List.of(record.topic(), record.partition(), record.offset(), record.value()));
             }
             if (!received.isEmpty()) {

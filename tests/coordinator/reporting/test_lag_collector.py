@@ -12,7 +12,7 @@ from tests.compat.group_requests import assignment, first_beat
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import batch
-from tests.patience import fail_after
+from tests.waits import fail_after
 from trio_broker.coordinator.reporting import lag, lag_collector
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.partition.replica_manager import HIGH_WATERMARK

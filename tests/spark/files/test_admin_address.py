@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import flushed
 from tests.spark.log_files import read
+from tests.waits import flushed
 from trio_broker.client.address import parse_addresses
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import DataLoss, OptionError, SourceUnavailable

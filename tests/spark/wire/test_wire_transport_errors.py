@@ -125,7 +125,7 @@ def test_a_silent_broker_is_left_after_the_request_timeout():
         assert each.pauses.made == [0.1]
 
 
-def test_every_step_renews_the_patience():
+def test_every_step_renews_the_timeout():
     with reading(ScriptedPartition(batches(0, 1000))) as each:
         trouble = [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 5
         with each.opened(0, 1000, kafka=small(each)) as chunks:
@@ -134,7 +134,7 @@ def test_every_step_renews_the_patience():
             assert sum(each.pauses.made) > 5 * POLL_TIMEOUT_MS / 1000
 
 
-def test_the_time_that_the_decoder_takes_costs_no_patience():
+def test_the_time_that_the_decoder_takes_does_not_count_towards_the_timeout():
     with (
         reading(ScriptedPartition(batches(0, 100))) as each,
         each.opened(0, 100, kafka=small(each), ask_ahead=True) as chunks,
