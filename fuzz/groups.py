@@ -392,8 +392,8 @@ def survival(broker: BrokerProcess, good: GoodGroup, statistics: Statistics) -> 
             after = settled_state(broker.port, good.group_ids)
         if after != before:
             changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
-            told = [f"{name[:50]!r}: {before.get(name)} became {after.get(name)}" for name in sorted(changed)]
-            yield f"after a {end.__name__}: " + "\n    ".join(told)
+            changes = [f"{name[:50]!r}: {before.get(name)} became {after.get(name)}" for name in sorted(changed)]
+            yield f"after a {end.__name__}: " + "\n    ".join(changes)
         if bugs := [line for line in broker.output[seen:] if any(mark in line for mark in BUG_MARKS)]:
             yield f"the broker's log after a {end.__name__}: {bugs}"
 

@@ -67,7 +67,7 @@ async def test_once_started_clients_are_served(tmp_path):
         assert [(each.host, each.port) for each in response.brokers] == [("127.0.0.1", broker.bound_endpoints[0].port)]
 
 
-async def test_port_0_is_replaced_by_the_port_that_was_bound_in_all_that_is_told(tmp_path):
+async def test_port_0_is_replaced_by_the_port_that_was_bound_in_all_that_is_reported(tmp_path):
     async with running(tmp_path) as broker:
         port = broker.server.bound_addresses["PLAINTEXT"][1]
         assert port > 0
@@ -75,7 +75,7 @@ async def test_port_0_is_replaced_by_the_port_that_was_bound_in_all_that_is_told
         assert broker.services.node.advertised["PLAINTEXT"].port == port
 
 
-async def test_a_taken_port_is_told_before_the_data_directory_is_touched(tmp_path):
+async def test_a_taken_port_is_reported_before_the_data_directory_is_touched(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listener = f"PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}"
         error = await start_expecting_failure(make_broker(tmp_path / "data", listeners=listener))
@@ -85,7 +85,7 @@ async def test_a_taken_port_is_told_before_the_data_directory_is_touched(tmp_pat
     assert not (tmp_path / "data").exists()
 
 
-async def test_a_taken_admin_port_is_told_and_lets_go_of_everything(tmp_path):
+async def test_a_taken_admin_port_is_reported_and_lets_go_of_everything(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         error = await start_expecting_failure(make_broker(tmp_path, admin_listener=address))
@@ -137,9 +137,9 @@ async def test_without_a_word_about_it_only_this_machine_is_served():
 @pytest.mark.parametrize(("host", "warnings"), [("127.0.0.1", 0), ("localhost", 0), ("0.0.0.0", 1), ("", 1)])
 async def test_a_listener_that_other_machines_reach_is_warned_of_loudly(tmp_path, caplog, host, warnings):
     async with running(tmp_path, listeners=f"PLAINTEXT://{host}:0") as broker:
-        told = [each.getMessage() for each in caplog.records if "WITHOUT LOGIN OR ENCRYPTION" in each.getMessage()]
-        assert len(told) == warnings
-        assert all(str(broker.bound_endpoints[0]) in line for line in told)
+        reported = [each.getMessage() for each in caplog.records if "WITHOUT LOGIN OR ENCRYPTION" in each.getMessage()]
+        assert len(reported) == warnings
+        assert all(str(broker.bound_endpoints[0]) in line for line in reported)
 
 
 async def test_an_admin_address_that_others_reach_is_refused_without_a_login(tmp_path):
@@ -300,7 +300,7 @@ async def test_stopping_twice_is_stopping_once(tmp_path):
         assert broker.is_stopping
 
 
-async def test_a_broker_told_to_stop_before_it_runs_stops_cleanly(tmp_path):
+async def test_a_broker_asked_to_stop_before_it_runs_stops_cleanly(tmp_path):
     broker = make_broker(tmp_path)
     broker.stop()
     with fail_after(WAIT_SECONDS):
@@ -446,9 +446,9 @@ async def test_every_start_begins_new_leader_epochs_whatever_ended_the_life_befo
     async with running(tmp_path) as broker, connected(broker) as client:
         epochs.append(leader_epochs(broker))
         response = await client.ask(MetadataRequest(topics=None), 12)
-        told = [partition.leader_epoch for partition in response.topics[0].partitions]
+        reported = [partition.leader_epoch for partition in response.topics[0].partitions]
     assert epochs == [[0, 0], [1, 1], [2, 2]]
-    assert told == [2, 2]
+    assert reported == [2, 2]
 
 
 def leader_epochs(broker) -> list[int]:

@@ -79,9 +79,9 @@ async def test_more_partitions_and_clients_than_descriptors(tmp_path: Path):
             await others[-1].stream.aclose()
         await client.stream.aclose()
         assert process.stop() == 0
-    told = "\n".join(process.output)
-    assert "Too many open files" not in told
-    assert told.count("all that the limit of open files leaves room for: accepting pauses") == 1
+    output = "\n".join(process.output)
+    assert "Too many open files" not in output
+    assert output.count("all that the limit of open files leaves room for: accepting pauses") == 1
 
 
 async def test_accepting_without_descriptors(tmp_path: Path):
@@ -104,7 +104,7 @@ async def test_accepting_without_descriptors(tmp_path: Path):
             began = trio.current_time()
             with none_left(process):
                 others = [await connection_to(process) for _ in range(CLIENTS)]
-                strangers = [await trio.open_tcp_stream("127.0.0.1", admin_port) for _ in range(CLIENTS)]
+                streams = [await trio.open_tcp_stream("127.0.0.1", admin_port) for _ in range(CLIENTS)]
                 await until(lambda: count_in_output(process, "accepting on PLAINTEXT pauses"))
                 await until(lambda: count_in_output(process, "accepting for the admin server pauses"))
                 for _ in range(ROUNDS):
@@ -119,8 +119,8 @@ async def test_accepting_without_descriptors(tmp_path: Path):
                 async with httpx.AsyncClient(base_url=process.admin_url, timeout=scaled(WAIT_SECONDS)) as another:
                     assert (await another.get("/readyz")).status_code == 200
             seconds = trio.current_time() - began
-            for stranger in strangers:
-                await stranger.aclose()
+            for stream in streams:
+                await stream.aclose()
         await client.stream.aclose()
         assert process.stop() == 0
     lines = [

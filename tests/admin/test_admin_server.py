@@ -1,4 +1,4 @@
-"""Claims about the HTTP server over real sockets: it cannot be killed from outside, and it ends when told to."""
+"""Claims about the HTTP server over real sockets: it cannot be killed from outside, and it ends on request."""
 
 from __future__ import annotations
 

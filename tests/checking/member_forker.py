@@ -2,7 +2,7 @@
 
 The nursery has no threads and no clients, which is what makes forking safe. It reads commands, one line of JSON each,
 and says when a member has ended. It alone reaps its children, and only then forgets their ids, so a signal never
-reaches a stranger. Members end with it: when its input ends, or when they find that they have another parent.
+reaches another process. Members end with it: when its input ends, or when they find that they have another parent.
 
 Source: fork(2), waitpid(2); the fork server of Python's multiprocessing, for the idea.
 """
@@ -102,12 +102,12 @@ class MemberForker:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            told = json.loads(line)
-            if "ready" in told:
+            message = json.loads(line)
+            if "ready" in message:
                 self._ready.set()
                 continue
             with self._someone_ended:
-                self.ended[told["ended"]] = told["code"]
+                self.ended[message["ended"]] = message["code"]
                 self._someone_ended.notify_all()
 
 

@@ -1,4 +1,4 @@
-"""One connection: versions, correlation ids, and what a stranger may send."""
+"""One connection: versions, correlation ids, and what another server may send."""
 
 from __future__ import annotations
 
@@ -100,11 +100,13 @@ def test_an_api_that_is_not_served_is_named():
             ask(connection)
 
 
-@pytest.mark.parametrize(("told", "version"), [(served_up_to(ApiKey.API_VERSIONS, 2), 2), ({}, 0)])
-def test_an_older_broker_is_asked_again_in_the_version_that_it_tells(told: dict[int, tuple[int, int]], version: int):
+@pytest.mark.parametrize(("advertised", "version"), [(served_up_to(ApiKey.API_VERSIONS, 2), 2), ({}, 0)])
+def test_an_older_broker_is_asked_again_in_the_version_that_it_tells(
+    advertised: dict[int, tuple[int, int]], version: int
+):
     """KIP-511; and brokers before it tell nothing beside the error."""
     server = ScriptedKafka()
-    server.answers[ApiVersionsRequest] = [api_versions(told, UNSUPPORTED_VERSION), api_versions(server.served)]
+    server.answers[ApiVersionsRequest] = [api_versions(advertised, UNSUPPORTED_VERSION), api_versions(server.served)]
     with connected(server) as connection:
         assert connection.served[ApiKey.LIST_GROUPS] == (0, 5)
     assert server.versions(ApiVersionsRequest) == [ApiVersionsRequest.VERSIONS.high, version]
@@ -117,7 +119,7 @@ def test_a_broker_that_refuses_every_version_is_not_asked_for_ever():
     assert len(server.asked) == 2
 
 
-def test_the_broker_is_told_who_asks():
+def test_the_broker_receives_the_name_of_the_client():
     with connected(server := ScriptedKafka()):
         pass
     [request] = server.requests(ApiVersionsRequest)
@@ -135,7 +137,7 @@ def test_an_answer_in_pieces_is_put_together():
         assert ask(connection, 0).groups[0].group_id == "g"
 
 
-def test_nobody_listening_is_told_with_the_address():
+def test_nobody_listening_is_reported_with_the_address():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     [address] = parse_addresses(f"127.0.0.1:{port}")
@@ -143,7 +145,7 @@ def test_nobody_listening_is_told_with_the_address():
         BrokerConnection.open(address, SETTINGS, Deadline(scaled(WAIT_SECONDS)))
 
 
-def test_a_host_name_that_cannot_be_one_is_told():
+def test_a_host_name_that_cannot_be_one_is_reported():
     [address] = parse_addresses("a..b:1")
     with pytest.raises(ConnectFailed, match=r"cannot connect to a\.\.b:1"):
         BrokerConnection.open(address, SETTINGS, Deadline(scaled(WAIT_SECONDS)))
@@ -166,7 +168,7 @@ def test_no_connection_is_tried_when_the_time_is_over():
     ],
     ids=["http", "tls", "too large", "negative", "too small"],
 )
-def test_a_stranger_is_recognised_by_the_size(first_bytes: bytes):
+def test_another_protocol_is_recognised_by_the_size(first_bytes: bytes):
     server = ScriptedKafka({ApiVersionsRequest: Raw((first_bytes,))})
     with pytest.raises(NotKafka, match="a listener that wants TLS"), connected(server):
         pass
@@ -261,7 +263,7 @@ def test_requests_go_over_the_socket_that_the_security_makes():
         connection.close()
 
 
-def test_the_sockets_buffer_is_set_where_a_size_is_told():
+def test_the_sockets_buffer_is_set_where_a_size_is_given():
     with ScriptedKafka() as server:
         [address] = parse_addresses(server.address)
         settings = attrs.evolve(SETTINGS, receive_buffer_bytes=20_000)

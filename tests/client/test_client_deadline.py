@@ -37,7 +37,7 @@ def test_a_broker_is_never_given_no_time_at_all():
     assert deadline.remaining_ms == 1
 
 
-def test_pauses_begin_and_end_as_told():
+def test_pauses_begin_and_end_as_configured():
     assert list(islice(pauses(0.3, 0.5), 3)) == pytest.approx([0.3, 0.5, 0.5])
     assert list(islice(pauses(3, 0.5), 2)) == [0.5, 0.5]
 

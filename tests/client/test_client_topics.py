@@ -94,7 +94,7 @@ def test_a_topic_is_created_as_it_was_asked_for(validate_only: bool):
         assert 0 < request.timeout_ms <= 20_000
 
 
-def test_the_brokers_own_words_are_told():
+def test_the_brokers_own_words_are_reported():
     answer = created(ErrorCode.INVALID_PARTITIONS, "too many")
     with (
         alone({CreateTopicsRequest: answer}) as server,

@@ -79,7 +79,7 @@ def test_changes_go_to_the_controller():
 
 
 @pytest.mark.parametrize("controller_id", [-1, 9])
-def test_any_broker_takes_changes_where_no_controller_is_told(controller_id: int):
+def test_any_broker_takes_changes_where_no_controller_is_reported(controller_id: int):
     with ScriptedKafka() as server, client_of(server) as client:
         Cluster([server], controller_id=controller_id)
         assert client.controller().address.port == server.port
@@ -92,7 +92,7 @@ def test_a_broker_that_is_not_there_is_named():
             client.node(7)
 
 
-def test_an_address_that_the_cluster_told_wrongly_is_told_as_such():
+def test_an_address_that_the_cluster_advertises_wrongly_is_reported_as_such():
     port = unused_port()
     with ScriptedKafka() as server, client_of(server) as client:
         Cluster([server], other_nodes={2: (HOST, port)})
@@ -100,7 +100,7 @@ def test_an_address_that_the_cluster_told_wrongly_is_told_as_such():
             client.node(2)
 
 
-def test_an_address_that_cannot_be_one_is_told():
+def test_an_address_that_cannot_be_one_is_reported():
     with ScriptedKafka() as server, client_of(server) as client:
         Cluster([server], other_nodes={2: (HOST, 70_000), 3: ("", -1)})
         for node_id in (2, 3):

@@ -1,4 +1,4 @@
-"""What strangers may send to a real broker, and what it costs: their connection, one line in the log, and nothing else.
+"""Bad input from any client to a real broker, which costs its connection, one line in the log, and nothing else.
 
 Each test sends something that no client should, over raw sockets, and expects a clear error code or a closed connection
 with exactly one log line. A healthy client produces and reads back during it and afterwards. Where memory is at stake,
@@ -132,7 +132,7 @@ def witness(broker: BrokerProcess, healthy: HealthyClient) -> Iterator[Witness]:
 
 
 def raw_header(api_key: int, version: int) -> bytes:
-    return request_header(RequestHeader(api_key=api_key, api_version=version, correlation_id=9, client_id="stranger"))
+    return request_header(RequestHeader(api_key=api_key, api_version=version, correlation_id=9, client_id="unknown"))
 
 
 def metadata(version: int = METADATA_VERSION) -> bytes:
@@ -154,7 +154,7 @@ def test_a_frame_too_short_for_its_header_closes_the_connection(witness: Witness
 
 
 @pytest.mark.parametrize("sent_bytes", [1, 3, 4, 5, 20])
-def test_a_frame_that_is_cut_off_is_told_in_one_line(witness: Witness, sent_bytes: int) -> None:
+def test_a_frame_that_is_cut_off_is_reported_in_one_line(witness: Witness, sent_bytes: int) -> None:
     with RawConnection.open(witness.broker.port) as connection:
         port = connection.local_port
         connection.send(framed(metadata())[:sent_bytes])

@@ -338,7 +338,7 @@ def kafkas_plans(java: Java, command: CommandLine, group: str, choices: list[lis
     """What kafka-consumer-groups --reset-offsets --export prints for each choice of options, in one JVM."""
     fixed = ("--bootstrap-server", command.bootstrap_servers, "--group", group, "--reset-offsets", "--export")
     steps = [{"tool": GROUP_TOOL, "arguments": [*fixed, "--dry-run", *options], "input": ""} for options in choices]
-    return [sorted(CSV_LINE.findall(told["out"])) for told in java.run("RunTools", given=steps)]
+    return [sorted(CSV_LINE.findall(result["out"])) for result in java.run("RunTools", given=steps)]
 
 
 def test_plans_are_those_of_kafkas_own_tool(java: Java, command: CommandLine, filled: str, tmp_path: Path) -> None:
@@ -363,9 +363,9 @@ def test_kafkas_own_tool_tells_the_same_lag(java: Java, command: CommandLine, fi
     group = f"{filled}-group"
     command("groups", "reset-offsets", group, "--topic", filled, "--to-offset", "4", "--execute")
     arguments = ["--bootstrap-server", command.bootstrap_servers, "--describe", "--group", group]
-    [told] = java.run("RunTools", given=[{"tool": GROUP_TOOL, "arguments": arguments, "input": ""}])
+    [result] = java.run("RunTools", given=[{"tool": GROUP_TOOL, "arguments": arguments, "input": ""}])
 
-    rows = [line.split()[:6] for line in told["out"].splitlines() if line.startswith(group)]
+    rows = [line.split()[:6] for line in result["out"].splitlines() if line.startswith(group)]
     ours = [
         [str(each[key]) for key in ("group", "topic", "partition", "committed_offset", "log_end_offset", "lag")]
         for each in command.json("groups", "lag", group)

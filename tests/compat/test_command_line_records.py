@@ -202,7 +202,7 @@ def test_a_record_larger_than_a_batch_arrives(cluster: AnyBroker, topic: str) ->
     assert sorted(map(len, piped(cluster, "consume", topic).splitlines())) == [5, 900_000, 900_000]
 
 
-def test_a_record_that_is_too_large_is_told_in_one_line(cluster: AnyBroker, topic: str) -> None:
+def test_a_record_that_is_too_large_is_reported_in_one_line(cluster: AnyBroker, topic: str) -> None:
     completed = run_program(
         command_line("produce", topic), SECONDS, input=bytes(2_000_000), capture_output=True, env=environment(cluster)
     )

@@ -129,10 +129,10 @@ def agrees(printed: str, shown: str) -> bool:
 def test_the_pages_show_what_the_commands_print(shell: Shell) -> None:
     for example in examples():
         printed = shell.run(example.command)
-        told = f"$ {example.command}\n" + "\n".join(printed)
-        assert len(printed) == len(example.printed), told
+        output = f"$ {example.command}\n" + "\n".join(printed)
+        assert len(printed) == len(example.printed), output
         for line, shown in zip(printed, example.printed, strict=True):
-            assert agrees(line, shown), f"{told}\nthe page shows: {shown}"
+            assert agrees(line, shown), f"{output}\nthe page shows: {shown}"
 
 
 def test_the_pages_show_every_command() -> None:

@@ -64,9 +64,9 @@ def run_tool(tool: str, servers: str, *arguments: str) -> str:
 def delete_share_group(servers: str) -> None:
     """As often as it takes: a coordinator that has just started may still hold the group's member."""
     for _ in range(DELETIONS):
-        if "was successful" in (told := run_tool(SHARE_GROUPS, servers, "--delete", "--group", GROUP)):
+        if "was successful" in (output := run_tool(SHARE_GROUPS, servers, "--delete", "--group", GROUP)):
             return
-    pytest.fail(told)
+    pytest.fail(output)
 
 
 def change_quota(servers: str, *change: str) -> None:

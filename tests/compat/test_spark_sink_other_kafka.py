@@ -142,7 +142,7 @@ def test_a_compacted_topic_refuses_rows_without_key_in_words(kafka: KafkaProcess
     writer.close()
 
 
-def test_a_topic_that_does_not_exist_is_told(kafka: KafkaProcess, monkeypatch: pytest.MonkeyPatch):
+def test_a_topic_that_does_not_exist_is_reported(kafka: KafkaProcess, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("trio_broker.client.producer.producer_metadata.MISSING_TOPIC_SECONDS", 0.3)
 
     with (
@@ -152,7 +152,7 @@ def test_a_topic_that_does_not_exist_is_told(kafka: KafkaProcess, monkeypatch: p
         producer.partition_count("absent")
 
 
-def test_a_misspelt_topic_is_told_with_the_name_that_was_meant_and_created_only_if_wanted(kafka: KafkaProcess):
+def test_a_misspelt_topic_is_reported_with_the_name_that_was_meant_and_created_only_if_wanted(kafka: KafkaProcess):
     create(kafka, "customers")
     given = attrs.evolve(settings(kafka), allow_auto_topic_creation=False)
 

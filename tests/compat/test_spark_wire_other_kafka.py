@@ -337,8 +337,8 @@ def test_what_the_java_producer_compressed_is_read(kafka: KafkaProcess, java: Ja
         }
         for codec, topic in topics.items()
     ]
-    for told in java.run("RunTools", given=runs):
-        assert told["code"] in (0, None), told
+    for result in java.run("RunTools", given=runs):
+        assert result["code"] in (0, None), result
     for topic in topics.values():
         wanted = rows_consumed(kafka, topic, read_committed=True)
         assert len(wanted) == 2000

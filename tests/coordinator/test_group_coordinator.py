@@ -187,7 +187,7 @@ async def test_a_member_that_does_not_come_back_after_a_restart_times_out(tmp_pa
         assert broker.groups.machine("g").snapshot("g").state == "Empty"
 
 
-async def test_clients_are_told_to_come_again_while_groups_are_loaded(tmp_path):
+async def test_clients_are_asked_to_retry_while_groups_are_loaded(tmp_path):
     async with running_coordinator(tmp_path) as broker:
         await broker.groups.find("g")
         await broker.commit("g", 1)
@@ -245,7 +245,7 @@ async def test_a_commit_is_answered_only_when_it_is_on_the_disk(broker, monkeypa
     assert partition.high_watermark == partition.log_end_offset
 
 
-async def test_an_offset_that_could_still_be_lost_is_not_told(broker, monkeypatch):
+async def test_an_offset_that_could_still_be_lost_is_not_reported(broker, monkeypatch):
     await broker.groups.find("g")
     await broker.commit("g", 1)
     shard = broker.groups.shard("g")

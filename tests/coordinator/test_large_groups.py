@@ -306,12 +306,12 @@ async def test_a_member_that_first_has_to_give_up_partitions_is_asked_to_and_not
     [owned] = [TopicPartitions(topic_id=t.topic_id, partitions=t.partitions) for t in first.assignment.topic_partitions]
     broker.advance(WEEK_SECONDS)
     epochs.clear()
-    told = await broker.groups.call("c", heartbeat("m", 2, names[1:], [owned]), CONSUMER, no_park)
+    reported = await broker.groups.call("c", heartbeat("m", 2, names[1:], [owned]), CONSUMER, no_park)
     assert epochs == [(3, 2, 2), (3, 3, 2)]
-    assert (told.member_epoch, told.assignment.topic_partitions) == (2, [])
+    assert (reported.member_epoch, reported.assignment.topic_partitions) == (2, [])
 
 
-async def test_a_member_that_is_removed_between_two_events_is_told_of_the_first(broker):
+async def test_a_member_that_is_removed_between_two_events_receives_the_answer_to_the_first(broker):
     names = ["t", *map(str, range(MAX_SMALL_GROUP))]
     steps = broker.groups.call_steps("c", heartbeat("m", 0, names, []), CONSUMER, no_park)
     wait = next(steps)

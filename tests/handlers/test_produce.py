@@ -86,7 +86,7 @@ def test_the_answer_for_one_batch_is_encoded_as_every_other(version, numbers):
     assert encoded_success(version, topic, partition) == encode_bytes(response, version)
 
 
-async def test_an_unknown_topic_or_partition_is_told_for_its_partition(client, replicas):
+async def test_an_unknown_topic_or_partition_is_reported_for_its_partition(client, replicas):
     await add_topic(replicas)
     assert (await ask(client, batch(), topic="nothing")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert (await ask(client, batch(), index=5)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

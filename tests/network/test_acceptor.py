@@ -206,7 +206,7 @@ async def test_the_send_buffer_of_a_socket_is_bounded_by_default(serving):
         assert connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 2 * 256 * 1024
 
 
-def test_a_taken_port_is_told():
+def test_a_taken_port_is_reported():
     with listen(LISTENER, SocketServerConfig(), RealNetwork()) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match="in use"):

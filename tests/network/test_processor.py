@@ -114,7 +114,7 @@ async def test_an_unknown_api_closes_the_connection(serving, caplog):
     assert "unknown API 999" in caplog.text
 
 
-async def test_the_log_line_names_the_software_that_apiversions_told(serving, caplog):
+async def test_the_log_line_names_the_software_named_by_apiversions(serving, caplog):
     async def handle(request: QueuedRequest) -> Answer:
         request.client.software.name, request.client.software.version = "librdkafka", "2.16.0"
         return [b"\0\0\0\1"]
@@ -445,7 +445,7 @@ async def test_a_request_goes_before_the_rest_of_a_response_that_has_room_again(
         await harness.until(lambda: slow_connection.bytes_out > before)
 
 
-async def test_room_that_comes_before_the_thread_has_told_that_there_is_none_is_not_missed(serving):
+async def test_room_that_comes_before_the_thread_has_reported_that_there_is_none_is_not_missed(serving):
     """The selector reports room once only, and here it does so while the thread's answer is still under way."""
     content = bytes(200_000)
     filler = 0

@@ -292,7 +292,7 @@ async def test_acks_all_over_several_partitions_waits_for_the_last(synced, relea
     assert [partition.high_watermark for partition in partitions] == [1, 1, 1]
 
 
-async def test_acks_all_that_is_not_safe_in_time_is_told_so_and_forgotten(tmp_path, release_handler, autojump_clock):
+async def test_acks_all_that_is_not_safe_in_time_is_timed_out_and_forgotten(tmp_path, release_handler, autojump_clock):
     replicas = make_replicas(tmp_path / "data")  # its flusher does not run
     [partition] = await add_topic(replicas)
     await produce(replicas, partition, b"a")
@@ -429,8 +429,8 @@ async def test_a_full_disk_is_logged_now_and_then_whatever_comes(cached, monkeyp
 async def test_an_error_on_a_deleted_topic_harms_no_other(cached):
     deleted, other = (await add_topic(cached))[0], (await add_topic(cached, "other", topic_id=OTHER_ID))[0]
     await cached.delete_topics(["orders"])
-    told = cached.failures.storage_failed(deleted, OSError(errno.EIO, "its files are gone"))
-    assert told.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    reported = cached.failures.storage_failed(deleted, OSError(errno.EIO, "its files are gone"))
+    assert reported.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert other.failure is None
 
 

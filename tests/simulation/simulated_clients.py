@@ -117,8 +117,8 @@ class Producer:
                 code, base_offset = await self._try(partition, batch)
                 if code is ErrorCode.NONE:
                     self._sequences[partition] = sequence + count
-                    told = [Record(partition, base_offset + index, value) for index, value in enumerate(values)]
-                    draft.fields["records"] = tuple(told)
+                    written = [Record(partition, base_offset + index, value) for index, value in enumerate(values)]
+                    draft.fields["records"] = tuple(written)
                     return
                 if self.idempotent and code in RETRIABLE:
                     await trio.sleep(RETRY_SECONDS)

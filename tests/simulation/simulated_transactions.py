@@ -220,8 +220,8 @@ class TransactionalProducer:
         producer = await self.begin()
         group = member.group_id if member is not None else ""
         error: Exception | None = None
-        told: dict[str, Any] = {"transactional_id": self.transactional_id, "inputs": tuple(inputs)}
-        with self.world.doing(self.name, Op.TRANSACTION, group, records=tuple(records), **told) as draft:
+        given: dict[str, Any] = {"transactional_id": self.transactional_id, "inputs": tuple(inputs)}
+        with self.world.doing(self.name, Op.TRANSACTION, group, records=tuple(records), **given) as draft:
             draft.failed("never asked to commit", Outcome.FAIL)
             try:
                 await self._write(producer, records, draft)
@@ -257,9 +257,9 @@ class TransactionalProducer:
     @contextmanager
     def _committing(self, member: Member, offsets: Mapping[int, int]) -> Iterator[Draft]:
         """Record the commit of offsets, which the group takes back if the transaction is not committed."""
-        told: dict[str, Any] = {"offsets": dict(offsets), "member_id": member.member_id, "generation": member.epoch}
+        given: dict[str, Any] = {"offsets": dict(offsets), "member_id": member.member_id, "generation": member.epoch}
         error: Exception | None = None
-        with self.world.doing(member.name, Op.COMMIT, member.group_id, **told) as draft:
+        with self.world.doing(member.name, Op.COMMIT, member.group_id, **given) as draft:
             draft.failed("not committed", Outcome.FAIL)
             try:
                 yield draft

@@ -145,7 +145,7 @@ def test_errors_reach_the_user_in_words(spark: SparkSession, place: Place, mode:
     assert text in str(raised.value)
 
 
-def test_an_unknown_option_is_told(spark: SparkSession, place: Place) -> None:
+def test_an_unknown_option_is_reported(spark: SparkSession, place: Place) -> None:
     writer = spark.range(1).selectExpr("'v' AS value").write.format("trio_broker").options(**place.options)
 
     with pytest.raises(Exception, match=r"did you mean 'kafka\.compression\.type'"):

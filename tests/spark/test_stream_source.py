@@ -104,7 +104,7 @@ def test_a_job_that_begins_at_latest_and_runs_now_and_then_misses_nothing_in_bet
     assert job.rows() == numbers(0, 4)
 
 
-def test_micro_batches_are_as_small_as_asked_and_the_backlog_is_told(job: Job) -> None:
+def test_micro_batches_are_as_small_as_asked_and_the_backlog_is_reported(job: Job) -> None:
     fill(job.broker, job.topic, numbers(0, 8))
     fill(job.broker, job.topic, numbers(8, 12), partition=1)
     query = job.run(maxOffsetsPerTrigger="6")

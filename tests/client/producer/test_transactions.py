@@ -50,7 +50,7 @@ def test_partitions_that_were_added_are_part_of_the_transaction():
 
 
 @pytest.mark.parametrize(
-    ("codes", "told"),
+    ("codes", "expected"),
     [
         ({0: NOT_ATTEMPTED, 1: DENIED}, DENIED),
         ({0: DENIED, 1: NOT_ATTEMPTED}, DENIED),
@@ -60,7 +60,9 @@ def test_partitions_that_were_added_are_part_of_the_transaction():
         ({}, UNKNOWN),
     ],
 )
-def test_a_partition_of_which_the_answer_does_not_say_that_it_was_added_is_refused(codes: dict[int, int], told: int):
+def test_a_partition_of_which_the_answer_does_not_say_that_it_was_added_is_refused(
+    codes: dict[int, int], expected: int
+):
     with pytest.raises(Refused) as raised:
         add(codes)
-    assert raised.value.code == told
+    assert raised.value.code == expected

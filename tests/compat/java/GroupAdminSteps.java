@@ -267,10 +267,10 @@ public final class GroupAdminSteps {
     private static Object offsets(String group, List<TopicPartition> wanted) throws Exception {
         Map<TopicPartition, OffsetAndMetadata> found = admin.listConsumerGroupOffsets(
             Map.of(group, new ListConsumerGroupOffsetsSpec().topicPartitions(wanted))).all().get().get(group);
-        Map<String, Object> told = new TreeMap<>();
-        found.forEach((place, offset) -> told.put(
+        Map<String, Object> results = new TreeMap<>();
+        found.forEach((place, offset) -> results.put(
             String.valueOf(place.partition()), offset == null ? null : List.of(offset.offset(), offset.metadata())));
-        return told;
+        return results;
     }
 
     private static Object alter(String group, long offset) throws Exception {

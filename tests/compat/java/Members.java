@@ -114,7 +114,7 @@ public final class Members {
         private Object does(String call, JsonNode one) {
             switch (call) {
                 case "join":
-                    subscribeAsTold();
+                    subscribeAsConfigured();
                     return null;
                 case "leave":
                     leaving = true;
@@ -142,7 +142,7 @@ public final class Members {
             }
         }
 
-        private void subscribeAsTold() {
+        private void subscribeAsConfigured() {
             Map<String, Object> configs = new HashMap<>();
             configs.put("bootstrap.servers", joining.get("servers").asText());
             configs.put("group.id", joining.get("group").asText());

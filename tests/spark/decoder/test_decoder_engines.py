@@ -41,7 +41,7 @@ def test_without_numba_there_is_the_plain_engine(monkeypatch: pytest.MonkeyPatch
     assert available_engine() is Engine.PLAIN
 
 
-def test_a_numba_that_does_not_work_is_told_of_and_left_alone(
+def test_a_numba_that_does_not_work_is_reported_and_left_alone(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(_engine: Engine, _decoding: Decoding) -> None:

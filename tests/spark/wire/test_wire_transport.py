@@ -179,13 +179,13 @@ def test_a_topic_without_an_id_goes_by_name():
 
 
 @pytest.mark.parametrize("read_committed", [True, False])
-def test_the_isolation_level_is_told(read_committed: bool):
+def test_the_isolation_level_is_sent(read_committed: bool):
     with reading(ScriptedPartition(batches(0, 20))) as each:
         each.chunks(0, 20, read_committed=read_committed)
         assert each.fetches[0].isolation_level == int(read_committed)
 
 
-def test_the_leader_epoch_is_told():
+def test_the_leader_epoch_is_sent():
     with reading(ScriptedPartition(batches(0, 20), leader_epoch=5)) as each:
         each.chunks(0, 20)
         assert each.fetches[0].topics[0].partitions[0].current_leader_epoch == 5
@@ -210,7 +210,7 @@ def test_every_answer_tells_the_aborted_transactions_that_go_on_in_it():
         assert [chunk.resumes_at for chunk in chunks] == [0, 10, 20, 30, 40]
 
 
-def test_a_transaction_that_began_before_the_range_is_told():
+def test_a_transaction_that_began_before_the_range_is_reported():
     with reading(ScriptedPartition(batches(0, 100), aborted=[Transaction(7, 15, 55)])) as each:
         [chunk] = each.chunks(43, 50)
         assert (chunk.aborted, chunk.resumes_at) == ((AbortedTransactionStart(7, 15),), 43)

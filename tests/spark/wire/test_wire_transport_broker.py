@@ -150,7 +150,7 @@ def test_a_compacted_log_is_read_over_its_gaps(kafka_broker: BrokerThread):
 def wait_until_compacted(broker: BrokerThread) -> None:
     cleaner = broker.broker.services.replicas.log_maintenance.log_cleaner
     time_left = TimeLeft(SECONDS)
-    while (told := cleaner.statistics()).records_kept == told.records_read or told.under_way:
+    while (reported := cleaner.statistics()).records_kept == reported.records_read or reported.under_way:
         assert not time_left.is_over, "nothing was compacted"
         broker.advance_clock(60)
         time.sleep(0.01)
