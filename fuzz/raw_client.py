@@ -1,7 +1,7 @@
 """A client that can misbehave: sockets that send any bytes, beside a client whose records must stay right.
 
 ``RawConnection`` sends what it is given, framed or not, and tells an answer from a closed connection. ``HealthyClient``
-is everybody else: it produces numbered records and reads each of them back, and whatever strangers do to the broker
+is everybody else: it produces numbered records and reads each of them back, and whatever bad clients do to the broker
 meanwhile, that must go on to work. Both are plain blocking code, so that nothing of the broker's own network is used to
 test it.
 """

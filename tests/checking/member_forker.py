@@ -129,14 +129,14 @@ def serve(directory: Path) -> None:
                 break
             *lines, buffer = (buffer + chunk).split(b"\n")
             for line in lines:
-                _obey(json.loads(line), directory, children)
+                _execute(json.loads(line), directory, children)
         _reap(children, os.WNOHANG)
     for pid in children.values():
         os.kill(pid, signal.SIGKILL)
     _reap(children, 0)
 
 
-def _obey(command: dict[str, Any], directory: Path, children: dict[str, int]) -> None:
+def _execute(command: dict[str, Any], directory: Path, children: dict[str, int]) -> None:
     if "start" in command:
         process = command["start"]
         pid = os.fork()

@@ -40,7 +40,7 @@ def test_topics_come_by_name_with_their_partitions():
         assert topics[0].replication_factor == 1
 
 
-def test_a_topic_that_is_asked_for_does_not_come_to_be_by_that():
+def test_a_topic_that_is_asked_for_is_not_created_by_that():
     with alone() as server, client_of(server) as client:
         found = find_topics(client, ["a", "missing", "a"])
         assert list(found) == ["a", "missing"]

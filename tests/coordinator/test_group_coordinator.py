@@ -346,7 +346,7 @@ async def test_the_timeline_says_who_timed_out(timed_broker, autojump_clock):
     assert timed_broker.groups.statistics().rebalances >= 2
 
 
-async def test_a_group_that_never_came_to_be_leaves_nothing(timed_broker, autojump_clock):
+async def test_a_group_that_was_never_created_leaves_nothing(timed_broker, autojump_clock):
     error = await timed_broker.join("g", session_timeout_ms=1)
     assert error.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
     assert (await timed_broker.join("other", "unknown-member")).error_code == ErrorCode.UNKNOWN_MEMBER_ID

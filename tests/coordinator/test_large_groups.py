@@ -343,7 +343,7 @@ async def test_a_consumer_group_is_described_in_turns_as_it_was_at_the_beginning
 # ---- sessions that end together ---------------------------------------------------------------------------------
 
 
-def test_many_classic_members_that_fall_silent_together_are_put_out_in_parts():
+def test_many_classic_members_that_fall_silent_together_are_removed_in_parts():
     count = 2 * MAX_DUE_AT_ONCE + 1
     members = [
         ClassicMember(f"m-{number}", None, "client", "/127.0.0.1", 60_000, 10_000, {"range": b""})
@@ -365,7 +365,7 @@ def test_many_classic_members_that_fall_silent_together_are_put_out_in_parts():
 @pytest.mark.parametrize(
     ("group_id", "member_id", "count"), [("g", "m" * 250, 1_300), ("g" * 32_000, "m", 12)], ids=["members", "group"]
 )
-async def test_more_consumers_that_fall_silent_together_than_one_batch_can_forget_are_all_put_out(
+async def test_more_consumers_that_fall_silent_together_than_one_batch_can_forget_are_all_removed(
     tmp_path, group_id, member_id, count
 ):
     settings: dict[str, Any] = {

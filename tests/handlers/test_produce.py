@@ -348,7 +348,7 @@ async def test_a_disk_that_fails_answers_storage_error(durable_client, durable_r
     assert (await ask(durable_client, batch(b"b"), acks=LEADER)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def test_a_request_of_very_many_batches_lets_others_have_their_turn(client, replicas, nursery):
+async def test_a_request_of_very_many_batches_yields(client, replicas, nursery):
     await add_topic(replicas)
     many = request(batch(b"a"))
     many.topic_data[0].partition_data *= 500
