@@ -79,7 +79,7 @@ HEADING: Final = " longest turn  of it/byte  all of it/byte  bytes  turns  input
 
 
 def dense_inputs() -> Iterator[DenseInput]:
-    """Yield an input for each construct of everything that strangers send."""
+    """Yield an input for each construct of everything that clients send."""
     for request in all_requests().values():
         for version in range(request.VERSIONS.low, request.VERSIONS.high + 1):
             yield from dense_requests(request, version)

@@ -1,7 +1,7 @@
 """The requests of a storm: what members of groups say, right, nearly right, and as large as can be.
 
 A request is made from its declaration with random values, which are then replaced, in most places, by what would be
-right: what the broker's answers have told of the groups and their members. What remains random or is replaced by
+right: what the broker's answers say of the groups and their members. What remains random or is replaced by
 something wrong is what is looked for. Requests as large as can be, of every kind, are made by hand.
 """
 
@@ -130,7 +130,7 @@ PATTERNS: Final = (
 
 @attrs.frozen
 class Known:
-    """A member as an answer told it: what a request in its name should say."""
+    """A member as an answer describes it: what a request in its name should say."""
 
     group_id: str
     member_id: str = ""
@@ -140,7 +140,7 @@ class Known:
 
 @attrs.define
 class Memory:
-    """What the answers of late have told."""
+    """What the latest answers say."""
 
     known: dict[str, deque[Known]] = attrs.field(factory=dict)
 
@@ -157,10 +157,10 @@ class Memory:
 
     def recall(self, group_id: str, number: int) -> Known:
         """One of the members known of a group, mostly the latest; the same ``number`` may mean another one later."""
-        told = self.known.get(group_id)
-        if not told:
+        members = self.known.get(group_id)
+        if not members:
             return Known(group_id)
-        return told[number % len(told)] if number % 2 else told[-1]
+        return members[number % len(members)] if number % 2 else members[-1]
 
 
 # --- What is sent ---

@@ -38,7 +38,7 @@ from fuzz.good_group import GoodGroup, beside
 from fuzz.group_requests import GROUPS, MONSTROUS, TOPIC, Memory, Sent, StormMaker
 from fuzz.live_socket import BUG_MARKS, Finding, report
 from fuzz.raw_client import (
-    PATIENCE_SECONDS,
+    WAIT_SECONDS,
     RawConnection,
     WrongAnswer,
     create_topic,
@@ -138,7 +138,7 @@ class StormClient:
         if self.connection is None:
             self.connection = RawConnection.open(self.port)
         self.statistics.sent += 1
-        self.connection.sock.settimeout(PATIENCE_SECONDS)
+        self.connection.sock.settimeout(WAIT_SECONDS)
         try:
             self.connection.sock.sendall(frame)
             self.waiting.append(sent)
@@ -185,7 +185,7 @@ class StormClient:
 
     def answer_all(self) -> Iterator[str]:
         """Wait until every request is answered or the connection closed; yield what is wrong."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + WAIT_SECONDS
         while self.waiting and self.connection is not None:
             if time.monotonic() > deadline:
                 yield f"never answered: {[sent.request for sent in self.waiting]}"
@@ -392,8 +392,8 @@ def survival(broker: BrokerProcess, good: GoodGroup, statistics: Statistics) -> 
             after = settled_state(broker.port, good.group_ids)
         if after != before:
             changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
-            told = [f"{name[:50]!r}: {before.get(name)} became {after.get(name)}" for name in sorted(changed)]
-            yield f"after a {end.__name__}: " + "\n    ".join(told)
+            changes = [f"{name[:50]!r}: {before.get(name)} became {after.get(name)}" for name in sorted(changed)]
+            yield f"after a {end.__name__}: " + "\n    ".join(changes)
         if bugs := [line for line in broker.output[seen:] if any(mark in line for mark in BUG_MARKS)]:
             yield f"the broker's log after a {end.__name__}: {bugs}"
 

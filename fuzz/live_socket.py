@@ -250,7 +250,7 @@ class RequestMaker:
 
 
 @attrs.define
-class Stranger:
+class BadClient:
     """A connection that sends anything. It never waits for an answer, but takes those that are there."""
 
     port: int
@@ -336,18 +336,18 @@ def fuzz(
     """Yield findings; each round sends ``CHECK_EVERY`` pieces and then looks."""
     chance = random.Random(seed)
     healthy = HealthyClient(port, f"healthy-{time.time_ns()}")  # a name that nothing here can guess
-    strangers = itertools.cycle([Stranger(port, statistics) for _ in range(CONNECTIONS)])
+    clients = itertools.cycle([BadClient(port, statistics) for _ in range(CONNECTIONS)])
     maker = RequestMaker(chance, make_topics(port))
     watch = Watch(healthy, broker, statistics)
     pieces, recent = maker.frames(), deque[bytes](maxlen=RECENT_REQUESTS)
     with ExitStack() as stack:
         stack.callback(healthy.close)
-        for stranger in itertools.islice(strangers, CONNECTIONS):
-            stack.callback(stranger.close)
+        for client in itertools.islice(clients, CONNECTIONS):
+            stack.callback(client.close)
         for _ in rounds:
             for piece in itertools.islice(pieces, CHECK_EVERY):
                 recent.append(piece)
-                next(strangers).send(piece)
+                next(clients).send(piece)
             for problem in watch.problems():
                 yield Finding(problem, tuple(recent))
             if broker is not None and broker.process.poll() is not None:
@@ -365,7 +365,7 @@ def make_topics(port: int) -> dict[str, bytes]:
         if not missing:
             break
         for name in missing:
-            with contextlib.suppress(WrongAnswer):  # A stranger may create it before us, or delete it again.
+            with contextlib.suppress(WrongAnswer):  # A bad client may create it before us, or delete it again.
                 create_topic(port, name, **TOPICS[name])
     return {topic.name: topic.topic_id for topic in answer.topics}
 

@@ -1,7 +1,7 @@
 """A client that can misbehave: sockets that send any bytes, beside a client whose records must stay right.
 
 ``RawConnection`` sends what it is given, framed or not, and tells an answer from a closed connection. ``HealthyClient``
-is everybody else: it produces numbered records and reads each of them back, and whatever strangers do to the broker
+is everybody else: it produces numbered records and reads each of them back, and whatever bad clients do to the broker
 meanwhile, that must go on to work. Both are plain blocking code, so that nothing of the broker's own network is used to
 test it.
 """
@@ -27,7 +27,7 @@ from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, To
 from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.record import NewRecord
 
-PATIENCE_SECONDS = 30.0
+WAIT_SECONDS = 30.0
 """How long an answer may take on a loaded machine; a broker that is well needs milliseconds."""
 
 CREATE_TOPICS_VERSION = 7
@@ -91,7 +91,7 @@ class RawConnection:
 
     @classmethod
     def open(cls, port: int, host: str = "127.0.0.1") -> RawConnection:
-        return cls(socket.create_connection((host, port), timeout=PATIENCE_SECONDS))
+        return cls(socket.create_connection((host, port), timeout=WAIT_SECONDS))
 
     @property
     def local_port(self) -> int:
@@ -108,7 +108,7 @@ class RawConnection:
         """Return the next response without its size, or None when the broker has closed.
 
         Raises:
-            TimeoutError: neither came in ``PATIENCE_SECONDS``.
+            TimeoutError: neither came in ``WAIT_SECONDS``.
         """
         prefix = self._receive(4)
         return None if prefix is None else self._receive(struct.unpack(">i", prefix)[0])

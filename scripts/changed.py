@@ -54,7 +54,7 @@ TESTS_OF: Mapping[str, tuple[str, ...]] = {
     "docs/": ("docs/", "config/", "handlers/test_apis_documentation.py"),
     "examples/": ("examples/",),
     "fuzz/": ("protocol/test_fuzz", "compat/test_fuzz", "spark/decoder/"),
-    "scripts/": ("test_lanes.py", "test_changed.py", "test_patience.py", "test_pressure.py"),
+    "scripts/": ("test_lanes.py", "test_changed.py", "test_waits.py", "test_pressure.py"),
     "README.md": ("docs/",),
     "CONTRIBUTING.md": ("docs/",),
     "tests/compat/README.md": ("docs/",),

@@ -1,6 +1,6 @@
 """Whether a machine is short of CPU, by what Linux counts in ``/proc/pressure/cpu`` (PSI).
 
-Tests extend their waits by it (``tests/patience.py``), and ``scripts/lanes.py`` says it of a whole run.
+Tests extend their waits by it (``tests/waits.py``), and ``scripts/lanes.py`` says it of a whole run.
 """
 
 from __future__ import annotations

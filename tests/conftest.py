@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from tests import fork_server
 from tests.java_programs import Java, compiled_java
 from tests.oracles import required_oracles
-from tests.patience import scaled
+from tests.waits import scaled
 from trio_broker.testing import process
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ START_SECONDS, STOP_SECONDS = process.START_SECONDS, process.STOP_SECONDS
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _patience_with_started_brokers() -> None:
+def _scaled_start_and_stop_of_brokers() -> None:
     """Let brokers that tests start and stop take as long as the machine's speed now asks for."""
     process.START_SECONDS = scaled(START_SECONDS)
     process.STOP_SECONDS = scaled(STOP_SECONDS)

@@ -7,7 +7,7 @@ from contextlib import closing
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
-from tests.patience import patiently
+from tests.waits import within
 
 SECONDS = 30
 
@@ -26,7 +26,7 @@ def consumed(
     with closing(Consumer({"bootstrap.servers": servers, **given, **chosen})) as consumer:
         consumer.assign([TopicPartition(topic, partition, start) for topic, partition in left])
         while left:
-            message = patiently(consumer.poll, SECONDS)
+            message = within(consumer.poll, SECONDS)
             assert message is not None, f"nothing came in {SECONDS} s after {len(messages)} messages"
             if (error := message.error()) is None:
                 messages.append(message)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.oracles import absent
-from tests.patience import run_program
+from tests.waits import run_program
 
 SOURCES = Path(__file__).parent / "compat" / "java"
 JARS = SOURCES / "target" / "jars"
@@ -81,16 +81,16 @@ class Java:
 class Steps:
     """What the steps of a program found, by name."""
 
-    def __init__(self, told: list[dict[str, Any]]) -> None:
-        self.told = {one["step"]: one for one in told}
+    def __init__(self, results: list[dict[str, Any]]) -> None:
+        self.results = {one["step"]: one for one in results}
 
     def result(self, name: str) -> Any:
-        assert "result" in self.told[name], self.told[name]
-        return self.told[name]["result"]
+        assert "result" in self.results[name], self.results[name]
+        return self.results[name]["result"]
 
     def error(self, name: str) -> str:
-        assert "error" in self.told[name], self.told[name]
-        return str(self.told[name]["error"])
+        assert "error" in self.results[name], self.results[name]
+        return str(self.results[name]["error"])
 
 
 def compiled_java(folder: Path = SOURCES) -> Java:

@@ -26,7 +26,7 @@ from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, To
 from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.record import NewRecord
 from tests.handlers.handler_client import joined
-from tests.patience import fail_after
+from tests.waits import fail_after
 from trio_broker.broker import Broker, serve_until_signalled
 from trio_broker.broker_view.live import LiveBrokerView
 from trio_broker.config.broker_config import BrokerConfig
@@ -34,7 +34,7 @@ from trio_broker.handlers.support.registry import served_apis
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.real import real_runtime
 
-PATIENCE_SECONDS = 20.0
+WAIT_SECONDS = 20.0
 """Far longer than anything here takes, far shorter than the polls and graces that tests ask for."""
 
 BROKER_RESOURCE = 4
@@ -212,6 +212,6 @@ async def hold_in_flight(broker: Broker, client: Connection, request: Any, versi
 
 async def until(condition: Callable[[], object]) -> None:
     """Let the loop go round until ``condition`` holds, for what nobody tells."""
-    with fail_after(PATIENCE_SECONDS):
+    with fail_after(WAIT_SECONDS):
         while not condition():
             await trio.lowlevel.checkpoint()

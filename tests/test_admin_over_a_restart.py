@@ -14,10 +14,10 @@ from broker_admin.app import create_app
 from tests.admin.api_requests import ApiDescription
 from tests.admin.fake_broker import FakeBroker
 from tests.admin.test_api_conformance import DOCUMENT, NAMES
-from tests.patience import fail_after, scaled
-from tests.running_broker import PATIENCE_SECONDS, connected, hold_in_flight, running
+from tests.running_broker import WAIT_SECONDS, connected, hold_in_flight, running
 from tests.test_broker import brokers_alone
 from tests.test_broker_start import HTML, HeldLoads, crash_with_topics, held, starting
+from tests.waits import fail_after, scaled
 
 __all__ = ["held"]
 
@@ -71,7 +71,7 @@ async def test_no_address_breaks_while_the_broker_stops_and_its_streams_end(tmp_
         await client.produce("orders", b"one", b"two")
         finish = await hold_in_flight(broker, client, brokers_alone(), 12)
         async with (
-            httpx.AsyncClient(base_url=str(broker.admin_url), timeout=scaled(PATIENCE_SECONDS)) as admin,
+            httpx.AsyncClient(base_url=str(broker.admin_url), timeout=scaled(WAIT_SECONDS)) as admin,
             admin.stream("GET", STREAM) as events,
             admin.stream("GET", TAIL) as tail,
         ):
@@ -90,7 +90,7 @@ async def test_no_address_breaks_while_the_broker_stops_and_its_streams_end(tmp_
                         )
                         assert answer.status_code != 500, f"{request} → {answer.text[:300]}"
             finish.set()
-            with fail_after(PATIENCE_SECONDS):
+            with fail_after(WAIT_SECONDS):
                 assert [line async for line in events.aiter_lines() if line.startswith("retry")]
                 assert [line async for line in tail.aiter_lines()]
                 await broker.stopped.wait()

@@ -11,8 +11,8 @@ import httpx
 import pytest
 import trio
 
-from tests.patience import fail_after, scaled
-from tests.running_broker import PATIENCE_SECONDS, connected, running, until
+from tests.running_broker import WAIT_SECONDS, connected, running, until
+from tests.waits import fail_after, scaled
 from trio_broker.broker import Broker
 from trio_broker.concurrency import barrier
 
@@ -156,10 +156,10 @@ async def is_served(broker: Broker) -> bool:
 
 async def require_service(broker: Broker) -> None:
     """Nothing tells when what has failed has begun again."""
-    with fail_after(PATIENCE_SECONDS):
+    with fail_after(WAIT_SECONDS):
         while not await is_served(broker):  # noqa: ASYNC110
             await trio.sleep(0.01)
-        async with httpx.AsyncClient(timeout=scaled(PATIENCE_SECONDS)) as http:
+        async with httpx.AsyncClient(timeout=scaled(WAIT_SECONDS)) as http:
             while not await is_ready(http, broker):  # noqa: ASYNC110
                 await trio.sleep(0.01)
 

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.consumed_messages import consumed, values_by_offset
 from tests.oracles import absent
-from tests.patience import flushed, patiently
+from tests.waits import flushed, within
 from trio_broker.testing.process import BrokerProcess
 
 PAGE = Path(__file__).parents[1] / "docs" / "deploying.md"
@@ -65,7 +65,7 @@ class Load:
 
     def wait_for(self, count: int) -> None:
         with self.progress:
-            assert patiently(partial(self.progress.wait_for, lambda: self.count() >= count), SECONDS)
+            assert within(partial(self.progress.wait_for, lambda: self.count() >= count), SECONDS)
 
     def send(self) -> None:
         producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True, "batch.num.messages": 50})

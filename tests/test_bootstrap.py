@@ -141,7 +141,7 @@ async def test_every_start_begins_a_new_leader_epoch_in_every_partition(tmp_path
     assert seen == [[0, 0], [1, 1], [2, 2]]
 
 
-async def test_the_metadata_quorum_is_told_the_id_of_the_directory(tmp_path):
+async def test_the_metadata_quorum_has_the_id_of_the_directory(tmp_path):
     async with opened(tmp_path):
         pass
     state = json.loads((tmp_path / "__cluster_metadata-0" / "quorum-state").read_text())

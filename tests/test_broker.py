@@ -15,9 +15,8 @@ import trio.testing
 from kafka_wire.apis import ApiKey
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.metadata import MetadataRequest
-from tests.patience import fail_after, scaled
 from tests.running_broker import (
-    PATIENCE_SECONDS,
+    WAIT_SECONDS,
     connected,
     crashing,
     fetch_request,
@@ -29,6 +28,7 @@ from tests.running_broker import (
     serve_as_process,
     until,
 )
+from tests.waits import fail_after, scaled
 from trio_broker.broker import StartupError, announcement, single_startup_error
 from trio_broker.concurrency import steps
 from trio_broker.config.broker_config import BrokerConfig
@@ -54,7 +54,7 @@ async def start_expecting_failure(broker) -> StartupError:
 
 
 async def admin_status(broker, path, **headers) -> int:
-    async with httpx.AsyncClient(base_url=broker.admin_url, timeout=scaled(PATIENCE_SECONDS)) as client:
+    async with httpx.AsyncClient(base_url=broker.admin_url, timeout=scaled(WAIT_SECONDS)) as client:
         return (await client.get(path, headers=headers)).status_code
 
 
@@ -67,7 +67,7 @@ async def test_once_started_clients_are_served(tmp_path):
         assert [(each.host, each.port) for each in response.brokers] == [("127.0.0.1", broker.bound_endpoints[0].port)]
 
 
-async def test_port_0_is_replaced_by_the_port_that_was_bound_in_all_that_is_told(tmp_path):
+async def test_port_0_is_replaced_by_the_port_that_was_bound_in_all_that_is_reported(tmp_path):
     async with running(tmp_path) as broker:
         port = broker.server.bound_addresses["PLAINTEXT"][1]
         assert port > 0
@@ -75,7 +75,7 @@ async def test_port_0_is_replaced_by_the_port_that_was_bound_in_all_that_is_told
         assert broker.services.node.advertised["PLAINTEXT"].port == port
 
 
-async def test_a_taken_port_is_told_before_the_data_directory_is_touched(tmp_path):
+async def test_a_taken_port_is_reported_before_the_data_directory_is_touched(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listener = f"PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}"
         error = await start_expecting_failure(make_broker(tmp_path / "data", listeners=listener))
@@ -85,7 +85,7 @@ async def test_a_taken_port_is_told_before_the_data_directory_is_touched(tmp_pat
     assert not (tmp_path / "data").exists()
 
 
-async def test_a_taken_admin_port_is_told_and_lets_go_of_everything(tmp_path):
+async def test_a_taken_admin_port_is_reported_and_lets_go_of_everything(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         error = await start_expecting_failure(make_broker(tmp_path, admin_listener=address))
@@ -122,7 +122,7 @@ async def test_the_admin_server_is_there_only_if_it_is_wanted(tmp_path):
 async def test_a_browser_that_dials_a_kafka_port_is_sent_to_the_admin_page(tmp_path):
     async with (
         running(tmp_path, admin_listener="127.0.0.1:0") as broker,
-        httpx.AsyncClient(timeout=scaled(PATIENCE_SECONDS)) as client,
+        httpx.AsyncClient(timeout=scaled(WAIT_SECONDS)) as client,
     ):
         answer = await client.get(f"http://127.0.0.1:{broker.bound_endpoints[0].port}/")
         assert answer.status_code == 400
@@ -137,9 +137,9 @@ async def test_without_a_word_about_it_only_this_machine_is_served():
 @pytest.mark.parametrize(("host", "warnings"), [("127.0.0.1", 0), ("localhost", 0), ("0.0.0.0", 1), ("", 1)])
 async def test_a_listener_that_other_machines_reach_is_warned_of_loudly(tmp_path, caplog, host, warnings):
     async with running(tmp_path, listeners=f"PLAINTEXT://{host}:0") as broker:
-        told = [each.getMessage() for each in caplog.records if "WITHOUT LOGIN OR ENCRYPTION" in each.getMessage()]
-        assert len(told) == warnings
-        assert all(str(broker.bound_endpoints[0]) in line for line in told)
+        reported = [each.getMessage() for each in caplog.records if "WITHOUT LOGIN OR ENCRYPTION" in each.getMessage()]
+        assert len(reported) == warnings
+        assert all(str(broker.bound_endpoints[0]) in line for line in reported)
 
 
 async def test_an_admin_address_that_others_reach_is_refused_without_a_login(tmp_path):
@@ -175,7 +175,7 @@ async def test_garbage_ends_its_connection_and_nothing_else(tmp_path, garbage):
     async with running(tmp_path) as broker:
         async with connected(broker) as vandal:
             await vandal.stream.send_all(garbage)
-            with fail_after(PATIENCE_SECONDS), pytest.raises(EOFError):
+            with fail_after(WAIT_SECONDS), pytest.raises(EOFError):
                 await vandal._exactly(1)
         async with connected(broker) as client:
             assert await client.ask(brokers_alone(), 12)
@@ -185,7 +185,7 @@ async def test_an_api_that_is_not_served_ends_its_connection(tmp_path, caplog):
     async with running(tmp_path) as broker, connected(broker) as client:
         frame = b"\x7f\x00\x00\x00" + b"\x00\x00\x00\x01" + b"\x00\x01x"
         await client.stream.send_all(len(frame).to_bytes(4, "big") + frame)
-        with fail_after(PATIENCE_SECONDS), pytest.raises(EOFError):
+        with fail_after(WAIT_SECONDS), pytest.raises(EOFError):
             await client._exactly(1)
 
 
@@ -300,10 +300,10 @@ async def test_stopping_twice_is_stopping_once(tmp_path):
         assert broker.is_stopping
 
 
-async def test_a_broker_told_to_stop_before_it_runs_stops_cleanly(tmp_path):
+async def test_a_broker_asked_to_stop_before_it_runs_stops_cleanly(tmp_path):
     broker = make_broker(tmp_path)
     broker.stop()
-    with fail_after(PATIENCE_SECONDS):
+    with fail_after(WAIT_SECONDS):
         await broker.run()
     assert (tmp_path / CLEAN_MARKER).exists()
 
@@ -314,7 +314,7 @@ async def test_a_stop_answers_a_waiting_fetch_at_once(tmp_path):
         poll = fetch_request("orders", max_wait_ms=600_000, min_bytes=1)
         await client.send(poll, 12)
         await until(lambda: broker.server.statistics().handlers.delayed)
-        with fail_after(PATIENCE_SECONDS):
+        with fail_after(WAIT_SECONDS):
             broker.stop()
             response = await client.receive(poll, 12)
             await broker.stopped.wait()
@@ -339,7 +339,7 @@ async def test_a_stop_lets_a_request_in_flight_finish(tmp_path):
         await trio.testing.wait_all_tasks_blocked()
         assert not broker.stopped.is_set()
         finish.set()
-        with fail_after(PATIENCE_SECONDS):
+        with fail_after(WAIT_SECONDS):
             assert len((await client.receive(brokers_alone(), 12)).brokers) == 1
             await broker.stopped.wait()
     assert (tmp_path / CLEAN_MARKER).exists()
@@ -349,14 +349,14 @@ async def test_until_the_last_request_is_answered_the_admin_server_says_that_the
     settings = {"admin_listener": "127.0.0.1:0", "shutdown_grace_ms": "600000"}
     async with running(tmp_path, **settings) as broker, connected(broker) as client:
         finish = await hold_in_flight(broker, client, brokers_alone(), 12)
-        async with httpx.AsyncClient(base_url=str(broker.admin_url), timeout=scaled(PATIENCE_SECONDS)) as admin:
+        async with httpx.AsyncClient(base_url=str(broker.admin_url), timeout=scaled(WAIT_SECONDS)) as admin:
             assert (await admin.get("/readyz")).status_code == 200
             async with admin.stream("GET", "/api/v1/brokers/1/events") as events:
                 broker.stop()
                 answer = await admin.get("/readyz")
                 assert (answer.status_code, answer.text) == (503, "not ready: the broker is stopping\n")
                 finish.set()
-                with fail_after(PATIENCE_SECONDS):
+                with fail_after(WAIT_SECONDS):
                     assert [line async for line in events.aiter_lines() if line.startswith("retry")]
                     await broker.stopped.wait()
         with pytest.raises(httpx.TransportError):
@@ -375,7 +375,7 @@ async def test_a_stop_waits_no_longer_than_the_grace(tmp_path):
         replace_handler(broker, ApiKey.METADATA, stuck)
         await client.send(brokers_alone(), 12)
         await working.wait()
-        with fail_after(PATIENCE_SECONDS):
+        with fail_after(WAIT_SECONDS):
             broker.stop()
             with pytest.raises(EOFError):
                 await client.receive(brokers_alone(), 12)
@@ -446,9 +446,9 @@ async def test_every_start_begins_new_leader_epochs_whatever_ended_the_life_befo
     async with running(tmp_path) as broker, connected(broker) as client:
         epochs.append(leader_epochs(broker))
         response = await client.ask(MetadataRequest(topics=None), 12)
-        told = [partition.leader_epoch for partition in response.topics[0].partitions]
+        reported = [partition.leader_epoch for partition in response.topics[0].partitions]
     assert epochs == [[0, 0], [1, 1], [2, 2]]
-    assert told == [2, 2]
+    assert reported == [2, 2]
 
 
 def leader_epochs(broker) -> list[int]:
@@ -482,7 +482,7 @@ async def test_the_first_signal_stops_cleanly(tmp_path, caplog):
         if line.startswith("admin"):
             signal.raise_signal(signal.SIGTERM)
 
-    with fail_after(PATIENCE_SECONDS):
+    with fail_after(WAIT_SECONDS):
         await serve_as_process(broker, announce)
     assert [line.split()[0] for line in lines] == [
         "trio-broker",
@@ -518,7 +518,7 @@ async def test_the_second_signal_does_not_wait_for_the_grace(tmp_path, nursery):
         signal.raise_signal(signal.SIGINT)
         await until(lambda: broker.is_stopping)
         signal.raise_signal(signal.SIGINT)
-        with fail_after(PATIENCE_SECONDS):
+        with fail_after(WAIT_SECONDS):
             await ended.wait()
     assert not (tmp_path / CLEAN_MARKER).exists()
 

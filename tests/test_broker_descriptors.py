@@ -12,8 +12,8 @@ import httpx
 import trio
 
 from kafka_wire.error_codes import ErrorCode
-from tests.patience import fail_after, scaled
-from tests.running_broker import PATIENCE_SECONDS, Connection, until
+from tests.running_broker import WAIT_SECONDS, Connection, until
+from tests.waits import fail_after, scaled
 from trio_broker.common.log_throttle import LOG_INTERVAL_SECONDS
 from trio_broker.testing.process import BrokerProcess
 
@@ -67,10 +67,10 @@ async def test_more_partitions_and_clients_than_descriptors(tmp_path: Path):
         for partition in range(PARTITIONS):
             assert await client.produce("orders", b"%d" % partition, partition=partition) == ErrorCode.NONE
         assert await client.values("orders") == [b"0"]
-        with fail_after(4 * PATIENCE_SECONDS):
+        with fail_after(4 * WAIT_SECONDS):
             others = [await connection_to(process) for _ in range(CLIENTS)]
             assert await others[0].produce("orders", b"more", partition=7) == ErrorCode.NONE
-            async with httpx.AsyncClient(base_url=process.admin_url, timeout=scaled(PATIENCE_SECONDS)) as admin:
+            async with httpx.AsyncClient(base_url=process.admin_url, timeout=scaled(WAIT_SECONDS)) as admin:
                 assert (await admin.get("/readyz")).status_code == 200
             assert open_descriptors(process) < DESCRIPTORS
             for other in others[:-1]:
@@ -79,9 +79,9 @@ async def test_more_partitions_and_clients_than_descriptors(tmp_path: Path):
             await others[-1].stream.aclose()
         await client.stream.aclose()
         assert process.stop() == 0
-    told = "\n".join(process.output)
-    assert "Too many open files" not in told
-    assert told.count("all that the limit of open files leaves room for: accepting pauses") == 1
+    output = "\n".join(process.output)
+    assert "Too many open files" not in output
+    assert output.count("all that the limit of open files leaves room for: accepting pauses") == 1
 
 
 async def test_accepting_without_descriptors(tmp_path: Path):
@@ -98,13 +98,13 @@ async def test_accepting_without_descriptors(tmp_path: Path):
         client = await connection_to(process)
         await client.create_topic("orders")
         assert await client.produce("orders", b"one") == ErrorCode.NONE
-        async with httpx.AsyncClient(base_url=process.admin_url, timeout=scaled(PATIENCE_SECONDS)) as admin:
+        async with httpx.AsyncClient(base_url=process.admin_url, timeout=scaled(WAIT_SECONDS)) as admin:
             assert (await admin.get("/readyz")).status_code == 200
             admin_port = int(process.admin_url.rstrip("/").rpartition(":")[2])
             began = trio.current_time()
             with none_left(process):
                 others = [await connection_to(process) for _ in range(CLIENTS)]
-                strangers = [await trio.open_tcp_stream("127.0.0.1", admin_port) for _ in range(CLIENTS)]
+                streams = [await trio.open_tcp_stream("127.0.0.1", admin_port) for _ in range(CLIENTS)]
                 await until(lambda: count_in_output(process, "accepting on PLAINTEXT pauses"))
                 await until(lambda: count_in_output(process, "accepting for the admin server pauses"))
                 for _ in range(ROUNDS):
@@ -112,15 +112,15 @@ async def test_accepting_without_descriptors(tmp_path: Path):
                         assert await client.produce("orders", b"more") == ErrorCode.NONE
                     # Its connection stays open by that, as every browser's page keeps its own.
                     assert (await admin.get("/readyz")).status_code == 200
-            with fail_after(PATIENCE_SECONDS):
+            with fail_after(WAIT_SECONDS):
                 for other in others:
                     assert await other.produce("orders", b"after all") == ErrorCode.NONE
                     await other.stream.aclose()
-                async with httpx.AsyncClient(base_url=process.admin_url, timeout=scaled(PATIENCE_SECONDS)) as another:
+                async with httpx.AsyncClient(base_url=process.admin_url, timeout=scaled(WAIT_SECONDS)) as another:
                     assert (await another.get("/readyz")).status_code == 200
             seconds = trio.current_time() - began
-            for stranger in strangers:
-                await stranger.aclose()
+            for stream in streams:
+                await stream.aclose()
         await client.stream.aclose()
         assert process.stop() == 0
     lines = [

@@ -16,9 +16,8 @@ from click.testing import CliRunner
 from kafka_wire.apis import ApiKey
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.metadata import MetadataRequest
-from tests.patience import fail_after, scaled
 from tests.running_broker import (
-    PATIENCE_SECONDS,
+    WAIT_SECONDS,
     connected,
     make_broker,
     replace_handler,
@@ -27,6 +26,7 @@ from tests.running_broker import (
     until,
     view_of,
 )
+from tests.waits import fail_after, scaled
 from trio_broker import broker as broker_module
 from trio_broker.broker import UncleanStop
 from trio_broker.cli.start import start
@@ -57,7 +57,7 @@ async def test_sighup_stops_cleanly(tmp_path, nursery):
     broker = make_broker(tmp_path)
     ended = await serving(nursery, broker)
     signal.raise_signal(signal.SIGHUP)
-    with fail_after(PATIENCE_SECONDS):
+    with fail_after(WAIT_SECONDS):
         await ended.wait()
     assert (tmp_path / CLEAN_MARKER).exists()
     assert broker.failure == ""
@@ -85,7 +85,7 @@ async def test_a_broker_whose_only_disk_died_ends_by_itself(tmp_path, nursery, m
         await client.create_topic("orders")
         monkeypatch.setattr(os, "fdatasync", fail_with_io_error)
         assert await client.produce("orders", b"one") == ErrorCode.KAFKA_STORAGE_ERROR
-    with fail_after(PATIENCE_SECONDS):
+    with fail_after(WAIT_SECONDS):
         await ended.wait()
     assert broker.failure.startswith("every data directory failed: ")
     assert not (tmp_path / CLEAN_MARKER).exists()
@@ -128,7 +128,7 @@ async def test_the_second_signal_while_the_broker_ends_by_itself_ends_it_and_kee
     signal.raise_signal(signal.SIGTERM)
     await until(lambda: "already stopping" in caplog.text)
     signal.raise_signal(signal.SIGTERM)
-    with fail_after(PATIENCE_SECONDS):
+    with fail_after(WAIT_SECONDS):
         await ended.wait()
     assert reason.startswith("every data directory failed: ")
     assert broker.failure == f"{reason}; SIGTERM again: stopped at once; the next start checks the logs"
@@ -146,7 +146,7 @@ async def test_a_dead_metadata_disk_refuses_changes_and_serves_what_lies_elsewhe
         broker.services.replicas.failures.storage_failed(by_directory[directories[0]], OSError(errno.EIO, "gone"))
         readiness = view_of(broker).node.identity.readiness()
         assert readiness.reason.startswith("the metadata log failed: ")
-        async with httpx.AsyncClient(base_url=str(broker.admin_url), timeout=scaled(PATIENCE_SECONDS)) as admin:
+        async with httpx.AsyncClient(base_url=str(broker.admin_url), timeout=scaled(WAIT_SECONDS)) as admin:
             answer = await admin.get("/readyz")
             assert (answer.status_code, answer.text) == (503, f"not ready: {readiness.reason}\n")
         assert await client.try_create_topic("payments") == ErrorCode.KAFKA_STORAGE_ERROR
@@ -196,7 +196,7 @@ async def test_a_broker_whose_only_directory_is_gone_ends_at_the_next_checkpoint
         remove(directory)
         await broker.services.replicas.log_maintenance.write_high_watermarks()
         assert await client.produce("orders", b"one") == ErrorCode.KAFKA_STORAGE_ERROR
-    with fail_after(PATIENCE_SECONDS):
+    with fail_after(WAIT_SECONDS):
         await ended.wait()
     assert broker.failure.startswith("every data directory failed: ")
     assert "removed, renamed or unmounted while the broker runs" in broker.failure
@@ -270,7 +270,7 @@ async def test_no_topic_is_created_in_a_metadata_log_that_is_gone(tmp_path):
     async with running(tmp_path, admin_listener="127.0.0.1:0") as broker, connected(broker) as client:
         shutil.rmtree(tmp_path / METADATA)
         assert await client.try_create_topic("orders") == ErrorCode.KAFKA_STORAGE_ERROR
-        async with httpx.AsyncClient(base_url=str(broker.admin_url), timeout=scaled(PATIENCE_SECONDS)) as admin:
+        async with httpx.AsyncClient(base_url=str(broker.admin_url), timeout=scaled(WAIT_SECONDS)) as admin:
             answer = await admin.get("/readyz")
             assert answer.status_code == 503
             assert "removed, renamed or unmounted" in answer.text

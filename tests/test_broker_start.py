@@ -11,8 +11,8 @@ import httpx
 import pytest
 import trio
 
-from tests.patience import fail_after, patiently, scaled
-from tests.running_broker import PATIENCE_SECONDS, connected, crashing, make_broker
+from tests.running_broker import WAIT_SECONDS, connected, crashing, make_broker
+from tests.waits import fail_after, scaled, within
 from trio_broker.broker import StartupError
 from trio_broker.storage.log_manager import LogManager
 
@@ -28,8 +28,8 @@ class HeldLoads:
     released: threading.Event = attrs.field(factory=threading.Event)
 
     async def wait_begun(self) -> None:
-        with fail_after(PATIENCE_SECONDS):
-            assert await trio.to_thread.run_sync(patiently, self.begun.wait, PATIENCE_SECONDS)
+        with fail_after(WAIT_SECONDS):
+            assert await trio.to_thread.run_sync(within, self.begun.wait, WAIT_SECONDS)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[HeldLoads]:
 
     def load_when_released(manager: LogManager, loading, load) -> None:
         held.begun.set()
-        patiently(held.released.wait, PATIENCE_SECONDS)
+        within(held.released.wait, WAIT_SECONDS)
         load_partition(manager, loading, load)
 
     monkeypatch.setattr(LogManager, "load_partition", load_when_released)
@@ -58,7 +58,7 @@ async def starting(directory, held: HeldLoads, **settings: str) -> AsyncIterator
 
         nursery.start_soon(run)
         await held.wait_begun()
-        async with httpx.AsyncClient(base_url=str(broker.admin_url), timeout=scaled(PATIENCE_SECONDS)) as admin:
+        async with httpx.AsyncClient(base_url=str(broker.admin_url), timeout=scaled(WAIT_SECONDS)) as admin:
             yield admin, serves
         nursery.cancel_scope.cancel()
         held.released.set()
@@ -89,7 +89,7 @@ async def test_while_logs_are_loaded_the_admin_server_says_how_far_it_is(tmp_pat
         assert "kafka_server_kafkaserver_brokerstate 2.0" in metrics
         assert f'kafka_log_logmanager_remainingsegmentstorecover{{dir="{tmp_path}"}} 3.0' in metrics
         held.released.set()
-        with fail_after(PATIENCE_SECONDS):
+        with fail_after(WAIT_SECONDS):
             await serves.wait()
         assert (await admin.get("/readyz")).status_code == 200
         progress = (await admin.get("/api/v1/brokers/1/recovery")).json()

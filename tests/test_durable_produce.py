@@ -10,8 +10,8 @@ import trio
 import trio.testing
 
 from kafka_wire.error_codes import ErrorCode
-from tests.patience import patiently
 from tests.running_broker import connected, produce_request, running, until
+from tests.waits import within
 from trio_broker.storage.log import Log
 
 VERSION = 9
@@ -28,7 +28,7 @@ class HeldSyncs:
     def __call__(self, log):
         if log.topic_partition.topic != "t":
             return self.sync(log)
-        assert patiently(self.released.wait, 20)
+        assert within(self.released.wait, 20)
         if self.error is not None:
             raise self.error
         return self.sync(log)

@@ -121,7 +121,7 @@ async def test_a_topic_of_which_a_partition_got_no_log_is_an_error_and_deleted_a
         assert await client.produce("orders", b"one", partition=1) == ErrorCode.NONE
 
 
-async def test_added_partitions_without_a_log_are_told_of_and_come_by_themselves(disk):
+async def test_added_partitions_without_a_log_are_reported_and_come_by_themselves(disk):
     async with running_on(disk) as broker, connected(broker) as client:
         await client.create_topic("orders")
         without_descriptors_in(disk, "orders-1")

@@ -19,8 +19,8 @@ import trio_broker
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.metadata import ConfigRecord, FeatureLevelRecord, encode_metadata_record
-from tests.patience import patiently
 from tests.running_broker import make_broker, running
+from tests.waits import within
 from trio_broker.broker import StartupError
 from trio_broker.cluster.metadata_image import ConfigResourceType
 from trio_broker.cluster.metadata_log import MetadataLog
@@ -64,7 +64,7 @@ def committed_records(servers: str, topic: str, count: int) -> list[list[str | N
     found: list[list[str | None]] = []
     try:
         while True:
-            message = patiently(consumer.poll, SECONDS)
+            message = within(consumer.poll, SECONDS)
             assert message is not None, f"nothing came in {SECONDS:.0f} s after {len(found)} records"
             if (error := message.error()) is not None:
                 assert error.code() == KafkaError._PARTITION_EOF, error

@@ -332,11 +332,11 @@ def advertised_addresses(
     connections: Iterable[ConnectionStatistics], listeners: Mapping[str, AdvertisedListener]
 ) -> tuple[AdvertisedAddress, ...]:
     """What Metadata answers on each of ``connections``: an advertised host, or the one that was dialled."""
-    told: Counter[tuple[str, str, int]] = Counter()
+    advertised: Counter[tuple[str, str, int]] = Counter()
     for each in connections:
         if listener := listeners.get(each.listener_name):
-            told[listener.name, listener.host or each.local_host, listener.port] += 1
-    return tuple(AdvertisedAddress(name, host, port, count) for (name, host, port), count in sorted(told.items()))
+            advertised[listener.name, listener.host or each.local_host, listener.port] += 1
+    return tuple(AdvertisedAddress(name, host, port, count) for (name, host, port), count in sorted(advertised.items()))
 
 
 def negotiated_apis(uses: Iterable[ApiUse], served: Iterable[ServedVersions]) -> tuple[NegotiatedApi, ...]:

@@ -44,7 +44,7 @@ EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 """The process or the system has run out of something that closing connections frees."""
 
 EXHAUSTED_PAUSE_SECONDS = 0.1
-"""Between two tries meanwhile: short against a browser's patience, long against spinning."""
+"""Between two tries meanwhile: short against a browser's timeout, long against a busy loop."""
 
 EXHAUSTED_LINE_SECONDS = 10.0
 """Between two log lines that say so."""

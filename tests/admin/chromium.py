@@ -25,11 +25,11 @@ import pytest
 import trio
 from outcome import Error, Outcome, Value
 
-from tests.patience import Patience, fail_after
+from tests.waits import TimeLeft, fail_after
 
 EXECUTABLE = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
-PATIENCE_SECONDS = 60.0
+WAIT_SECONDS = 60.0
 """How long a test waits for what takes a second or two on a quiet machine."""
 
 POLL_SECONDS = 0.05
@@ -123,7 +123,7 @@ class Browser:
             message["sessionId"] = session
         sender, receiver = trio.open_memory_channel[Outcome[Any]](1)
         self._waiting[number] = sender
-        with fail_after(PATIENCE_SECONDS):
+        with fail_after(WAIT_SECONDS):
             await self.commands.send_all(json.dumps(message).encode() + b"\0")
             return (await receiver.receive()).unwrap()
 
@@ -218,7 +218,7 @@ class Page:
 
     async def until(self, expression: str) -> None:
         """Wait until a JavaScript expression is true."""
-        time_left = Patience(PATIENCE_SECONDS)
+        time_left = TimeLeft(WAIT_SECONDS)
         while not await self.holds(expression):
             assert not time_left.is_over, f"it never came about in the page in {time_left}: {expression}"
             await trio.sleep(POLL_SECONDS)

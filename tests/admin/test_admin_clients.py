@@ -73,7 +73,7 @@ def test_each_client_has_its_own_name_for_the_setting(software, setting):
     assert error_advice("UNKNOWN_TOPIC_OR_PARTITION", software) == ""
 
 
-async def test_a_client_that_has_left_is_told_of_for_an_hour_with_its_errors(live):
+async def test_a_client_that_has_left_is_reported_for_an_hour_with_its_errors(live):
     async with connected(live.broker, "billing") as gone:
         await gone.ask(ApiVersionsRequest(client_software_name="rdkafka", client_software_version="2"), 3)
         assert await gone.produce("nothing-of-the-kind", b"one") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -134,7 +134,7 @@ async def test_the_connections_of_one_client_can_be_asked_for_in_parts(live):
     assert (await live.get("/api/v1/brokers/1/connections", stage="delayed"))["items"] == []
 
 
-async def test_a_client_is_described_with_what_it_was_told_and_what_it_sends(live):
+async def test_a_client_is_described_with_what_it_received_and_what_it_sends(live):
     await live.kafka.create_topic("orders")
     await live.kafka.produce("orders", b"one", b"two")
     client_id = (await own_connection(live))["client_id"]
@@ -151,7 +151,7 @@ async def test_a_client_is_described_with_what_it_was_told_and_what_it_sends(liv
     assert described["advice"] == []
 
 
-async def test_on_a_listener_of_all_interfaces_the_address_that_was_dialled_is_told(tmp_path):
+async def test_on_a_listener_of_all_interfaces_the_address_that_was_dialled_is_reported(tmp_path):
     async with open_live_admin(tmp_path, listeners="PLAINTEXT://0.0.0.0:0") as live:
         await live.kafka.ask(MetadataRequest(topics=[]), 9)
         client_id = (await own_connection(live))["client_id"]

@@ -14,8 +14,8 @@ import trio
 from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.admin.live_admin import LiveAdmin, open_live_admin
 from tests.partition.real_logs import batch
-from tests.patience import fail_after
-from tests.running_broker import PATIENCE_SECONDS, connected, fetch_request
+from tests.running_broker import WAIT_SECONDS, connected, fetch_request
+from tests.waits import fail_after
 from trio_broker.metrics.bottleneck import READINGS_SECONDS
 
 PARTITIONS = 16
@@ -46,7 +46,7 @@ async def verdict_under_load(live: LiveAdmin) -> Any:
         for partition in range(PARTITIONS):
             nursery.start_soon(produce_in_turn, live, partition, noted)
         for _ in range(READINGS_SECONDS + 1):
-            with fail_after(PATIENCE_SECONDS):
+            with fail_after(WAIT_SECONDS):
                 for _ in range(2 * PARTITIONS):
                     await answers.receive()
             live.broker.server.sample(perf_counter_ns())

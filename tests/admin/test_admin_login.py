@@ -1,4 +1,4 @@
-"""Claims about tokens, roles and sessions: who gets in, who may change things, and what a stranger sees."""
+"""Claims about tokens, roles and sessions: access, changes, and requests without a session."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_tokens_are_not_shown() -> None:
 @pytest.mark.parametrize(
     "path", ["/api/v1/brokers/1", "/metrics", "/nothing", "/api/v1/brokers/1/events", "/api/v1/openapi.json"]
 )
-async def test_a_stranger_gets_nothing_but_the_way_in(guarded: httpx.AsyncClient, path: str) -> None:
+async def test_without_a_session_there_is_nothing_but_the_login(guarded: httpx.AsyncClient, path: str) -> None:
     answer = await guarded.get(path)
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == 'Bearer realm="trio-broker"'
@@ -152,7 +152,7 @@ async def test_a_stranger_gets_nothing_but_the_way_in(guarded: httpx.AsyncClient
     assert "content-security-policy" in answer.headers
 
 
-async def test_a_page_sends_a_stranger_to_log_in_and_back(guarded: httpx.AsyncClient) -> None:
+async def test_a_page_without_a_session_leads_to_the_login_and_back(guarded: httpx.AsyncClient) -> None:
     answer = await guarded.get("/groups?search=a%26b", headers={"accept": "text/html"})
     assert answer.status_code == 303
     assert answer.headers["location"] == "/login?next=%2Fgroups%3Fsearch%3Da%2526b"

@@ -26,8 +26,8 @@ from kafka_wire.messages.offset_commit import (
 from tests.admin.chromium import Browser, needs_chromium
 from tests.admin.fake_groups import fake_rebalance
 from tests.admin.live_admin import LiveAdmin, open_live_admin
-from tests.patience import fail_after, run_program
-from tests.running_broker import PATIENCE_SECONDS, fetch_request
+from tests.running_broker import WAIT_SECONDS, fetch_request
+from tests.waits import fail_after, run_program
 from trio_broker.coordinator.reporting.snapshot import GroupLagReading, GroupRates, LagTrend
 from trio_broker.network.client_activity import ClientSoftware
 from trio_broker.runtime.clock import ManualClock
@@ -45,7 +45,7 @@ async def page_of(live: LiveAdmin, **headers: str) -> str:
 
 async def overview_once(live: LiveAdmin, name: str, value: Any) -> dict[str, Any]:
     """The overview in whose part ``name`` there is ``value``: sizes are kept for some seconds, samples take one."""
-    with fail_after(PATIENCE_SECONDS):
+    with fail_after(WAIT_SECONDS):
         while True:
             overview: dict[str, Any] = await live.get("/api/v1/overview")
             if overview[name] == value:
@@ -234,7 +234,7 @@ async def test_the_newest_changes_and_errors_are_listed(live: LiveAdmin) -> None
 async def test_load_and_latency_are_those_of_the_samples(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
     await live.kafka.produce("orders", b"one", b"two")
-    with fail_after(PATIENCE_SECONDS):
+    with fail_after(WAIT_SECONDS):
         while (load := (await live.get("/api/v1/overview"))["load"]) is None or load["produce_p99_ms"] is None:
             await trio.lowlevel.checkpoint()
     assert load["produce_p99_ms"] > 0

@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.admin.chromium import Browser, needs_chromium
-from tests.patience import flushed, patiently
+from tests.waits import flushed, within
 from trio_broker.testing import BrokerProcess
 
 pytestmark = [pytest.mark.compat, needs_chromium]
@@ -91,7 +91,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
         admin = AdminClient({"bootstrap.servers": process.bootstrap_servers})
         created = admin.create_topics([NewTopic(topic, partitions, 1) for topic, partitions in TOPICS.items()])
         for future in created.values():
-            patiently(future.result, 30)
+            within(future.result, 30)
         yield process
 
 

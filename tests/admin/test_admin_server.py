@@ -1,4 +1,4 @@
-"""Claims about the HTTP server over real sockets: it cannot be killed from outside, and it ends when told to."""
+"""Claims about the HTTP server over real sockets: it cannot be killed from outside, and it ends on request."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from broker_admin.app import create_app
 from broker_admin.guard import ConnectionGuard
 from broker_admin.server import AdminAddress, AdminListenerError, serve_admin, supervise
 from tests.admin.fake_broker import FakeBroker
-from tests.patience import fail_after
+from tests.waits import fail_after
 
-PATIENCE_SECONDS = 20.0
+WAIT_SECONDS = 20.0
 """How long a test waits for what should take milliseconds."""
 
 READ_BYTES = 1 << 16
@@ -57,7 +57,7 @@ async def address(fake: FakeBroker, nursery: trio.Nursery) -> AdminAddress:
 
 async def exchange(address: AdminAddress, request: bytes) -> bytes:
     """Send ``request`` and return all that comes until the server closes the connection."""
-    with fail_after(PATIENCE_SECONDS):
+    with fail_after(WAIT_SECONDS):
         async with await trio.open_tcp_stream(address.host, address.port) as stream:
             answer = bytearray()
             try:
@@ -97,7 +97,7 @@ async def test_the_known_ways_to_kill_hypercorn_end_one_connection_and_no_more(
     async with await trio.open_tcp_stream(address.host, address.port) as bystander:
         await exchange(address, trigger)
         await assert_it_still_answers(address)
-        with fail_after(PATIENCE_SECONDS):
+        with fail_after(WAIT_SECONDS):
             await bystander.send_all(get("/readyz"))
             assert (await bystander.receive_some(READ_BYTES)).startswith(b"HTTP/1.1 200")
     # The guard, not good luck: if hypercorn learns to answer these by itself, these tests want new triggers.
@@ -121,7 +121,7 @@ async def test_garbage_ends_one_connection_and_no_more(address: AdminAddress, ga
     async with await trio.open_tcp_stream(address.host, address.port) as stream:
         await stream.send_all(garbage)
         await stream.send_eof()
-        with fail_after(PATIENCE_SECONDS):
+        with fail_after(WAIT_SECONDS):
             try:
                 while await stream.receive_some(READ_BYTES):
                     pass
@@ -166,7 +166,7 @@ async def test_events_stream_over_the_wire_and_end_with_the_server(fake: FakeBro
         await receive_until(stream, b"retry:")
         fake.tick()
         await receive_until(stream, b"event: sample")
-        with fail_after(PATIENCE_SECONDS):
+        with fail_after(WAIT_SECONDS):
             stopping.set()
             while await stream.receive_some(READ_BYTES):
                 pass
@@ -178,7 +178,7 @@ async def test_events_stream_over_the_wire_and_end_with_the_server(fake: FakeBro
 
 async def receive_until(stream: trio.SocketStream, wanted: bytes) -> None:
     received = b""
-    with fail_after(PATIENCE_SECONDS):
+    with fail_after(WAIT_SECONDS):
         while wanted not in received:
             chunk = await stream.receive_some(READ_BYTES)
             assert chunk, f"ended after {received!r}"
@@ -270,7 +270,7 @@ async def test_a_connection_whose_request_was_refused_before_its_body_came_ends(
             await trio.testing.wait_all_tasks_blocked(0.05)
             refuse.set()
             await receive_until(stream, b"413")
-            with fail_after(PATIENCE_SECONDS):
+            with fail_after(WAIT_SECONDS):
                 while guard.streams:  # noqa: ASYNC110 (what is waited for is hypercorn, which sets no event)
                     await trio.sleep(0.001)
 

@@ -95,23 +95,23 @@ async def test_every_address_answers_only_what_it_describes_and_refuses_what_is_
     state = await state_of(live)
     for request in api.requests(path, method, NAMES, REQUESTS):
         answer = await live.http.request(request.method, request.address, headers=request.headers, json=request.json)
-        told = f"{request} → {answer.status_code} {answer.text[:300]}"
-        assert str(answer.status_code) in responses, told
-        assert answer.status_code != 500, told
+        exchange = f"{request} → {answer.status_code} {answer.text[:300]}"
+        assert str(answer.status_code) in responses, exchange
+        assert answer.status_code != 500, exchange
         if request.wrong:
-            assert 400 <= answer.status_code < 500, told
+            assert 400 <= answer.status_code < 500, exchange
         if answer.status_code >= 400 or "dry_run=true" in request.address:
-            assert await state_of(live) == state, told
+            assert await state_of(live) == state, exchange
         elif method != "get":
             state = await state_of(live)
         content = responses[str(answer.status_code)].get("content", {})
         media_type = answer.headers.get("content-type", "").partition(";")[0]
         if content:
-            assert media_type in content, told
+            assert media_type in content, exchange
             if media_type in ("application/json", PROBLEM_MEDIA_TYPE):
-                assert api.complaint(answer.json(), content[media_type]["schema"]) is None, told
+                assert api.complaint(answer.json(), content[media_type]["schema"]) is None, exchange
         if 400 <= answer.status_code < 500:
-            assert media_type == PROBLEM_MEDIA_TYPE, told
+            assert media_type == PROBLEM_MEDIA_TYPE, exchange
 
 
 async def test_lines_of_json_are_as_described(live: LiveAdmin) -> None:

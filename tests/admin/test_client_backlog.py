@@ -18,8 +18,8 @@ from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, To
 from tests.admin.chromium import Browser, needs_chromium
 from tests.admin.live_admin import LiveAdmin, open_live_admin, served
 from tests.partition.real_logs import batch
-from tests.patience import fail_after
-from tests.running_broker import PATIENCE_SECONDS, connected
+from tests.running_broker import WAIT_SECONDS, connected
+from tests.waits import fail_after
 from trio_broker.metrics.standing_verdict import CHANGE_SECONDS
 from trio_broker.network.statistics import ConnectionStage
 from trio_broker.network.unread_bytes import BACKLOG_SECONDS
@@ -74,7 +74,7 @@ async def backlog(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
             for _ in range(SENT):
                 await producer.send(produce("payments"), 9)
             for _ in range(int(BACKLOG_SECONDS) + CHANGE_SECONDS + 2):
-                with fail_after(PATIENCE_SECONDS):
+                with fail_after(WAIT_SECONDS):
                     await producer.receive(produce("payments"), 9)
                 scene.look()
             yield scene

@@ -16,8 +16,8 @@ from broker_admin.views.node.connection_diagnosis import ListenerFacts, ProbeRes
 from kafka_wire.apis import ApiKey
 from kafka_wire.headers import RequestHeader, request_header
 from tests.admin.live_admin import open_live_admin
-from tests.patience import fail_after
-from tests.running_broker import PATIENCE_SECONDS
+from tests.running_broker import WAIT_SECONDS
+from tests.waits import fail_after
 
 REMOTE = "192.0.2.7"
 
@@ -28,7 +28,7 @@ def address_of(live):
 
 async def failures(live, cause):
     """The failed handshakes with ``cause``, once there is one."""
-    with fail_after(PATIENCE_SECONDS):
+    with fail_after(WAIT_SECONDS):
         while True:
             found = (await live.get("/api/v1/brokers/1/connection-diagnosis"))["failed_handshakes"]
             if matching := [each for each in found if each["handshake"]["cause"] == cause]:

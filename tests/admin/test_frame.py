@@ -157,7 +157,7 @@ async def test_no_page_compiles_its_template_on_the_event_loop(
     assert threading.current_thread() not in threads
 
 
-async def test_the_rail_marks_the_page_that_is_shown(client: httpx.AsyncClient) -> None:
+async def test_the_navigation_marks_the_page_that_is_shown(client: httpx.AsyncClient) -> None:
     links = re.findall(r'<a href="(/\w*)" data-key="\w"[^>]*aria-current="page"', (await client.get("/groups")).text)
     assert links == ["/groups"]
 
@@ -275,7 +275,7 @@ async def test_keys_go_to_pages_move_in_tables_and_list_themselves(page: Page) -
 
 
 @needs_chromium
-async def test_a_narrow_screen_shows_where_in_the_rail_one_is(page: Page) -> None:
+async def test_a_narrow_screen_shows_which_page_of_the_navigation_it_is(page: Page) -> None:
     await page.set_view(width=420)
     await page.click("API", "/api")
     left, right = await page.evaluate(

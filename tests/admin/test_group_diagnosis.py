@@ -148,7 +148,7 @@ def test_what_clients_call_themselves_is_made_fit_to_be_shown():
     assert len(finding.summary) < 300
 
 
-def test_when_a_group_catches_up_is_told():
+def test_when_a_group_catches_up_is_reported():
     [finding] = found(EVEN, pace=SHRINKING).findings
     assert finding.summary == "It catches up in 4 min 0 s if both rates stay as they are."
     [finding] = found(EVEN, pace=GROWING).findings
@@ -158,7 +158,7 @@ def test_when_a_group_catches_up_is_told():
 # --- transactions ---
 
 
-def test_a_group_that_waits_for_an_open_transaction_is_told_which():
+def test_the_open_transaction_that_a_group_waits_for_is_reported():
     waits = partition(1, A, 42, seconds=90.0, at_ms=OLD_MS)
     held = held_back("orders", 1, NOW_MS, last_stable_offset=waits.committed_offset, held_seconds=90.0)
     [finding] = found([partition(0, A, 0), waits], held=[held]).findings

@@ -33,7 +33,7 @@ async def busy(live: LiveAdmin) -> None:
     await live.kafka.produce("orders", b"one", b"two")
 
 
-async def test_clients_are_listed_with_software_and_the_map_of_where_connections_stand(live: LiveAdmin) -> None:
+async def test_clients_are_listed_with_software_and_the_map_of_connections_by_stage(live: LiveAdmin) -> None:
     await busy(live)
     text = await page_text(live, "/brokers/1/clients")
     assert "kcat" in text

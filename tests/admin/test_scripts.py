@@ -12,7 +12,7 @@ import pytest
 
 from broker_admin.pages import UI_DIRECTORY
 from tests.oracles import node_package
-from tests.patience import run_program
+from tests.waits import run_program
 
 SCRIPTS = sorted((UI_DIRECTORY / "static").glob("*.js"))
 

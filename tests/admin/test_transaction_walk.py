@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.admin.chromium import Browser, Page, needs_chromium
-from tests.patience import flushed, patiently
+from tests.waits import flushed, within
 from trio_broker.testing import BrokerProcess
 
 pytestmark = [pytest.mark.compat, needs_chromium]
@@ -43,7 +43,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 def leave_a_transaction_open(servers: str) -> Producer:
     """Write one record in a transaction, and one behind it."""
     admin = AdminClient({"bootstrap.servers": servers})
-    patiently(admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result, SECONDS)
+    within(admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result, SECONDS)
     settings = {"transactional.id": TRANSACTIONAL_ID, "client.id": "till-7", "transaction.timeout.ms": 600_000}
     producer = Producer({"bootstrap.servers": servers, **settings})
     producer.init_transactions(SECONDS)
@@ -64,7 +64,7 @@ def consumer_of(servers: str) -> Consumer:
 
 
 def next_value(consumer: Consumer) -> bytes | None:
-    message = patiently(consumer.poll, SECONDS)
+    message = within(consumer.poll, SECONDS)
     assert message is not None, "nothing came"
     assert message.error() is None, message.error()
     value: bytes | None = message.value()

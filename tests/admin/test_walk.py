@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.admin.chromium import Browser, Page, needs_chromium
 from tests.admin.slow_disk_broker import WINDOW_SECONDS, SlowDiskBroker
-from tests.patience import patiently
+from tests.waits import within
 from trio_broker.metrics.effect import SATURATED
 from trio_broker.metrics.noise import MIN_PAIRS
 from trio_broker.testing import BrokerProcess
@@ -118,7 +118,7 @@ def hang_after_the_first_records(servers: str, ended: threading.Event) -> None:
 
 def make_topic_with_a_record(servers: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
-    patiently(admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result, 30)
+    within(admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result, 30)
     producer = Producer({"bootstrap.servers": servers})
     producer.produce(TOPIC, key=b"till-7", value=b'{"item": "tea", "amount": 3}')
     producer.flush()

@@ -54,7 +54,7 @@ def test_a_percentile_of_nothing_or_beyond_all_is_refused(values: list[float], f
         percentile(values, fraction)
 
 
-def test_latencies_are_told_in_milliseconds_whatever_their_order():
+def test_latencies_are_reported_in_milliseconds_whatever_their_order():
     assert Latencies.of_ns([3_000_000, 1_000_000, 2_000_000]) == Latencies(3, 2.0, 3.0, 3.0, 3.0, 3.0)
 
 

@@ -142,13 +142,13 @@ async def test_groups_that_rebalanced_are_shown_once_and_not_more_than_fit(broke
     assert view.pop_rebalanced() is None
     for _ in range(2):
         await broker.leave(await broker.settle("g"), "g")
-    told = view.pop_rebalanced()
-    assert (told.group_ids, told.further_groups, told.at_ms) == (("g",), 0, broker.clock.now_ms())
+    reported = view.pop_rebalanced()
+    assert (reported.group_ids, reported.further_groups, reported.at_ms) == (("g",), 0, broker.clock.now_ms())
     assert view.pop_rebalanced() is None
     for number in range(MAX_GROUP_IDS + 3):
         await broker.settle(f"g{number}")
-    told = view.pop_rebalanced()
-    assert (len(told.group_ids), told.further_groups) == (MAX_GROUP_IDS, 3)
+    reported = view.pop_rebalanced()
+    assert (len(reported.group_ids), reported.further_groups) == (MAX_GROUP_IDS, 3)
 
 
 # --- the whole way ---

@@ -178,5 +178,5 @@ async def test_ten_thousand_segments_yield_to_others(replicas: ReplicaManager, v
     assert time.thread_time() - began < LOOP_SECONDS
     assert len(taken.segments) == MANY_SEGMENTS + 1
     manifest = await view.manifest("orders")
-    [told] = json.loads(encode(manifest))["partitions"]
-    assert len(told["log"]["segments"]) == MANY_SEGMENTS + 1
+    [reported] = json.loads(encode(manifest))["partitions"]
+    assert len(reported["log"]["segments"]) == MANY_SEGMENTS + 1

@@ -58,10 +58,10 @@ class _Planner:
         self.partitions = FIRST_PARTITIONS
         self.joined = 0
         self.now = 0.0
-        self._told = 0.0
+        self._reported = 0.0
 
     def step(self, op: Op, group: str = "", process: str = "", *, counts: bool = True) -> Step:
-        after, self._told = self.now - self._told, self.now
+        after, self._reported = self.now - self._reported, self.now
         return Step(after, op, group, process, counts)
 
     def join(self, group: str, *, counts: bool = True) -> Step:

@@ -26,7 +26,7 @@ from tests.checking.member_forker import MemberForker
 from tests.checking.recorded_members import HEARTBEAT_MS, SESSION_MS, RecordedMember
 from tests.checking.sender import Sender, SenderKind
 from tests.checking.transactional_loops import TransactionalLoop
-from tests.patience import Patience, patiently
+from tests.waits import TimeLeft, within
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.deadline import Deadline
@@ -164,7 +164,7 @@ class ChaosRun:
         self.servers = self.broker.bootstrap_servers
         self.nemesis = Recorder(self.directory, "nemesis")
         self.admin = AdminClient({"bootstrap.servers": self.servers, "reconnect.backoff.max.ms": 200, "log_level": 0})
-        patiently(self.admin.create_topics([NewTopic(TOPIC, FIRST_PARTITIONS, 1)])[TOPIC].result, ADMIN_SECONDS)
+        within(self.admin.create_topics([NewTopic(TOPIC, FIRST_PARTITIONS, 1)])[TOPIC].result, ADMIN_SECONDS)
         self.nursery = MemberForker(self.directory)
         self.senders = [
             Sender(Recorder(self.directory, name), self.servers, TOPIC, FIRST_PARTITIONS, kind)
@@ -213,7 +213,7 @@ class ChaosRun:
 
     def grow(self, step: Step) -> None:
         count = self.senders[0].partitions + 1
-        patiently(self.admin.create_partitions([NewPartitions(TOPIC, count)])[TOPIC].result, ADMIN_SECONDS)
+        within(self.admin.create_partitions([NewPartitions(TOPIC, count)])[TOPIC].result, ADMIN_SECONDS)
         for sender in self.senders:
             sender.partitions = count
 
@@ -225,7 +225,7 @@ class ChaosRun:
         for sender in self.senders:
             sender.stop()
             ends |= sender.ends
-        time_left = Patience(seconds)
+        time_left = TimeLeft(seconds)
         behind = self.groups
         while behind and not time_left.is_over:
             behind = [group for group in self.groups if self.observer.offsets.get(group) != ends]

@@ -121,10 +121,10 @@ class Draft:
 
     write: Callable[[dict[str, Any]], None]
     outcome: Outcome = Outcome.OK
-    told: dict[str, Any] = attrs.field(factory=dict)
+    details: dict[str, Any] = attrs.field(factory=dict)
 
     def tell(self, **fields: Any) -> None:
-        self.told |= fields
+        self.details |= fields
 
     def tell_at_once(self, **fields: Any) -> None:
         """Tell what is to be known even if the process is killed before the event ends."""
@@ -132,7 +132,7 @@ class Draft:
 
     def failed(self, error: object, outcome: Outcome = Outcome.INFO) -> None:
         self.outcome = outcome
-        self.told["error"] = f"{type(error).__name__}: {error}"
+        self.details["error"] = f"{type(error).__name__}: {error}"
 
 
 class Recorder:
@@ -159,7 +159,7 @@ class Recorder:
             raise
         finally:
             end = {"number": number, "completed": time.monotonic(), "outcome": draft.outcome}
-            self._write(end | draft.told)
+            self._write(end | draft.details)
 
     def tell(self, op: Op, **fields: Any) -> None:
         """Tell of what took no time."""
@@ -181,11 +181,11 @@ def read_history(directory: Path) -> list[Event]:
 
 
 def _read(process: str, lines: Iterable[str]) -> Iterator[Event]:
-    told: dict[int, dict[str, Any]] = {}
+    details: dict[int, dict[str, Any]] = {}
     for line in lines:
         fields = json.loads(line)
-        told.setdefault(fields.pop("number"), {}).update(fields)
-    for fields in told.values():
+        details.setdefault(fields.pop("number"), {}).update(fields)
+    for fields in details.values():
         yield Event(
             process=process,
             op=Op(fields.pop("op")),

@@ -15,7 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from tests.checking.delivery import ONLY_WHAT_WAS_SENT
 from tests.checking.history import Event, Op, Outcome, Record, Violation
-from tests.patience import scaled
+from tests.waits import scaled
 
 EXACTLY_ONCE = "every acknowledged record is in the log exactly once"
 IN_ORDER = "records are in the order of sending"

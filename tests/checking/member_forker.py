@@ -2,7 +2,7 @@
 
 The nursery has no threads and no clients, which is what makes forking safe. It reads commands, one line of JSON each,
 and says when a member has ended. It alone reaps its children, and only then forgets their ids, so a signal never
-reaches a stranger. Members end with it: when its input ends, or when they find that they have another parent.
+reaches another process. Members end with it: when its input ends, or when they find that they have another parent.
 
 Source: fork(2), waitpid(2); the fork server of Python's multiprocessing, for the idea.
 """
@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 from tests.checking.history import Recorder
 from tests.checking.recorded_members import KINDS, Client, live
 from tests.checking.transactional_loops import LOOPS
-from tests.patience import patiently
+from tests.waits import within
 
 NewClient = Callable[[Recorder, str, str], Client]
 
@@ -58,7 +58,7 @@ class MemberForker:
         )
         self._reader = threading.Thread(target=self._read, name="member nursery", daemon=True)
         self._reader.start()
-        assert patiently(self._ready.wait, START_SECONDS), "the nursery did not start"
+        assert within(self._ready.wait, START_SECONDS), "the nursery did not start"
 
     def start(self, process: str, kind: str, group: str, servers: str, topic: str) -> None:
         self._say(start=process, kind=kind, group=group, servers=servers, topic=topic)
@@ -74,7 +74,7 @@ class MemberForker:
             TimeoutError: some do not end.
         """
         with self._someone_ended:
-            if not patiently(
+            if not within(
                 partial(self._someone_ended.wait_for, lambda: self.ended.keys() >= set(processes)), END_SECONDS
             ):
                 raise TimeoutError(f"these do not end: {set(processes) - self.ended.keys()}")
@@ -90,8 +90,8 @@ class MemberForker:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        patiently(self._process.wait, END_SECONDS)
-        patiently(self._reader.join, END_SECONDS)
+        within(self._process.wait, END_SECONDS)
+        within(self._reader.join, END_SECONDS)
         self._process.stdout.close()
 
     def _say(self, **command: Any) -> None:
@@ -102,12 +102,12 @@ class MemberForker:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            told = json.loads(line)
-            if "ready" in told:
+            message = json.loads(line)
+            if "ready" in message:
                 self._ready.set()
                 continue
             with self._someone_ended:
-                self.ended[told["ended"]] = told["code"]
+                self.ended[message["ended"]] = message["code"]
                 self._someone_ended.notify_all()
 
 
@@ -129,14 +129,14 @@ def serve(directory: Path) -> None:
                 break
             *lines, buffer = (buffer + chunk).split(b"\n")
             for line in lines:
-                _obey(json.loads(line), directory, children)
+                _execute(json.loads(line), directory, children)
         _reap(children, os.WNOHANG)
     for pid in children.values():
         os.kill(pid, signal.SIGKILL)
     _reap(children, 0)
 
 
-def _obey(command: dict[str, Any], directory: Path, children: dict[str, int]) -> None:
+def _execute(command: dict[str, Any], directory: Path, children: dict[str, int]) -> None:
     if "start" in command:
         process = command["start"]
         pid = os.fork()

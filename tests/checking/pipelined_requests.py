@@ -34,8 +34,8 @@ from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.record import NewRecord
 from tests.checking.history import Event, Op, Outcome, Record
 from tests.compat.wire_members import connection_to
-from tests.patience import fail_after, patiently
 from tests.running_broker import Connection
+from tests.waits import fail_after, within
 
 MOST_ON_THEIR_WAY = 16
 
@@ -225,7 +225,7 @@ class PipelinedLoad:
     def __enter__(self) -> PipelinedLoad:
         """Return when all pipelines are connected."""
         self._thread.start()
-        assert patiently(self._connected.wait, ANSWER_SECONDS), f"not every pipeline is connected: {self.failures}"
+        assert within(self._connected.wait, ANSWER_SECONDS), f"not every pipeline is connected: {self.failures}"
         return self
 
     def __exit__(

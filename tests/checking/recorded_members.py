@@ -199,9 +199,9 @@ class _Confluent(RecordedMember):
             pass
 
     def poll(self) -> None:
-        patience = POLL_SECONDS
+        timeout = POLL_SECONDS
         for _ in range(POLL_RECORDS):
-            if (message := self.consumer.poll(patience)) is None:
+            if (message := self.consumer.poll(timeout)) is None:
                 break
             if message.error() is None:
                 partition, offset, value = message.partition(), message.offset(), message.value()
@@ -209,7 +209,7 @@ class _Confluent(RecordedMember):
                 assert offset is not None
                 assert value is not None
                 self.received([Record(partition, offset, int(value))])
-            patience = 0
+            timeout = 0
 
     def commit(self, offsets: dict[int, int]) -> None:
         wanted = [confluent_kafka.TopicPartition(self.topic, *each) for each in offsets.items()]

@@ -35,7 +35,7 @@ from tests.checking.pipelined_requests import PipelinedLoad
 from tests.checking.recorded_members import ConfluentConsumer, ConfluentCooperative, ConfluentRange, RecordedMember
 from tests.checking.sender import SenderKind
 from tests.checking.thread_tuner import SECONDS, ThreadTuner
-from tests.patience import Patience, patiently, scaled
+from tests.waits import TimeLeft, scaled, within
 from trio_broker.testing.process import BrokerProcess
 
 KINDS: tuple[type[RecordedMember], ...] = (ConfluentRange, ConfluentCooperative, ConfluentConsumer)
@@ -104,7 +104,7 @@ def run_resizes(
     try:
         # The pipelines' records have a time long ago, and are not to be retired for it.
         wanted = NewTopic(PIPELINED_TOPIC, PIPELINES, 1, config={"retention.ms": "-1"})
-        patiently(run.admin.create_topics([wanted])[PIPELINED_TOPIC].result, ADMIN_SECONDS)
+        within(run.admin.create_topics([wanted])[PIPELINED_TOPIC].result, ADMIN_SECONDS)
         for number in range(MEMBERS):
             for kind in KINDS:
                 run.do(Step(0, Op.JOIN, kind.name, f"{kind.name}-{number}"))
@@ -143,7 +143,7 @@ def run_resizes(
 
 def wait_until_all_have_committed(run: ChaosRun) -> None:
     """Return when every group has committed in all partitions: all members are connected to their coordinator."""
-    time_left = Patience(CATCH_UP_SECONDS)
+    time_left = TimeLeft(CATCH_UP_SECONDS)
     partitions = run.senders[0].partitions
     while any(len(offsets) < partitions for offsets in run.observer.offsets.values()):
         assert not time_left.is_over, f"not every group has committed: {run.observer.offsets}"

@@ -13,8 +13,8 @@ GROUP = "g"
 def event(op: Op, process: str, at: float, until: float | None = None, **fields: Any) -> Event:
     """Something that worked; it takes no time unless ``until`` says so."""
     completed = at if until is None else until
-    told: dict[str, Any] = {"group": GROUP, "outcome": Outcome.OK, "generation": 1} | fields
-    return Event(process, op, at, completed, **told)
+    given: dict[str, Any] = {"group": GROUP, "outcome": Outcome.OK, "generation": 1} | fields
+    return Event(process, op, at, completed, **given)
 
 
 def assign(process: str, at: float, *partitions: int, **fields: Any) -> Event:
@@ -53,8 +53,8 @@ def send(at: float, partition: int, *offsets: int, **fields: Any) -> Event:
 
 def transaction(process: str, at: float, until: float, *records: Record, **fields: Any) -> Event:
     """One that was committed; its end is asked for shortly before ``until``."""
-    told: dict[str, Any] = {"group": "", "transactional_id": "t", "ending": until - 0.1} | fields
-    return event(Op.TRANSACTION, process, at, until, records=records, **told)
+    given: dict[str, Any] = {"group": "", "transactional_id": "t", "ending": until - 0.1} | fields
+    return event(Op.TRANSACTION, process, at, until, records=records, **given)
 
 
 def aborted(process: str, at: float, until: float, *records: Record, **fields: Any) -> Event:

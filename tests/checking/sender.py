@@ -12,7 +12,7 @@ import attrs
 import confluent_kafka
 
 from tests.checking.history import Draft, Op, Outcome, Recorder
-from tests.patience import MOST_TIMES, flushed
+from tests.waits import MOST_TIMES, flushed
 
 SEND_EVERY_SECONDS = 0.05
 FLUSH_SECONDS = 60.0

@@ -47,7 +47,7 @@ def test_a_send_that_failed_must_not_be_there() -> None:
 
 
 def test_each_sender_has_an_order_of_its_own() -> None:
-    first, second = (event(Op.SEND, name, 1, outcome=Outcome.INFO, records=told) for name, told in SENT.items())
+    first, second = (event(Op.SEND, name, 1, outcome=Outcome.INFO, records=records) for name, records in SENT.items())
     assert found([first, second], 10, 0, 1, 11) == []
     assert found([first, second], 10, 1, 0, 11) == [IN_ORDER]
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from tests.patience import patiently, scaled
+from tests.waits import scaled, within
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
@@ -90,7 +90,7 @@ class ThreadTuner:
 
     def _sizes(self) -> dict[str, int]:
         resource = ConfigResource(ResourceType.BROKER, "1")
-        entries = patiently(self._admin.describe_configs([resource])[resource].result, SECONDS)
+        entries = within(self._admin.describe_configs([resource])[resource].result, SECONDS)
         return {key: int(entries[key].value) for key in SIZES}
 
     def _change_by_http(self, key: str, size: int) -> None:
@@ -109,4 +109,4 @@ class ThreadTuner:
     def _change_by_kafka_client(self, key: str, size: int) -> None:
         entry = ConfigEntry(key, str(size), incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
-        patiently(self._admin.incremental_alter_configs([resource])[resource].result, SECONDS)
+        within(self._admin.incremental_alter_configs([resource])[resource].result, SECONDS)

@@ -35,7 +35,7 @@ from tests.checking.transactional_loops import (
     record_of,
 )
 from tests.checking.transactions import FinalState, check_transactions
-from tests.patience import patiently
+from tests.waits import within
 
 WEIGHTS = {Op.KILL: 60, Op.PAUSE: 15, Op.KILL_BROKER: 25}
 
@@ -145,7 +145,7 @@ def run_transactions(directory: Path, steps: Sequence[Step], settings: Mapping[s
     enough = threading.Event()
     reader: threading.Thread | None = None
     try:
-        patiently(
+        within(
             run.admin.create_topics([NewTopic(OUTPUT_TOPIC, OUTPUT_PARTITIONS, 1)])[OUTPUT_TOPIC].result, ADMIN_SECONDS
         )
         recorder = Recorder(run.directory, "reader")

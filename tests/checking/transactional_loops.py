@@ -112,14 +112,14 @@ class TransactionalLoop(ABC):
     @contextmanager
     def transaction(self, inputs: Sequence[Record], outputs: Sequence[Record]) -> Iterator[Draft]:
         """Tell of a transaction. Without a word of its block about its end, it was not asked to commit."""
-        told = {
+        given = {
             "transactional_id": self.transactional_id,
             "inputs": [(each.partition, each.offset, each.value) for each in inputs],
             "records": [(each.partition, each.offset, each.value) for each in outputs],
             "outcome": Outcome.FAIL,
         }
         error: Exception | None = None
-        with self.recorder.doing(Op.TRANSACTION, **told) as draft:
+        with self.recorder.doing(Op.TRANSACTION, **given) as draft:
             draft.failed("not asked to commit", Outcome.FAIL)
             try:
                 yield draft

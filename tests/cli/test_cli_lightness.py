@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.patience import run_program
+from tests.waits import run_program
 
 HEAVY = {"trio", "hypercorn", "starlette", "jinja2", "prometheus_client", "cattrs", "asyncio", "broker_admin"}
 
@@ -63,13 +63,13 @@ def test_start_imports_no_client():
     assert {name for name in modules if name.startswith(("trio_broker.client", "kafka_wire"))} == set()
 
 
-def test_a_mistake_in_the_configuration_is_told_before_the_broker_is_loaded():
+def test_a_mistake_in_the_configuration_is_reported_before_the_broker_is_loaded():
     """Loading it is the longest part of a start."""
     modules = imported_by("start", "--override", "num.io.threads=many", exit_code=1)
     assert modules & (HEAVY | {"trio_broker.broker"}) == set()
 
 
-def test_every_command_is_told_by_the_help():
+def test_every_command_is_listed_by_the_help():
     completed = run_program(
         [sys.executable, "-m", "trio_broker", "--help"], 60, capture_output=True, text=True, check=True
     )

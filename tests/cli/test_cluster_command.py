@@ -85,7 +85,7 @@ def test_json_has_all_of_it():
         }
 
 
-def test_a_broker_that_does_not_answer_is_told_beside_the_others():
+def test_a_broker_that_does_not_answer_is_reported_beside_the_others():
     with ScriptedKafka({ApiVersionsRequest: featured()}) as server:
         port = unused_port()
         Cluster([server], other_nodes={2: (HOST, port)})

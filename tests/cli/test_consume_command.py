@@ -145,7 +145,7 @@ def test_the_isolation_level_holds_for_offsets_and_records(server: ScriptedKafka
     assert {request.isolation_level for request in latest} == {sent}
 
 
-def test_an_offset_that_the_log_does_not_have_is_told_and_the_nearest_is_taken(server: ScriptedKafka):
+def test_an_offset_that_the_log_does_not_have_is_reported_and_the_nearest_is_taken(server: ScriptedKafka):
     result = consume(server, "t:0", "-o", "99")
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == "t-0: there is no offset 99; the log ends at 10\n"
@@ -169,7 +169,7 @@ def test_following_begins_at_the_end_and_goes_on_until_it_is_enough(server: Scri
     assert {request.topics[0].partitions[0].fetch_offset for request in server.requests(FetchRequest)} == {10}
 
 
-def test_a_damaged_batch_is_told_behind_what_was_good(server: ScriptedKafka):
+def test_a_damaged_batch_is_reported_behind_what_was_good(server: ScriptedKafka):
     def damaged(request: FetchRequest, version: int) -> FetchResponse:
         response = fetch(request, version)
         data = bytearray(batch_at(0, 0) + batch_at(0, 4))
@@ -183,12 +183,12 @@ def test_a_damaged_batch_is_told_behind_what_was_good(server: ScriptedKafka):
     assert result.stderr.startswith("trio-broker: t-0: batch at offset 4: CRC is 0x")
 
 
-def test_a_topic_or_partition_that_does_not_exist_is_told(server: ScriptedKafka):
+def test_a_topic_or_partition_that_does_not_exist_is_reported(server: ScriptedKafka):
     assert consume(server, "missing").stderr.startswith("trio-broker: topic 'missing': UNKNOWN_TOPIC_OR_PARTITION")
     assert consume(server, "t:7").stderr.startswith("trio-broker: partition t-7: UNKNOWN_TOPIC_OR_PARTITION")
 
 
-def test_what_may_not_be_read_is_told(server: ScriptedKafka):
+def test_what_may_not_be_read_is_reported(server: ScriptedKafka):
     def refused(request: FetchRequest, version: int) -> FetchResponse:
         response = fetch(request, version)
         response.responses[0].partitions[0].error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.transactions import TransactionLogKey, encode_transaction_record
-from tests.patience import run_program
+from tests.waits import run_program
 from trio_broker.cli import main
 
 

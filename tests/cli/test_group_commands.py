@@ -98,12 +98,12 @@ def test_offsets_are_forgotten_only_when_it_is_said():
         assert [each["deleted"] for each in json.loads(done.stdout)["partitions"]] == [True, True]
 
 
-def test_a_refused_partition_is_told_and_the_exit_code_says_so():
+def test_a_refused_partition_is_reported_and_the_exit_code_says_so():
     with deletable(group_server(), ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC) as server:
         result = run(server, "groups", "delete-offsets", "g", "--all-topics", "--execute", "--json")
         assert result.exit_code == 1
-        [told] = json.loads(result.stdout)["partitions"]
-        assert (told["deleted"], told["error"]) == (False, "GROUP_SUBSCRIBED_TO_TOPIC")
+        [reported] = json.loads(result.stdout)["partitions"]
+        assert (reported["deleted"], reported["error"]) == (False, "GROUP_SUBSCRIBED_TO_TOPIC")
         assert "partition t-0: GROUP_SUBSCRIBED_TO_TOPIC" in result.stderr
 
 
@@ -143,7 +143,7 @@ def test_a_group_is_described_with_its_lag():
         ]
 
 
-def test_the_partition_of_a_deleted_topic_is_told_beside_the_others():
+def test_the_partition_of_a_deleted_topic_is_reported_beside_the_others():
     with group_server(committed={0: 50, 7: 1}) as server:
         result = run(server, "groups", "lag", "g")
         assert result.exit_code == 0

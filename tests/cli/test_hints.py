@@ -22,7 +22,7 @@ def usage_error(*arguments: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ("topics --list --bootstrap-server kafka:9092", "No such option --list; here: trio-broker topics list"),
         ("topics --create --topic x", "No such option --create; here: trio-broker topics create TOPIC"),
@@ -95,8 +95,8 @@ def usage_error(*arguments: str) -> str:
         ("start --xyzzy", "No such option --xyzzy"),
     ],
 )
-def test_a_wrong_word_is_answered_with_the_right_one(arguments: str, told: str):
-    assert usage_error(*arguments.split()) == told
+def test_a_wrong_word_is_answered_with_the_right_one(arguments: str, expected: str):
+    assert usage_error(*arguments.split()) == expected
 
 
 def command_at(*names: str) -> click.Command:

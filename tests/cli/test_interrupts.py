@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.patience import communicate
+from tests.waits import communicate
 from trio_broker.cli.interrupts import ending_after_ctrl_c
 
 SECONDS = 60

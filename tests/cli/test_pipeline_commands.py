@@ -93,7 +93,7 @@ def test_an_etl_tells_the_same(broker: BrokerThread, tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--to", "csv:x"], "option 'to': 'csv:x' is not a table"),
         (["--to", "iceberg:a.b"], "an Iceberg table needs --warehouse DIR"),
@@ -104,12 +104,12 @@ def test_an_etl_tells_the_same(broker: BrokerThread, tmp_path: Path):
         (["--to", "parquet:x", "--until", "2030-01-01", "--continuous"], "a job that waits for more has no end"),
     ],
 )
-def test_a_wrong_option_is_one_line_and_exit_code_2(arguments: list[str], told: str):
+def test_a_wrong_option_is_one_line_and_exit_code_2(arguments: list[str], message: str):
     result = pipeline("export", "--topic", "t", "-b", "127.0.0.1:1", *arguments)
     assert result.exit_code == 2, result.output
     [line] = result.output.splitlines()
     assert line.startswith("trio-broker: ")
-    assert told in line
+    assert message in line
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_what_is_no_option_at_all_is_exit_code_2(arguments: list[str]):
     assert pipeline("export", "--topic", "t", *arguments).exit_code == 2
 
 
-def test_a_schema_that_cannot_be_read_is_told(tmp_path: Path):
+def test_a_schema_that_cannot_be_read_is_reported(tmp_path: Path):
     result = pipeline("etl", "--topic", "t", "--to", f"parquet:{tmp_path}/t", "--schema", "id number")
     assert (result.exit_code, result.output.splitlines()[0][:44]) == (2, "trio-broker: option 'schema': there is no ty")
 

@@ -38,7 +38,7 @@ def test_a_place_is_read(text, place):
 @pytest.mark.parametrize(
     ("text", "ago_ms"), [("90m", 5_400_000), ("PT90M", 5_400_000), ("2d", 172_800_000), ("5s", 5000)]
 )
-def test_so_long_ago_is_counted_from_now(text, ago_ms, monkeypatch):
+def test_a_duration_before_now_is_counted_from_now(text, ago_ms, monkeypatch):
     monkeypatch.setattr(time, "time_ns", lambda: 10**18)
     assert position(text) == AtMoment(10**12 - ago_ms)
 

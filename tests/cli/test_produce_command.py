@@ -135,14 +135,14 @@ def test_a_partition_that_does_not_exist_is_reported_before_anything_is_read(sce
     assert result.stderr == "trio-broker: topic 't' has no partition 7; it has 3, from 0 on\n"
 
 
-def test_a_topic_that_does_not_exist_is_told_before_anything_is_read(scene: Scene):
+def test_a_topic_that_does_not_exist_is_reported_before_anything_is_read(scene: Scene):
     result = scene.produce("missing", "--no-create", given=b"a\n")
     assert result.exit_code == 1
     assert result.stderr == ("trio-broker: there is no topic 'missing', and it is not created by being written to\n")
     assert not any(request.allow_auto_topic_creation for request in scene.server.requests(MetadataRequest))
 
 
-def test_what_a_broker_refuses_is_told_in_one_line(scene: Scene):
+def test_what_a_broker_refuses_is_reported_in_one_line(scene: Scene):
     scene.logs.troubles = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
     result = scene.produce("t", "-p", "0", given=b"a\n")
     assert result.exit_code == 1
@@ -152,15 +152,15 @@ def test_what_a_broker_refuses_is_told_in_one_line(scene: Scene):
     ]
 
 
-def test_a_partition_that_stays_without_a_leader_is_told_with_the_option_that_sets_the_time(scene: Scene):
+def test_a_partition_that_stays_without_a_leader_is_reported_with_the_option_that_sets_the_time(scene: Scene):
     scene.logs.troubles = [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 9
     result = scene.produce("t", "-p", "0", "--command-timeout", "0.2", given=b"a\n")
     assert result.exit_code == 1
-    told = "not acknowledged within 0.2 s (--command-timeout, delivery.timeout.ms): NOT_LEADER_OR_FOLLOWER"
-    assert result.stderr.splitlines()[-1] == f"trio-broker: t-0: 1 record not written: {told}"
+    message = "not acknowledged within 0.2 s (--command-timeout, delivery.timeout.ms): NOT_LEADER_OR_FOLLOWER"
+    assert result.stderr.splitlines()[-1] == f"trio-broker: t-0: 1 record not written: {message}"
 
 
-def test_a_broker_that_is_not_there_is_told_when_the_time_is_over():
+def test_a_broker_that_is_not_there_is_reported_when_the_time_is_over():
     port = unused_port()
     arguments = ["produce", "t", "-b", f"{HOST}:{port}", "--command-timeout", "0.3"]
     result = CliRunner().invoke(main, arguments, input=b"a\n")

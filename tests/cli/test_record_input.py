@@ -42,7 +42,7 @@ def test_without_a_delimiter_all_is_one_piece():
     assert list(pieces(Trickle([]), None)) == [b""]
 
 
-def test_a_pause_of_the_input_is_told():
+def test_a_pause_of_the_input_is_reported():
     reader, writer = os.pipe()
     with os.fdopen(reader, "rb") as stream, os.fdopen(writer, "wb", buffering=0) as out:
         got = pieces(stream, b"\n")

@@ -148,7 +148,7 @@ def test_a_group_that_does_not_exist_is_created():
         assert committed_to(server) == {0: 10}
 
 
-def test_a_member_that_comes_in_between_is_told_of_by_the_broker():
+def test_a_member_that_comes_in_between_is_reported_by_the_broker():
     with group_server() as server:
         server.answers[OffsetCommitRequest] = partial(commit, code=ErrorCode.UNKNOWN_MEMBER_ID)
         result = run(server, *RESET, "--all-topics", "--to-earliest", "--execute", "--json")
@@ -203,7 +203,7 @@ def test_what_makes_no_sense_is_refused_before_anybody_is_asked(arguments: list[
         assert server.asked == []
 
 
-def test_a_file_that_makes_no_sense_is_told_with_its_line(tmp_path: Path):
+def test_a_file_that_makes_no_sense_is_reported_with_its_line(tmp_path: Path):
     file = tmp_path / "offsets.csv"
     file.write_text("t,0,1\nt,0\n")
     with group_server() as server:

@@ -73,8 +73,8 @@ def test_a_file_as_data_directory_is_named(tmp_path: Path):
     file.touch()
     ports = ("--port", "0", "--admin-port", "0")
     for path in (file, file / "below" / "it"):
-        told = f"{path} cannot be a data directory: {file} is not a directory"
-        assert refusal("--data-dir", str(path), *ports) == told
+        message = f"{path} cannot be a data directory: {file} is not a directory"
+        assert refusal("--data-dir", str(path), *ports) == message
 
 
 @pytest.fixture

@@ -88,7 +88,7 @@ def test_yes_is_not_asked_again():
         assert deletions(server) == ["a", "b"]
 
 
-def test_what_was_deleted_is_told_although_the_next_one_was_lost():
+def test_what_was_deleted_is_reported_although_the_next_one_was_lost():
     with topic_server() as server:
         gone = DeleteTopicsResponse(responses=[DeletableTopicResult(name="a")])
         server.answers[DeleteTopicsRequest] = [gone, CLOSED]
@@ -180,21 +180,21 @@ def test_a_misspelt_key_is_answered_with_the_one_of_the_broker_that_was_meant(co
         server.answers |= {IncrementalAlterConfigsRequest: refused, DescribeConfigsRequest: described}
         result = run(server, "configs", "alter", "--topic", "a", "--set", "retention.msec=1")
         assert result.exit_code == 1
-        told = f"topic 'a': {code.name}: Unknown topic config name: retention.msec; did you mean retention.ms?"
-        assert result.stderr == f"trio-broker: {told}\n"
+        message = f"topic 'a': {code.name}: Unknown topic config name: retention.msec; did you mean retention.ms?"
+        assert result.stderr == f"trio-broker: {message}\n"
 
 
 # Trouble
 
 
-def test_a_broker_that_is_not_there_is_told_in_one_line_with_its_address():
+def test_a_broker_that_is_not_there_is_reported_in_one_line_with_its_address():
     port = unused_port()
     result = CliRunner().invoke(main, ["topics", "list", "-b", f"{HOST}:{port}"])
     assert result.exit_code == 1
     assert result.stderr == f"trio-broker: cannot connect to {HOST}:{port}: Connection refused\n"
 
 
-def test_a_broker_that_says_nothing_is_told_when_the_time_is_over():
+def test_a_broker_that_says_nothing_is_reported_when_the_time_is_over():
     with topic_server() as server:
         server.answers[ListGroupsRequest] = SILENCE
         result = run(server, "groups", "list", "--command-timeout", "0.2")
@@ -202,7 +202,7 @@ def test_a_broker_that_says_nothing_is_told_when_the_time_is_over():
         assert result.stderr == f"trio-broker: {server.address} did not answer ListGroups within 0.2 s\n"
 
 
-def test_a_name_that_does_not_fit_into_a_request_is_told():
+def test_a_name_that_does_not_fit_into_a_request_is_reported():
     with topic_server() as server:
         result = run(server, "topics", "create", "a" * 40_000)
         assert result.exit_code == 1

@@ -103,7 +103,7 @@ def test_a_partition_that_is_refused_is_reported_beside_the_others():
         assert result.stderr == WHEN_SPACE_IS_FREE + "trio-broker: partition t-1: POLICY_VIOLATION\n"
 
 
-def test_a_topic_that_does_not_exist_is_told():
+def test_a_topic_that_does_not_exist_is_reported():
     with purge_server() as server:
         result = run(server, "topics", "purge", "missing", "--execute")
         assert result.exit_code == 1

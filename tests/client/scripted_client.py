@@ -16,7 +16,7 @@ from trio_broker.client.kafka_client import KafkaClient
 
 CLIENT_ID = "test"
 
-PATIENCE_SECONDS = 20.0
+WAIT_SECONDS = 20.0
 """More than any answer on loopback takes; what is retried until the end sleeps through it in no time."""
 
 
@@ -26,7 +26,7 @@ class Pauses:
 
     made: list[float] = attrs.field(factory=list)
 
-    def deadline(self, seconds: float = PATIENCE_SECONDS) -> Deadline:
+    def deadline(self, seconds: float = WAIT_SECONDS) -> Deadline:
         return Deadline(seconds, now=lambda: sum(self.made), sleep=self.made.append)
 
 

@@ -117,7 +117,7 @@ def test_changes_of_one_resource_go_together():
         ]
 
 
-def test_a_refused_value_is_told_in_the_brokers_words():
+def test_a_refused_value_is_reported_in_the_brokers_words():
     with (
         alone(altered(ErrorCode.INVALID_CONFIG, "no number")) as server,
         client_of(server) as client,

@@ -1,4 +1,4 @@
-"""One connection: versions, correlation ids, and what a stranger may send."""
+"""One connection: versions, correlation ids, and what another server may send."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafka_wire.codec import encode_bytes
 from kafka_wire.headers import response_header
 from kafka_wire.messages.api_versions import ApiVersionsRequest
 from kafka_wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from tests.client.scripted_client import CLIENT_ID, PATIENCE_SECONDS
+from tests.client.scripted_client import CLIENT_ID, WAIT_SECONDS
 from tests.fakes.scripted_kafka import (
     CLOSED,
     HOST,
@@ -26,7 +26,7 @@ from tests.fakes.scripted_kafka import (
     api_versions,
     served_up_to,
 )
-from tests.patience import scaled
+from tests.waits import scaled
 from trio_broker import __version__
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.connection import MAX_RESPONSE_BYTES, BrokerConnection
@@ -42,7 +42,7 @@ GROUPS = ListGroupsResponse(groups=[ListedGroup(group_id="g", protocol_type="con
 
 
 @contextmanager
-def connected(server: ScriptedKafka, seconds: float = PATIENCE_SECONDS) -> Iterator[BrokerConnection]:
+def connected(server: ScriptedKafka, seconds: float = WAIT_SECONDS) -> Iterator[BrokerConnection]:
     with server:
         [address] = parse_addresses(server.address)
         connection = BrokerConnection.open(address, SETTINGS, Deadline(seconds))
@@ -52,9 +52,7 @@ def connected(server: ScriptedKafka, seconds: float = PATIENCE_SECONDS) -> Itera
             connection.close()
 
 
-def ask(
-    connection: BrokerConnection, version: int | None = None, seconds: float = PATIENCE_SECONDS
-) -> ListGroupsResponse:
+def ask(connection: BrokerConnection, version: int | None = None, seconds: float = WAIT_SECONDS) -> ListGroupsResponse:
     return connection.ask(ListGroupsRequest(), Deadline(seconds), version)
 
 
@@ -102,11 +100,13 @@ def test_an_api_that_is_not_served_is_named():
             ask(connection)
 
 
-@pytest.mark.parametrize(("told", "version"), [(served_up_to(ApiKey.API_VERSIONS, 2), 2), ({}, 0)])
-def test_an_older_broker_is_asked_again_in_the_version_that_it_tells(told: dict[int, tuple[int, int]], version: int):
+@pytest.mark.parametrize(("advertised", "version"), [(served_up_to(ApiKey.API_VERSIONS, 2), 2), ({}, 0)])
+def test_an_older_broker_is_asked_again_in_the_version_that_it_tells(
+    advertised: dict[int, tuple[int, int]], version: int
+):
     """KIP-511; and brokers before it tell nothing beside the error."""
     server = ScriptedKafka()
-    server.answers[ApiVersionsRequest] = [api_versions(told, UNSUPPORTED_VERSION), api_versions(server.served)]
+    server.answers[ApiVersionsRequest] = [api_versions(advertised, UNSUPPORTED_VERSION), api_versions(server.served)]
     with connected(server) as connection:
         assert connection.served[ApiKey.LIST_GROUPS] == (0, 5)
     assert server.versions(ApiVersionsRequest) == [ApiVersionsRequest.VERSIONS.high, version]
@@ -119,7 +119,7 @@ def test_a_broker_that_refuses_every_version_is_not_asked_for_ever():
     assert len(server.asked) == 2
 
 
-def test_the_broker_is_told_who_asks():
+def test_the_broker_receives_the_name_of_the_client():
     with connected(server := ScriptedKafka()):
         pass
     [request] = server.requests(ApiVersionsRequest)
@@ -137,18 +137,18 @@ def test_an_answer_in_pieces_is_put_together():
         assert ask(connection, 0).groups[0].group_id == "g"
 
 
-def test_nobody_listening_is_told_with_the_address():
+def test_nobody_listening_is_reported_with_the_address():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     [address] = parse_addresses(f"127.0.0.1:{port}")
     with pytest.raises(ConnectFailed, match=f"cannot connect to 127.0.0.1:{port}: Connection refused"):
-        BrokerConnection.open(address, SETTINGS, Deadline(scaled(PATIENCE_SECONDS)))
+        BrokerConnection.open(address, SETTINGS, Deadline(scaled(WAIT_SECONDS)))
 
 
-def test_a_host_name_that_cannot_be_one_is_told():
+def test_a_host_name_that_cannot_be_one_is_reported():
     [address] = parse_addresses("a..b:1")
     with pytest.raises(ConnectFailed, match=r"cannot connect to a\.\.b:1"):
-        BrokerConnection.open(address, SETTINGS, Deadline(scaled(PATIENCE_SECONDS)))
+        BrokerConnection.open(address, SETTINGS, Deadline(scaled(WAIT_SECONDS)))
 
 
 def test_no_connection_is_tried_when_the_time_is_over():
@@ -168,7 +168,7 @@ def test_no_connection_is_tried_when_the_time_is_over():
     ],
     ids=["http", "tls", "too large", "negative", "too small"],
 )
-def test_a_stranger_is_recognised_by_the_size(first_bytes: bytes):
+def test_another_protocol_is_recognised_by_the_size(first_bytes: bytes):
     server = ScriptedKafka({ApiVersionsRequest: Raw((first_bytes,))})
     with pytest.raises(NotKafka, match="a listener that wants TLS"), connected(server):
         pass
@@ -216,15 +216,15 @@ def test_silence_ends_with_the_deadline():
 
 def test_a_request_may_be_sent_long_before_its_answer_is_wanted():
     with connected(ScriptedKafka({ListGroupsRequest: GROUPS})) as connection:
-        pending = connection.begin(ListGroupsRequest(), Deadline(scaled(PATIENCE_SECONDS)))
+        pending = connection.begin(ListGroupsRequest(), Deadline(scaled(WAIT_SECONDS)))
         assert pending.version == ListGroupsRequest.VERSIONS.high
-        assert connection.finish(pending, Deadline(scaled(PATIENCE_SECONDS))).groups[0].group_id == "g"
+        assert connection.finish(pending, Deadline(scaled(WAIT_SECONDS))).groups[0].group_id == "g"
         assert ask(connection).groups[0].group_id == "g"
 
 
 def test_no_second_request_is_sent_before_the_first_is_answered():
     with connected(ScriptedKafka({ListGroupsRequest: GROUPS})) as connection:
-        connection.begin(ListGroupsRequest(), Deadline(scaled(PATIENCE_SECONDS)))
+        connection.begin(ListGroupsRequest(), Deadline(scaled(WAIT_SECONDS)))
         with pytest.raises(AssertionError, match="was not finished"):
             ask(connection)
 
@@ -233,20 +233,20 @@ def test_answers_share_a_buffer():
     with connected(ScriptedKafka({ListGroupsRequest: GROUPS})) as connection:
         buffer = ReceiveBuffer()
         for _ in range(2):
-            pending = connection.begin(ListGroupsRequest(), Deadline(scaled(PATIENCE_SECONDS)))
-            assert connection.finish(pending, Deadline(scaled(PATIENCE_SECONDS)), buffer=buffer) == GROUPS
+            pending = connection.begin(ListGroupsRequest(), Deadline(scaled(WAIT_SECONDS)))
+            assert connection.finish(pending, Deadline(scaled(WAIT_SECONDS)), buffer=buffer) == GROUPS
 
 
 @pytest.mark.parametrize("enough", [True, False])
 def test_an_answer_may_be_as_large_as_the_one_who_asks_says(enough: bool):
     size = len(response_header(ApiKey.LIST_GROUPS, 5, 2) + encode_bytes(GROUPS, 5))
     with connected(ScriptedKafka({ListGroupsRequest: GROUPS})) as connection:
-        pending = connection.begin(ListGroupsRequest(), Deadline(scaled(PATIENCE_SECONDS)))
+        pending = connection.begin(ListGroupsRequest(), Deadline(scaled(WAIT_SECONDS)))
         if enough:
-            assert connection.finish(pending, Deadline(scaled(PATIENCE_SECONDS)), max_bytes=size) == GROUPS
+            assert connection.finish(pending, Deadline(scaled(WAIT_SECONDS)), max_bytes=size) == GROUPS
         else:
             with pytest.raises(NotKafka, match=f"a frame of {size} bytes; allowed are 4 to {size - 1}"):
-                connection.finish(pending, Deadline(scaled(PATIENCE_SECONDS)), max_bytes=size - 1)
+                connection.finish(pending, Deadline(scaled(WAIT_SECONDS)), max_bytes=size - 1)
 
 
 def test_requests_go_over_the_socket_that_the_security_makes():
@@ -258,16 +258,16 @@ def test_requests_go_over_the_socket_that_the_security_makes():
     with ScriptedKafka() as server:
         [address] = parse_addresses(server.address)
         settings = attrs.evolve(SETTINGS, security=Secured())
-        connection = BrokerConnection.open(address, settings, Deadline(scaled(PATIENCE_SECONDS)))
+        connection = BrokerConnection.open(address, settings, Deadline(scaled(WAIT_SECONDS)))
         assert connection.served
         connection.close()
 
 
-def test_the_sockets_buffer_is_set_where_a_size_is_told():
+def test_the_sockets_buffer_is_set_where_a_size_is_given():
     with ScriptedKafka() as server:
         [address] = parse_addresses(server.address)
         settings = attrs.evolve(SETTINGS, receive_buffer_bytes=20_000)
-        connection = BrokerConnection.open(address, settings, Deadline(scaled(PATIENCE_SECONDS)))
+        connection = BrokerConnection.open(address, settings, Deadline(scaled(WAIT_SECONDS)))
         size = connection._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         connection.close()
     assert size in (20_000, 40_000), "Linux doubles it for its own needs"

@@ -1,4 +1,4 @@
-"""What the members of a classic group told each other, read where it can be."""
+"""The subscriptions and assignments of the members of a classic group, decoded where that is possible."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_a_broker_is_never_given_no_time_at_all():
     assert deadline.remaining_ms == 1
 
 
-def test_pauses_begin_and_end_as_told():
+def test_pauses_begin_and_end_as_configured():
     assert list(islice(pauses(0.3, 0.5), 3)) == pytest.approx([0.3, 0.5, 0.5])
     assert list(islice(pauses(3, 0.5), 2)) == [0.5, 0.5]
 
@@ -84,34 +84,34 @@ def retry_deadline(slept: Pauses, seconds: float, **options: float) -> RetryDead
     return RetryDeadline(seconds, now=lambda: sum(slept.made), sleep=slept.made.append, **options)
 
 
-def test_patience_ends_after_its_seconds_without_a_step():
+def test_a_deadline_ends_after_its_seconds_without_a_step():
     slept = Pauses()
-    patient = retry_deadline(slept, 2)
-    while patient.pause():
+    deadline = retry_deadline(slept, 2)
+    while deadline.pause():
         pass
     assert slept.made == pytest.approx([0.1, 0.2, 0.4, 0.8])
 
 
-def test_a_step_renews_patience_and_its_first_pause():
+def test_a_step_renews_the_deadline_and_its_first_pause():
     slept = Pauses()
-    patient = retry_deadline(slept, 1, first_pause_seconds=0.4)
-    assert patient.pause()
-    patient.renew()
-    assert patient.pause()
+    deadline = retry_deadline(slept, 1, first_pause_seconds=0.4)
+    assert deadline.pause()
+    deadline.renew()
+    assert deadline.pause()
     assert slept.made == [0.4, 0.4]
 
 
-def test_a_question_may_take_no_longer_than_patience():
+def test_a_question_may_take_no_longer_than_the_deadline():
     slept = Pauses()
-    patient = retry_deadline(slept, 5)
-    assert patient.left_for(3).remaining_seconds == 3
+    deadline = retry_deadline(slept, 5)
+    assert deadline.left_for(3).remaining_seconds == 3
     slept.made.append(4)
-    assert patient.left_for(3).remaining_seconds == 1
-    assert patient.within(3).remaining_seconds == 3
+    assert deadline.left_for(3).remaining_seconds == 1
+    assert deadline.within(3).remaining_seconds == 3
 
 
-def test_patience_without_pauses_makes_short_ones():
+def test_a_deadline_without_pauses_makes_short_ones():
     slept = Pauses()
-    patient = retry_deadline(slept, 1, first_pause_seconds=0, longest_pause_seconds=0)
-    assert patient.pause()
+    deadline = retry_deadline(slept, 1, first_pause_seconds=0, longest_pause_seconds=0)
+    assert deadline.pause()
     assert slept.made == [SHORTEST_PAUSE_SECONDS]

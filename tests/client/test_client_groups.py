@@ -90,7 +90,7 @@ def consumer(*members: Member, code: int = 0) -> ConsumerGroupDescribeResponse:
 # describe
 
 
-def test_a_consumer_group_is_told_with_epochs_and_targets():
+def test_a_consumer_group_is_reported_with_epochs_and_targets():
     def partitions(*numbers: int) -> Assignment:
         topic = TopicPartitions(topic_id=NO_UUID, topic_name="t", partitions=list(numbers))
         return Assignment(topic_partitions=[topic])
@@ -112,11 +112,11 @@ def test_a_consumer_group_is_told_with_epochs_and_targets():
         assert (group.type, group.state, group.assignor) == ("consumer", "Reconciling", "uniform")
         assert (group.epoch, group.assignment_epoch) == (5, 4)
         assert group.coordinator.address.port == server.port
-        [told] = group.members
-        assert (told.instance_id, told.epoch, told.is_classic) == ("i", 4, True)
-        assert (told.subscribed_topics, told.subscribed_regex) == (("t",), "t.*")
-        assert told.assigned == (TopicPartition("t", 1),)
-        assert told.target == (TopicPartition("t", 0), TopicPartition("t", 1))
+        [reported] = group.members
+        assert (reported.instance_id, reported.epoch, reported.is_classic) == ("i", 4, True)
+        assert (reported.subscribed_topics, reported.subscribed_regex) == (("t",), "t.*")
+        assert reported.assigned == (TopicPartition("t", 1),)
+        assert reported.target == (TopicPartition("t", 0), TopicPartition("t", 1))
         assert server.requests(DescribeGroupsRequest) == []
 
 
@@ -144,7 +144,7 @@ def test_a_broker_without_consumer_groups_is_asked_for_classic_ones_at_once():
 
 
 @pytest.mark.parametrize("answer", [classic("", code=NOT_FOUND), classic("Dead", protocol_type="")])
-def test_a_group_that_does_not_exist_is_told_alike_by_old_and_new_brokers(answer: Any):
+def test_a_group_that_does_not_exist_is_reported_alike_by_old_and_new_brokers(answer: Any):
     answers: dict[type[Any], Any] = {
         ConsumerGroupDescribeRequest: consumer(code=NOT_FOUND),
         DescribeGroupsRequest: answer,

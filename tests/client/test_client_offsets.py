@@ -96,7 +96,7 @@ def test_a_partition_without_a_leader_does_not_hide_the_others():
 
 
 @pytest.mark.parametrize("partition", [TopicPartition("a", 7), TopicPartition("missing", 0)])
-def test_a_partition_that_does_not_exist_is_told_at_once(partition: TopicPartition):
+def test_a_partition_that_does_not_exist_is_reported_at_once(partition: TopicPartition):
     pauses = Pauses()
     with ScriptedKafka() as server, client_of(server, pauses=pauses) as client:
         Cluster([server], topics={"a": [1]})
@@ -125,7 +125,7 @@ def test_a_leader_that_is_no_broker_any_more_does_not_hide_the_others():
         assert "BROKER_NOT_AVAILABLE" in str(found[A1])
 
 
-def test_a_partition_that_is_left_out_of_the_answer_is_told():
+def test_a_partition_that_is_left_out_of_the_answer_is_reported():
     with ScriptedKafka() as server, client_of(server) as client:
         Cluster([server], topics={"a": [1]})
         server.answers[ListOffsetsRequest] = offsets({})

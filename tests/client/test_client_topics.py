@@ -40,7 +40,7 @@ def test_topics_come_by_name_with_their_partitions():
         assert topics[0].replication_factor == 1
 
 
-def test_a_topic_that_is_asked_for_does_not_come_to_be_by_that():
+def test_a_topic_that_is_asked_for_is_not_created_by_that():
     with alone() as server, client_of(server) as client:
         found = find_topics(client, ["a", "missing", "a"])
         assert list(found) == ["a", "missing"]
@@ -94,7 +94,7 @@ def test_a_topic_is_created_as_it_was_asked_for(validate_only: bool):
         assert 0 < request.timeout_ms <= 20_000
 
 
-def test_the_brokers_own_words_are_told():
+def test_the_brokers_own_words_are_reported():
     answer = created(ErrorCode.INVALID_PARTITIONS, "too many")
     with (
         alone({CreateTopicsRequest: answer}) as server,

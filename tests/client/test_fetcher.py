@@ -117,7 +117,7 @@ def test_an_aborted_transaction_is_left_out_up_to_its_marker():
     assert read(data, aborted=((2, 7),)) == [b"kept before", b"another's", b"plain", b"kept behind"]
 
 
-def test_the_type_of_the_timestamp_is_told():
+def test_the_type_of_the_timestamp_is_reported():
     records = PartitionRecords(T0, 0, memoryview(batch(0, b"a", timestamp_type=TimestampType.LOG_APPEND_TIME)), ())
     [only] = records.batches()
     assert only.timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -261,7 +261,7 @@ def test_a_topic_that_was_created_again_ends_the_reading():
             fetcher(client, {T0: 0}).fetch()
 
 
-def test_what_cannot_pass_is_told_at_once():
+def test_what_cannot_pass_is_reported_at_once():
     with ScriptedKafka({FetchRequest: failing(ErrorCode.TOPIC_AUTHORIZATION_FAILED)}) as server:
         Cluster([server], topics={"t": [1]})
         with client_of(server) as client, pytest.raises(Refused, match="partition t-0: TOPIC_AUTHORIZATION_FAILED"):
@@ -292,7 +292,7 @@ def list_offsets(earliest: int, latest: int) -> Any:
     return answer
 
 
-def test_records_that_are_gone_are_told_of_and_passed_over():
+def test_records_that_are_gone_are_reported_and_passed_over():
     with ScriptedKafka({FetchRequest: failing(ErrorCode.OFFSET_OUT_OF_RANGE)}) as server:
         server.answers[ListOffsetsRequest] = list_offsets(40, 90)
         Cluster([server], topics={"t": [1]})

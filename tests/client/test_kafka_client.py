@@ -8,7 +8,7 @@ from kafka_wire.apis import ApiKey
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.metadata import MetadataRequest
-from tests.client.scripted_client import CLIENT_ID, PATIENCE_SECONDS, Pauses, client_of, coordinator_at, unused_port
+from tests.client.scripted_client import CLIENT_ID, WAIT_SECONDS, Pauses, client_of, coordinator_at, unused_port
 from tests.fakes.scripted_kafka import CLOSED, HOST, Cluster, ScriptedKafka, served_up_to
 from trio_broker.client.address import Address
 from trio_broker.client.connection_settings import ConnectionSettings
@@ -79,7 +79,7 @@ def test_changes_go_to_the_controller():
 
 
 @pytest.mark.parametrize("controller_id", [-1, 9])
-def test_any_broker_takes_changes_where_no_controller_is_told(controller_id: int):
+def test_any_broker_takes_changes_where_no_controller_is_reported(controller_id: int):
     with ScriptedKafka() as server, client_of(server) as client:
         Cluster([server], controller_id=controller_id)
         assert client.controller().address.port == server.port
@@ -92,7 +92,7 @@ def test_a_broker_that_is_not_there_is_named():
             client.node(7)
 
 
-def test_an_address_that_the_cluster_told_wrongly_is_told_as_such():
+def test_an_address_that_the_cluster_advertises_wrongly_is_reported_as_such():
     port = unused_port()
     with ScriptedKafka() as server, client_of(server) as client:
         Cluster([server], other_nodes={2: (HOST, port)})
@@ -100,7 +100,7 @@ def test_an_address_that_the_cluster_told_wrongly_is_told_as_such():
             client.node(2)
 
 
-def test_an_address_that_cannot_be_one_is_told():
+def test_an_address_that_cannot_be_one_is_reported():
     with ScriptedKafka() as server, client_of(server) as client:
         Cluster([server], other_nodes={2: (HOST, 70_000), 3: ("", -1)})
         for node_id in (2, 3):
@@ -156,7 +156,7 @@ def test_attempts_end_before_the_deadline_with_the_last_refusal():
     asking = Asking(*[Refused("g", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)] * 100)
     with pytest.raises(Refused, match="COORDINATOR_LOAD_IN_PROGRESS: its coordinator is still loading it"):
         idle_client(pauses).attempt(asking)
-    assert PATIENCE_SECONDS - 1 <= sum(pauses.made) < PATIENCE_SECONDS
+    assert WAIT_SECONDS - 1 <= sum(pauses.made) < WAIT_SECONDS
 
 
 def test_what_is_refused_for_good_is_asked_once():

@@ -145,7 +145,7 @@ def test_settings_of_a_topic_are_checked_together_with_those_it_has(image, confi
     assert code_of(altered, image, config, TOPIC, ("min.compaction.lag.ms", SET, "6")) is ErrorCode.INVALID_CONFIG
 
 
-def test_a_broker_replacement_obeys_half_and_double_for_what_it_takes_away(image):
+def test_a_broker_replacement_follows_half_and_double_for_what_it_takes_away(image):
     config = BrokerConfig({"num.io.threads": "64"})
     image = image_after(
         image, ConfigRecord(resource_type=BROKER.type, resource_name="1", name="num.io.threads", value="16")

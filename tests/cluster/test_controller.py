@@ -35,7 +35,7 @@ def deltas(controller):
     return subscriber.deltas
 
 
-async def test_a_topic_is_in_log_and_image_and_told_when_the_request_is_answered(controller, metadata_log, deltas):
+async def test_a_topic_is_in_log_and_image_and_published_when_the_request_is_answered(controller, metadata_log, deltas):
     [created] = await controller.create_topics([NewTopic(name="t")])
     assert controller.image.topics["t"].topic_id == created.topic_id
     assert metadata_log.batches[-1][0].name == "t"

@@ -155,7 +155,7 @@ def test_a_file_is_read_as_kafkas_tool_exports_it(text: str, expected: Mapping[T
 
 
 @pytest.mark.parametrize("line", ["t,0", "t,x,5", "t,0,-1", "t,0,5.5", ",0,5", "g,t,0,5,extra", "TOPIC,PARTITION,NEW"])
-def test_a_line_that_makes_no_sense_is_told_with_its_number(line: str):
+def test_a_line_that_makes_no_sense_is_reported_with_its_number(line: str):
     with pytest.raises(PlanError, match="line 2: "):
         read_offsets(["t,0,5\n", line + "\n"], "g")
 

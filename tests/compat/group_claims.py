@@ -17,7 +17,7 @@ from kafka.errors import CoordinatorLoadInProgressError
 
 from tests.compat.group_members import SESSION_MS, Commit, Member, Place
 from tests.compat.member_host import HostedCrowd, HostedMember, MemberHost
-from tests.patience import Patience, flushed, patiently
+from tests.waits import TimeLeft, flushed, within
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 30
@@ -87,7 +87,7 @@ def has_values(member: Member | HostedMember, *values: bytes) -> Callable[[], bo
 
 
 def create(admin: AdminClient, topic: str, partitions: int) -> list[Place]:
-    patiently(admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result, SECONDS)
+    within(admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result, SECONDS)
     return places(topic, partitions)
 
 
@@ -108,7 +108,7 @@ def commits(servers: str, group_id: str) -> dict[Place, Commit]:
     Through kafka-python, because confluent-kafka reads metadata on until some zero byte comes. It does not ask again by
     itself where a broker that has just started is still loading the group.
     """
-    admin, time_left = KafkaAdminClient(bootstrap_servers=servers), Patience(SECONDS)
+    admin, time_left = KafkaAdminClient(bootstrap_servers=servers), TimeLeft(SECONDS)
     try:
         while True:
             try:
@@ -123,7 +123,7 @@ def commits(servers: str, group_id: str) -> dict[Place, Commit]:
 
 
 def grown(group: Group, partitions: int) -> list[Place]:
-    patiently(group.admin.create_partitions([NewPartitions(group.topic, partitions)])[group.topic].result, SECONDS)
+    within(group.admin.create_partitions([NewPartitions(group.topic, partitions)])[group.topic].result, SECONDS)
     return places(group.topic, partitions)
 
 
@@ -215,7 +215,7 @@ def a_commit_in_the_background_is_kept_and_lag_is_the_end_less_that(group: Group
     done = threading.Event()
     wanted = {place: group.commit_of(4 + place.partition, "soon") for place in three}
     member.ask(lambda: member.commit_soon(wanted, done.set))
-    assert patiently(done.wait, SECONDS)
+    assert within(done.wait, SECONDS)
     assert group.commits() == wanted
 
     def lags() -> list[int]:

@@ -22,11 +22,11 @@ import kafka.structs
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AiokafkaRange
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
-from tests.patience import patiently, scaled
+from tests.waits import scaled, within
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 60.0
+WAIT_SECONDS = 60.0
 """Far longer than any rebalance takes."""
 
 POLL_SECONDS = 0.05
@@ -103,12 +103,12 @@ class Member(ABC):
         """Run ``question`` in the member's thread and return its answer."""
         answer: Future[T] = Future()
         self._questions.put((question, answer))
-        return patiently(answer.result, PATIENCE_SECONDS)
+        return within(answer.result, WAIT_SECONDS)
 
     def leave(self) -> None:
         """Leave the group and close the client."""
         self._ends.set()
-        patiently(self._thread.join, PATIENCE_SECONDS)
+        within(self._thread.join, WAIT_SECONDS)
         assert not self._thread.is_alive(), f"{self} does not end"
         if self.failure is not None:
             raise self.failure
@@ -247,7 +247,7 @@ class ConfluentMember(Member):
             self._done.pop()()
 
     def committed(self, place: Place) -> int | None:
-        [found] = self.consumer.committed([confluent_kafka.TopicPartition(*place)], scaled(PATIENCE_SECONDS))
+        [found] = self.consumer.committed([confluent_kafka.TopicPartition(*place)], scaled(WAIT_SECONDS))
         return None if found.offset < 0 else found.offset
 
     def seek(self, place: Place, offset: int) -> None:
@@ -261,7 +261,7 @@ class ConfluentMember(Member):
 
     def end_offset(self, place: Place) -> int:
         topic_partition = confluent_kafka.TopicPartition(*place)
-        high: int = self.consumer.get_watermark_offsets(topic_partition, scaled(PATIENCE_SECONDS))[1]
+        high: int = self.consumer.get_watermark_offsets(topic_partition, scaled(WAIT_SECONDS))[1]
         return high
 
 
@@ -408,7 +408,7 @@ class AiokafkaMember(Member):
         self.consumer = self._do(start())
 
     def _do(self, coroutine: Any) -> Any:
-        return self.loop.run_until_complete(asyncio.wait_for(coroutine, scaled(PATIENCE_SECONDS)))
+        return self.loop.run_until_complete(asyncio.wait_for(coroutine, scaled(WAIT_SECONDS)))
 
     def _call(self, function: Callable[..., None], *arguments: Any) -> None:
         """Call what is no coroutine and yet wants to run where they do."""
@@ -500,9 +500,9 @@ class Crowd:
     def wait(self, condition: Callable[[], object]) -> None:
         """Return when ``condition`` holds; it is looked at whenever somebody moves."""
         with moved:
-            came = patiently(
+            came = within(
                 partial(moved.wait_for, lambda: condition() or any(each.failure for each in self.members)),
-                PATIENCE_SECONDS,
+                WAIT_SECONDS,
             )
         for member in self.members:
             if member.failure is not None:

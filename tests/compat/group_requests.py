@@ -30,7 +30,7 @@ from kafka_wire.messages.offset_fetch import (
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from kafka_wire.primitives import NO_UUID
 from tests.compat.scenario_client import ANSWER_SECONDS, PAUSE_SECONDS, ScenarioClient
-from tests.patience import Patience
+from tests.waits import TimeLeft
 
 SESSION_MS = 30_000
 REBALANCE_MS = 60_000
@@ -264,7 +264,7 @@ def with_partitions(
     client: ScenarioClient, group: str, member: str, answer: ConsumerGroupHeartbeatResponse
 ) -> ConsumerGroupHeartbeatResponse:
     """Send heartbeats, after one with this ``answer``, until one is answered with partitions; return that answer."""
-    time_left = Patience(ANSWER_SECONDS)
+    time_left = TimeLeft(ANSWER_SECONDS)
     while answer.assignment is None or not answer.assignment.topic_partitions:
         assert not time_left.is_over, f"{member} gets nothing: {answer}"
         time.sleep(PAUSE_SECONDS)

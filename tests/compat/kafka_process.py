@@ -21,7 +21,7 @@ from types import TracebackType
 import attrs
 
 from tests.java_programs import Java, compiled_java, locked
-from tests.patience import patiently
+from tests.waits import within
 
 HEAP = "-Xmx256m"
 """An idle Kafka with a few topics needs about 100 MB."""
@@ -127,7 +127,7 @@ class KafkaProcess:
         )
         self._reader = threading.Thread(target=self._read_output, name="kafka output", daemon=True)
         self._reader.start()
-        if not patiently(self._said_something_final.wait, START_SECONDS) or STARTED not in self.output:
+        if not within(self._said_something_final.wait, START_SECONDS) or STARTED not in self.output:
             self.stop()
             raise KafkaDidNotStart("\n".join(self.output))
         self.bootstrap_servers = f"{HOST}:{port}"
@@ -155,7 +155,7 @@ class KafkaProcess:
             process.stdin.write("\n")
         process.stdin.close()
         try:
-            code = patiently(process.wait, STOP_SECONDS)
+            code = within(process.wait, STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             code = process.wait()

@@ -12,9 +12,9 @@ import attrs
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from tests.java_programs import QUICK_START
-from tests.patience import Patience, patiently
+from tests.waits import TimeLeft, within
 
-PATIENCE_SECONDS = 180.0
+WAIT_SECONDS = 180.0
 """How long an application may take until a record comes out of it. A start takes some five to ten seconds; one that
 does not know the transaction of the one before waits for its timeout."""
 
@@ -68,7 +68,7 @@ class KillableApplication:
     def stop(self) -> None:
         """End it cleanly: it commits what it has done."""
         self.process.terminate()
-        patiently(self.process.wait, PATIENCE_SECONDS)
+        within(self.process.wait, WAIT_SECONDS)
 
 
 @attrs.frozen
@@ -89,7 +89,7 @@ class CommittedReader:
 
     def wait_for(self, records: int, while_true: Callable[[], None]) -> None:
         """Read ``records`` more."""
-        time_left = Patience(PATIENCE_SECONDS)
+        time_left = TimeLeft(WAIT_SECONDS)
         while records > 0:
             while_true()
             assert not time_left.is_over, f"{records} records never came"
@@ -101,7 +101,7 @@ class CommittedReader:
         found: list[tuple[bytes, bytes]] = []
         ended: set[int | None] = set()
         while len(ended) < self.partitions:
-            message = patiently(self.consumer.poll, PATIENCE_SECONDS)
+            message = within(self.consumer.poll, WAIT_SECONDS)
             assert message is not None
             key, value, error = message.key(), message.value(), message.error()
             if error is None:

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from tests.compat.group_members import EVERY_KIND, PATIENCE_SECONDS, Member, Place, moved
-from tests.patience import patiently
+from tests.compat.group_members import EVERY_KIND, WAIT_SECONDS, Member, Place, moved
+from tests.waits import within
 
 
 class KillableMember:
@@ -38,8 +38,8 @@ class KillableMember:
     def kill(self) -> None:
         """End it without a word to the broker."""
         self._process.kill()
-        patiently(self._process.wait, PATIENCE_SECONDS)
-        patiently(self._reader.join, PATIENCE_SECONDS)
+        within(self._process.wait, WAIT_SECONDS)
+        within(self._reader.join, WAIT_SECONDS)
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             stream.close()
@@ -49,7 +49,7 @@ def run_and_report(name: str, servers: str, group_id: str, settings: str, topics
     """Be a member that is killed: print what is owned whenever that changes, until killed or until stdin ends."""
     [kind] = [kind for kind in EVERY_KIND if kind.name == name]
     member = kind(servers, group_id, *topics, **json.loads(settings))
-    told: frozenset[Place] | None = None
+    printed: frozenset[Place] | None = None
     alone = threading.Event()
 
     def read_to_the_end() -> None:
@@ -60,9 +60,9 @@ def run_and_report(name: str, servers: str, group_id: str, settings: str, topics
     while not alone.is_set():
         with moved:
             moved.wait(1.0)
-        if member.owned != told:
-            told = member.owned
-            print(json.dumps(sorted(told)), flush=True)
+        if member.owned != printed:
+            printed = member.owned
+            print(json.dumps(sorted(printed)), flush=True)
 
 
 if __name__ == "__main__":

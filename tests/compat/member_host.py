@@ -19,16 +19,16 @@ from typing import Any, ClassVar
 from tests.compat.group_members import (
     HEARTBEAT_MS,
     METADATA_AGE_MS,
-    PATIENCE_SECONDS,
     POLL_SECONDS,
     SESSION_MS,
+    WAIT_SECONDS,
     Commit,
     Crowd,
     Member,
     Place,
     Received,
 )
-from tests.patience import patiently
+from tests.waits import within
 
 
 class HostFailed(Exception):
@@ -69,18 +69,18 @@ class MemberHost:
         return answer
 
     def ask(self, member: int, call: str, **arguments: Any) -> Any:
-        return patiently(self.request(member, call, **arguments).result, PATIENCE_SECONDS)
+        return within(self.request(member, call, **arguments).result, WAIT_SECONDS)
 
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            told = json.loads(line)
-            if "id" not in told:
-                self._events[told["member"]].put(told)
-            elif "error" in told:
-                self._answers.pop(told["id"]).set_exception(HostFailed(told["error"]))
+            message = json.loads(line)
+            if "id" not in message:
+                self._events[message["member"]].put(message)
+            elif "error" in message:
+                self._answers.pop(message["id"]).set_exception(HostFailed(message["error"]))
             else:
-                self._answers.pop(told["id"]).set_result(told["result"])
+                self._answers.pop(message["id"]).set_result(message["result"])
         self.ended.set()
         for answer in self._answers.values():
             answer.set_exception(HostFailed("the host has ended"))
@@ -104,8 +104,8 @@ class MemberHost:
         self._finish()
 
     def _finish(self) -> None:
-        patiently(self._process.wait, PATIENCE_SECONDS)
-        patiently(self._reader.join, PATIENCE_SECONDS)
+        within(self._process.wait, WAIT_SECONDS)
+        within(self._reader.join, WAIT_SECONDS)
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             stream.close()
@@ -125,7 +125,7 @@ class HostedMember(Member):
     def open(self) -> None:
         self.host: MemberHost = self.settings.pop("host")
         self._gone = False
-        self.number, self._told = self.host.new_member()
+        self.number, self._reported = self.host.new_member()
         settings = {
             "session_ms": SESSION_MS,
             "heartbeat_ms": HEARTBEAT_MS,
@@ -152,19 +152,19 @@ class HostedMember(Member):
         if self.host.failed:
             raise HostFailed("the host has ended")
         try:
-            told = self._told.get(timeout=POLL_SECONDS)
+            message = self._reported.get(timeout=POLL_SECONDS)
             while True:
-                if "failed" in told:
+                if "failed" in message:
                     self._gone = True
-                    raise HostFailed(told["failed"])
-                if "owned" in told:
-                    self._owned = frozenset(Place(*place) for place in told["owned"])
+                    raise HostFailed(message["failed"])
+                if "owned" in message:
+                    self._owned = frozenset(Place(*place) for place in message["owned"])
                     return received
                 received += [
                     Received(Place(topic, partition), offset, value.encode())
-                    for topic, partition, offset, value in told["received"]
+                    for topic, partition, offset, value in message["received"]
                 ]
-                told = self._told.get_nowait()
+                message = self._reported.get_nowait()
         except queue.Empty:
             return received
 
@@ -172,14 +172,14 @@ class HostedMember(Member):
         return self._owned
 
     def commit(self, offsets: dict[Place, Commit] | None = None) -> None:
-        self._ask("commit", offsets=_told_offsets(offsets))
+        self._ask("commit", offsets=_offsets_as_json(offsets))
 
     def commit_soon(self, offsets: dict[Place, Commit], done: Callable[[], None]) -> None:
         def answered(answer: Future[Any]) -> None:
             answer.result()
             done()
 
-        self.host.request(self.number, "commit_soon", offsets=_told_offsets(offsets)).add_done_callback(answered)
+        self.host.request(self.number, "commit_soon", offsets=_offsets_as_json(offsets)).add_done_callback(answered)
 
     def committed(self, place: Place) -> int | None:
         found: int | None = self._ask("committed", place=place)
@@ -198,7 +198,7 @@ class HostedMember(Member):
         return int(self._ask("end_offset", place=place))
 
 
-def _told_offsets(offsets: dict[Place, Commit] | None) -> list[list[Any]] | None:
+def _offsets_as_json(offsets: dict[Place, Commit] | None) -> list[list[Any]] | None:
     return None if offsets is None else [[*place, *commit] for place, commit in offsets.items()]
 
 

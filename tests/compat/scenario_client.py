@@ -32,7 +32,7 @@ from kafka_wire.records.batch import RecordBatch, read_batches
 from kafka_wire.records.control import EndTransactionMarker, read_control_record
 from kafka_wire.records.errors import CorruptRecordBatch
 from kafka_wire.schema import Field, fields_of
-from tests.patience import Patience, scaled
+from tests.waits import TimeLeft, scaled
 
 CLIENT_ID = "talk"
 
@@ -63,7 +63,7 @@ TIME_FIELDS = frozenset(
 )
 """Milliseconds since 1970. What lies before the conversation is shown: the records' own timestamps, and -1."""
 
-NOT_TOLD = frozenset({"throttle_time_ms"})
+NOT_REPORTED = frozenset({"throttle_time_ms"})
 
 MAX_TEXT = 100
 """Characters of a string that a transcript tells in full."""
@@ -157,18 +157,18 @@ class ScenarioClient:
     def ask(self, request: Any, version: int, connection: str = "a") -> Any:
         """Send ``request``, write down both it and the response, and return the response."""
         self._asked(request, version)
-        return self._told(self._exchange(request, version, connection), version)
+        return self._note_response(self._exchange(request, version, connection), version)
 
     def ask_until(
         self, reached: Callable[[Any], bool], request: Any, version: int, connection: str = "a", *, what: str
     ) -> Any:
         """Repeat ``request`` until its response satisfies ``reached``; write that one down, and return it."""
         self._asked(request, version, f"until {what}")
-        time_left = Patience(ANSWER_SECONDS)
+        time_left = TimeLeft(ANSWER_SECONDS)
         while not reached(response := self._exchange(request, version, connection)):
             assert not time_left.is_over, f"never {what}: {response}"
             time.sleep(PAUSE_SECONDS)
-        return self._told(response, version)
+        return self._note_response(response, version)
 
     def begin(self, request: Any, version: int, connection: str) -> None:
         """Send a request whose response comes only when somebody else has done something; see ``finish``."""
@@ -180,7 +180,7 @@ class ScenarioClient:
         waiting = self._connection(connection).waiting_for
         assert waiting is not None
         self.lines.append(f"{request_name(waiting[0])} v{waiting[1]}  ({connection} goes on)")
-        return self._told(self._connection(connection).receive(), waiting[1])
+        return self._note_response(self._connection(connection).receive(), waiting[1])
 
     def quietly(self, request: Any, version: int, connection: str = "a") -> Any:
         """Return the response, and write nothing down."""
@@ -189,11 +189,11 @@ class ScenarioClient:
     def ask_in_turn(self, request: Any, version: int, connection: str = "a") -> Any:
         """Ask, and repeat it without a word while the transaction before it has not ended yet."""
         self._asked(request, version)
-        return self._told(self.quietly_in_turn(request, version, connection), version)
+        return self._note_response(self.quietly_in_turn(request, version, connection), version)
 
     def quietly_in_turn(self, request: Any, version: int, connection: str = "a") -> Any:
         """As ``ask_in_turn``, and write nothing down."""
-        time_left = Patience(ANSWER_SECONDS)
+        time_left = TimeLeft(ANSWER_SECONDS)
         while ErrorCode.CONCURRENT_TRANSACTIONS in error_codes(answer := self._exchange(request, version, connection)):
             assert not time_left.is_over, f"{request} has to wait for ever"
             time.sleep(PAUSE_SECONDS)
@@ -223,7 +223,7 @@ class ScenarioClient:
         metadata = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
         wanted = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)]
         offsets = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=wanted)])
-        time_left = Patience(ANSWER_SECONDS)
+        time_left = TimeLeft(ANSWER_SECONDS)
         for request in (metadata, offsets):
             while any(error_codes(answer := self.quietly(request, 9))):
                 assert not time_left.is_over, answer
@@ -251,14 +251,14 @@ class ScenarioClient:
     def _asked(self, request: Any, version: int, remark: str = "") -> None:
         fields = [
             f"{field.name}={self._inline(field.name, getattr(request, field.name), version)}"
-            for field in told_fields(request, version)
+            for field in reported_fields(request, version)
             if field.name in PRODUCER_ID_FIELDS or getattr(request, field.name) != field.new_default()
         ]
         self.lines.append(
             " ".join([request_name(request), f"v{version}", *fields]) + (f"  ({remark})" if remark else "")
         )
 
-    def _told(self, response: Any, version: int) -> Any:
+    def _note_response(self, response: Any, version: int) -> Any:
         if isinstance(response, ListGroupsResponse):
             response.groups = [group for group in response.groups if group.group_id.startswith(f"{self.name}-")]
         if isinstance(response, ListTransactionsResponse):
@@ -271,7 +271,7 @@ class ScenarioClient:
     def _outline(self, message: Any, version: int) -> list[str]:
         """A message or struct as lines: its plain fields in one, then each of those that have structs in them."""
         plain, nested = [], []
-        for field in told_fields(message, version):
+        for field in reported_fields(message, version):
             value = getattr(message, field.name)
             if attrs.has(type(value)):
                 nested += [f"{field.name}:", *(INDENT + line for line in self._outline(value, version))]
@@ -312,7 +312,7 @@ class ScenarioClient:
         if attrs.has(type(value)):
             fields = [
                 f"{field.name}={self._inline(field.name, getattr(value, field.name), version)}"
-                for field in told_fields(value, version)
+                for field in reported_fields(value, version)
                 if getattr(value, field.name) != field.new_default()
             ]
             return f"({' '.join(fields)})"
@@ -378,6 +378,6 @@ def error_codes(message: Any) -> set[int]:
     return found.union(*(error_codes(getattr(message, each.name)) for each in fields_of(type(message))))
 
 
-def told_fields(message: Any, version: int) -> list[Field]:
+def reported_fields(message: Any, version: int) -> list[Field]:
     """The fields that ``version`` has, but for those that no transcript tells."""
-    return [field for field in fields_of(type(message)) if version in field.versions and field.name not in NOT_TOLD]
+    return [field for field in fields_of(type(message)) if version in field.versions and field.name not in NOT_REPORTED]

@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from tests.compat.spark_oracle import COMMON, PLACE, Row, sorted_rows
-from tests.patience import terminated
+from tests.waits import terminated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

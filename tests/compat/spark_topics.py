@@ -11,7 +11,7 @@ import attrs
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from tests.patience import Patience, flushed, patiently
+from tests.waits import TimeLeft, flushed, within
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS: Final = 60.0
@@ -73,16 +73,16 @@ class Cluster:
         settings = {key.replace("_", "."): value for key, value in configs.items()}
         # Records as old as these would not stay long.
         settings.setdefault("retention.ms", "-1")
-        patiently(self.admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result, SECONDS)
+        within(self.admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result, SECONDS)
 
     def add_partitions(self, topic: str, total: int) -> None:
-        patiently(self.admin.create_partitions([NewPartitions(topic, total)])[topic].result, SECONDS)
+        within(self.admin.create_partitions([NewPartitions(topic, total)])[topic].result, SECONDS)
         # A producer does not look again for minutes.
         self.close()
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
         wanted = TopicPartition(topic, partition, before)
-        patiently(self.admin.delete_records([wanted])[wanted].result, SECONDS)
+        within(self.admin.delete_records([wanted])[wanted].result, SECONDS)
 
     def send(self, topic: str, partition: int, records: Iterable[Record], codec: str = "none") -> None:
         """Send ``records`` in one batch, or a few, and wait until they are there."""
@@ -158,7 +158,7 @@ def compact(cluster: Cluster, broker: BrokerProcess) -> None:
     )
     for number in range(12):
         cluster.send(COMPACTED, 0, [Record(b"%d" % number, b"key-%d" % (key % (number + 2))) for key in range(9)])
-    time_left = Patience(SECONDS)
+    time_left = TimeLeft(SECONDS)
     checkpoint = broker.data_directory / "cleaner-offset-checkpoint"
     logs = broker.data_directory / f"{COMPACTED}-0"
     while True:

@@ -8,8 +8,8 @@ import threading
 from functools import partial
 from types import TracebackType
 
-from tests.compat.group_members import PATIENCE_SECONDS
-from tests.patience import patiently
+from tests.compat.group_members import WAIT_SECONDS
+from tests.waits import within
 
 PIECE_BYTES = 65536
 
@@ -43,7 +43,7 @@ class TcpProxy:
     def wait_until_accepted(self, connections: int) -> None:
         """Return when so many connections have come since the proxy began."""
         with self._lock:
-            came = patiently(partial(self._lock.wait_for, lambda: self.accepted >= connections), PATIENCE_SECONDS)
+            came = within(partial(self._lock.wait_for, lambda: self.accepted >= connections), WAIT_SECONDS)
         assert came, f"{self.accepted} connections, {connections} were to come"
 
     def __enter__(self) -> TcpProxy:

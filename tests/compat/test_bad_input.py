@@ -1,4 +1,4 @@
-"""What strangers may send to a real broker, and what it costs: their connection, one line in the log, and nothing else.
+"""Bad input from any client to a real broker, which costs its connection, one line in the log, and nothing else.
 
 Each test sends something that no client should, over raw sockets, and expects a clear error code or a closed connection
 with exactly one log line. A healthy client produces and reads back during it and afterwards. Where memory is at stake,
@@ -19,7 +19,7 @@ import attrs
 import pytest
 
 from fuzz.raw_client import (
-    PATIENCE_SECONDS,
+    WAIT_SECONDS,
     HealthyClient,
     RawConnection,
     create_topic,
@@ -44,7 +44,7 @@ from kafka_wire.records.batch import BATCH_HEADER_BYTES, build_batch
 from kafka_wire.records.compression import XERIAL_HEADER, Codec, compress
 from kafka_wire.records.crc import crc32c
 from kafka_wire.records.record import NewRecord
-from tests.patience import Patience, scaled
+from tests.waits import TimeLeft, scaled
 from trio_broker.testing.process import BrokerProcess
 
 MIB = 1 << 20
@@ -87,7 +87,7 @@ class Witness:
 
     def one_log_line(self, connection_port: int) -> str:
         """Return the one line there is about a connection that ended, and fail if there are more or none."""
-        time_left = Patience(PATIENCE_SECONDS)
+        time_left = TimeLeft(WAIT_SECONDS)
         while not self.log_lines(connection_port) and not time_left.is_over:
             time.sleep(POLL_SECONDS)
         self.healthy.check()
@@ -132,7 +132,7 @@ def witness(broker: BrokerProcess, healthy: HealthyClient) -> Iterator[Witness]:
 
 
 def raw_header(api_key: int, version: int) -> bytes:
-    return request_header(RequestHeader(api_key=api_key, api_version=version, correlation_id=9, client_id="stranger"))
+    return request_header(RequestHeader(api_key=api_key, api_version=version, correlation_id=9, client_id="unknown"))
 
 
 def metadata(version: int = METADATA_VERSION) -> bytes:
@@ -154,7 +154,7 @@ def test_a_frame_too_short_for_its_header_closes_the_connection(witness: Witness
 
 
 @pytest.mark.parametrize("sent_bytes", [1, 3, 4, 5, 20])
-def test_a_frame_that_is_cut_off_is_told_in_one_line(witness: Witness, sent_bytes: int) -> None:
+def test_a_frame_that_is_cut_off_is_reported_in_one_line(witness: Witness, sent_bytes: int) -> None:
     with RawConnection.open(witness.broker.port) as connection:
         port = connection.local_port
         connection.send(framed(metadata())[:sent_bytes])
@@ -504,7 +504,7 @@ def test_two_hundred_dribblers_harm_nobody(witness: Witness) -> None:
 
 
 def test_a_dribbler_is_closed_in_the_end(start_broker: Callable[..., BrokerProcess]) -> None:
-    """With the shortest patience that there is: a frame under way does not keep a silent connection open."""
+    """With the shortest timeout that there is: a frame under way does not keep a silent connection open."""
     broker = start_broker(connections_max_idle_ms="101", log_durability="page-cache")
     with RawConnection.open(broker.port) as connection:
         connection.send(b"\x00\x00")

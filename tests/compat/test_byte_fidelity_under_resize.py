@@ -24,7 +24,7 @@ from kafka import TopicPartition as PythonTopicPartition
 
 from tests.checking.thread_tuner import SIZES, ThreadTuner
 from tests.oracles import absent
-from tests.patience import flushed, run_program, scaled
+from tests.waits import flushed, run_program, scaled
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
@@ -130,8 +130,8 @@ def through_kafkajs(servers: str, topic: str, lines: list[bytes]) -> list[bytes]
         absent("node", "kafkajs is not installed")
     produce = [node, str(scripts / "kafkajs_lines.js"), servers, topic]
     text = b"".join(line + b"\n" for line in lines)
-    told = run_program(produce, SECONDS * 5, input=text, check=True, capture_output=True).stdout
-    assert json.loads(told.splitlines()[-1]) == {"count": len(lines)}
+    output = run_program(produce, SECONDS * 5, input=text, check=True, capture_output=True).stdout
+    assert json.loads(output.splitlines()[-1]) == {"count": len(lines)}
     consume = [node, str(scripts / "kafkajs_read_lines.mjs"), servers, topic, str(len(lines))]
     return run_program(consume, SECONDS * 5, check=True, capture_output=True).stdout.split(b"\n")[:-1]
 

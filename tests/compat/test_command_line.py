@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.patience import flushed, patiently, run_program
+from tests.waits import flushed, run_program, within
 from trio_broker.testing import process
 from trio_broker.testing.process import BrokerProcess
 
@@ -67,12 +67,12 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> BrokerProcess:
 
 
 def test_start_says_where_it_listens_and_how_durable_it_is(broker: BrokerProcess) -> None:
-    told = "\n".join(broker.output)
+    output = "\n".join(broker.output)
 
-    assert f"listening  PLAINTEXT://{broker.bootstrap_servers}" in told
+    assert f"listening  PLAINTEXT://{broker.bootstrap_servers}" in output
     assert broker.admin_url.startswith("http://127.0.0.1:")
-    assert "durability fsync" in told
-    assert str(broker.data_directory) in told
+    assert "durability fsync" in output
+    assert str(broker.data_directory) in output
 
 
 def test_sigterm_stops_it_cleanly(stopped: BrokerProcess) -> None:
@@ -85,11 +85,11 @@ def test_sigint_stops_it_cleanly_and_it_may_have_no_admin_page(start_broker: Cal
     assert broker.admin_url == "off"
     broker.process.send_signal(signal.SIGINT)
 
-    assert patiently(broker.process.wait, SECONDS) == 0
+    assert within(broker.process.wait, SECONDS) == 0
     assert (broker.data_directory / ".kafka_cleanshutdown").exists()
 
 
-def test_a_bad_value_in_a_file_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_bad_value_in_a_file_is_reported_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("# a comment\nnum.io.threads=many\n")
 
@@ -99,42 +99,42 @@ def test_a_bad_value_in_a_file_is_told_with_its_line(tmp_path: Path) -> None:
     assert "2" in line
 
 
-def test_a_bad_override_is_told(tmp_path: Path) -> None:
+def test_a_bad_override_is_reported(tmp_path: Path) -> None:
     assert "KEY=VALUE" in refusal("start", "--override", "nonsense", "--data-dir", tmp_path / "data")
     assert "num.io.threads" in refusal("start", "--override", "num.io.threads=0", "--data-dir", tmp_path / "data")
 
 
-def test_a_missing_config_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_config_file_is_reported(tmp_path: Path) -> None:
     assert "nowhere.properties" in refusal("start", "--config", tmp_path / "nowhere.properties")
 
 
-def test_a_taken_port_is_told(tmp_path: Path) -> None:
+def test_a_taken_port_is_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         line = refusal("start", "--data-dir", tmp_path / "data", "--port", str(port), *WITHOUT_ADMIN)
     assert str(port) in line
 
 
-def test_a_taken_admin_port_is_told(tmp_path: Path) -> None:
+def test_a_taken_admin_port_is_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         line = refusal("start", "--data-dir", tmp_path / "data", "--port", "0", "--admin-port", str(port))
     assert str(port) in line
 
 
-def test_a_locked_data_directory_is_told(broker: BrokerProcess) -> None:
+def test_a_locked_data_directory_is_reported(broker: BrokerProcess) -> None:
     line = refusal("start", "--data-dir", broker.data_directory, *ANYWHERE)
     assert str(broker.data_directory) in line
     assert line.endswith(f"is locked by process {broker.pid}")
 
 
-def test_a_directory_of_another_node_is_told(stopped: BrokerProcess, tmp_path: Path) -> None:
+def test_a_directory_of_another_node_is_reported(stopped: BrokerProcess, tmp_path: Path) -> None:
     directory = shutil.copytree(stopped.data_directory, tmp_path / "data")
     line = refusal("start", "--data-dir", directory, "--override", "node.id=77", *ANYWHERE)
     assert "77" in line
 
 
-def test_a_directory_that_is_not_kafkas_is_told(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_kafkas_is_reported(tmp_path: Path) -> None:
     (tmp_path / "holiday pictures").mkdir()
     line = refusal("start", "--data-dir", tmp_path, *ANYWHERE)
     assert "holiday pictures" in line

@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, Producer
 
 from tests.compat.kafka_process import KafkaProcess
 from tests.java_programs import Java
-from tests.patience import flushed, patiently
+from tests.waits import flushed, within
 from trio_broker.cli import main
 from trio_broker.testing.process import BrokerProcess
 
@@ -119,7 +119,7 @@ def member(command: CommandLine, group: str, topic: str, **settings: str) -> Ite
     consumer.subscribe([topic])
     try:
         for _ in range(2 * RECORDS):
-            message = patiently(consumer.poll, SECONDS)
+            message = within(consumer.poll, SECONDS)
             assert message is not None, f"nothing came in {SECONDS} s"
             assert message.error() is None, message.error()
         consumer.commit(asynchronous=False)
@@ -257,7 +257,7 @@ def test_a_consumer_goes_on_where_it_was_put(command: CommandLine, filled: str, 
         {"bootstrap.servers": command.bootstrap_servers, "group.id": group, "enable.auto.commit": False, **settings}
     )
     consumer.subscribe([filled])
-    messages = [patiently(consumer.poll, SECONDS) for _ in range(7)]
+    messages = [within(consumer.poll, SECONDS) for _ in range(7)]
     consumer.close()
     assert [(each.partition(), each.offset()) for each in messages if each is not None] == [
         (1, offset) for offset in range(3, 10)
@@ -338,7 +338,7 @@ def kafkas_plans(java: Java, command: CommandLine, group: str, choices: list[lis
     """What kafka-consumer-groups --reset-offsets --export prints for each choice of options, in one JVM."""
     fixed = ("--bootstrap-server", command.bootstrap_servers, "--group", group, "--reset-offsets", "--export")
     steps = [{"tool": GROUP_TOOL, "arguments": [*fixed, "--dry-run", *options], "input": ""} for options in choices]
-    return [sorted(CSV_LINE.findall(told["out"])) for told in java.run("RunTools", given=steps)]
+    return [sorted(CSV_LINE.findall(result["out"])) for result in java.run("RunTools", given=steps)]
 
 
 def test_plans_are_those_of_kafkas_own_tool(java: Java, command: CommandLine, filled: str, tmp_path: Path) -> None:
@@ -363,9 +363,9 @@ def test_kafkas_own_tool_tells_the_same_lag(java: Java, command: CommandLine, fi
     group = f"{filled}-group"
     command("groups", "reset-offsets", group, "--topic", filled, "--to-offset", "4", "--execute")
     arguments = ["--bootstrap-server", command.bootstrap_servers, "--describe", "--group", group]
-    [told] = java.run("RunTools", given=[{"tool": GROUP_TOOL, "arguments": arguments, "input": ""}])
+    [result] = java.run("RunTools", given=[{"tool": GROUP_TOOL, "arguments": arguments, "input": ""}])
 
-    rows = [line.split()[:6] for line in told["out"].splitlines() if line.startswith(group)]
+    rows = [line.split()[:6] for line in result["out"].splitlines() if line.startswith(group)]
     ours = [
         [str(each[key]) for key in ("group", "topic", "partition", "committed_offset", "log_end_offset", "lag")]
         for each in command.json("groups", "lag", group)

@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 
 from tests.compat.kafka_process import KafkaProcess
 from tests.oracles import absent
-from tests.patience import communicate, flushed, patiently, run_program
+from tests.waits import communicate, flushed, run_program, within
 from trio_broker.cli import main
 from trio_broker.testing.process import BrokerProcess
 
@@ -202,7 +202,7 @@ def test_a_record_larger_than_a_batch_arrives(cluster: AnyBroker, topic: str) ->
     assert sorted(map(len, piped(cluster, "consume", topic).splitlines())) == [5, 900_000, 900_000]
 
 
-def test_a_record_that_is_too_large_is_told_in_one_line(cluster: AnyBroker, topic: str) -> None:
+def test_a_record_that_is_too_large_is_reported_in_one_line(cluster: AnyBroker, topic: str) -> None:
     completed = run_program(
         command_line("produce", topic), SECONDS, input=bytes(2_000_000), capture_output=True, env=environment(cluster)
     )
@@ -242,7 +242,7 @@ def test_a_reader_that_has_enough_ends_the_command_quietly(cluster: AnyBroker, t
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert patiently(process.wait, SECONDS) == 1
+        assert within(process.wait, SECONDS) == 1
 
 
 def test_a_broker_that_restarts_is_waited_for(start_broker: Callable[..., BrokerProcess]) -> None:

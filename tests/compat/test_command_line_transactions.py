@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException, Producer
 from tests.compat.kafka_process import KafkaProcess
 from tests.compat.test_command_line_groups import CommandLine
 from tests.consumed_messages import consumed
-from tests.patience import flushed
+from tests.waits import flushed
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 30

@@ -19,7 +19,7 @@ from kafka.errors import KafkaError as KafkaPythonError
 from tests.checking.thread_tuner import ThreadTuner
 from tests.consumed_messages import consumed
 from tests.java_programs import Java
-from tests.patience import Patience, flushed, patiently, scaled
+from tests.waits import TimeLeft, flushed, scaled, within
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
@@ -49,7 +49,7 @@ def create(broker: BrokerProcess, **config: str) -> None:
         **{key.replace("_", "."): value for key, value in config.items()},
     }
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    patiently(admin.create_topics([NewTopic(TOPIC, len(CODECS), 1, config=settings)])[TOPIC].result, SECONDS)
+    within(admin.create_topics([NewTopic(TOPIC, len(CODECS), 1, config=settings)])[TOPIC].result, SECONDS)
 
 
 def write(broker: BrokerProcess, seed: int, newest: Newest) -> None:
@@ -111,7 +111,7 @@ def newest_of(messages: list[Message]) -> Newest:
 
 def wait_until_compacted(broker: BrokerProcess) -> None:
     """Until only the active segment of each partition is dirty, by what the broker wrote down."""
-    time_left = Patience(SECONDS)
+    time_left = TimeLeft(SECONDS)
     while not time_left.is_over:
         checkpoint = broker.data_directory / "cleaner-offset-checkpoint"
         done = {}
@@ -178,8 +178,8 @@ def test_a_record_without_a_key_is_refused(broker: BrokerProcess) -> None:
     create(broker)
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, retries=0)
     with pytest.raises(KafkaPythonError):
-        patiently(producer.send(TOPIC, b"no key", partition=0).get, SECONDS)
-    patiently(producer.send(TOPIC, b"value", b"key", partition=0).get, SECONDS)
+        within(producer.send(TOPIC, b"no key", partition=0).get, SECONDS)
+    within(producer.send(TOPIC, b"value", b"key", partition=0).get, SECONDS)
     producer.close()
 
 
@@ -200,7 +200,7 @@ def test_committed_offsets_outlive_the_compaction_of_their_topic_and_a_kill(
         for number, consumer in enumerate(consumers):
             consumer.commit(offsets=[TopicPartition(TOPIC, 0, 100 * number + offset)], asynchronous=False)
     directory = broker.data_directory / "__consumer_offsets-0"
-    time_left = Patience(SECONDS)
+    time_left = TimeLeft(SECONDS)
     while not any(path.stat().st_size == 0 for path in sorted(directory.glob("*.log"))[:-1]):
         assert not time_left.is_over, f"not compacted in {SECONDS} s"
         time.sleep(0.05)

@@ -28,7 +28,7 @@ from confluent_kafka.admin import (
 )
 
 from kafka_wire.records.batch import read_batches
-from tests.patience import flushed, patiently, scaled
+from tests.waits import flushed, scaled, within
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 30
@@ -44,7 +44,7 @@ def create(admin: AdminClient, topic: str) -> Callable[..., str]:
     def create(partitions: int = 1, **config: str) -> str:
         settings = {key.replace("_", "."): value for key, value in config.items()}
         futures = admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])
-        patiently(futures[topic].result, SECONDS)
+        within(futures[topic].result, SECONDS)
         return topic
 
     return create
@@ -227,7 +227,7 @@ def test_consuming_from_an_offset_from_the_end_and_from_a_time(
         asking.assign([TopicPartition(topic, 0, OFFSET_END)])
         assert asking.poll(0.2) is None
         produce(broker, topic, [b"after"])
-        newest = patiently(asking.poll, SECONDS)
+        newest = within(asking.poll, SECONDS)
     finally:
         asking.close()
 
@@ -249,7 +249,7 @@ def test_an_offset_out_of_range_is_said(broker: BrokerProcess, create: Callable[
     )
     try:
         consumer.assign([TopicPartition(topic, 0, 1000)])
-        message = patiently(consumer.poll, SECONDS)
+        message = within(consumer.poll, SECONDS)
         assert message is not None
         error = message.error()
     except KafkaException as raised:
@@ -268,10 +268,10 @@ def test_topics_are_listed_described_grown_and_deleted(
 
     assert len(admin.list_topics(timeout=scaled(SECONDS)).topics[topic].partitions) == 3
 
-    patiently(admin.create_partitions([NewPartitions(topic, 5)])[topic].result, SECONDS)
+    within(admin.create_partitions([NewPartitions(topic, 5)])[topic].result, SECONDS)
     assert len(admin.list_topics(topic, timeout=scaled(SECONDS)).topics[topic].partitions) == 5
 
-    patiently(admin.delete_topics([topic])[topic].result, SECONDS)
+    within(admin.delete_topics([topic])[topic].result, SECONDS)
     assert topic not in admin.list_topics(timeout=scaled(SECONDS)).topics
 
 
@@ -280,7 +280,7 @@ def test_creating_what_exists_or_makes_no_sense_is_refused(admin: AdminClient, c
 
     def refusal(new: NewTopic) -> int:
         with pytest.raises(KafkaException) as caught:
-            patiently(admin.create_topics([new])[new.topic].result, SECONDS)
+            within(admin.create_topics([new])[new.topic].result, SECONDS)
         code: int = caught.value.args[0].code()
         return code
 
@@ -294,7 +294,7 @@ def test_topic_configs_are_described_and_changed(admin: AdminClient, create: Cal
     topic = create(retention_ms="600000")
     resource = ConfigResource(ResourceType.TOPIC, topic)
 
-    described = patiently(admin.describe_configs([resource])[resource].result, SECONDS)
+    described = within(admin.describe_configs([resource])[resource].result, SECONDS)
     assert described["retention.ms"].value == "600000"
     assert described["segment.bytes"].value == "1073741824"
 
@@ -303,8 +303,8 @@ def test_topic_configs_are_described_and_changed(admin: AdminClient, create: Cal
         topic,
         incremental_configs=[ConfigEntry("retention.ms", "700000", incremental_operation=AlterConfigOpType.SET)],
     )
-    patiently(admin.incremental_alter_configs([change])[change].result, SECONDS)
-    described = patiently(admin.describe_configs([resource])[resource].result, SECONDS)
+    within(admin.incremental_alter_configs([change])[change].result, SECONDS)
+    described = within(admin.describe_configs([resource])[resource].result, SECONDS)
     assert described["retention.ms"].value == "700000"
 
 
@@ -315,16 +315,16 @@ def test_a_key_of_kafka_without_effect_is_kept_beside_one_with_effect(admin: Adm
         return ConfigResource(ResourceType.BROKER, "1", incremental_configs=configs)
 
     setting = change(AlterConfigOpType.SET)
-    patiently(admin.incremental_alter_configs([setting])[setting].result, SECONDS)
-    described = patiently(admin.describe_configs([setting])[setting].result, SECONDS)
+    within(admin.incremental_alter_configs([setting])[setting].result, SECONDS)
+    described = within(admin.describe_configs([setting])[setting].result, SECONDS)
     assert (described["background.threads"].value, described["message.max.bytes"].value) == ("12", "1048000")
     deletion = change(AlterConfigOpType.DELETE)
-    patiently(admin.incremental_alter_configs([deletion])[deletion].result, SECONDS)
-    assert "background.threads" not in patiently(admin.describe_configs([deletion])[deletion].result, SECONDS)
+    within(admin.incremental_alter_configs([deletion])[deletion].result, SECONDS)
+    assert "background.threads" not in within(admin.describe_configs([deletion])[deletion].result, SECONDS)
 
 
 def test_the_cluster_is_described(broker: BrokerProcess, admin: AdminClient) -> None:
-    described = patiently(admin.describe_cluster().result, SECONDS)
+    described = within(admin.describe_cluster().result, SECONDS)
 
     assert len(described.cluster_id) == 22
     assert [f"{node.host}:{node.port}" for node in described.nodes] == [broker.bootstrap_servers]
@@ -337,6 +337,6 @@ def test_records_below_an_offset_are_deleted(
     produce(broker, topic, [b"%d" % number for number in range(10)])
 
     below = TopicPartition(topic, 0, 6)
-    outcome = patiently(admin.delete_records([below])[below].result, SECONDS)
+    outcome = within(admin.delete_records([below])[below].result, SECONDS)
     assert outcome.low_watermark == 6
     assert [message.value() for message in consume(topic, 4)] == [b"6", b"7", b"8", b"9"]

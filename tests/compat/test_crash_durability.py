@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from tests.consumed_messages import consumed, values_by_offset
-from tests.patience import MOST_TIMES, flushed, patiently
+from tests.waits import MOST_TIMES, flushed, within
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
@@ -63,7 +63,7 @@ class Sender:
         """Return when ``count`` more records were acknowledged."""
         with self.progress:
             goal = len(self.acknowledged) + count
-            assert patiently(partial(self.progress.wait_for, lambda: len(self.acknowledged) >= goal), SECONDS)
+            assert within(partial(self.progress.wait_for, lambda: len(self.acknowledged) >= goal), SECONDS)
 
 
 def read_all(servers: str) -> dict[int, bytes]:

@@ -21,7 +21,7 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer
 
-from tests.patience import patiently, run_program
+from tests.waits import run_program, within
 from trio_broker.cli import main
 from trio_broker.testing.process import BrokerProcess
 
@@ -98,7 +98,7 @@ class Shell:
         self.consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, **settings})
         self.consumer.subscribe([topic])
         for _ in range(14):
-            assert patiently(self.consumer.poll, SECONDS) is not None, f"nothing came in {SECONDS} s"
+            assert within(self.consumer.poll, SECONDS) is not None, f"nothing came in {SECONDS} s"
         self.consumer.commit(asynchronous=False)
         return []
 
@@ -129,10 +129,10 @@ def agrees(printed: str, shown: str) -> bool:
 def test_the_pages_show_what_the_commands_print(shell: Shell) -> None:
     for example in examples():
         printed = shell.run(example.command)
-        told = f"$ {example.command}\n" + "\n".join(printed)
-        assert len(printed) == len(example.printed), told
+        output = f"$ {example.command}\n" + "\n".join(printed)
+        assert len(printed) == len(example.printed), output
         for line, shown in zip(printed, example.printed, strict=True):
-            assert agrees(line, shown), f"{told}\nthe page shows: {shown}"
+            assert agrees(line, shown), f"{output}\nthe page shows: {shown}"
 
 
 def test_the_pages_show_every_command() -> None:

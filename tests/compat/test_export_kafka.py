@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection,
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from tests.compat.kafka_process import KafkaProcess
-from tests.patience import flushed, patiently, run_program, scaled
+from tests.waits import flushed, run_program, scaled, within
 from trio_broker.testing.process import BrokerProcess
 
 TOPIC = "orders"
@@ -47,7 +47,7 @@ def fill(servers: str) -> None:
     topic = NewTopic(
         TOPIC, PARTITIONS, 1, config={"retention.ms": "123456789000", "internal.segment.bytes": str(SEGMENT_BYTES)}
     )
-    patiently(admin.create_topics([topic])[TOPIC].result, SECONDS)
+    within(admin.create_topics([topic])[TOPIC].result, SECONDS)
     for codec in CODECS:
         producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "compression.type": codec})
         for number in range(RECORDS):
@@ -66,16 +66,16 @@ def fill(servers: str) -> None:
 def held_by(servers: str) -> Held:
     admin = AdminClient({"bootstrap.servers": servers})
     metadata = admin.list_topics(timeout=scaled(SECONDS))
-    described = patiently(admin.describe_topics(TopicCollection([TOPIC]))[TOPIC].result, SECONDS)
+    described = within(admin.describe_topics(TopicCollection([TOPIC]))[TOPIC].result, SECONDS)
     resource = ConfigResource(ResourceType.TOPIC, TOPIC)
-    configs = patiently(admin.describe_configs([resource])[resource].result, SECONDS)
+    configs = within(admin.describe_configs([resource])[resource].result, SECONDS)
     consumer = Consumer({"bootstrap.servers": servers, "group.id": GROUP, "enable.auto.commit": False})
     try:
         committed = committed_offset(consumer)
         consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
         records: set[Any] = set()
         while len(records) < RECORDS * len(CODECS):
-            message = patiently(consumer.poll, SECONDS)
+            message = within(consumer.poll, SECONDS)
             assert message is not None, f"only {len(records)} records"
             if message.error():
                 continue

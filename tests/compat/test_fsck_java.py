@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.kafka_process import KafkaProcess
-from tests.patience import Patience, flushed, patiently, scaled
+from tests.waits import TimeLeft, flushed, scaled, within
 from trio_broker.cli import main
 
 pytestmark = pytest.mark.compat
@@ -44,7 +44,7 @@ def left_by_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         compacted = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
         topics = [NewTopic("plain", 2, 1), NewTopic("keyed", 1, 1, config=compacted)]
         for created in admin.create_topics(topics).values():
-            patiently(created.result, SECONDS)
+            within(created.result, SECONDS)
         _write(servers)
         consumer = Consumer({**servers, "group.id": "readers", "auto.offset.reset": "earliest"})
         consumer.subscribe(["plain"])
@@ -62,7 +62,7 @@ def left_by_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 def await_compaction(directory: Path) -> None:
     """Wait until the cleaner has written down that it went over some of the compacted topic."""
-    time_left = Patience(SECONDS)
+    time_left = TimeLeft(SECONDS)
     while not time_left.is_over:
         for path in directory.rglob(CLEANER_CHECKPOINT):
             offsets = [int(line.split()[2]) for line in path.read_text().splitlines() if line.startswith("keyed 0 ")]

@@ -70,10 +70,10 @@ def test_every_monster_can_be_sent() -> None:
 def test_what_answers_tell_is_used_in_later_requests() -> None:
     maker = StormMaker(random.Random(SEED), bytes(16), Memory())
     for group_id in GROUPS:
-        maker.memory.keep(Known(group_id, "told-by-answer", 12345))
+        maker.memory.keep(Known(group_id, "known-by-answer", 12345))
     requests = maker.requests()
     frames = b"".join(next(requests)[0] for _ in range(300))
-    assert frames.count(b"told-by-answer") > 50
+    assert frames.count(b"known-by-answer") > 50
     assert frames.count((12345).to_bytes(4, "big")) > 50
 
 
@@ -91,8 +91,8 @@ def test_a_server_error_is_found_where_it_is_not_kafkas_own(is_excused: bool, pr
 def test_a_lost_membership_is_found(broker: BrokerProcess) -> None:
     good = GoodGroup(broker.port, "finding", TOPIC)
     good.check()
-    with RawConnection.open(broker.port) as stranger:
-        stranger.ask(
+    with RawConnection.open(broker.port) as connection:
+        connection.ask(
             LeaveGroupRequest(group_id="finding-classic", members=[MemberIdentity(member_id=good.member_id)]), 3
         )
     with pytest.raises(Unwell, match="classic heartbeat: UNKNOWN_MEMBER_ID"):

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.java_programs import Java, Steps
-from tests.patience import flushed
+from tests.waits import flushed
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 30
@@ -177,7 +177,7 @@ def test_kafka_consumer_groups_and_the_console_consumer_work_with_groups(java: J
         return tool("consumer.group.ConsumerGroupCommand", *arguments)
 
     this = ("--group", "readers")
-    told = java.run(
+    results = java.run(
         "RunTools",
         given=[
             read(2),
@@ -197,16 +197,16 @@ def test_kafka_consumer_groups_and_the_console_consumer_work_with_groups(java: J
             groups("--list"),
         ],
     )
-    printed = [one["out"] for one in told]
+    printed = [one["out"] for one in results]
     lag = ("PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG")
 
-    assert [one["code"] for one in told] == [0] * 15, told
+    assert [one["code"] for one in results] == [0] * 15, results
     assert printed[0] == "line 0\nline 1\n"
     assert columns(printed[1], *lag) == [("0", "2", "5", "3")]
     assert printed[2] == "line 2\nline 3\n"
     assert columns(printed[3], *lag) == [("0", "4", "5", "1")]
     assert "Empty" in printed[4]
-    assert "has no active members" in printed[5] + told[5]["err"]
+    assert "has no active members" in printed[5] + results[5]["err"]
     assert ("readers", "Empty") in columns(printed[6], "GROUP", "STATE")
     assert ["readers", "Consumer", "consumer"] in [line.split() for line in printed[7].splitlines()]
     assert columns(printed[8], "PARTITION", "NEW-OFFSET") == [("0", "3")]

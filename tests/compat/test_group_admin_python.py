@@ -34,7 +34,7 @@ from tests.compat.group_members import (
     Member,
     Place,
 )
-from tests.patience import patiently, scaled
+from tests.waits import scaled, within
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 30
@@ -59,7 +59,7 @@ def other_admin(broker: BrokerProcess) -> Iterator[KafkaAdminClient]:
 
 @pytest.fixture
 def places(admin: AdminClient, topic: str) -> list[Place]:
-    patiently(admin.create_topics([NewTopic(topic, 2, 1)])[topic].result, SECONDS)
+    within(admin.create_topics([NewTopic(topic, 2, 1)])[topic].result, SECONDS)
     return [Place(topic, index) for index in range(2)]
 
 
@@ -92,7 +92,7 @@ def test_a_group_is_listed_described_and_deleted_when_it_is_empty(
     member = joined(crowd, kind, group_id, places)
 
     for _ in range(MANY_POLLS):
-        everything = patiently(admin.list_consumer_groups().result, SECONDS)
+        everything = within(admin.list_consumer_groups().result, SECONDS)
         # The topic of groups may have been made for this one: its other partitions are loaded, too.
         if [error.code() for error in everything.errors] != [KafkaError.COORDINATOR_LOAD_IN_PROGRESS]:
             break
@@ -100,12 +100,12 @@ def test_a_group_is_listed_described_and_deleted_when_it_is_empty(
     assert everything.errors == []
     [listed] = [group for group in everything.valid if group.group_id == group_id]
     assert (listed.state, listed.type, listed.is_simple_consumer_group) == (ConsumerGroupState.STABLE, type_, False)
-    of_type = patiently(admin.list_consumer_groups(types={type_}, states={ConsumerGroupState.STABLE}).result, SECONDS)
+    of_type = within(admin.list_consumer_groups(types={type_}, states={ConsumerGroupState.STABLE}).result, SECONDS)
     assert group_id in {group.group_id for group in of_type.valid}
-    empty = patiently(admin.list_consumer_groups(states={ConsumerGroupState.EMPTY}).result, SECONDS)
+    empty = within(admin.list_consumer_groups(states={ConsumerGroupState.EMPTY}).result, SECONDS)
     assert group_id not in {group.group_id for group in empty.valid}
 
-    described = patiently(admin.describe_consumer_groups([group_id])[group_id].result, SECONDS)
+    described = within(admin.describe_consumer_groups([group_id])[group_id].result, SECONDS)
     assert (described.state, described.type, described.partition_assignor) == (
         ConsumerGroupState.STABLE,
         type_,
@@ -117,15 +117,15 @@ def test_a_group_is_listed_described_and_deleted_when_it_is_empty(
     assert {Place(each.topic, each.partition) for each in only.assignment.topic_partitions} == set(places)
 
     with pytest.raises(KafkaException) as caught:
-        patiently(admin.delete_consumer_groups([group_id])[group_id].result, SECONDS)
+        within(admin.delete_consumer_groups([group_id])[group_id].result, SECONDS)
     assert refusal(caught) == KafkaError.NON_EMPTY_GROUP
     crowd.leave(member)
-    described = patiently(admin.describe_consumer_groups([group_id])[group_id].result, SECONDS)
+    described = within(admin.describe_consumer_groups([group_id])[group_id].result, SECONDS)
     assert (described.state, described.members) == (ConsumerGroupState.EMPTY, [])
-    patiently(admin.delete_consumer_groups([group_id])[group_id].result, SECONDS)
-    assert group_id not in {group.group_id for group in patiently(admin.list_consumer_groups().result, SECONDS).valid}
+    within(admin.delete_consumer_groups([group_id])[group_id].result, SECONDS)
+    assert group_id not in {group.group_id for group in within(admin.list_consumer_groups().result, SECONDS).valid}
     with pytest.raises(KafkaException) as caught:
-        patiently(admin.delete_consumer_groups([group_id])[group_id].result, SECONDS)
+        within(admin.delete_consumer_groups([group_id])[group_id].result, SECONDS)
     assert refusal(caught) == KafkaError.GROUP_ID_NOT_FOUND
 
 
@@ -138,7 +138,7 @@ def test_offsets_are_listed_and_altered_with_confluent_kafka(
 
     def alter() -> set[int | None]:
         """Alter; return the error codes of the partitions."""
-        altered = patiently(admin.alter_consumer_group_offsets([wanted])[group_id].result, SECONDS).topic_partitions
+        altered = within(admin.alter_consumer_group_offsets([wanted])[group_id].result, SECONDS).topic_partitions
         return {None if each.error is None else each.error.code() for each in altered}
 
     assert alter() == {KafkaError.UNKNOWN_MEMBER_ID}
@@ -146,7 +146,7 @@ def test_offsets_are_listed_and_altered_with_confluent_kafka(
     assert alter() == {None}
 
     some = ConsumerGroupTopicPartitions(group_id, [TopicPartition(*places[1]), TopicPartition(places[1].topic, 7)])
-    found = patiently(admin.list_consumer_group_offsets([some])[group_id].result, SECONDS)
+    found = within(admin.list_consumer_group_offsets([some])[group_id].result, SECONDS)
     seen = [(each.partition, each.offset, each.error) for each in found.topic_partitions]
     assert seen == [(1, 2, None), (7, OFFSET_INVALID, None)]
 

@@ -30,7 +30,7 @@ from tests.compat.hosted_kinds import (
     script_command,
 )
 from tests.compat.member_host import HostedCrowd, MemberHost
-from tests.patience import flushed, patiently, run_program
+from tests.waits import flushed, run_program, within
 from trio_broker.testing.process import BrokerProcess
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -181,7 +181,7 @@ def test_a_java_member_chooses_the_assignor_of_the_broker(group: Group) -> None:
     one, two = group.join(), group.join()
     group.crowd.wait_until_shared(four, one, two)
     assert {one.owned, two.owned} == {frozenset(four[:2]), frozenset(four[2:])}
-    described = patiently(group.admin.describe_consumer_groups([group.group_id])[group.group_id].result, SECONDS)
+    described = within(group.admin.describe_consumer_groups([group.group_id])[group.group_id].result, SECONDS)
     assert described.partition_assignor == "range"
 
 
@@ -217,7 +217,7 @@ def test_a_member_of_kafkajs_and_one_of_python_refuse_each_other(group: Group) -
 
 
 def type_of(group: Group) -> ConsumerGroupType:
-    listed = patiently(group.admin.list_consumer_groups().result, SECONDS).valid
+    listed = within(group.admin.list_consumer_groups().result, SECONDS).valid
     found: ConsumerGroupType
     [found] = [each.type for each in listed if each.group_id == group.group_id]
     return found

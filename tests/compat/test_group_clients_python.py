@@ -41,7 +41,7 @@ from tests.compat.group_members import (
     Place,
 )
 from tests.compat.killable_member import KillableMember
-from tests.patience import patiently
+from tests.waits import within
 from trio_broker.testing.process import BrokerProcess
 
 
@@ -88,7 +88,7 @@ def test_members_share_the_partitions_as_they_come_go_and_as_the_topic_grows(
     three = crowd.join(kind, group_id, topic)
     crowd.wait_until_shared(four, one, two, three)
 
-    patiently(admin.create_partitions([NewPartitions(topic, 6)])[topic].result, SECONDS)
+    within(admin.create_partitions([NewPartitions(topic, 6)])[topic].result, SECONDS)
     six = places(topic, 6)
     crowd.wait_until_shared(six, one, two, three)
 
@@ -238,7 +238,7 @@ def test_a_commit_in_the_background_is_reported_and_kept(
     crowd.wait(lambda: member.values() == values)
     done = threading.Event()
     member.ask(lambda: member.commit_soon({place: Commit(7, "soon")}, done.set))
-    assert patiently(done.wait, SECONDS)
+    assert within(done.wait, SECONDS)
     assert commits(broker.bootstrap_servers, f"async-{topic}") == {place: Commit(7, "soon")}
 
 

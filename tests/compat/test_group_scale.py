@@ -12,13 +12,13 @@ from kafka_wire.messages.create_topics import CreatableTopic, CreateTopicsReques
 from kafka_wire.messages.delete_groups import DeleteGroupsRequest
 from kafka_wire.messages.list_groups import ListGroupsRequest
 from tests.compat.wire_members import WireMember, committed, connection_to, find_coordinator
-from tests.patience import fail_after
 from tests.running_broker import Connection
+from tests.waits import fail_after
 from trio_broker.testing.process import BrokerProcess
 
 TOPIC = "crowded"
 
-PATIENCE_SECONDS = 240.0
+WAIT_SECONDS = 240.0
 """Far longer than the largest crowd takes on a machine that does other things."""
 
 CONNECTIONS = 50
@@ -73,7 +73,7 @@ async def test_a_large_group_shares_as_members_come_and_go(
         async with connection_to(broker.bootstrap_servers) as member.connection:
             await member.leave()
 
-    with fail_after(PATIENCE_SECONDS):
+    with fail_after(WAIT_SECONDS):
         async with connection_to(broker.bootstrap_servers) as connection, trio.open_nursery() as nursery:
             await create_topic(connection, partitions)
             await find_coordinator(connection, "large")
@@ -131,7 +131,7 @@ async def test_many_groups_live_beside_each_other_and_survive_kill_9(
         await members[group_id].commit(offsets[group_id] + 1)
         await members[group_id].leave()
 
-    with fail_after(PATIENCE_SECONDS):
+    with fail_after(WAIT_SECONDS):
         async with connection_to(broker.bootstrap_servers) as connection:
             await create_topic(connection, 3)
             await find_coordinator(connection, group_ids[0])

@@ -39,7 +39,7 @@ from kafka import TopicPartition as PythonPartition
 
 from tests.compat.kafka_process import KafkaProcess
 from tests.consumed_messages import consumed
-from tests.patience import flushed, patiently, run_program, scaled
+from tests.waits import flushed, run_program, scaled, within
 from trio_broker.cli import main
 from trio_broker.testing.process import BrokerProcess
 
@@ -120,7 +120,7 @@ def require_success(done: subprocess.CompletedProcess[str]) -> None:
 def fill(servers: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
     for future in admin.create_topics([*TOPICS.values(), NewTopic("deleted", 1, 1)]).values():
-        patiently(future.result, SECONDS)
+        within(future.result, SECONDS)
     for codec in CODECS:
         producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "compression.type": codec})
         for number in range(200):
@@ -131,12 +131,12 @@ def fill(servers: str) -> None:
         assert flushed(producer, SECONDS)
     defaults = configs_of(admin, ORDERS)
     settings = {name: entry.value for name, entry in defaults.items() if entry.value is not None}
-    patiently(admin.create_topics([NewTopic(EVERY_SETTING, 1, 1, config=settings)])[EVERY_SETTING].result, SECONDS)
+    within(admin.create_topics([NewTopic(EVERY_SETTING, 1, 1, config=settings)])[EVERY_SETTING].result, SECONDS)
     admin.delete_records([TopicPartition(ORDERS, 0, DELETED_BEFORE)])
-    patiently(admin.create_partitions([NewPartitions(TRANSFERS, 3)])[TRANSFERS].result, SECONDS)
+    within(admin.create_partitions([NewPartitions(TRANSFERS, 3)])[TRANSFERS].result, SECONDS)
     change = ConfigEntry("retention.bytes", "1000000000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, ORDERS, incremental_configs=[change])
-    patiently(admin.incremental_alter_configs([resource])[resource].result, SECONDS)
+    within(admin.incremental_alter_configs([resource])[resource].result, SECONDS)
 
 
 def write_transactions(servers: str) -> None:
@@ -167,7 +167,7 @@ def commit_offsets(servers: str) -> None:
         if group != "movers":
             consumer = new_consumer(servers, group, protocol)
             consumer.subscribe([ORDERS])
-            message = patiently(consumer.poll, SECONDS)
+            message = within(consumer.poll, SECONDS)
             assert message is not None
             assert message.error() is None
             consumer.commit(asynchronous=False)
@@ -193,7 +193,7 @@ def next_values(consumer: Consumer, value: bytes) -> set[Any]:
     found: set[Any] = set()
     missing = 3
     while missing:
-        message = patiently(consumer.poll, SECONDS)
+        message = within(consumer.poll, SECONDS)
         assert message is not None
         assert message.error() is None
         found.add((message.partition(), message.offset()))
@@ -230,7 +230,7 @@ def own_configs(admin: AdminClient, topic: str) -> dict[str, str | None]:
 
 def configs_of(admin: AdminClient, topic: str) -> dict[str, ConfigEntry]:
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    entries: dict[str, ConfigEntry] = patiently(admin.describe_configs([resource])[resource].result, SECONDS)
+    entries: dict[str, ConfigEntry] = within(admin.describe_configs([resource])[resource].result, SECONDS)
     return entries
 
 
@@ -314,7 +314,7 @@ def taken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Taken]:
         Producer({"bootstrap.servers": servers, "transactional.id": "left open"}).init_transactions(SECONDS)
         commit_offsets(servers)
         admin = AdminClient({"bootstrap.servers": servers})
-        patiently(admin.delete_topics(["deleted"])["deleted"].result, SECONDS)
+        within(admin.delete_topics(["deleted"])["deleted"].result, SECONDS)
         producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
         consumers = tuple(new_consumer(servers, f"stays {protocol}", protocol) for protocol in ("classic", "consumer"))
         sent = send(producer, LAST_BY_KAFKA)

@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
 
 from tests.compat.kafka_process import KafkaProcess
 from tests.java_programs import compiled_java
-from tests.patience import patiently, run_program
+from tests.waits import run_program, within
 
 SECONDS = 30.0
 TOPIC, USER, GROUP, QUOTA = "orders", "bob", "sharers", "producer_byte_rate"
@@ -64,9 +64,9 @@ def run_tool(tool: str, servers: str, *arguments: str) -> str:
 def delete_share_group(servers: str) -> None:
     """As often as it takes: a coordinator that has just started may still hold the group's member."""
     for _ in range(DELETIONS):
-        if "was successful" in (told := run_tool(SHARE_GROUPS, servers, "--delete", "--group", GROUP)):
+        if "was successful" in (output := run_tool(SHARE_GROUPS, servers, "--delete", "--group", GROUP)):
             return
-    pytest.fail(told)
+    pytest.fail(output)
 
 
 def change_quota(servers: str, *change: str) -> None:
@@ -75,16 +75,16 @@ def change_quota(servers: str, *change: str) -> None:
 
 def change_password(admin: AdminClient, alteration: UserScramCredentialAlteration) -> None:
     for future in admin.alter_user_scram_credentials([alteration]).values():
-        patiently(future.result, SECONDS)
+        within(future.result, SECONDS)
 
 
 def give_all_that_is_refused(servers: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
-    patiently(admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result, SECONDS)
+    within(admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result, SECONDS)
     password = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
     change_password(admin, UserScramCredentialUpsertion(USER, password, b"password", b"salt"))
     entry = AclBinding(*ENTRY)
-    patiently(admin.create_acls([entry])[entry].result, SECONDS)
+    within(admin.create_acls([entry])[entry].result, SECONDS)
     change_quota(servers, "--add-config", f"{QUOTA}=1000")
     run_tool(SHARE_CONSUMER, servers, "--topic", TOPIC, "--group", GROUP, "--timeout-ms", "2000")
 
@@ -93,7 +93,7 @@ def take_metadata_away(servers: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
     change_password(admin, UserScramCredentialDeletion(USER, ScramMechanism.SCRAM_SHA_256))
     entry = AclBindingFilter(*ENTRY)
-    patiently(admin.delete_acls([entry])[entry].result, SECONDS)
+    within(admin.delete_acls([entry])[entry].result, SECONDS)
     change_quota(servers, "--delete-config", QUOTA)
 
 

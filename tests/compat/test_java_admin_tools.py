@@ -107,7 +107,7 @@ def write_json(path: Path, content: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def told(java: Java, tmp_path_factory: pytest.TempPathFactory, broker: BrokerProcess) -> Mapping[str, Any]:
+def results(java: Java, tmp_path_factory: pytest.TempPathFactory, broker: BrokerProcess) -> Mapping[str, Any]:
     """The exit code of each call and what it printed, by its name."""
     wanted = calls(tmp_path_factory.mktemp("plans"))
     given = [
@@ -126,36 +126,36 @@ def with_address(tool: str, arguments: Sequence[str], bootstrap_servers: str) ->
     return [*arguments, *address] if tool == CLUSTER else [*address, *arguments]
 
 
-def outputs(told: Mapping[str, Any], *names: str, code: int = 0) -> list[str]:
+def outputs(results: Mapping[str, Any], *names: str, code: int = 0) -> list[str]:
     """What calls printed that ended with ``code``."""
-    assert [told[name]["code"] for name in names] == [code] * len(names), [told[name] for name in names]
-    return [told[name]["out"] for name in names]
+    assert [results[name]["code"] for name in names] == [code] * len(names), [results[name] for name in names]
+    return [results[name]["out"] for name in names]
 
 
 # --- kafka-leader-election ---
 
 
-def test_a_partition_has_its_preferred_leader_already(told: Mapping[str, Any]) -> None:
+def test_a_partition_has_its_preferred_leader_already(results: Mapping[str, Any]) -> None:
     assert (
-        outputs(told, "elect preferred", "elect unclean")
+        outputs(results, "elect preferred", "elect unclean")
         == ["Valid replica already elected for partitions moved-0\n"] * 2
     )
 
 
-def test_nothing_is_left_to_elect_of_all_partitions(told: Mapping[str, Any]) -> None:
-    assert outputs(told, "elect all") == [""]
+def test_nothing_is_left_to_elect_of_all_partitions(results: Mapping[str, Any]) -> None:
+    assert outputs(results, "elect all") == [""]
 
 
-def test_an_unknown_topic_has_no_leader_to_elect(told: Mapping[str, Any]) -> None:
-    [printed] = outputs(told, "elect unknown", code=1)
+def test_an_unknown_topic_has_no_leader_to_elect(results: Mapping[str, Any]) -> None:
+    [printed] = outputs(results, "elect unknown", code=1)
     assert "UnknownTopicOrPartitionException: No such topic as unknown" in printed
 
 
 # --- kafka-reassign-partitions ---
 
 
-def test_a_reassignment_to_this_broker_is_generated_executed_and_complete(told: Mapping[str, Any]) -> None:
-    generated, executed, verified = outputs(told, "generate", "execute", "verify")
+def test_a_reassignment_to_this_broker_is_generated_executed_and_complete(results: Mapping[str, Any]) -> None:
+    generated, executed, verified = outputs(results, "generate", "execute", "verify")
     proposed = json.loads(generated.rstrip().rpartition("\n")[2])
     assert [(item["partition"], item["replicas"]) for item in proposed["partitions"]] == [(0, [1]), (1, [1])]
     assert "Successfully started partition reassignments for moved-0,moved-1" in executed
@@ -163,9 +163,9 @@ def test_a_reassignment_to_this_broker_is_generated_executed_and_complete(told: 
     assert "Reassignment of partition moved-1 is completed." in verified
 
 
-def test_a_throttled_reassignment_sets_its_throttles_and_takes_them_away(told: Mapping[str, Any]) -> None:
+def test_a_throttled_reassignment_sets_its_throttles_and_takes_them_away(results: Mapping[str, Any]) -> None:
     executed, throttled, verified, after = outputs(
-        told, "execute throttled", "throttled topic", "verify throttled", "unthrottled topic"
+        results, "execute throttled", "throttled topic", "verify throttled", "unthrottled topic"
     )
     assert "throttle limit was set to 1000000 B/s" in executed
     assert "leader.replication.throttled.replicas=0:1,1:1" in throttled
@@ -173,14 +173,14 @@ def test_a_throttled_reassignment_sets_its_throttles_and_takes_them_away(told: M
     assert "throttled" not in after
 
 
-def test_no_reassignment_is_listed_or_can_be_cancelled(told: Mapping[str, Any]) -> None:
-    listed, cancelled = outputs(told, "list", "cancel")
+def test_no_reassignment_is_listed_or_can_be_cancelled(results: Mapping[str, Any]) -> None:
+    listed, cancelled = outputs(results, "list", "cancel")
     assert listed == "No partition reassignments found.\n"
     assert "None of the specified partition reassignments are active." in cancelled
 
 
-def test_there_is_no_other_broker_to_move_to(told: Mapping[str, Any]) -> None:
-    [printed] = outputs(told, "execute away", code=1)
+def test_there_is_no_other_broker_to_move_to(results: Mapping[str, Any]) -> None:
+    [printed] = outputs(results, "execute away", code=1)
     assert f"Unknown broker id {NO_BROKER}" in printed
 
 
@@ -195,20 +195,20 @@ def level(described: str) -> int:
     return int(words[words.index("FinalizedVersionLevel:") + 1])
 
 
-def test_the_consumer_protocol_is_switched_off_and_on_again(told: Mapping[str, Any]) -> None:
-    disabled, upgraded = outputs(told, "disable", "upgrade")
+def test_the_consumer_protocol_is_switched_off_and_on_again(results: Mapping[str, Any]) -> None:
+    disabled, upgraded = outputs(results, "disable", "upgrade")
     assert (disabled, upgraded) == ("group.version was disabled.\n", "group.version was upgraded to 1.\n")
-    assert [level(described) for described in outputs(told, "features", "off", "on")] == [1, 0, 1]
+    assert [level(described) for described in outputs(results, "features", "off", "on")] == [1, 0, 1]
 
 
-def test_a_dry_run_says_what_could_be_done_and_does_nothing(told: Mapping[str, Any]) -> None:
-    dry_run, described = outputs(told, "dry run", "still on")
+def test_a_dry_run_says_what_could_be_done_and_does_nothing(results: Mapping[str, Any]) -> None:
+    dry_run, described = outputs(results, "dry run", "still on")
     assert dry_run == "group.version can be downgraded to 0.\n"
     assert level(described) == 1
 
 
-def test_levels_and_features_that_are_not_known_are_refused(told: Mapping[str, Any]) -> None:
-    unknown_level, unknown_feature = outputs(told, "unknown level", "unknown feature", code=1)
+def test_levels_and_features_that_are_not_known_are_refused(results: Mapping[str, Any]) -> None:
+    unknown_level, unknown_feature = outputs(results, "unknown level", "unknown feature", code=1)
     assert "Local controller 1 only supports versions 0-1" in unknown_level
     assert "Local controller 1 does not support this feature." in unknown_feature
 
@@ -216,69 +216,69 @@ def test_levels_and_features_that_are_not_known_are_refused(told: Mapping[str, A
 # --- kafka-acls and kafka-configs ---
 
 
-def test_without_an_authorizer_there_are_no_acls(told: Mapping[str, Any]) -> None:
-    for printed in outputs(told, "list acls", "add acl", "remove acls", code=1):
+def test_without_an_authorizer_there_are_no_acls(results: Mapping[str, Any]) -> None:
+    for printed in outputs(results, "list acls", "add acl", "remove acls", code=1):
         assert "SecurityDisabledException: No Authorizer is configured" in printed
 
 
-def test_no_user_client_or_address_has_settings_of_its_own(told: Mapping[str, Any]) -> None:
+def test_no_user_client_or_address_has_settings_of_its_own(results: Mapping[str, Any]) -> None:
     """The first two ask for quotas and for SCRAM credentials."""
     names = ("users", "user", "user defaults", "clients", "addresses")
-    assert outputs(told, *names) == [""] * len(names)
-    assert [told[name]["err"] for name in names] == [""] * len(names)
+    assert outputs(results, *names) == [""] * len(names)
+    assert [results[name]["err"] for name in names] == [""] * len(names)
 
 
 # --- kafka-configs ---
 
 
-def test_a_group_has_settings_of_its_own(told: Mapping[str, Any]) -> None:
-    completed, described, groups = outputs(told, "set group", "group", "groups")
+def test_a_group_has_settings_of_its_own(results: Mapping[str, Any]) -> None:
+    completed, described, groups = outputs(results, "set group", "group", "groups")
     assert "Completed updating config for group night-shift." in completed
     assert "consumer.session.timeout.ms=50000" in described
     assert "night-shift" in groups
 
 
-def test_a_group_setting_outside_the_brokers_bounds_is_refused(told: Mapping[str, Any]) -> None:
-    outputs(told, "bad group setting", code=1)
-    [described] = outputs(told, "group")
+def test_a_group_setting_outside_the_brokers_bounds_is_refused(results: Mapping[str, Any]) -> None:
+    outputs(results, "bad group setting", code=1)
+    [described] = outputs(results, "group")
     assert "consumer.session.timeout.ms=50000" in described
 
 
-def test_a_group_setting_can_be_taken_away(told: Mapping[str, Any]) -> None:
-    _, described = outputs(told, "unset group", "group without")
+def test_a_group_setting_can_be_taken_away(results: Mapping[str, Any]) -> None:
+    _, described = outputs(results, "unset group", "group without")
     assert "consumer.session.timeout.ms" not in described
 
 
-def test_a_level_of_a_logger_is_set_and_taken_away_again(told: Mapping[str, Any]) -> None:
-    _, described, _, without = outputs(told, "set logger", "logger", "unset logger", "logger without")
+def test_a_level_of_a_logger_is_set_and_taken_away_again(results: Mapping[str, Any]) -> None:
+    _, described, _, without = outputs(results, "set logger", "logger", "unset logger", "logger without")
     assert "trio_broker.cluster=DEBUG" in described
     assert "trio_broker.cluster.controller=DEBUG" in described
     assert "trio_broker.cluster=DEBUG" not in without
-    assert "the root logger always has a level of its own" in told["unset root logger"]["err"]
-    assert "the level must be one of TRACE, DEBUG" in told["unknown logger level"]["err"]
+    assert "the root logger always has a level of its own" in results["unset root logger"]["err"]
+    assert "the level must be one of TRACE, DEBUG" in results["unknown logger level"]["err"]
 
 
-def test_loggers_brokers_and_client_metrics_are_described(told: Mapping[str, Any]) -> None:
-    loggers, brokers, metrics = outputs(told, "loggers", "brokers", "client metrics")
+def test_loggers_brokers_and_client_metrics_are_described(results: Mapping[str, Any]) -> None:
+    loggers, brokers, metrics = outputs(results, "loggers", "brokers", "client metrics")
     assert "trio_broker" in loggers
     assert "Default configs for brokers in the cluster are:" in brokers
     assert "'m' doesn't exist" in metrics
 
 
-def test_subscriptions_to_client_metrics_are_made_listed_described_and_deleted(told: Mapping[str, Any]) -> None:
+def test_subscriptions_to_client_metrics_are_made_listed_described_and_deleted(results: Mapping[str, Any]) -> None:
     _, listed, described, _, listed_after = outputs(
-        told, "subscribe", "subscriptions", "subscription", "unsubscribe", "no subscriptions"
+        results, "subscribe", "subscriptions", "subscription", "unsubscribe", "no subscriptions"
     )
     assert listed.splitlines()[-1] == "slow"
     settings = {line.strip() for line in described.splitlines()}
     assert settings >= {"interval.ms=1000", "metrics=a.,b.", "match=client_id=x.*"}
     assert "slow" not in listed_after
-    assert "interval must be between 100 and 3600000" in str(told["subscribe too often"])
+    assert "interval must be between 100 and 3600000" in str(results["subscribe too often"])
 
 
 # --- kafka-cluster ---
 
 
-def test_the_only_broker_cannot_be_unregistered_and_another_is_not_registered(told: Mapping[str, Any]) -> None:
-    assert "Broker ID 9 is not currently registered" in str(told["unregister another"])
-    assert "broker 1 is the whole cluster" in str(told["unregister"])
+def test_the_only_broker_cannot_be_unregistered_and_another_is_not_registered(results: Mapping[str, Any]) -> None:
+    assert "Broker ID 9 is not currently registered" in str(results["unregister another"])
+    assert "broker 1 is the whole cluster" in str(results["unregister"])

@@ -158,7 +158,7 @@ def batches(path: Path) -> list[RecordBatch]:
     return list(read_batches(path.read_bytes()))
 
 
-def told(path: Path) -> Any:
+def content_of(path: Path) -> Any:
     """What a file says: its bytes, but for compressed batches, whose encoders differ, the header and the records, and
     without the zeros that Kafka 4.4 leaves behind the entries of the last segment's indexes when it closes a log.
     """
@@ -175,7 +175,7 @@ def told(path: Path) -> Any:
 
 
 def contents(directory: Path, *suffixes: str) -> dict[str, Any]:
-    return {path.name: told(path) for path in sorted(directory.iterdir()) if path.suffix in suffixes}
+    return {path.name: content_of(path) for path in sorted(directory.iterdir()) if path.suffix in suffixes}
 
 
 @attrs.frozen

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.consumed_messages import consumed
 from tests.java_programs import Java, Steps
-from tests.patience import flushed, patiently
+from tests.waits import flushed, within
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
@@ -42,7 +42,7 @@ def has_admin() -> bool:
 @pytest.fixture(scope="module")
 def client_steps(java: Java, broker: BrokerProcess) -> Steps:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    patiently(admin.create_topics([NewTopic("foreign", len(CODECS), 1)])["foreign"].result, SECONDS)
+    within(admin.create_topics([NewTopic("foreign", len(CODECS), 1)])["foreign"].result, SECONDS)
     for partition, codec in enumerate(CODECS):
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "compression.type": codec, "linger.ms": 50})
         for number in range(RECORDS_OF_A_CODEC):
@@ -80,19 +80,19 @@ def test_java_gets_nulls_headers_and_timestamps_back(client_steps: Steps) -> Non
 
 
 def test_java_gets_a_megabyte_back(client_steps: Steps) -> None:
-    told = client_steps.result("megabyte")
-    assert told["sent"] == told["read"]
+    result = client_steps.result("megabyte")
+    assert result["sent"] == result["read"]
 
 
-def test_java_is_told_that_a_record_is_too_large(client_steps: Steps) -> None:
+def test_java_refuses_a_record_that_is_too_large(client_steps: Steps) -> None:
     assert client_steps.error("too large") == "RecordTooLargeException"
 
 
 def test_java_blames_the_records_without_a_key_and_no_other(client_steps: Steps) -> None:
-    told = client_steps.result("bad records")
+    result = client_steps.result("bad records")
     without_key = "Compacted topic cannot accept message without key in topic partition java-compacted-0"
-    assert [told[1], told[3]] == [without_key] * 2
-    assert all("part of a batch which had one more more invalid records" in told[index] for index in (0, 2, 4))
+    assert [result[1], result[3]] == [without_key] * 2
+    assert all("part of a batch which had one more more invalid records" in result[index] for index in (0, 2, 4))
 
 
 def test_java_and_librdkafka_put_equal_keys_into_equal_partitions(client_steps: Steps, broker: BrokerProcess) -> None:
@@ -171,10 +171,10 @@ def admin_steps(java: Java, broker: BrokerProcess) -> Steps:
 
 
 def test_java_admin_describes_the_cluster(admin_steps: Steps, broker: BrokerProcess) -> None:
-    told = admin_steps.result("describe cluster")
+    result = admin_steps.result("describe cluster")
     node = httpx.get(f"{broker.admin_url}api/v1/brokers/1").json()
 
-    assert told == {"nodes": 1, "cluster": node["cluster_id"], "controller": 1, "port": broker.port}
+    assert result == {"nodes": 1, "cluster": node["cluster_id"], "controller": 1, "port": broker.port}
 
 
 def test_java_admin_creates_describes_lists_and_deletes_a_topic(admin_steps: Steps) -> None:
@@ -215,9 +215,9 @@ def test_java_admin_gets_the_exception_that_kafka_would_give(admin_steps: Steps,
 
 
 def test_java_admin_reads_and_changes_topic_configs(admin_steps: Steps) -> None:
-    told = admin_steps.result("describe topic configs")
+    result = admin_steps.result("describe topic configs")
 
-    assert told["retention.ms"] == {
+    assert result["retention.ms"] == {
         "value": "3600000",
         "source": "DYNAMIC_TOPIC_CONFIG",
         "default": False,
@@ -227,8 +227,8 @@ def test_java_admin_reads_and_changes_topic_configs(admin_steps: Steps) -> None:
         "documented": True,
         "synonyms": ["retention.ms=3600000"],
     }
-    assert (told["segment.bytes"]["source"], told["segment.bytes"]["type"]) == ("DEFAULT_CONFIG", "INT")
-    assert (told["cleanup.policy"]["value"], told["cleanup.policy"]["type"]) == ("delete", "LIST")
+    assert (result["segment.bytes"]["source"], result["segment.bytes"]["type"]) == ("DEFAULT_CONFIG", "INT")
+    assert (result["cleanup.policy"]["value"], result["cleanup.policy"]["type"]) == ("delete", "LIST")
     assert admin_steps.result("alter topic configs") == {
         "segment.ms": "600000",
         "cleanup.policy": "delete,compact",

@@ -91,44 +91,46 @@ def answers(java: Java) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def kafka_keys(answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [told for told in answers if told["of"] in KEYS]
+    return [answer for answer in answers if answer["of"] in KEYS]
 
 
 def test_every_key_of_kafka_is_known(kafka_keys: list[dict[str, Any]]) -> None:
-    assert [(told["of"], told["name"]) for told in kafka_keys if told["name"] not in KEYS[told["of"]]] == []
+    assert [(answer["of"], answer["name"]) for answer in kafka_keys if answer["name"] not in KEYS[answer["of"]]] == []
 
 
 def test_no_key_without_effect_is_one_that_kafka_has_not(kafka_keys: list[dict[str, Any]]) -> None:
     for of, keys in (("broker", BROKER_KEYS), ("group", GROUP_KEYS)):
         ours = {name for name, key in keys.items() if key.without_effect}
-        kafka = {told["name"] for told in kafka_keys if KEYS[told["of"]] is keys}
+        kafka = {answer["name"] for answer in kafka_keys if KEYS[answer["of"]] is keys}
         assert ours - kafka == set(), of
 
 
 def test_types_and_update_modes_are_kafka_s(kafka_keys: list[dict[str, Any]]) -> None:
     types, modes = {}, set()
-    for told in kafka_keys:
-        key = KEYS[told["of"]][told["name"]]
-        if key.type.name != told["type"]:
-            types[key.name] = told["type"]
-        if KEYS[told["of"]] is BROKER_KEYS and key.update_mode.value != told["mode"]:
+    for answer in kafka_keys:
+        key = KEYS[answer["of"]][answer["name"]]
+        if key.type.name != answer["type"]:
+            types[key.name] = answer["type"]
+        if KEYS[answer["of"]] is BROKER_KEYS and key.update_mode.value != answer["mode"]:
             modes.add(key.name)
     assert types == {}
     assert modes == OTHER_UPDATE_MODES.keys()
 
 
 def test_keys_that_kafka_does_not_show_are_not_shown(kafka_keys: list[dict[str, Any]]) -> None:
-    shown = {told["name"] for told in kafka_keys if KEYS[told["of"]][told["name"]].internal is not told["internal"]}
+    shown = {
+        answer["name"] for answer in kafka_keys if KEYS[answer["of"]][answer["name"]].internal is not answer["internal"]
+    }
     assert shown == SHOWN_HERE.keys()
 
 
 def test_what_kafka_takes_at_the_borders_is_taken(answers: list[dict[str, Any]]) -> None:
-    values = [told for told in answers if told["of"] == "value"]
+    values = [answer for answer in answers if answer["of"] == "value"]
     assert len(values) == len(BORDERS) + len(TIGHTER)
     differences = [
-        (told["name"], told["value"])
-        for told in values
-        if is_taken(told["name"], told["value"]) is not (told["error"] is None)
+        (answer["name"], answer["value"])
+        for answer in values
+        if is_taken(answer["name"], answer["value"]) is not (answer["error"] is None)
     ]
     assert differences == TIGHTER
 

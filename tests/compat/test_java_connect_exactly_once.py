@@ -26,13 +26,13 @@ from tests.compat.killable_application import (
     APPLICATION,
     BROKER,
     BROKER_SETTINGS,
-    PATIENCE_SECONDS,
+    WAIT_SECONDS,
     CommittedReader,
     KillableApplication,
 )
 from tests.compat.transaction_log import protocols_of_commits
 from tests.java_programs import Java
-from tests.patience import Patience, patiently, scaled
+from tests.waits import TimeLeft, scaled, within
 from trio_broker.testing.process import BrokerProcess
 
 pytestmark = pytest.mark.soak
@@ -86,7 +86,7 @@ def live_through(java: Java, directory: Path, victims: Sequence[str]) -> Numbers
         servers = broker.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers})
         for created in admin.create_topics([NewTopic("numbers", PARTITIONS, 1)]).values():
-            patiently(created.result, PATIENCE_SECONDS)
+            within(created.result, WAIT_SECONDS)
         [port] = free_ports(1)
         url = f"http://127.0.0.1:{port}"
         worker = worker_in(java, directory, {**WORKER, "bootstrap.servers": servers, "listeners": url})
@@ -138,11 +138,11 @@ def configure(worker: KillableApplication, url: str) -> None:
     request = urllib.request.Request(
         url, data=json.dumps(CONNECTOR).encode(), headers={"Content-Type": "application/json"}, method="PUT"
     )
-    time_left = Patience(PATIENCE_SECONDS)
+    time_left = TimeLeft(WAIT_SECONDS)
     while True:
         worker.check_alive()
         try:
-            with urllib.request.urlopen(request, timeout=scaled(PATIENCE_SECONDS)):
+            with urllib.request.urlopen(request, timeout=scaled(WAIT_SECONDS)):
                 return
         except OSError:
             assert not time_left.is_over, worker.output.read_text()[-4000:]
@@ -153,7 +153,7 @@ def end_open_transactions(servers: str) -> None:
     """Fence the tasks' producers: what the killed worker left open is aborted, and readers get past it."""
     for task in range(int(CONNECTOR["tasks.max"])):
         settings: dict[str, Any] = {"bootstrap.servers": servers, "transactional.id": f"{TASKS_PREFIX}{task}"}
-        Producer(settings).init_transactions(PATIENCE_SECONDS)
+        Producer(settings).init_transactions(WAIT_SECONDS)
 
 
 def test_a_source_whose_worker_was_killed_seven_times_has_written_each_number_once(java: Java, tmp_path: Path) -> None:

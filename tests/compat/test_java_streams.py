@@ -26,13 +26,13 @@ from tests.compat.killable_application import (
     APPLICATION,
     BROKER,
     BROKER_SETTINGS,
-    PATIENCE_SECONDS,
+    WAIT_SECONDS,
     CommittedReader,
     KillableApplication,
 )
 from tests.compat.transaction_log import protocols_of_commits
 from tests.java_programs import STREAMS, compiled_java
-from tests.patience import flushed, patiently
+from tests.waits import flushed, within
 from trio_broker.testing.process import BrokerProcess
 
 PARTITIONS = 2
@@ -77,7 +77,7 @@ class LineFeeder:
             producer.produce("lines", " ".join(words), person, on_delivery=delivered)
             producer.poll(0)
             self.words.update(f"{REGIONS[person]}/{word}" for word in words)
-        assert flushed(producer, PATIENCE_SECONDS)
+        assert flushed(producer, WAIT_SECONDS)
 
     def stop(self) -> None:
         """Stop, and wait until all that was written is acknowledged."""
@@ -146,11 +146,11 @@ def prepare(servers: str) -> None:
     topics = [NewTopic(name, PARTITIONS, 1) for name in ("lines", "regions", "counts")]
     admin = AdminClient({"bootstrap.servers": servers})
     for created in admin.create_topics(topics).values():
-        patiently(created.result, PATIENCE_SECONDS)
+        within(created.result, WAIT_SECONDS)
     producer = Producer({"bootstrap.servers": servers})
     for person, region in REGIONS.items():
         producer.produce("regions", region, person)
-    assert flushed(producer, PATIENCE_SECONDS)
+    assert flushed(producer, WAIT_SECONDS)
 
 
 def test_an_application_whose_broker_was_killed_has_counted_each_word_once(tmp_path: Path) -> None:

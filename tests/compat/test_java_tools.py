@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.consumed_messages import consumed
 from tests.java_programs import Java
-from tests.patience import flushed, patiently
+from tests.waits import flushed, within
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.dump import dump
 from trio_broker.testing.process import BrokerProcess
@@ -56,7 +56,7 @@ def test_kafka_command_line_tools_work_against_the_broker(java: Java, broker: Br
 
     topic = ("--topic", "tools")
     configs = ("ConfigCommand", "--entity-type", "topics", "--entity-name", "tools")
-    told = java.run(
+    results = java.run(
         "RunTools",
         given=[
             tool("TopicCommand", "--create", *topic, "--partitions", "2", "--config", "retention.ms=100000"),
@@ -79,10 +79,10 @@ def test_kafka_command_line_tools_work_against_the_broker(java: Java, broker: Br
             tool("TopicCommand", "--delete", *topic),
         ],
     )
-    codes = [one["code"] for one in told]
-    printed = [one["out"] for one in told]
+    codes = [one["code"] for one in results]
+    printed = [one["out"] for one in results]
 
-    assert codes == [0, 1, *[0] * 10], told
+    assert codes == [0, 1, *[0] * 10], results
     assert printed[0] == "Created topic tools.\n"
     assert "already exists" in printed[1]
     assert "PartitionCount: 2\tReplicationFactor: 1\tConfigs: min.insync.replicas=1,retention.ms=100000" in printed[2]
@@ -110,7 +110,7 @@ class DataDirectories:
 
 def create_topic(broker: BrokerProcess) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    patiently(admin.create_topics([NewTopic("written", len(CODECS), 1)])["written"].result, SECONDS)
+    within(admin.create_topics([NewTopic("written", len(CODECS), 1)])["written"].result, SECONDS)
 
 
 def write(broker: BrokerProcess, seed: int, count: int) -> None:
@@ -195,7 +195,7 @@ def dumps(java: Java, data: DataDirectories) -> Dumps:
         arguments = [*options, "--files", ",".join(map(str, chosen))]
         return {"tool": "org.apache.kafka.tools.DumpLogSegments", "arguments": arguments}
 
-    told = java.run(
+    results = java.run(
         "RunTools",
         given=[
             dump([file for file in files if file.suffix == ".log"], "--deep-iteration"),
@@ -205,8 +205,8 @@ def dumps(java: Java, data: DataDirectories) -> Dumps:
             dump(sorted((data.stopped / "__cluster_metadata-0").glob("*.log")), "--cluster-metadata-decoder"),
         ],
     )
-    assert [one["code"] for one in told] == [0] * 5, told
-    deep, indexes_and_snapshots, verified, checked, metadata = told
+    assert [one["code"] for one in results] == [0] * 5, results
+    deep, indexes_and_snapshots, verified, checked, metadata = results
     return Dumps(deep, indexes_and_snapshots, verified, checked, metadata, index_files=len(indexes))
 
 
@@ -238,8 +238,8 @@ def test_dump_log_reads_the_indexes_of_a_running_broker(java: Java, data: DataDi
         }
         for options in ((), ("--verify-index-only",))
     ]
-    for told in java.run("RunTools", given=given):
-        assert (told["code"], told["err"]) == (0, "")
+    for result in java.run("RunTools", given=given):
+        assert (result["code"], result["err"]) == (0, "")
 
 
 def test_dump_log_finds_no_gap_between_offsets(dumps: Dumps) -> None:
@@ -317,7 +317,7 @@ def group_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
             consumer.commit(offsets=[TopicPartition("written", 0, 0, metadata="é")], asynchronous=False)
             consumer.close()
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        patiently(admin.delete_consumer_groups(["deleted"])["deleted"].result, SECONDS)
+        within(admin.delete_consumer_groups(["deleted"])["deleted"].result, SECONDS)
         assert broker.stop() == 0
     [log] = (directory / "__consumer_offsets-0").glob("*.log")
     return log
@@ -327,16 +327,16 @@ def test_our_dump_decodes_the_records_of_groups_as_kafkas_does(java: Java, group
     """Kafka leaves out what the version does not have, and decodes what members of classic groups sent, of which ours
     prints the bytes; all else that it prints is the same."""
     arguments = ["--offsets-decoder", "--files", str(group_log)]
-    [told] = java.run("RunTools", given=[{"tool": "org.apache.kafka.tools.DumpLogSegments", "arguments": arguments}])
+    [result] = java.run("RunTools", given=[{"tool": "org.apache.kafka.tools.DumpLogSegments", "arguments": arguments}])
     ours, kafkas = (
         [
             (match["key"], match["payload"])
             for line in lines
             if (match := re.search(r" key: (?P<key>\{.*\}) payload: (?P<payload>.*)$", line))
         ]
-        for lines in (dump(RealDisk(), group_log, print_records=True), told["out"].splitlines())
+        for lines in (dump(RealDisk(), group_log, print_records=True), result["out"].splitlines())
     )
-    assert len(kafkas) == len(re.findall(r"^\| offset: ", told["out"], re.MULTILINE))
+    assert len(kafkas) == len(re.findall(r"^\| offset: ", result["out"], re.MULTILINE))
     assert {json.loads(key)["type"] for key, _ in kafkas} >= {"1", "2", "3", "8"}
     assert any(payload == "<DELETE>" for _, payload in kafkas)
     assert [key for key, _ in ours] == [key for key, _ in kafkas]
@@ -380,13 +380,13 @@ def test_kafka_opens_what_a_stopped_broker_left_and_would_have_written_the_same_
     for directory in without_indexes:
         for file in directory.glob("*index"):
             file.unlink()
-    told = java.run(
+    results = java.run(
         "OpenLog",
         *(argument for directory in as_left for argument in ("clean", str(directory))),
         *(argument for directory in without_indexes for argument in ("unclean", str(directory))),
     )
 
-    for one in told:
+    for one in results:
         facts = one["result"]
         assert (facts["start"], facts["end"], facts["records"]) == (0, WRITTEN_RECORDS, WRITTEN_RECORDS)
         assert facts["consecutive"]
@@ -401,8 +401,8 @@ def test_kafka_recovers_what_a_killed_broker_left_and_the_broker_goes_on_with_it
     directory = copied(data.killed, "killed")
     partitions = data.partitions(directory)
     count = WRITTEN_RECORDS + ADDED_RECORDS
-    told = java.run("OpenLog", *(argument for partition in partitions for argument in ("unclean", str(partition))))
-    for one in told:
+    results = java.run("OpenLog", *(argument for partition in partitions for argument in ("unclean", str(partition))))
+    for one in results:
         facts = one["result"]
         assert (facts["end"], facts["records"], facts["valueBytes"]) == (count, count, VALUE_BYTES * count)
         assert facts["consecutive"]

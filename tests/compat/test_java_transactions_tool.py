@@ -21,7 +21,7 @@ from tests.compat.scenario_client import ScenarioClient
 from tests.compat.test_transactions_python import SECONDS, confluent_read
 from tests.compat.transaction_requests import describe_producers
 from tests.java_programs import Java
-from tests.patience import flushed, patiently
+from tests.waits import flushed, within
 from trio_broker.common.topic_names import TRANSACTION_STATE_TOPIC
 from trio_broker.testing.process import BrokerProcess
 
@@ -91,14 +91,14 @@ def seen(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Seen:
         servers = broker.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers})
         for created in admin.create_topics([NewTopic("hanging", 2, 1), NewTopic("alive", 1, 1)]).values():
-            patiently(created.result, SECONDS)
+            within(created.result, SECONDS)
         producer = Producer({"bootstrap.servers": servers})
         for partition in (0, 1):
             producer.produce("hanging", COMMITTED, partition=partition)
         assert flushed(producer, SECONDS)
         lost = [begin(servers, f"lost-{partition}", "hanging", partition) for partition in (0, 1)]
         for deleted in admin.delete_topics([TRANSACTION_STATE_TOPIC]).values():
-            patiently(deleted.result, SECONDS)
+            within(deleted.result, SECONDS)
         lost.clear()
         alive = begin(servers, "alive", "alive", 0)
         begin(servers, "ended", "alive", 0).commit_transaction(SECONDS)

@@ -12,7 +12,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import OffsetOutOfRangeError, TopicAlreadyExistsError
 
-from tests.patience import patiently, scaled
+from tests.waits import scaled, within
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 30
@@ -58,7 +58,7 @@ def test_every_codec_comes_back_as_it_went(
     producer.flush()
     producer.close()
 
-    assert [patiently(future.get, SECONDS).offset for future in futures] == list(range(300))
+    assert [within(future.get, SECONDS).offset for future in futures] == list(range(300))
     assert [record.value for record in read(consumer, topic, 300)] == [b"value %d " % n * 10 for n in range(300)]
 
 
@@ -80,7 +80,7 @@ def test_records_of_one_byte_to_a_megabyte(
     producer: KafkaProducer, consumer: KafkaConsumer, topic: str, size: int
 ) -> None:
     value = os.urandom(size)
-    patiently(producer.send(topic, value, partition=0).get, SECONDS)
+    within(producer.send(topic, value, partition=0).get, SECONDS)
 
     assert [record.value for record in read(consumer, topic, 1)] == [value]
 
@@ -89,7 +89,7 @@ def test_null_keys_null_values_headers_and_timestamps(
     producer: KafkaProducer, consumer: KafkaConsumer, topic: str
 ) -> None:
     producer.send(topic, None, b"tombstone", partition=0)
-    patiently(
+    within(
         producer.send(topic, b"v", None, headers=[("h", b"x")], partition=0, timestamp_ms=1_700_000_000_123).get,
         SECONDS,
     )
@@ -115,7 +115,7 @@ def test_offsets_by_beginning_end_and_time(producer: KafkaProducer, consumer: Ka
 
 
 def test_an_offset_out_of_range_is_said(producer: KafkaProducer, consumer: KafkaConsumer, topic: str) -> None:
-    patiently(producer.send(topic, b"only", partition=0).get, SECONDS)
+    within(producer.send(topic, b"only", partition=0).get, SECONDS)
     with pytest.raises(OffsetOutOfRangeError):
         read(consumer, topic, 1, offset=1000)
 

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.oracles import absent
-from tests.patience import patiently, run_program
+from tests.waits import run_program, within
 from trio_broker.testing.process import BrokerProcess
 
 KCAT = shutil.which("kcat")
@@ -109,7 +109,7 @@ class GroupReader:
 
     def wait(self, *, owned: int = 0, lines: int = 0) -> None:
         with self._moved:
-            came = patiently(
+            came = within(
                 partial(self._moved.wait_for, lambda: len(self.owned) >= owned and len(self.lines) >= lines), SECONDS
             )
         assert came, f"{self.owned}, {len(self.lines)} lines"
@@ -138,7 +138,7 @@ def quick_broker(start_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
 @pytest.fixture
 def two_partitions(quick_broker: BrokerProcess, topic: str) -> str:
     admin = AdminClient({"bootstrap.servers": quick_broker.bootstrap_servers})
-    patiently(admin.create_topics([NewTopic(topic, 2, 1)])[topic].result, SECONDS)
+    within(admin.create_topics([NewTopic(topic, 2, 1)])[topic].result, SECONDS)
     return topic
 
 

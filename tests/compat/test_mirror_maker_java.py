@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 
 from tests.java_programs import JARS, QUICK_START, Java
 from tests.oracles import absent
-from tests.patience import flushed, killed_after, patiently, scaled
+from tests.waits import flushed, killed_after, scaled, within
 from trio_broker.testing.process import BrokerProcess
 
 pytestmark = pytest.mark.soak
@@ -90,7 +90,7 @@ def clusters(start_broker: Callable[..., BrokerProcess]) -> tuple[BrokerProcess,
     address: dict[str, Any] = {"bootstrap.servers": source.bootstrap_servers}
     topic = NewTopic("t", 1, 1, config={"retention.ms": RETENTION_MS})
     admin = AdminClient(address)
-    patiently(admin.create_topics([topic])["t"].result, SECONDS)
+    within(admin.create_topics([topic])["t"].result, SECONDS)
     producer = Producer(address)
     for number in range(RECORDS):
         producer.produce("t", b"%d" % number, b"key")
@@ -145,7 +145,7 @@ def test_mirror_maker_copies_topics_and_offsets_and_logs_no_trouble(
     consumer.assign([TopicPartition("A.t", 0, 0)])
     values: list[bytes | None] = []
     while len(values) < RECORDS:
-        message = patiently(consumer.poll, SECONDS)
+        message = within(consumer.poll, SECONDS)
         assert message is not None, f"only {len(values)} records came"
         assert message.error() is None, message.error()
         values.append(message.value())
@@ -159,7 +159,7 @@ def test_mirror_maker_copies_topics_and_offsets_and_logs_no_trouble(
     assert 0 < offset <= COMMITTED
     resource = ConfigResource(ResourceType.TOPIC, "A.t")
     admin = AdminClient(address)
-    configs = patiently(admin.describe_configs([resource])[resource].result, SECONDS)
+    configs = within(admin.describe_configs([resource])[resource].result, SECONDS)
     assert configs["retention.ms"].value == RETENTION_MS
     assert any(NO_AUTHORIZER in line for line in mirror_maker.lines)
     trouble = [line for line in mirror_maker.lines if TROUBLE.search(line) and EXPECTED_WARNING not in line]

@@ -18,7 +18,7 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition, TopicPartitio
 from kafka.admin import NewTopic
 
 from tests.java_programs import Java
-from tests.patience import flushed
+from tests.waits import flushed
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
@@ -95,7 +95,7 @@ def printed(
         "verify": ("reassign.ReassignPartitionsCommand", "--verify", "--reassignment-json-file", stay),
         "move": ("reassign.ReassignPartitionsCommand", "--execute", "--reassignment-json-file", move),
     }
-    told = java.run(
+    result = java.run(
         "RunTools",
         given=[
             {
@@ -105,7 +105,7 @@ def printed(
             for tool, *arguments in runs.values()
         ],
     )
-    return dict(zip(runs, told, strict=True))
+    return dict(zip(runs, result, strict=True))
 
 
 def log_file_bytes(directory: Path) -> int:
@@ -116,9 +116,9 @@ def log_file_bytes(directory: Path) -> int:
 def test_kafka_log_dirs_prints_what_lies_on_the_disk(
     printed: dict[str, dict[str, Any]], log_dirs: list[Path], name: str
 ) -> None:
-    told = printed[name]
-    assert told["code"] == 0, told
-    [line] = [line for line in told["out"].splitlines() if line.startswith("{")]
+    result = printed[name]
+    assert result["code"] == 0, result
+    [line] = [line for line in result["out"].splitlines() if line.startswith("{")]
     [node] = json.loads(line)["brokers"]
     assert {directory["logDir"] for directory in node["logDirs"]} == set(map(str, log_dirs))
     sizes = {}
@@ -146,9 +146,9 @@ def test_kafka_python_describes_log_dirs_with_the_room_on_their_volumes(
 
 
 def test_kafka_transactions_describes_the_producers_of_a_partition(printed: dict[str, dict[str, Any]]) -> None:
-    told = printed["producers"]
-    assert told["code"] == 0, told
-    titles, values = (line.split() for line in told["out"].splitlines() if line)
+    result = printed["producers"]
+    assert result["code"] == 0, result
+    titles, values = (line.split() for line in result["out"].splitlines() if line)
     producer = dict(zip(titles, values, strict=True))
 
     assert int(producer["ProducerId"]) >= 0
@@ -161,20 +161,20 @@ def test_kafka_transactions_describes_the_producers_of_a_partition(printed: dict
 
 def test_kafka_python_describes_the_producers_of_a_partition(admin: KafkaAdminClient) -> None:
     written, empty = (TopicPartition(TOPIC, index) for index in range(2))
-    told = admin.describe_producers([written, empty])
-    [producer] = told[written].active_producers
+    result = admin.describe_producers([written, empty])
+    [producer] = result[written].active_producers
 
     assert (producer.producer_epoch, producer.last_sequence) == (0, RECORDS - 1)
     assert (producer.coordinator_epoch, producer.current_transaction_start_offset) == (-1, -1)
-    assert told[empty].active_producers == []
+    assert result[empty].active_producers == []
 
 
 def test_kafka_metadata_quorum_describes_a_quorum_of_one(
     printed: dict[str, dict[str, Any]], broker: BrokerProcess, log_dirs: list[Path]
 ) -> None:
-    told = printed["quorum status"]
-    assert told["code"] == 0, told
-    status = dict(line.split(":", 1) for line in told["out"].splitlines() if line)
+    result = printed["quorum status"]
+    assert result["code"] == 0, result
+    status = dict(line.split(":", 1) for line in result["out"].splitlines() if line)
     [voter] = json.loads(status["CurrentVoters"])
     properties = (log_dirs[0] / "meta.properties").read_text()
 
@@ -187,9 +187,9 @@ def test_kafka_metadata_quorum_describes_a_quorum_of_one(
 
 
 def test_kafka_metadata_quorum_describes_how_far_the_leader_has_come(printed: dict[str, dict[str, Any]]) -> None:
-    told = printed["quorum replication"]
-    assert told["code"] == 0, told
-    titles, values = (line.split() for line in told["out"].splitlines() if line)
+    result = printed["quorum replication"]
+    assert result["code"] == 0, result
+    titles, values = (line.split() for line in result["out"].splitlines() if line)
     replica = dict(zip(titles, values, strict=True))
     high_watermark = re.search(r"^HighWatermark: +(\d+)$", printed["quorum status"]["out"], re.MULTILINE)
 
@@ -199,14 +199,14 @@ def test_kafka_metadata_quorum_describes_how_far_the_leader_has_come(printed: di
 
 
 def test_kafka_python_describes_the_quorum(admin: KafkaAdminClient, broker: BrokerProcess) -> None:
-    told = admin.describe_metadata_quorum()
-    [topic] = told["topics"]
+    result = admin.describe_metadata_quorum()
+    [topic] = result["topics"]
     [quorum] = topic["partitions"]
 
     assert (topic["topic_name"], quorum["partition_index"], quorum["error"]) == ("__cluster_metadata", 0, None)
     assert quorum["leader_id"] == 1
     assert [voter["replica_id"] for voter in quorum["current_voters"]] == [1]
-    [node] = told["nodes"]
+    [node] = result["nodes"]
     assert [listener["port"] for listener in node["listeners"]] == [broker.port]
 
 
@@ -214,8 +214,8 @@ def test_kafka_python_describes_the_quorum(admin: KafkaAdminClient, broker: Brok
 def test_kafka_configs_and_kafka_client_metrics_find_nothing_where_nothing_is_set(
     printed: dict[str, dict[str, Any]], name: str
 ) -> None:
-    told = printed[name]
-    assert (told["code"], told["out"].strip(), told["err"]) == (0, "", "")
+    result = printed[name]
+    assert (result["code"], result["out"].strip(), result["err"]) == (0, "", "")
 
 
 def test_kafka_python_lists_what_has_settings(admin: KafkaAdminClient) -> None:
@@ -232,16 +232,16 @@ def test_kafka_reassign_partitions_is_content_with_a_replica_that_is_in_its_dire
 def test_kafka_reassign_partitions_says_at_once_that_the_broker_does_not_move_logs(
     printed: dict[str, dict[str, Any]], broker: BrokerProcess
 ) -> None:
-    told = printed["move"]
-    assert told["code"] == 1
-    assert f"Failed to alter dir for {TOPIC}-0-1" in told["out"] + told["err"]
-    assert "InvalidRequestException" in told["out"] + told["err"]
+    result = printed["move"]
+    assert result["code"] == 1
+    assert f"Failed to alter dir for {TOPIC}-0-1" in result["out"] + result["err"]
+    assert "InvalidRequestException" in result["out"] + result["err"]
     assert any("this broker does not move logs" in line and f"{TOPIC}-0" in line for line in broker.output)
 
 
 def test_kafka_python_gets_an_answer_of_its_own_for_each_replica(admin: KafkaAdminClient, log_dirs: list[Path]) -> None:
     [elsewhere] = {*log_dirs} - {home_of(log_dirs, 1)}
-    told = admin.alter_replica_log_dirs(
+    result = admin.alter_replica_log_dirs(
         {
             TopicPartitionReplica(TOPIC, 0, 1): str(home_of(log_dirs, 0)),
             TopicPartitionReplica(TOPIC, 1, 1): str(elsewhere),
@@ -249,7 +249,7 @@ def test_kafka_python_gets_an_answer_of_its_own_for_each_replica(admin: KafkaAdm
             TopicPartitionReplica("nothing", 0, 1): str(elsewhere),
         }
     )
-    assert {(replica.topic, replica.partition): error.__name__ for replica, error in told.items()} == {
+    assert {(replica.topic, replica.partition): error.__name__ for replica, error in result.items()} == {
         (TOPIC, 0): "NoError",
         (TOPIC, 1): "InvalidRequestError",
         (TOPIC, 2): "LogDirNotFoundError",

@@ -15,7 +15,7 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 
 from tests.oracles import absent
-from tests.patience import run_program, scaled
+from tests.waits import run_program, scaled
 from trio_broker.testing.process import BrokerProcess
 
 NODE = shutil.which("node")
@@ -44,9 +44,9 @@ def values(broker: BrokerProcess, topic: str, count: int) -> list[bytes]:
 
 
 def test_kafkajs_creates_produces_describes_and_grows(broker: BrokerProcess, topic: str) -> None:
-    told = run_script("kafkajs_round_trip.js", "kafkajs", broker.bootstrap_servers, topic)
+    printed = run_script("kafkajs_round_trip.js", "kafkajs", broker.bootstrap_servers, topic)
 
-    assert told == {
+    assert printed == {
         "created": True,
         "baseOffset": "0",
         "high": {"0": "100", "1": "1"},
@@ -58,6 +58,6 @@ def test_kafkajs_creates_produces_describes_and_grows(broker: BrokerProcess, top
 
 
 def test_platformatic_creates_produces_and_lists_offsets(broker: BrokerProcess, topic: str) -> None:
-    told = run_script("platformatic_round_trip.mjs", "@platformatic/kafka", broker.bootstrap_servers, topic)
+    printed = run_script("platformatic_round_trip.mjs", "@platformatic/kafka", broker.bootstrap_servers, topic)
 
-    assert told == {"first": "0", "second": "50", "end": "100"}
+    assert printed == {"first": "0", "second": "50", "end": "100"}

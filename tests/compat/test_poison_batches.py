@@ -21,7 +21,7 @@ from kafka_wire.records.compression import Codec, compress, decompress
 from kafka_wire.records.crc import crc32c
 from kafka_wire.records.record import NewRecord
 from tests.compat.kafka_process import KafkaProcess
-from tests.patience import patiently
+from tests.waits import within
 from trio_broker.storage.validation import FIRST_PRODUCE_VERSION_WITH_ZSTD
 from trio_broker.testing.process import BrokerProcess
 
@@ -126,7 +126,7 @@ def test_a_consumer_reads_on_after_poison_was_sent(ours: BrokerProcess, name: st
     consumer = Consumer(settings)
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
-        message = patiently(consumer.poll, WAIT_SECONDS)
+        message = within(consumer.poll, WAIT_SECONDS)
         assert message is not None
         assert (message.error(), message.offset(), message.value()) == (None, 0, b"good")
     finally:

@@ -191,7 +191,7 @@ def test_a_first_micro_batch_of_ours_from_the_latest_offset_is_refused_by_kafkas
 
 @pytest.mark.soak
 @both_ways
-def test_a_loss_is_told_by_the_other_source(
+def test_a_loss_is_reported_by_the_other_source(
     cluster: Cluster, job_of: JobOf, topic: str, first: str, second: str
 ) -> None:
     """Records that are deleted while a query rests are missed by whichever source goes on, or skipped if it may."""

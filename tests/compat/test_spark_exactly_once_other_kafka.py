@@ -20,9 +20,9 @@ from confluent_kafka.admin import (
 )
 
 from tests.compat.kafka_process import KafkaProcess
-from tests.patience import Patience, flushed, patiently, terminated
 from tests.spark.exactly_once.job import Job
 from tests.spark.producer.consumed_records import read_back, values_of
+from tests.waits import TimeLeft, flushed, terminated, within
 from trio_broker.client.errors import ClientError
 from trio_broker.spark.exactly_once.committer import TransactionExpired
 from trio_broker.spark.exactly_once.decision import Decision
@@ -44,7 +44,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
 
 def create(kafka: KafkaProcess, topic: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    patiently(admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result, SECONDS)
+    within(admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result, SECONDS)
 
 
 def job_of(kafka: KafkaProcess, topic: str) -> Job:
@@ -81,16 +81,16 @@ def test_a_driver_that_was_taken_over_can_decide_nothing(kafka: KafkaProcess) ->
 def test_what_timed_out_after_the_decision_is_named_and_taken_from_the_repetition(kafka: KafkaProcess) -> None:
     job = attrs.evolve(job_of(kafka, "timed-out"), timeout_ms=1000)
     job.decide(0, job.write(0, b"a"))
-    time_left = Patience(SECONDS)
+    time_left = TimeLeft(SECONDS)
     while job.open_ids():
         assert not time_left.is_over
         time.sleep(0.05)
-    patient = attrs.evolve(job, timeout_ms=60_000)
-    repeated = [patient.write(0, b"a")]
+    longer = attrs.evolve(job, timeout_ms=60_000)
+    repeated = [longer.write(0, b"a")]
 
     with pytest.raises(TransactionExpired, match="written in part only: it was decided, and 1 of 1 transactions"):
-        patient.driver.commit(0, repeated)
-    patient.driver_with(LostTransactions.REWRITE).commit(0, repeated)
+        longer.driver.commit(0, repeated)
+    longer.driver_with(LostTransactions.REWRITE).commit(0, repeated)
     assert job.read() == [b"a"]
 
 
@@ -155,4 +155,4 @@ def set_max_message_bytes(kafka: KafkaProcess, topic: str, size: int) -> None:
     entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    patiently(admin.incremental_alter_configs([resource])[resource].result, SECONDS)
+    within(admin.incremental_alter_configs([resource])[resource].result, SECONDS)

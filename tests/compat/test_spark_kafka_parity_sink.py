@@ -210,7 +210,7 @@ def test_the_sinks_differ_as_is_known(
 
 
 @pytest.mark.soak
-def test_headers_are_left_out_only_by_ours_and_only_if_it_is_told_to(
+def test_headers_are_left_out_only_by_ours_and_only_if_configured(
     spark: SparkSession, cluster: Cluster, topic: str
 ) -> None:
     """``includeHeaders`` is an option of the source there, and nothing to the sink."""

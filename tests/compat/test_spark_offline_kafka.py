@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.kafka_process import KafkaProcess
 from tests.consumed_messages import consumed
-from tests.patience import Patience, flushed, patiently
+from tests.waits import TimeLeft, flushed, within
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.chunk import Decoding
@@ -79,7 +79,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
 def create_topic(bootstrap_servers: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     topic = NewTopic(TOPIC, 1, 1, config={"segment.bytes": str(SEGMENT_BYTES)})
-    patiently(admin.create_topics([topic])[TOPIC].result, 30)
+    within(admin.create_topics([topic])[TOPIC].result, 30)
 
 
 def write_transactions(bootstrap_servers: str) -> Producer:
@@ -124,7 +124,7 @@ def rows_consumed(bootstrap_servers: str, isolation_level: str) -> list[Row]:
 
 
 def wait_for_checkpoint(directory: Path, offset: int) -> None:
-    time_left = Patience(CHECKPOINT_SECONDS)
+    time_left = TimeLeft(CHECKPOINT_SECONDS)
     while checkpoints.read_offsets(RealDisk(), directory / file_names.HIGH_WATERMARK_CHECKPOINT).get(LEDGER) != offset:
         assert not time_left.is_over, f"no checkpoint of high watermark {offset}"
         time.sleep(0.05)

@@ -16,9 +16,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafka_wire.records.compression import Codec
 from tests.compat.kafka_process import KafkaProcess
-from tests.patience import flushed, patiently
 from tests.spark.producer.arrow_rows import Row, arrow_batch
 from tests.spark.producer.consumed_records import by_kafka_python, read_back, values_of
+from tests.waits import flushed, within
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.errors import RecordTooLarge, WriteFailed
 from trio_broker.client.producer.batch_producer import BatchProducer
@@ -48,7 +48,7 @@ def create(kafka: KafkaProcess, topic: str, **configs: str) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     # Records as old as these would not stay long.
     settings = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in configs.items()}
-    patiently(admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=settings)])[topic].result, SECONDS)
+    within(admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=settings)])[topic].result, SECONDS)
 
 
 def settings(kafka: KafkaProcess) -> ProducerSettings:
@@ -142,7 +142,7 @@ def test_a_compacted_topic_refuses_rows_without_key_in_words(kafka: KafkaProcess
     writer.close()
 
 
-def test_a_topic_that_does_not_exist_is_told(kafka: KafkaProcess, monkeypatch: pytest.MonkeyPatch):
+def test_a_topic_that_does_not_exist_is_reported(kafka: KafkaProcess, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("trio_broker.client.producer.producer_metadata.MISSING_TOPIC_SECONDS", 0.3)
 
     with (
@@ -152,7 +152,7 @@ def test_a_topic_that_does_not_exist_is_told(kafka: KafkaProcess, monkeypatch: p
         producer.partition_count("absent")
 
 
-def test_a_misspelt_topic_is_told_with_the_name_that_was_meant_and_created_only_if_wanted(kafka: KafkaProcess):
+def test_a_misspelt_topic_is_reported_with_the_name_that_was_meant_and_created_only_if_wanted(kafka: KafkaProcess):
     create(kafka, "customers")
     given = attrs.evolve(settings(kafka), allow_auto_topic_creation=False)
 

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.compat.kafka_process import KafkaProcess
 from tests.consumed_messages import consumed
 from tests.java_programs import Java
-from tests.patience import Patience, flushed, patiently
+from tests.waits import TimeLeft, flushed, within
 from trio_broker.client.address import parse_addresses
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.chunk import Decoding
@@ -77,7 +77,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
 def create(kafka: KafkaProcess, topic: str, **configs: str) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     settings = {key.replace("_", "."): value for key, value in configs.items()}
-    patiently(admin.create_topics([NewTopic(topic, 1, 1, config=settings)])[topic].result, SECONDS)
+    within(admin.create_topics([NewTopic(topic, 1, 1, config=settings)])[topic].result, SECONDS)
 
 
 def producer_of(kafka: KafkaProcess, **settings: Any) -> Producer:
@@ -228,7 +228,7 @@ def transactions(kafka: KafkaProcess) -> Iterator[str]:
 
 def wait_for_markers(kafka: KafkaProcess, topic: str) -> None:
     """Until every transaction is over in the log as well: Kafka says that it is before it has written the markers."""
-    time_left = Patience(SECONDS)
+    time_left = TimeLeft(SECONDS)
     while len({Reader(kafka, committed, Engine.PLAIN).whole(topic).end_offset for committed in (True, False)}) > 1:
         assert not time_left.is_over
         time.sleep(0.05)
@@ -292,7 +292,7 @@ def test_a_compacted_topic_with_transactions_is_read_over_its_gaps(kafka: KafkaP
         send(writer, topic, number, 3, b"key-%d" % (number % 5))
         (writer.abort_transaction if number % 2 else writer.commit_transaction)(SECONDS)
     records = 60 * 5 + 30 * 3
-    time_left = Patience(SECONDS)
+    time_left = TimeLeft(SECONDS)
     while len(rows_consumed(kafka, topic, read_committed=True)) > records // 2:
         assert not time_left.is_over, "nothing was compacted"
         time.sleep(0.2)
@@ -337,8 +337,8 @@ def test_what_the_java_producer_compressed_is_read(kafka: KafkaProcess, java: Ja
         }
         for codec, topic in topics.items()
     ]
-    for told in java.run("RunTools", given=runs):
-        assert told["code"] in (0, None), told
+    for result in java.run("RunTools", given=runs):
+        assert result["code"] in (0, None), result
     for topic in topics.values():
         wanted = rows_consumed(kafka, topic, read_committed=True)
         assert len(wanted) == 2000
@@ -364,7 +364,7 @@ def test_deleted_records_are_lost_data(kafka: KafkaProcess):
     whole = reader.whole("shortened")
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     wanted = ConfluentPartition("shortened", 0, 12)
-    patiently(admin.delete_records([wanted])[wanted].result, SECONDS)
+    within(admin.delete_records([wanted])[wanted].result, SECONDS)
     with pytest.raises(DataLoss, match="shortened-0 at offset 0: the log begins at offset 12 now and ends at 20"):
         reader.rows(whole)
     rows = reader.rows(whole, fail_on_data_loss=False)
@@ -383,7 +383,7 @@ def test_a_topic_that_is_deleted_and_created_again_is_lost_data(kafka: KafkaProc
     whole, cluster = reader.whole("again"), reader.cluster()
     topic_id = cluster.topic_ids(["again"])["again"]
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    patiently(admin.delete_topics(["again"])["again"].result, SECONDS)
+    within(admin.delete_topics(["again"])["again"].result, SECONDS)
     with pytest.raises(DataLoss, match="topic 'again': UNKNOWN_TOPIC_OR_PARTITION"):
         reader.rows(whole, topic_id=topic_id)
     create(kafka, "again")

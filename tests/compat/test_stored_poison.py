@@ -24,7 +24,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.records.batch import read_batch_header
 from tests.compat.test_poison_batches import POISON, TAKEN_BY_KAFKA
 from tests.java_programs import Java, Steps
-from tests.patience import patiently
+from tests.waits import within
 from trio_broker.cli import main
 from trio_broker.testing.process import BrokerProcess
 
@@ -83,7 +83,7 @@ def read_until_good(port: int, topics: list[str]) -> None:
     try:
         consumer.assign([TopicPartition(topic, 0) for topic in topics])
         while left:
-            message = patiently(consumer.poll, SECONDS)
+            message = within(consumer.poll, SECONDS)
             assert message is not None, left
             assert message.error() is None, message.error()
             if message.value() == b"good":
@@ -117,5 +117,5 @@ def test_after_its_records_are_deleted_everybody_reads_on(stored: StoredPoison) 
         for name in UNREADABLE
     ]
     for deleted in admin.delete_records(behind).values():
-        patiently(deleted.result, SECONDS)
+        within(deleted.result, SECONDS)
     read_until_good(stored.process.port, [TOPICS[name] for name in UNREADABLE])

@@ -23,7 +23,7 @@ from kafka_wire.error_codes import ErrorCode
 from tests.compat.test_transactions_python import SECONDS, confluent_read
 from tests.compat.transaction_log import protocols_of_commits
 from tests.oracles import absent
-from tests.patience import flushed, killed_after, patiently, run_program
+from tests.waits import flushed, killed_after, run_program, within
 from trio_broker.testing.process import BrokerProcess
 
 PROGRAMS = Path(__file__).parent / "go"
@@ -31,7 +31,7 @@ PROGRAMS = Path(__file__).parent / "go"
 BUILD_SECONDS = 600.0
 """Seconds with what `.ci/run` has built before; a minute or two without."""
 
-PATIENCE_SECONDS = 90.0
+WAIT_SECONDS = 90.0
 """How long a loop may live. It ends after some five seconds; one that never says what the test waits for is killed."""
 
 PAUSE_SECONDS = 0.1
@@ -96,7 +96,7 @@ def start_loop(programs: Path, broker: BrokerProcess, topic: str, protocol: str)
             command += [f"{topic}-group", transactional_id, protocol]
             process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
             stack.callback(process.kill)
-            stack.enter_context(killed_after(process, PATIENCE_SECONDS))
+            stack.enter_context(killed_after(process, WAIT_SECONDS))
             return process
 
         yield start
@@ -105,14 +105,14 @@ def start_loop(programs: Path, broker: BrokerProcess, topic: str, protocol: str)
 def create_topics(broker: BrokerProcess, topic: str) -> AdminClient:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     for created in admin.create_topics([NewTopic(f"{topic}-in", 2, 1), NewTopic(topic, 2, 1)]).values():
-        patiently(created.result, SECONDS)
+        within(created.result, SECONDS)
     return admin
 
 
 def committed(admin: AdminClient, group: str) -> int:
     """The sum of the group's offsets."""
     asked = [ConsumerGroupTopicPartitions(group)]
-    found = patiently(admin.list_consumer_group_offsets(asked)[group].result, SECONDS).topic_partitions
+    found = within(admin.list_consumer_group_offsets(asked)[group].result, SECONDS).topic_partitions
     return sum(each.offset for each in found)
 
 

@@ -23,7 +23,7 @@ def steps(java: Java, request: pytest.FixtureRequest, tmp_path_factory: pytest.T
     return steps
 
 
-def test_readers_of_what_is_committed_see_no_aborted_record(steps: Steps) -> None:
+def test_read_committed_consumers_see_no_aborted_record(steps: Steps) -> None:
     seen = steps.result("committed and aborted")
     committed = [f"record {number}" for number in (0, 2, 3, 5)]
     assert (seen["committed 0"], seen["committed 1"]) == (committed, committed)

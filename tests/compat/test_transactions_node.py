@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.test_node_clients import run_script
 from tests.compat.test_transactions_python import SECONDS, confluent_read
-from tests.patience import patiently
+from tests.waits import within
 from trio_broker.testing.process import BrokerProcess
 
 COMMITTED = [b"value %d" % number for number in (0, 1, 3, 4)]
@@ -28,11 +28,11 @@ def test_a_node_client_commits_values_and_offsets_together_and_its_zombie_is_fen
     servers, source, group = broker.bootstrap_servers, f"{topic}-in", f"{topic}-loop"
     admin = AdminClient({"bootstrap.servers": servers})
     for created in admin.create_topics([NewTopic(source, 1, 1), NewTopic(topic, 2, 1)]).values():
-        patiently(created.result, SECONDS)
+        within(created.result, SECONDS)
     seen = run_script(script, package, servers, topic, source, group)
 
     assert seen["refused"] in ("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED")
     assert sorted(confluent_read(servers, topic)) == sorted(COMMITTED * 2)
     asked = [ConsumerGroupTopicPartitions(group)]
-    [offset] = patiently(admin.list_consumer_group_offsets(asked)[group].result, SECONDS).topic_partitions
+    [offset] = within(admin.list_consumer_group_offsets(asked)[group].result, SECONDS).topic_partitions
     assert (offset.topic, offset.offset) == (source, 5)

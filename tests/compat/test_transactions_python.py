@@ -20,7 +20,7 @@ from kafka.structs import OffsetAndMetadata as PythonOffset
 from kafka.structs import TopicPartition as PythonTopicPartition
 
 from tests.consumed_messages import consumed
-from tests.patience import patiently, scaled
+from tests.waits import scaled, within
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 30
@@ -154,10 +154,10 @@ def test_each_record_is_processed_once_and_its_offset_is_committed_with_the_resu
     servers, source, target, group = broker.bootstrap_servers, f"{client}-in", f"{client}-out", f"{client}-loop"
     admin = AdminClient({"bootstrap.servers": servers})
     for created in admin.create_topics([NewTopic(source, 1, 1), NewTopic(target, 2, 1)]).values():
-        patiently(created.result, SECONDS)
+        within(created.result, SECONDS)
     LOOPS[client](servers, source, target, group)
     for read in READERS:
         assert sorted(read(servers, target)) == sorted(INPUT), read.__name__
     asked = [ConsumerGroupTopicPartitions(group)]
-    [offset] = patiently(admin.list_consumer_group_offsets(asked)[group].result, SECONDS).topic_partitions
+    [offset] = within(admin.list_consumer_group_offsets(asked)[group].result, SECONDS).topic_partitions
     assert (offset.topic, offset.offset) == (source, RECORDS)

@@ -18,13 +18,13 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.test_transactions_python import SECONDS, confluent_read
-from tests.patience import flushed, killed_after, patiently
+from tests.waits import flushed, killed_after, within
 from trio_broker.testing.process import BrokerProcess
 
 pytestmark = pytest.mark.soak
 
 RECORDS = 300
-PATIENCE_SECONDS = 90.0
+WAIT_SECONDS = 90.0
 """How long a loop may live. It ends after some 20 s; one that never says what the test waits for is killed."""
 
 PAUSE_SECONDS = 0.1
@@ -42,7 +42,7 @@ def start_loop(broker: BrokerProcess) -> Iterator[StartLoop]:
             command += ["zombie-in", "zombie-out", "zombie-group", transactional_id]
             process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
             stack.callback(process.kill)
-            stack.enter_context(killed_after(process, PATIENCE_SECONDS))
+            stack.enter_context(killed_after(process, WAIT_SECONDS))
             return process
 
         yield start
@@ -60,7 +60,7 @@ def test_a_loop_that_was_paused_beyond_its_session_is_fenced_and_nothing_is_doub
     admin = AdminClient(address)
     topics = [NewTopic("zombie-in", 1, 1), NewTopic("zombie-out", 2, 1)]
     for created in admin.create_topics(topics).values():
-        patiently(created.result, SECONDS)
+        within(created.result, SECONDS)
     producer = Producer(address)
     for number in range(RECORDS):
         producer.produce("zombie-in", b"%d" % number)
@@ -76,7 +76,7 @@ def test_a_loop_that_was_paused_beyond_its_session_is_fenced_and_nothing_is_doub
 
     def committed() -> int:
         asked = [ConsumerGroupTopicPartitions("zombie-group")]
-        [offset] = patiently(admin.list_consumer_group_offsets(asked)["zombie-group"].result, SECONDS).topic_partitions
+        [offset] = within(admin.list_consumer_group_offsets(asked)["zombie-group"].result, SECONDS).topic_partitions
         return int(offset.offset)
 
     # The successor says that it has committed before the markers are written: the offsets may follow its last line.

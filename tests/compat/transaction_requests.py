@@ -36,7 +36,7 @@ from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
 from tests.compat.scenario_client import ANSWER_SECONDS, PAUSE_SECONDS, ScenarioClient
-from tests.patience import Patience
+from tests.waits import TimeLeft
 
 TIMEOUT_MS = 60_000
 RECORD_TIMESTAMP_MS = 1_700_000_000_000
@@ -347,7 +347,7 @@ def wait_for_the_end(client: ScenarioClient, producer: Producer) -> None:
 
 
 def wait_for_state(client: ScenarioClient, transactional_id: str, *states: str) -> None:
-    time_left = Patience(ANSWER_SECONDS)
+    time_left = TimeLeft(ANSWER_SECONDS)
     while (answer := client.quietly(describe(transactional_id), 0)).transaction_states[
         0
     ].transaction_state not in states:

@@ -572,9 +572,9 @@ def committing_offsets_as_a_member(client: ScenarioClient) -> None:
             {"member": member, "generation": generation + 1},
             {"member": member, "generation": generation - 1},
             {"member": member},
-            {"member": "stranger", "generation": generation},
+            {"member": "other", "generation": generation},
             {"generation": generation},
-            {"member": member, "generation": generation, "instance": "stranger"},
+            {"member": member, "generation": generation, "instance": "other"},
             {},
         ):
             client.ask(commit_offsets(producer, group, {topic: {0: 1}}, **words), version)
@@ -603,9 +603,9 @@ def committing_offsets_as_a_consumer(client: ScenarioClient) -> None:
             {"member": "one", "generation": epoch + 1},
             {"member": "one", "generation": epoch - 1},
             {"member": "one"},
-            {"member": "stranger", "generation": epoch},
+            {"member": "other", "generation": epoch},
             {"generation": epoch},
-            {"member": "one", "generation": epoch, "instance": "stranger"},
+            {"member": "one", "generation": epoch, "instance": "other"},
             {},
         ):
             client.ask(commit_offsets(producer, group, {topic: {0: 1}}, **words), version)
@@ -627,7 +627,7 @@ def committing_offsets_as_a_static_member(client: ScenarioClient) -> None:
         claims: list[dict[str, Any]] = [
             {"member": member, "generation": generation, "instance": "i"},
             {"member": member, "generation": generation},
-            {"member": "stranger", "generation": generation, "instance": "i"},
+            {"member": "other", "generation": generation, "instance": "i"},
             {"generation": generation, "instance": "i"},
             {"member": member, "generation": generation + 1, "instance": "i"},
         ]
@@ -874,11 +874,11 @@ def markers_by_an_administrator(client: ScenarioClient) -> None:
             wait_for_the_end(client, producer)
             client.ask(fetch(topic, [0], isolation_level=READ_COMMITTED), 12)
             client.note("of a producer that the partition does not know, with a newer epoch, two at once")
-            stranger = Producer(name, ANOTHER_PRODUCER_ID + 10 * number + version, 3)
-            client.ask(marker(stranger, {topic: [1]}), version)
+            other = Producer(name, ANOTHER_PRODUCER_ID + 10 * number + version, 3)
+            client.ask(marker(other, {topic: [1]}), version)
             client.ask(marker(producer.next(5), {topic: [0]}, committed=True), version)
             both = marker(producer.next(6), {topic: [0, 1]})
-            both.markers += marker(stranger.next(), {topic: [0, 1]}).markers
+            both.markers += marker(other.next(), {topic: [0, 1]}).markers
             client.ask(both, version)
             client.ask(describe_producers({topic: [0, 1]}), 0)
     client.note("in the second version, with a transaction version and with coordinator epochs")

@@ -228,7 +228,7 @@ def test_half_and_double_are_those_of_the_current_size_not_of_the_default():
         config.check_change(ConfigScope.BROKER, {"num.io.threads": "7"})
 
 
-def test_taking_a_value_away_obeys_half_and_double_too():
+def test_taking_a_value_away_follows_half_and_double_too():
     config = BrokerConfig({"num.io.threads": "64"})
     config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "16"})
     with pytest.raises(ConfigError, match="double the current value 16"):

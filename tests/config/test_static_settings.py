@@ -55,8 +55,8 @@ def test_what_is_ignored_is_a_warning(properties):
 
 def test_a_misspelt_key_of_a_file_is_warned_of_with_the_one_that_was_meant(properties):
     file = properties("num.io.thread=12\n")
-    told = f"{file.name}:1: num.io.thread is not a key of this broker and is ignored; did you mean num.io.threads?"
-    assert load_broker_config(file).warnings == [told]
+    warning = f"{file.name}:1: num.io.thread is not a key of this broker and is ignored; did you mean num.io.threads?"
+    assert load_broker_config(file).warnings == [warning]
 
 
 def test_the_variable_of_the_commands_for_a_cluster_is_no_mistake():

@@ -21,7 +21,7 @@ from kafka_wire.messages.offset_delete import (
 from kafka_wire.records.record import NewRecord
 from tests.compat.group_requests import first_beat
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
-from tests.patience import fail_after
+from tests.waits import fail_after
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.coordinator.classic.group import ClassicGroup
@@ -187,7 +187,7 @@ async def test_a_member_that_does_not_come_back_after_a_restart_times_out(tmp_pa
         assert broker.groups.machine("g").snapshot("g").state == "Empty"
 
 
-async def test_clients_are_told_to_come_again_while_groups_are_loaded(tmp_path):
+async def test_clients_are_asked_to_retry_while_groups_are_loaded(tmp_path):
     async with running_coordinator(tmp_path) as broker:
         await broker.groups.find("g")
         await broker.commit("g", 1)
@@ -245,7 +245,7 @@ async def test_a_commit_is_answered_only_when_it_is_on_the_disk(broker, monkeypa
     assert partition.high_watermark == partition.log_end_offset
 
 
-async def test_an_offset_that_could_still_be_lost_is_not_told(broker, monkeypatch):
+async def test_an_offset_that_could_still_be_lost_is_not_reported(broker, monkeypatch):
     await broker.groups.find("g")
     await broker.commit("g", 1)
     shard = broker.groups.shard("g")
@@ -346,7 +346,7 @@ async def test_the_timeline_says_who_timed_out(timed_broker, autojump_clock):
     assert timed_broker.groups.statistics().rebalances >= 2
 
 
-async def test_a_group_that_never_came_to_be_leaves_nothing(timed_broker, autojump_clock):
+async def test_a_group_that_was_never_created_leaves_nothing(timed_broker, autojump_clock):
     error = await timed_broker.join("g", session_timeout_ms=1)
     assert error.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
     assert (await timed_broker.join("other", "unknown-member")).error_code == ErrorCode.UNKNOWN_MEMBER_ID

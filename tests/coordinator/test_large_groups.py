@@ -22,7 +22,7 @@ from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetc
 from tests.compat.group_requests import first_beat
 from tests.coordinator.appended import appended
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
-from tests.patience import fail_after
+from tests.waits import fail_after
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.concurrency import yield_budget
@@ -306,12 +306,12 @@ async def test_a_member_that_first_has_to_give_up_partitions_is_asked_to_and_not
     [owned] = [TopicPartitions(topic_id=t.topic_id, partitions=t.partitions) for t in first.assignment.topic_partitions]
     broker.advance(WEEK_SECONDS)
     epochs.clear()
-    told = await broker.groups.call("c", heartbeat("m", 2, names[1:], [owned]), CONSUMER, no_park)
+    reported = await broker.groups.call("c", heartbeat("m", 2, names[1:], [owned]), CONSUMER, no_park)
     assert epochs == [(3, 2, 2), (3, 3, 2)]
-    assert (told.member_epoch, told.assignment.topic_partitions) == (2, [])
+    assert (reported.member_epoch, reported.assignment.topic_partitions) == (2, [])
 
 
-async def test_a_member_that_is_removed_between_two_events_is_told_of_the_first(broker):
+async def test_a_member_that_is_removed_between_two_events_receives_the_answer_to_the_first(broker):
     names = ["t", *map(str, range(MAX_SMALL_GROUP))]
     steps = broker.groups.call_steps("c", heartbeat("m", 0, names, []), CONSUMER, no_park)
     wait = next(steps)
@@ -343,7 +343,7 @@ async def test_a_consumer_group_is_described_in_turns_as_it_was_at_the_beginning
 # ---- sessions that end together ---------------------------------------------------------------------------------
 
 
-def test_many_classic_members_that_fall_silent_together_are_put_out_in_parts():
+def test_many_classic_members_that_fall_silent_together_are_removed_in_parts():
     count = 2 * MAX_DUE_AT_ONCE + 1
     members = [
         ClassicMember(f"m-{number}", None, "client", "/127.0.0.1", 60_000, 10_000, {"range": b""})
@@ -365,7 +365,7 @@ def test_many_classic_members_that_fall_silent_together_are_put_out_in_parts():
 @pytest.mark.parametrize(
     ("group_id", "member_id", "count"), [("g", "m" * 250, 1_300), ("g" * 32_000, "m", 12)], ids=["members", "group"]
 )
-async def test_more_consumers_that_fall_silent_together_than_one_batch_can_forget_are_all_put_out(
+async def test_more_consumers_that_fall_silent_together_than_one_batch_can_forget_are_all_removed(
     tmp_path, group_id, member_id, count
 ):
     settings: dict[str, Any] = {

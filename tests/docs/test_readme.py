@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import run_program
 from tests.spark.session_fixture import java_options
+from tests.waits import run_program
 from trio_broker.testing import BrokerProcess
 
 ROOT = Path(__file__).parents[2]

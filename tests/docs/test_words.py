@@ -33,10 +33,12 @@ def entries() -> list[str]:
 
 
 def pattern(entry: str) -> re.Pattern[str]:
-    """Names match as they are written, words in any case, both across the end of a line."""
-    words = r"[\s#]+".join(re.escape(word) for word in entry.split())
-    starts = r"\b" if entry[0].isalnum() else ""
-    return re.compile(f"{starts}{words}\\b", re.NOFLAG if is_name(entry) else re.IGNORECASE)
+    """Names match as they are written; words in any case, also across the end of a line and inside of a name."""
+    if is_name(entry):
+        return re.compile((r"\b" if entry[0].isalnum() else "") + r"\s+".join(map(re.escape, entry.split())) + r"\b")
+    starts = r"(?<![^\W_])" if entry[0].isalnum() else ""
+    words = r"[\s#_]+".join(map(re.escape, entry.split()))
+    return re.compile(rf"{starts}{words}(?![^\W_])", re.IGNORECASE)
 
 
 def is_name(entry: str) -> bool:
@@ -80,7 +82,14 @@ def test_no_file_uses_a_forbidden_word():
 
 @pytest.mark.parametrize(
     "text",
-    ["Whoever asks", "which is\n    told", "which is\n    # told", "as the group (trap 33) does", "class Asker:"],
+    [
+        "Whoever asks",
+        "which is\n    told",
+        "which is\n    # told",
+        "as the group (trap 33) does",
+        "class Asker:",
+        "test_it_is_told_at_once",
+    ],
 )
 def test_a_forbidden_word_is_found(text: str):
     assert len(findings(text)) == 1

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.patience import flushed, run_program
 from tests.spark.session_fixture import java_options
+from tests.waits import flushed, run_program
 from trio_broker.testing import BrokerProcess
 
 ROOT = Path(__file__).parents[2]

@@ -44,7 +44,7 @@ GROUP_G = ConfigResource(ConfigResourceType.GROUP, "g")
 
 @attrs.define
 class Member:
-    """A member of a classic group, as its answers told it."""
+    """A member of a classic group, as its answers describe it."""
 
     group_id: str
     member_id: str

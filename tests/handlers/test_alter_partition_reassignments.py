@@ -25,7 +25,7 @@ def request(*topics, **options):
     return AlterPartitionReassignmentsRequest(topics=list(topics), **options)
 
 
-def told(response):
+def outcomes(response):
     return [
         (item.name, [(one.partition_index, one.error_code) for one in item.partitions]) for item in response.responses
     ]
@@ -44,7 +44,7 @@ async def test_each_partition_is_answered_in_the_order_asked(admin, version):
     response = await admin.ask(alter_partition_reassignments, asked, version)
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert response.error_code == ErrorCode.NONE
-    assert told(response) == [
+    assert outcomes(response) == [
         ("t", [(1, ErrorCode.NONE), (0, ErrorCode.INVALID_REPLICA_ASSIGNMENT), (7, unknown)]),
         ("x", [(0, unknown)]),
         ("t", [(0, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)]),

@@ -112,6 +112,6 @@ async def test_other_tasks_run_while_many_replicas_are_looked_at(wire, monkeypat
     assert rounds.count > 400
 
 
-def test_a_refusal_is_told_for_every_replica():
+def test_a_refusal_is_reported_for_every_replica():
     response = error_response(moving(("/one", "orders", 0, 1)), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR))
     assert codes(response) == {("orders", 0): -1, ("orders", 1): -1}

@@ -29,7 +29,7 @@ TOPIC = 2
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch):
+def unlimited_turns(monkeypatch):
     """A slow machine must not turn an answer into one that takes turns."""
     monkeypatch.setattr(yield_budget, "YIELD_BUDGET_SECONDS", math.inf)
 

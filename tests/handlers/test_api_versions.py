@@ -23,10 +23,10 @@ def request(name: str = "librdkafka", software_version: str = "2.11.1") -> ApiVe
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_every_served_api_is_told_with_its_range(wire, version):
+async def test_every_served_api_is_reported_with_its_range(wire, version):
     response = await wire.ask(request(), version)
-    told = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
-    assert told == {key: tuple(api.advertised) for key, api in served_apis().items()}
+    reported = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
+    assert reported == {key: tuple(api.advertised) for key, api in served_apis().items()}
     assert response.error_code == ErrorCode.NONE
 
 
@@ -85,15 +85,15 @@ async def test_the_unstable_top_of_init_producer_id_is_not_advertised(wire, vers
 )
 async def test_a_supported_feature_from_level_0_is_left_out_below_version_4(wire, version, supported):
     response = await wire.ask(request(), version)
-    told = [(feature.name, feature.min_version, feature.max_version) for feature in response.supported_features]
-    assert told == supported
+    reported = [(feature.name, feature.min_version, feature.max_version) for feature in response.supported_features]
+    assert reported == supported
 
 
 @pytest.mark.parametrize("version", FLEXIBLE_VERSIONS)
 async def test_finalised_features_come_with_an_epoch_that_grows(wire, version):
     response = await wire.ask(request(), version)
-    told = [(each.name, each.min_version_level, each.max_version_level) for each in response.finalized_features]
-    assert told == [("metadata.version", 25, 25), ("group.version", 1, 1), ("transaction.version", 2, 2)]
+    reported = [(each.name, each.min_version_level, each.max_version_level) for each in response.finalized_features]
+    assert reported == [("metadata.version", 25, 25), ("group.version", 1, 1), ("transaction.version", 2, 2)]
     assert response.finalized_features_epoch >= 0
     await wire.create_topic("t")
     assert (await wire.ask(request(), version)).finalized_features_epoch > response.finalized_features_epoch

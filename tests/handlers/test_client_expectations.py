@@ -108,7 +108,7 @@ async def test_an_empty_request_of_every_version_is_answered_to_the_last_byte(wi
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY_SERVED_VERSION)
-async def test_without_quotas_nobody_is_told_to_wait(wire, api, version):
+async def test_without_quotas_nobody_is_asked_to_wait(wire, api, version):
     request = default_instance(api.request)
     if api.api_key == ApiKey.PRODUCE:
         request.acks = 1

@@ -40,13 +40,13 @@ async def test_what_is_no_consumer_group_is_error_69_with_a_reason(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_operations_are_told_when_asked_for(version):
+async def test_operations_are_reported_when_asked_for(version):
     [asked] = await describe(version, "g", asked=True)
     [silent] = await describe(version, "g")
     assert (asked.authorized_operations, silent.authorized_operations) == (ALL_GROUP_OPERATIONS, NOT_ASKED_FOR)
 
 
-def test_a_refusal_is_told_for_every_group():
+def test_a_refusal_is_reported_for_every_group():
     error = KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR)
     request = ConsumerGroupDescribeRequest(group_ids=["a", "b"], include_authorized_operations=False)
     assert [group.error_code for group in error_response(request, error).groups] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2

@@ -13,5 +13,5 @@ ENTRY = AclCreation(resource_type=2, resource_name="t", principal="User:a", host
 @pytest.mark.parametrize("version", [1, 2, 3])
 async def test_every_entry_is_refused(wire, version):
     response = await wire.ask(CreateAclsRequest(creations=[ENTRY, ENTRY]), version)
-    told = [(item.error_code, item.error_message) for item in response.results]
-    assert told == [(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")] * 2
+    reported = [(item.error_code, item.error_message) for item in response.results]
+    assert reported == [(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")] * 2

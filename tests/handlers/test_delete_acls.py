@@ -21,5 +21,5 @@ FILTER = DeleteAclsFilter(
 @pytest.mark.parametrize("version", [1, 2, 3])
 async def test_every_filter_is_refused(wire, version):
     response = await wire.ask(DeleteAclsRequest(filters=[FILTER, FILTER]), version)
-    told = [(item.error_code, item.error_message, item.matching_acls) for item in response.filter_results]
-    assert told == [(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.", [])] * 2
+    reported = [(item.error_code, item.error_message, item.matching_acls) for item in response.filter_results]
+    assert reported == [(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.", [])] * 2

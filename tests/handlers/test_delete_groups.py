@@ -23,7 +23,7 @@ async def test_a_group_that_is_named_twice_is_deleted_once(version):
     assert client.groups.asked == [(["a", "b"],)]
 
 
-def test_a_refusal_is_told_for_every_group():
+def test_a_refusal_is_reported_for_every_group():
     error = KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR)
     results = error_response(DeleteGroupsRequest(groups_names=["a", "b", "a"]), error).results
     assert [(result.group_id, result.error_code, result.error_message) for result in results] == [

@@ -88,7 +88,7 @@ async def test_a_disk_that_fails_answers_storage_error(client, partition, monkey
     assert (await ask(client, 1)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_a_refusal_is_told_for_every_partition():
+def test_a_refusal_is_reported_for_every_partition():
     response = error_response(request(1), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR))
     assert response.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 

@@ -58,7 +58,7 @@ async def test_a_topic_made_again_under_its_name_has_another_id():
 
 
 @pytest.mark.parametrize(("version", "code"), [(1, 42), (2, 42), (3, 73), (6, 73)])
-async def test_deletion_switched_off_is_told_in_words_the_version_knows(version, code):
+async def test_deletion_switched_off_is_reported_in_words_the_version_knows(version, code):
     client = await client_with_topic(delete_topic_enable="false")
     with pytest.raises(KafkaError) as refusal:
         await client.ask(delete_topics, by_name(version, "t"), version)

@@ -30,7 +30,7 @@ def request(**options) -> DescribeClusterRequest:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_the_one_node_is_told_with_its_address_and_rack(open_wire_client, version):
+async def test_the_one_node_is_reported_with_its_address_and_rack(open_wire_client, version):
     wire = await open_wire_client(broker_rack="cellar")
     response = await wire.ask(request(), version)
     [broker] = response.brokers
@@ -76,7 +76,7 @@ async def test_the_address_is_that_of_the_listener_asked(open_wire_client, versi
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_operations_are_told_only_when_asked_for(wire, version):
+async def test_operations_are_reported_only_when_asked_for(wire, version):
     unasked = await wire.ask(request(), version)
     asked = await wire.ask(request(include_cluster_authorized_operations=True), version)
     assert (unasked.cluster_authorized_operations, asked.cluster_authorized_operations) == (NOT_ASKED_FOR, CLUSTER_BITS)

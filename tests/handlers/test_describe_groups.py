@@ -53,7 +53,7 @@ async def test_another_error_is_the_groups_in_every_version(version):
 
 
 @pytest.mark.parametrize("version", range(3, 7))
-async def test_operations_are_told_when_asked_for(version):
+async def test_operations_are_reported_when_asked_for(version):
     [group] = await describe(version, "g", asked=True)
     bits = (READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
     assert group.authorized_operations == sum(1 << bit for bit in bits)
@@ -61,10 +61,10 @@ async def test_operations_are_told_when_asked_for(version):
     assert group.authorized_operations == NOT_ASKED_FOR
 
 
-@pytest.mark.parametrize(("version", "told"), [(5, True), (6, False)])
-async def test_a_missing_group_has_operations_where_it_is_no_error(version, told):
+@pytest.mark.parametrize(("version", "reported"), [(5, True), (6, False)])
+async def test_a_missing_group_has_operations_where_it_is_no_error(version, reported):
     [group] = await describe(version, "g", answer=refusal(ErrorCode.GROUP_ID_NOT_FOUND), asked=True)
-    assert (group.authorized_operations != NOT_ASKED_FOR) == told
+    assert (group.authorized_operations != NOT_ASKED_FOR) == reported
 
 
 async def test_hundreds_of_groups_are_described():
@@ -73,7 +73,7 @@ async def test_hundreds_of_groups_are_described():
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_refusal_is_told_for_every_group(version):
+async def test_a_refusal_is_reported_for_every_group(version):
     error = KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR)
     response = error_response(DescribeGroupsRequest(groups=["a", "b"]), error)
     assert [group.error_code for group in response.groups] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2

@@ -97,7 +97,7 @@ async def test_an_empty_list_asks_for_the_directories_alone(client, partitions):
     assert (result.error_code, result.topics) == (0, [])
 
 
-async def test_a_directory_is_told_by_its_absolute_path_with_the_room_on_its_volume(client, partitions, tmp_path):
+async def test_a_directory_is_reported_by_its_absolute_path_with_the_room_on_its_volume(client, partitions, tmp_path):
     [result] = await ask(client)
     usage = shutil.disk_usage(tmp_path)
     assert result.log_dir == str(tmp_path / "data")
@@ -153,7 +153,7 @@ async def test_other_tasks_run_while_many_partitions_are_described(client, parti
 
 
 @pytest.mark.parametrize(("version", "code"), [(2, 0), (3, ErrorCode.UNKNOWN_SERVER_ERROR)])
-def test_a_refusal_is_told_for_the_whole_request_where_the_version_can(version, code):
+def test_a_refusal_is_reported_for_the_whole_request_where_the_version_can(version, code):
     response = error_response(
         DescribeLogDirsRequest(topics=None), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR)
     )

@@ -123,7 +123,7 @@ async def test_other_tasks_run_while_many_producers_are_described(client, partit
     assert rounds.count >= 200
 
 
-def test_a_refusal_is_told_for_every_partition():
+def test_a_refusal_is_reported_for_every_partition():
     response = error_response(
         naming("orders", partitions=(0, 1)), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR)
     )

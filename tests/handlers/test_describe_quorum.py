@@ -127,6 +127,6 @@ async def test_other_tasks_run_while_many_partitions_are_refused(wire, monkeypat
     assert rounds.count > 400
 
 
-def test_a_refusal_is_told_for_the_whole_request():
+def test_a_refusal_is_reported_for_the_whole_request():
     response = error_response(naming((METADATA, 0)), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR))
     assert (response.error_code, response.error_message, response.topics) == (-1, "no", [])

@@ -93,7 +93,7 @@ async def test_it_never_creates_a_topic(wire):
     assert wire.services.metadata_cache.image.topics == {}
 
 
-async def test_a_topic_is_told_with_its_id_and_each_partition_with_leader_and_epoch(wire):
+async def test_a_topic_is_reported_with_its_id_and_each_partition_with_leader_and_epoch(wire):
     topic_id = await wire.create_topic("t")
     [topic] = (await page(wire, "t")).topics
     [partition] = topic.partitions
@@ -103,7 +103,7 @@ async def test_a_topic_is_told_with_its_id_and_each_partition_with_leader_and_ep
     assert (partition.replica_nodes, partition.isr_nodes, partition.offline_replicas) == ([node_id], [node_id], [])
 
 
-async def test_topic_operations_are_always_told(wire):
+async def test_topic_operations_are_always_reported(wire):
     await wire.create_topic("t")
     assert (await page(wire, "t")).topics[0].topic_authorized_operations == ALL_TOPIC_OPERATIONS
 

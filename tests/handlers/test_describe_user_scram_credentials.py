@@ -14,7 +14,7 @@ async def test_no_user_has_credentials(wire, users):
     assert (response.error_code, response.results) == (ErrorCode.NONE, [])
 
 
-async def test_each_user_asked_about_is_not_found_and_told_once(wire):
+async def test_each_user_asked_about_is_not_found_and_reported_once(wire):
     users = [UserName(name=name) for name in ("a", "b", "a")]
     response = await wire.ask(DescribeUserScramCredentialsRequest(users=users), 0)
     assert response.error_code == ErrorCode.NONE

@@ -18,7 +18,7 @@ from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from tests.handlers.handler_client import Client
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
-from tests.patience import fail_after
+from tests.waits import fail_after
 from trio_broker.common.request_phase import RequestPhase
 from trio_broker.handlers.fetch import error_response, fetch
 from trio_broker.storage.append import AppendOrigin
@@ -408,7 +408,7 @@ async def test_an_empty_partition_knows_the_epoch_in_which_it_began(client, repl
     assert (answer.error_code, answer.high_watermark, answer.diverging_epoch.epoch) == (0, 0, -1)
 
 
-async def test_a_reader_whose_last_epoch_ended_earlier_here_is_told_where(client, replicas):
+async def test_a_reader_whose_last_epoch_ended_earlier_here_receives_its_end(client, replicas):
     [partition] = await add_topic(replicas, leader_epoch=1)
     await produce(replicas, partition, b"a")
     await add_topic(replicas, leader_epoch=4)

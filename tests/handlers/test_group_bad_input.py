@@ -89,24 +89,24 @@ async def test_join_of_an_unknown_member_is_25(groups, member, version, group_id
 
 
 @pytest.mark.parametrize("version", SYNC)
-@pytest.mark.parametrize("stranger", [NOBODY, NOWHERE])
-async def test_sync_of_an_unknown_member_is_25(groups, member, version, stranger):
-    async with untouched(groups, stranger.group_id):
-        assert (await groups.sync(version, stranger)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+@pytest.mark.parametrize("unknown", [NOBODY, NOWHERE])
+async def test_sync_of_an_unknown_member_is_25(groups, member, version, unknown):
+    async with untouched(groups, unknown.group_id):
+        assert (await groups.sync(version, unknown)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("version", HEARTBEAT)
-@pytest.mark.parametrize("stranger", [NOBODY, NOWHERE])
-async def test_heartbeat_of_an_unknown_member_is_25(groups, member, version, stranger):
-    async with untouched(groups, stranger.group_id):
-        assert await groups.heartbeat(version, stranger) == ErrorCode.UNKNOWN_MEMBER_ID
+@pytest.mark.parametrize("unknown", [NOBODY, NOWHERE])
+async def test_heartbeat_of_an_unknown_member_is_25(groups, member, version, unknown):
+    async with untouched(groups, unknown.group_id):
+        assert await groups.heartbeat(version, unknown) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("version", LEAVE)
-@pytest.mark.parametrize("stranger", [NOBODY, NOWHERE])
-async def test_leave_of_an_unknown_member_is_25(groups, member, version, stranger):
-    async with untouched(groups, stranger.group_id):
-        assert await groups.leave(version, stranger) == ErrorCode.UNKNOWN_MEMBER_ID
+@pytest.mark.parametrize("unknown", [NOBODY, NOWHERE])
+async def test_leave_of_an_unknown_member_is_25(groups, member, version, unknown):
+    async with untouched(groups, unknown.group_id):
+        assert await groups.leave(version, unknown) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("version", COMMIT)
@@ -242,8 +242,8 @@ async def test_heartbeat_under_anothers_instance_id_is_82(groups, static_member,
 @pytest.mark.parametrize("version", range(7, 11))
 async def test_commit_under_anothers_instance_id_is_82(groups, static_member, version):
     async with untouched(groups):
-        stranger = attrs.evolve(static_member, member_id="other")
-        codes = await groups.commit(version, stranger, group_instance_id="i")
+        other = attrs.evolve(static_member, member_id="other")
+        codes = await groups.commit(version, other, group_instance_id="i")
     assert codes == [ErrorCode.FENCED_INSTANCE_ID]
 
 
@@ -397,8 +397,8 @@ async def test_a_consumers_fetch_is_checked_against_its_epoch(groups, version):
             ("m", epoch + 1, ErrorCode.STALE_MEMBER_EPOCH),
             ("nobody", epoch, ErrorCode.UNKNOWN_MEMBER_ID),
         ):
-            told = await groups.fetch(version, member_id=member_id, member_epoch=member_epoch)
-            assert told == [(code, -1)], member_id
+            reported = await groups.fetch(version, member_id=member_id, member_epoch=member_epoch)
+            assert reported == [(code, -1)], member_id
 
 
 @pytest.mark.parametrize("version", CONSUMER_HEARTBEAT)

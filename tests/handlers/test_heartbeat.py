@@ -32,19 +32,19 @@ async def test_the_coordinator_hears_who_asks_and_from_where(version):
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "expected"),
     [
         (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR),
         (ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_GROUP_ID),
         (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE),
     ],
 )
-def test_a_member_whose_group_is_being_loaded_hears_nothing_of_it(code, told):
-    assert error_response(request(), KafkaError("no", code=code)).error_code == told
+def test_a_member_whose_group_is_being_loaded_hears_nothing_of_it(code, expected):
+    assert error_response(request(), KafkaError("no", code=code)).error_code == expected
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_member_is_told_to_join_again_when_another_comes(groups, nursery, version):
+async def test_a_member_is_asked_to_join_again_when_another_comes(groups, nursery, version):
     member = await groups.enter()
     assert await groups.heartbeat(version, member) == ErrorCode.NONE
     nursery.start_soon(groups.join, 3)

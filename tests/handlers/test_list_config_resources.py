@@ -86,6 +86,6 @@ async def test_other_tasks_run_while_many_resources_are_listed(wire, monkeypatch
     assert rounds.count > 100
 
 
-def test_a_refusal_is_told_for_the_whole_request():
+def test_a_refusal_is_reported_for_the_whole_request():
     error = KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR)
     assert error_response(ListConfigResourcesRequest(), error).error_code == ErrorCode.UNKNOWN_SERVER_ERROR

@@ -42,7 +42,7 @@ async def listed(groups, **filters):
     return sorted((group.group_id, group.group_state, group.group_type) for group in response.groups)
 
 
-async def test_groups_are_told_apart_by_state_and_by_type(groups):
+async def test_groups_are_distinguished_by_state_and_by_type(groups):
     await groups.enter(group_id="a")
     await groups.commit(9, group_id="b")
     await groups.consume(1, "m", 0, group_id="c")

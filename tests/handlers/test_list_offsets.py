@@ -107,7 +107,9 @@ async def test_latest_is_the_last_stable_offset_for_readers_of_committed_records
     assert await offset(client, 1500, isolation_level=1) == -1
 
 
-async def test_offsets_that_are_not_durable_are_not_told_in_fsync_mode(durable_client, durable_replicas, monkeypatch):
+async def test_offsets_that_are_not_durable_are_not_reported_in_fsync_mode(
+    durable_client, durable_replicas, monkeypatch
+):
     monkeypatch.setattr(durable_replicas.flusher, "request", lambda partition: None)
     [partition] = await add_topic(durable_replicas)
     await fill(durable_replicas, partition, 1000)

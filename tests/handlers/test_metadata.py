@@ -135,7 +135,7 @@ async def test_the_three_bytes_that_librdkafka_leaves_behind_a_null_list_do_no_h
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_topic_is_told_with_leader_replicas_and_in_sync_replicas(wire, version):
+async def test_a_topic_is_reported_with_leader_replicas_and_in_sync_replicas(wire, version):
     await wire.create_topic("orders", 2)
     [topic] = (await wire.ask(named("orders"), version)).topics
     node_id = wire.services.node.node_id
@@ -153,7 +153,7 @@ async def test_a_new_partition_is_in_leader_epoch_0(wire, version):
 
 
 @pytest.mark.parametrize("version", TOPIC_ID_VERSIONS)
-async def test_a_topic_is_told_with_the_id_it_was_created_with(wire, version):
+async def test_a_topic_is_reported_with_the_id_it_was_created_with(wire, version):
     topic_id = await wire.create_topic("orders")
     assert topic_id != NO_UUID
     assert (await wire.ask(named("orders"), version)).topics[0].topic_id == topic_id
@@ -198,7 +198,7 @@ async def test_before_version_12_a_request_by_id_is_invalid(wire, version, topic
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_missing_topic_is_created_and_told_at_once(open_wire_client, version):
+async def test_a_missing_topic_is_created_and_reported_at_once(open_wire_client, version):
     wire = await open_wire_client(num_partitions="3")
     [topic] = (await wire.ask(named("orders"), version)).topics
     assert (topic.error_code, len(topic.partitions)) == (ErrorCode.NONE, 3)
@@ -233,7 +233,7 @@ async def test_a_name_that_cannot_be_is_invalid_and_the_others_are_served(wire, 
     assert codes == {"not/possible": ErrorCode.INVALID_TOPIC_EXCEPTION, "orders": ErrorCode.NONE}
 
 
-async def test_a_topic_that_somebody_else_creates_meanwhile_is_told(wire):
+async def test_a_topic_that_somebody_else_creates_meanwhile_is_reported(wire):
     responses = []
 
     async def ask():
@@ -267,7 +267,7 @@ async def test_a_partition_without_a_leader_says_so(wire, version):
 
 
 @pytest.mark.parametrize("version", TOPIC_OPERATIONS_VERSIONS)
-async def test_topic_operations_are_told_only_when_asked_for(wire, version):
+async def test_topic_operations_are_reported_only_when_asked_for(wire, version):
     await wire.create_topic("orders")
     [unasked] = (await wire.ask(named("orders"), version)).topics
     [asked] = (await wire.ask(named("orders", include_topic_authorized_operations=True), version)).topics
@@ -276,7 +276,7 @@ async def test_topic_operations_are_told_only_when_asked_for(wire, version):
 
 
 @pytest.mark.parametrize("version", CLUSTER_OPERATIONS_VERSIONS)
-async def test_cluster_operations_are_told_only_when_asked_for(wire, version):
+async def test_cluster_operations_are_reported_only_when_asked_for(wire, version):
     unasked = await wire.ask(named(), version)
     asked = await wire.ask(named(include_cluster_authorized_operations=True), version)
     assert unasked.cluster_authorized_operations == NOT_ASKED_FOR

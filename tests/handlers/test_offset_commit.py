@@ -62,7 +62,7 @@ def request(*topics):
     return OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=list(topics))
 
 
-def told(response):
+def outcomes(response):
     """Codes by partition, topic by topic."""
     return [{each.partition_index: each.error_code for each in topic.partitions} for topic in response.topics]
 
@@ -72,7 +72,7 @@ async def test_topics_go_by_name_and_the_coordinator_hears_the_id_too(version):
     client = await client_with_topics("t")
     response = await client.ask(offset_commit, request(topic([0, 2], name="t")), version)
     assert response.topics[0].name == "t"
-    assert told(response) == [{0: 0, 2: 0}]
+    assert outcomes(response) == [{0: 0, 2: 0}]
     [(asked, request_context)] = client.groups.asked
     assert (asked.topics[0].topic_id, request_context.version) == (
         client.controller.image.topics["t"].topic_id,
@@ -85,7 +85,7 @@ async def test_version_10_goes_by_id_and_the_coordinator_hears_the_name(version)
     client = await client_with_topics("t")
     topic_id = client.controller.image.topics["t"].topic_id
     response = await client.ask(offset_commit, request(topic([1], topic_id=topic_id)), version)
-    assert (response.topics[0].topic_id, told(response)) == (topic_id, [{1: 0}])
+    assert (response.topics[0].topic_id, outcomes(response)) == (topic_id, [{1: 0}])
     [(asked, _)] = client.groups.asked
     assert asked.topics[0].name == "t"
 
@@ -95,7 +95,7 @@ async def test_version_10_goes_by_id_and_the_coordinator_hears_the_name(version)
 async def test_an_unknown_id_is_error_100(version, topic_id):
     client = await client_with_topics("t")
     response = await client.ask(offset_commit, request(topic([0, 1], topic_id=topic_id)), version)
-    assert (response.topics[0].topic_id, told(response)) == (topic_id, [{0: 100, 1: 100}])
+    assert (response.topics[0].topic_id, outcomes(response)) == (topic_id, [{0: 100, 1: 100}])
     assert client.groups.asked == [], "there is nothing to ask the coordinator"
 
 
@@ -105,7 +105,7 @@ async def test_what_is_not_there_is_refused_partition_by_partition(version):
     wanted = request(topic([0], name="gone"), topic([5, 1, -1], name="t"))
     response = await client.ask(offset_commit, wanted, version)
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert {topic.name: codes for topic, codes in zip(response.topics, told(response), strict=True)} == {
+    assert {topic.name: codes for topic, codes in zip(response.topics, outcomes(response), strict=True)} == {
         "gone": {0: unknown},
         "t": {1: 0, 5: unknown, -1: unknown},
     }
@@ -118,7 +118,7 @@ async def test_a_known_id_without_that_partition_is_error_3(version):
     client = await client_with_topics("t")
     topic_id = client.controller.image.topics["t"].topic_id
     response = await client.ask(offset_commit, request(topic([1, 3], topic_id=topic_id)), version)
-    assert told(response) == [{1: 0, 3: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}]
+    assert outcomes(response) == [{1: 0, 3: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -129,10 +129,10 @@ async def test_a_request_without_partitions_is_no_error_and_asks_nobody(version)
 
 
 @pytest.mark.parametrize("version", BY_NAME)
-async def test_a_coordinator_that_refuses_is_told_for_the_partitions_that_are_there(version):
+async def test_a_coordinator_that_refuses_is_reported_for_the_partitions_that_are_there(version):
     client = await client_with_topics("t", answer=KafkaError("no", code=ErrorCode.NOT_COORDINATOR))
     response = await client.ask(offset_commit, request(topic([0, 9], name="t")), version)
-    assert told(response) == [{0: ErrorCode.NOT_COORDINATOR, 9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}]
+    assert outcomes(response) == [{0: ErrorCode.NOT_COORDINATOR, 9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}]
 
 
 async def test_thousands_of_topics_are_committed():
@@ -144,9 +144,9 @@ async def test_thousands_of_topics_are_committed():
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_refusal_is_told_for_every_partition(version):
+def test_a_refusal_is_reported_for_every_partition(version):
     response = error_response(request(topic([0, 1], name="t")), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR))
-    assert told(response) == [{0: -1, 1: -1}]
+    assert outcomes(response) == [{0: -1, 1: -1}]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -54,7 +54,7 @@ def request(**topics):
     )
 
 
-def told(response):
+def outcomes(response):
     """Codes by topic and partition."""
     return {
         topic.name: {each.partition_index: each.error_code for each in topic.partitions} for topic in response.topics
@@ -65,7 +65,7 @@ async def test_what_is_not_there_is_refused_partition_by_partition():
     client = await client_with_topic()
     response = await client.ask(offset_delete, request(t=[1, 5], gone=[0]), 0)
     assert response.error_code == ErrorCode.NONE
-    assert told(response) == {"t": {1: 0, 5: UNKNOWN}, "gone": {0: UNKNOWN}}
+    assert outcomes(response) == {"t": {1: 0, 5: UNKNOWN}, "gone": {0: UNKNOWN}}
     [(asked, _)] = client.groups.asked
     assert asked == request(t=[1])
 
@@ -79,7 +79,7 @@ async def test_the_groups_error_comes_alone():
 async def test_the_coordinator_is_asked_even_when_nothing_is_there():
     client = await client_with_topic()
     response = await client.ask(offset_delete, request(gone=[0]), 0)
-    assert told(response) == {"gone": {0: UNKNOWN}}
+    assert outcomes(response) == {"gone": {0: UNKNOWN}}
     assert len(client.groups.asked) == 1
 
 
@@ -97,5 +97,5 @@ def test_a_refusal_is_the_responses():
 async def test_what_is_deleted_is_fetched_as_never_committed(groups):
     await groups.commit(9, indexes=(0, 1))
     response = await groups.wire.ask(request(t=[0, 9]), 0)
-    assert (response.error_code, told(response)) == (ErrorCode.NONE, {"t": {0: 0, 9: UNKNOWN}})
+    assert (response.error_code, outcomes(response)) == (ErrorCode.NONE, {"t": {0: 0, 9: UNKNOWN}})
     assert await groups.fetch(9, indexes=(0, 1)) == [(0, -1), (0, 7)]

@@ -143,7 +143,7 @@ async def test_the_groups_error_is_where_the_version_has_room(version, raised):
     code = ErrorCode.NOT_COORDINATOR
     answer = OffsetFetchResponseGroup(group_id="g", topics=[], error_code=code)
     client = await client_with_topic(KafkaError("no", code=code) if raised else answer)
-    topics, told = group_of(await client.ask(offset_fetch, request(version, client), version), version)
+    topics, reported = group_of(await client.ask(offset_fetch, request(version, client), version), version)
     if version == 1:
         [topic] = topics
         assert [(each.partition_index, each.committed_offset, each.error_code) for each in topic.partitions] == [
@@ -151,7 +151,7 @@ async def test_the_groups_error_is_where_the_version_has_room(version, raised):
             (2, -1, code),
         ]
     else:
-        assert (topics, told) == ([], code)
+        assert (topics, reported) == ([], code)
 
 
 @pytest.mark.parametrize("version", range(7, 11))
@@ -185,7 +185,7 @@ async def test_member_and_epoch_reach_the_coordinator(version):
 
 
 @pytest.mark.parametrize("version", GROUPS)
-async def test_everything_of_a_group_is_told_once_however_often_it_is_asked_for(version):
+async def test_everything_of_a_group_is_reported_once_however_often_it_is_asked_for(version):
     client = await client_with_topic()
     groups = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in ("a", "b", "a", "a")]
     response = await client.ask(offset_fetch, OffsetFetchRequest(groups=groups), version)

@@ -72,6 +72,6 @@ async def test_an_unknown_partition_answers_3(client, three_epochs):
     assert (await ask(client, 1, index=4)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_refusal_is_told_for_every_partition():
+def test_a_refusal_is_reported_for_every_partition():
     response = error_response(request(1), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR))
     assert response.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR

@@ -86,7 +86,7 @@ def test_the_answer_for_one_batch_is_encoded_as_every_other(version, numbers):
     assert encoded_success(version, topic, partition) == encode_bytes(response, version)
 
 
-async def test_an_unknown_topic_or_partition_is_told_for_its_partition(client, replicas):
+async def test_an_unknown_topic_or_partition_is_reported_for_its_partition(client, replicas):
     await add_topic(replicas)
     assert (await ask(client, batch(), topic="nothing")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert (await ask(client, batch(), index=5)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -348,7 +348,7 @@ async def test_a_disk_that_fails_answers_storage_error(durable_client, durable_r
     assert (await ask(durable_client, batch(b"b"), acks=LEADER)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def test_a_request_of_very_many_batches_lets_others_have_their_turn(client, replicas, nursery):
+async def test_a_request_of_very_many_batches_yields(client, replicas, nursery):
     await add_topic(replicas)
     many = request(batch(b"a"))
     many.topic_data[0].partition_data *= 500

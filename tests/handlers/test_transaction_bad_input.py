@@ -141,7 +141,7 @@ def refusals(response: Any) -> set[int]:
 async def test_a_producer_that_is_not_the_one_of_its_id_changes_nothing(client, make: Make, version, fenced):
     producer = await client.begin()
     epoch = ProducerIdAndEpoch(producer.producer_id, producer.epoch + 1)
-    strangers = [
+    refused = [
         ("id", ProducerIdAndEpoch(producer.producer_id + 77, 0), MAPPING),
         ("id", ProducerIdAndEpoch(-1, -1), MAPPING),
         ("id", ProducerIdAndEpoch(2**63 - 1, 2**15 - 1), MAPPING),
@@ -152,10 +152,10 @@ async def test_a_producer_that_is_not_the_one_of_its_id_changes_nothing(client, 
         (LONGEST_ID, producer, MAPPING),
         ("", producer, INVALID_REQUEST),
     ]
-    for transactional_id, stranger, code in strangers:
+    for transactional_id, other, code in refused:
         with nothing_changes(client):
-            response = await client.wire.ask(make(transactional_id, stranger, version), version)
-            assert refusals(response) == {code}, (transactional_id[:20], stranger)
+            response = await client.wire.ask(make(transactional_id, other, version), version)
+            assert refusals(response) == {code}, (transactional_id[:20], other)
 
 
 @pytest.mark.parametrize("produce_version", [11, 12])

@@ -109,7 +109,7 @@ async def test_every_version_gets_a_producer_id_for_its_transactional_id(client,
 
 
 @pytest.mark.parametrize(("version", "code"), [(3, OLD_FENCED), (4, FENCED), (5, FENCED)])
-async def test_a_producer_that_goes_on_in_vain_is_told_so_as_its_version_knows(client, version, code):
+async def test_a_producer_that_goes_on_in_vain_is_refused_as_its_version_knows(client, version, code):
     old = await fenced(client)
     response = await client.init("id", version, producer_id=old.producer_id, producer_epoch=old.epoch)
     assert (response.error_code, response.producer_id, response.producer_epoch) == (code, -1, -1)
@@ -263,13 +263,13 @@ async def test_a_transaction_is_ended_in_every_version(client, version, commits)
 
 
 async def test_an_unknown_transactional_id_is_refused_by_all(client):
-    stranger = ProducerIdAndEpoch(99, 0)
-    assert await client.add(stranger, 0) == {0: MAPPING}
-    assert await client.add_group(stranger) == MAPPING
-    assert await client.commit_offset(stranger, 1) == MAPPING
-    assert (await client.end(stranger)).error_code == MAPPING
-    assert await client.produce(stranger) == MAPPING
-    assert await client.produce(stranger, version=PRODUCE_SECOND_PROTOCOL) == MAPPING
+    unknown = ProducerIdAndEpoch(99, 0)
+    assert await client.add(unknown, 0) == {0: MAPPING}
+    assert await client.add_group(unknown) == MAPPING
+    assert await client.commit_offset(unknown, 1) == MAPPING
+    assert (await client.end(unknown)).error_code == MAPPING
+    assert await client.produce(unknown) == MAPPING
+    assert await client.produce(unknown, version=PRODUCE_SECOND_PROTOCOL) == MAPPING
     assert client.contents() == []
 
 

@@ -25,7 +25,7 @@ from kafka_wire.records.batch import RecordBatch, build_batch, read_batches
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.transactions import TransactionStatus
 from tests.handlers.wire_client import ADVERTISED, WireClient, broker_config, new_dispatcher
-from tests.patience import fail_after
+from tests.waits import fail_after
 from trio_broker.bootstrap import open_services
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
@@ -43,7 +43,7 @@ LAST_OF_THE_FIRST_PROTOCOL = 4
 PRODUCE_FIRST_PROTOCOL, PRODUCE_SECOND_PROTOCOL = 11, 12
 LATEST_INIT = 5
 
-PATIENCE_SECONDS = 10
+WAIT_SECONDS = 10
 
 
 @attrs.define
@@ -270,7 +270,7 @@ class TransactionClient:
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait until others have made ``condition`` true."""
-    with fail_after(PATIENCE_SECONDS):
+    with fail_after(WAIT_SECONDS):
         while not condition():
             await trio.lowlevel.checkpoint()
 

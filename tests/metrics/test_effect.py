@@ -346,7 +346,7 @@ def test_a_change_of_anything_that_can_act_is_compared(watched, resource_type, n
 
 # --- placebos and real changes, under loads that scatter ---
 
-TOLD = frozenset({EffectVerdict.BETTER, EffectVerdict.WORSE, EffectVerdict.MIXED})
+REPORTED = frozenset({EffectVerdict.BETTER, EffectVerdict.WORSE, EffectVerdict.MIXED})
 """What says that a change did something."""
 
 
@@ -377,7 +377,7 @@ def bursty_loads():
 def test_of_twenty_placebos_under_loads_that_come_in_bursts_at_most_one_gets_a_verdict():
     effects = [each for model in bursty_loads() for each in placebos(model, 5)]
     assert len(effects) == 20
-    assert len([each.summary for each in effects if each.verdict in TOLD]) <= 1, effects
+    assert len([each.summary for each in effects if each.verdict in REPORTED]) <= 1, effects
     # It is not that nothing is ever compared.
     assert len([each for each in effects if each.verdict is EffectVerdict.NO_CHANGE]) >= 15, effects
 
@@ -442,7 +442,7 @@ def test_of_twenty_comparisons_with_a_placebo_at_most_one_gets_a_verdict():
         for model in bursty_loads():
             model.random = random.Random(100 + seed)
             effects.append(compared(model, model.threads))
-    assert len([each.summary for each in effects if each.verdict in TOLD]) <= 1, effects
+    assert len([each.summary for each in effects if each.verdict in REPORTED]) <= 1, effects
 
 
 def test_of_ten_comparisons_with_more_sync_threads_nine_are_found_without_any_history():

@@ -55,7 +55,7 @@ def test_levels_and_ratios_are_those_at_the_end() -> None:
     assert sample.event_loop_busy_ratio == 0.3
 
 
-def test_syncs_are_told_by_the_time_in_which_all_threads_were_busy_and_what_waited() -> None:
+def test_syncs_are_reported_by_the_time_in_which_all_threads_were_busy_and_what_waited() -> None:
     syncs, waits = Histogram(), Histogram()
     syncs.record(50_000_000)
     earlier = flusher_statistics(

@@ -15,7 +15,7 @@ from trio_broker.metrics.bottleneck import Limit, bottleneck, readings_of
 from trio_broker.metrics.history import HistorySample, sample_between
 from trio_broker.metrics.standing_verdict import StandingVerdict
 
-TOLD_WITHIN_SECONDS = 20
+REPORTED_WITHIN_SECONDS = 20
 
 IDLE = sample_between(broker_readings(0.0), broker_readings(1.0), 0)
 
@@ -97,7 +97,7 @@ def test_a_request_a_second_more_or_less_makes_one_verdict():
 )
 def test_a_real_change_is_seen_within_seconds_and_stays(before, after, limit):
     standing = StandingVerdict()
-    for each in [before] * 60 + [after] * TOLD_WITHIN_SECONDS:
+    for each in [before] * 60 + [after] * REPORTED_WITHIN_SECONDS:
         standing.add(each)
     assert standing.verdict.limit is limit
     for _ in range(60):
@@ -107,7 +107,7 @@ def test_a_real_change_is_seen_within_seconds_and_stays(before, after, limit):
 
 def test_a_setting_that_would_help_replaces_a_verdict_without_one():
     standing = StandingVerdict()
-    for each in [DISK] * 60 + [SYNCS] * TOLD_WITHIN_SECONDS:
+    for each in [DISK] * 60 + [SYNCS] * REPORTED_WITHIN_SECONDS:
         standing.add(each)
     assert standing.verdict.setting is not None
 

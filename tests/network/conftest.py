@@ -13,14 +13,14 @@ import trio
 
 from kafka_wire.apis import ApiKey
 from kafka_wire.headers import RequestHeader, request_header
-from tests.patience import fail_after
+from tests.waits import fail_after
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.acceptor import Listener, accept_from
 from trio_broker.network.request_channel import Answer, QueuedRequest
 from trio_broker.network.socket_server import SocketServer
 from trio_broker.runtime.clock import ManualClock
 
-PATIENCE_SECONDS = 20
+WAIT_SECONDS = 20
 """No test waits this long unless it has failed; the machine may be busy with others."""
 
 
@@ -98,7 +98,7 @@ class Harness:
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Let the server go on until ``condition`` holds."""
-        with fail_after(PATIENCE_SECONDS):
+        with fail_after(WAIT_SECONDS):
             while not condition():  # noqa: ASYNC110 (what is waited for is the kernel, which sets no event)
                 await trio.sleep(0.001)
 
@@ -124,7 +124,7 @@ async def serve(
         clock=clock,
         accept=accept or accept_from,
     )
-    with fail_after(PATIENCE_SECONDS):
+    with fail_after(WAIT_SECONDS):
         async with trio.open_nursery() as nursery:
             harness = Harness(server, config, clock, nursery)
 

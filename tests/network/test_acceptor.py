@@ -179,11 +179,11 @@ async def test_a_connection_beyond_max_connections_waits_until_one_closes(servin
         await first.ask(1)
         await second.ask(1)
         third = await harness.connect()
-        await third.send(7, b"patience")
+        await third.send(7, b"waiting")
         await second.ask(2)
         assert harness.server.statistics().connections == 2
         await first.stream.aclose()
-        assert await third.receive() == (7, b"patience")
+        assert await third.receive() == (7, b"waiting")
 
 
 async def test_options_of_sockets_are_set(serving):
@@ -206,7 +206,7 @@ async def test_the_send_buffer_of_a_socket_is_bounded_by_default(serving):
         assert connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 2 * 256 * 1024
 
 
-def test_a_taken_port_is_told():
+def test_a_taken_port_is_reported():
     with listen(LISTENER, SocketServerConfig(), RealNetwork()) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match="in use"):

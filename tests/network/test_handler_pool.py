@@ -190,7 +190,7 @@ async def test_shrinking_retires_idle_slots_without_a_request(nursery):
     nursery.cancel_scope.cancel()
 
 
-async def test_a_request_that_parks_in_a_retired_slot_is_answered_and_the_slot_is_gone(nursery):
+async def test_a_request_that_is_delayed_in_a_retired_slot_is_answered_and_the_slot_is_gone(nursery):
     entered, go_on, answer = trio.Event(), trio.Event(), trio.Event()
 
     async def handle(request: QueuedRequest) -> Answer:
@@ -244,7 +244,7 @@ async def test_a_slot_is_busy_while_a_request_holds_it_and_idle_while_it_is_dela
     nursery.cancel_scope.cancel()
 
 
-async def test_time_spent_delayed_is_told_apart_from_time_in_a_slot(nursery):
+async def test_time_spent_delayed_is_distinguished_from_time_in_a_slot(nursery):
     gate = Gate(release_handler=True)
     pool = await started(nursery, gate, 1)
     [request] = await send(pool, 1)

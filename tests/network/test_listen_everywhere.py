@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from tests.patience import scaled
+from tests.waits import scaled
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.acceptor import Listener, listen
 from trio_broker.runtime import network

@@ -14,14 +14,14 @@ import trio.lowlevel
 import trio.testing
 
 from kafka_wire.apis import ApiKey
-from tests.patience import fail_after, scaled
+from tests.waits import fail_after, scaled
 from trio_broker.concurrency.turns import turns_of_loop
 from trio_broker.network.connection import ConnectionState
 from trio_broker.network.errors import CloseConnection
 from trio_broker.network.processor import REPORTED_SECONDS, TURN_SECONDS, Processor
 from trio_broker.network.request_channel import Answer, QueuedRequest
 
-PATIENCE_SECONDS = 20
+WAIT_SECONDS = 20
 """What was sent over loopback has come long before."""
 
 
@@ -114,7 +114,7 @@ async def test_an_unknown_api_closes_the_connection(serving, caplog):
     assert "unknown API 999" in caplog.text
 
 
-async def test_the_log_line_names_the_software_that_apiversions_told(serving, caplog):
+async def test_the_log_line_names_the_software_named_by_apiversions(serving, caplog):
     async def handle(request: QueuedRequest) -> Answer:
         request.client.software.name, request.client.software.version = "librdkafka", "2.16.0"
         return [b"\0\0\0\1"]
@@ -292,7 +292,7 @@ async def handled_together(serving, frame_of, seconds_per_request: float) -> boo
         """Send without a checkpoint, and wait until it has come."""
         client = harness.clients[number].stream.socket
         os.write(client.fileno(), frame_of(number))
-        assert select.select([served[client.getsockname()[1]].sock], [], [], scaled(PATIENCE_SECONDS))[0]
+        assert select.select([served[client.getsockname()[1]].sock], [], [], scaled(WAIT_SECONDS))[0]
 
     def handle(request: QueuedRequest) -> Answer:
         number = request.header.correlation_id
@@ -338,7 +338,7 @@ async def test_a_newcomer_waits_for_one_request_of_those_that_pipeline_and_not_f
         if len(handled) == len(pipelining) + processors:
             client = harness.clients[-1].stream.socket
             os.write(client.fileno(), frame_of(newcomer))
-            assert select.select([served[client.getsockname()[1]].sock], [], [], scaled(PATIENCE_SECONDS))[0]
+            assert select.select([served[client.getsockname()[1]].sock], [], [], scaled(WAIT_SECONDS))[0]
         return [number.to_bytes(4, "big")]
 
     async with serving(handle, num_network_threads=processors) as harness:
@@ -348,7 +348,7 @@ async def test_a_newcomer_waits_for_one_request_of_those_that_pipeline_and_not_f
         for number in pipelining:
             sock = clients[number].stream.socket
             os.write(sock.fileno(), b"".join(frame_of(number) for _ in range(3)))
-            assert select.select([served[sock.getsockname()[1]].sock], [], [], scaled(PATIENCE_SECONDS))[0]
+            assert select.select([served[sock.getsockname()[1]].sock], [], [], scaled(WAIT_SECONDS))[0]
         assert await clients[-1].receive() == (newcomer, b"")
         for number in pipelining:
             assert [(await clients[number].receive())[0] for _ in range(3)] == [number] * 3
@@ -377,7 +377,7 @@ async def test_those_that_pipeline_have_turns_of_all_processors_in_a_pass_for_as
         for client in harness.clients:
             os.write(client.stream.socket.fileno(), b"".join(frame_of(number) for number in range(requests)))
             peer = served[client.stream.socket.getsockname()[1]]
-            assert select.select([peer.sock], [], [], scaled(PATIENCE_SECONDS))[0]
+            assert select.select([peer.sock], [], [], scaled(WAIT_SECONDS))[0]
         for client in harness.clients:
             assert [(await client.receive())[0] for _ in range(requests)] == list(range(requests))
     # The first one of each client, and the one by which each Processor finds that it has long work.
@@ -439,13 +439,13 @@ async def test_a_request_goes_before_the_rest_of_a_response_that_has_room_again(
             os.read(slow.stream.socket.fileno(), 1024 * 1024)
         os.write(newcomer.stream.socket.fileno(), frame_of(1))
         newcomer_connection = served[newcomer.stream.socket.getsockname()[1]]
-        assert select.select([newcomer_connection.sock], [], [], scaled(PATIENCE_SECONDS))[0]
+        assert select.select([newcomer_connection.sock], [], [], scaled(WAIT_SECONDS))[0]
         assert (await newcomer.receive())[0] == 1
         assert sent == [before]
         await harness.until(lambda: slow_connection.bytes_out > before)
 
 
-async def test_room_that_comes_before_the_thread_has_told_that_there_is_none_is_not_missed(serving):
+async def test_room_that_comes_before_the_thread_has_reported_that_there_is_none_is_not_missed(serving):
     """The selector reports room once only, and here it does so while the thread's answer is still under way."""
     content = bytes(200_000)
     filler = 0
@@ -481,7 +481,7 @@ async def test_room_that_comes_before_the_thread_has_told_that_there_is_none_is_
     async with serving(handle) as harness:
         client = await harness.connect()
         await client.send(1)
-        with fail_after(PATIENCE_SECONDS):
+        with fail_after(WAIT_SECONDS):
             await has_room.wait()
             # The size came first, so as much of what filled the socket is still to come.
             await client.exactly(4 + len(content))
@@ -493,7 +493,7 @@ async def test_turns_that_are_due_before_their_task_has_begun_are_taken(serving)
         context = harness.server._active[0].context
         begun_late = Processor(1, context)
         begun_late._in_turns = True
-        with fail_after(PATIENCE_SECONDS):
+        with fail_after(WAIT_SECONDS):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(begun_late._take_turns)
                 while begun_late._in_turns:

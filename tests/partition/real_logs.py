@@ -11,8 +11,8 @@ import trio
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.record import NewRecord
-from tests.patience import scaled
 from tests.storage.managed_logs import load_logs
+from tests.waits import scaled
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.log_config import LogConfig

@@ -35,7 +35,7 @@ class Appends:
         found = self.times.appended_at(offset)
         assert found is not None
         tolerated = max(SAMPLE_EVERY_MS, (self.now_ms - appended_ms) * MAX_ERROR_FRACTION)
-        assert 0 <= appended_ms - found <= tolerated, f"{offset}: {appended_ms} told as {found} at {self.now_ms}"
+        assert 0 <= appended_ms - found <= tolerated, f"{offset}: {appended_ms} reported as {found} at {self.now_ms}"
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_the_error_is_a_small_part_of_the_age_however_long_it_goes_on(appends, s
         appends.check(offset, appended_ms)
 
 
-def test_bursts_with_idle_days_between_are_told_apart(appends):
+def test_bursts_with_idle_days_between_are_distinguished(appends):
     chance = random.Random(7)
     for _ in range(60):
         appends.append(after_ms=DAY_MS)

@@ -104,8 +104,8 @@ def test_partitions_that_gave_records_go_to_the_end(cache):
     session = cache.create(asked(0, 1, 2), by_id=False)
     results = [FetchedPartition(index, high_watermark=5, log_start_offset=0) for index in range(3)]
     results[0].size_bytes = 100
-    told = session.incremental_changes(list(session.partitions.items()), results)
-    assert [key.partition for key, _ in told] == [0, 1, 2]
+    reported = session.incremental_changes(list(session.partitions.items()), results)
+    assert [key.partition for key, _ in reported] == [0, 1, 2]
     assert [key.partition for key in session.partitions] == [1, 2, 0]
 
 

@@ -16,7 +16,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.patience import patiently
+from tests.waits import within
 from trio_broker.partition.flusher import Flusher
 from trio_broker.runtime.real_workers import RealWorkers
 
@@ -45,7 +45,7 @@ class SlowPartition:
         reached = self.log_end
         self.syncs += 1
         self.begun.release()
-        assert patiently(lambda seconds: self.gate.acquire(timeout=seconds), 20)
+        assert within(lambda seconds: self.gate.acquire(timeout=seconds), 20)
         if self.error is not None:
             raise self.error
         return partial(self.durable_up_to, reached)
@@ -64,9 +64,7 @@ def syncs_of(partitions: list[SlowPartition]) -> int:
 
 async def sync_begun(partition: SlowPartition) -> None:
     """Wait until a sync of the partition is under way."""
-    assert await trio.to_thread.run_sync(
-        lambda: patiently(lambda seconds: partition.begun.acquire(timeout=seconds), 20)
-    )
+    assert await trio.to_thread.run_sync(lambda: within(lambda seconds: partition.begun.acquire(timeout=seconds), 20))
 
 
 @pytest.fixture

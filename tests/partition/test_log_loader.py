@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 from tests.partition.real_logs import NOW_MS, batch
-from tests.patience import scaled
 from tests.storage.managed_logs import create_log, load_logs
+from tests.waits import scaled
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
 from trio_broker.partition.log_loader import LoadStopped, LogLoader
@@ -30,7 +30,7 @@ from trio_broker.storage.recovery_progress import DirectoryRecovery, RecoveryPro
 A, B = PurePath("/a"), PurePath("/b")
 TOPIC_ID = bytes(range(16))
 CONFIG = LogConfig()
-PATIENCE_SECONDS = 20.0
+WAIT_SECONDS = 20.0
 RECORDS_BYTES = len(batch(b"value"))
 
 
@@ -137,7 +137,7 @@ async def test_each_directory_has_its_own_threads(tmp_path: Path):
     """Four logs wait for each other: they are opened at the same time, or never."""
     clock, paths = ManualClock(), (tmp_path / "a", tmp_path / "b")
     write_logs(managed(RealDisk(), *paths, clock=clock))
-    together = threading.Barrier(4, timeout=scaled(PATIENCE_SECONDS))
+    together = threading.Barrier(4, timeout=scaled(WAIT_SECONDS))
 
     def wait_for_all(partition: TopicPartition, topic_id: bytes) -> LogConfig:
         together.wait()

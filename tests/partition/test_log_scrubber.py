@@ -82,7 +82,7 @@ async def test_a_pass_reads_every_sealed_segment_and_finds_nothing(broker):
 
 
 @pytest.mark.parametrize("position", [0, 8, 20, 90, 700])
-async def test_a_bit_that_rots_is_found_and_told(broker, caplog, position):
+async def test_a_bit_that_rots_is_found_and_reported(broker, caplog, position):
     segment = broker.orders.log.segments[1]
     broker.disk.rot(segment.file.path, position)
     with caplog.at_level(logging.ERROR):

@@ -196,7 +196,7 @@ def test_more_min_in_sync_replicas_than_there_are_refuse(cached):
     assert refused.value.code == ErrorCode.NOT_ENOUGH_REPLICAS
 
 
-async def test_a_produce_is_told_when_its_own_offset_is_durable(synced, autojump_clock):
+async def test_a_produce_is_completed_when_its_own_offset_is_durable(synced, autojump_clock):
     synced.writer.append(batch(b"a"), now_ms=NOW_MS)
     early, late = DelayedProduce(30, ExpirationReaper()), DelayedProduce(30, ExpirationReaper())
     completed: list[str] = []
@@ -229,7 +229,7 @@ async def test_a_failure_tells_everyone_and_stands(synced, autojump_clock):
     assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def test_a_fetch_is_told_of_exactly_the_bytes_that_became_visible(synced, autojump_clock):
+async def test_a_fetch_counts_exactly_the_bytes_that_became_visible(synced, autojump_clock):
     first = synced.writer.append(batch(b"a" * 100), now_ms=NOW_MS)
     second_batch = batch(b"b" * 100)
     fetch = DelayedFetch(min_bytes=first.appended_bytes + 1)

@@ -22,8 +22,8 @@ from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
-from tests.patience import patiently
 from tests.running_broker import until
+from tests.waits import within
 from trio_broker.common.request_phase import RequestPhase, ignore_release
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.steps import run_steps
@@ -141,7 +141,7 @@ class SlowLook:
         self.threads.append(threading.current_thread())
         if threading.current_thread() is not threading.main_thread():
             self._token.run_sync_soon(self.entered.set)
-            assert patiently(self.may_go_on.wait, 30)
+            assert within(self.may_go_on.wait, 30)
         return self._prepare(batch, config, now_ms, topic_partition)
 
 
@@ -292,7 +292,7 @@ async def test_acks_all_over_several_partitions_waits_for_the_last(synced, relea
     assert [partition.high_watermark for partition in partitions] == [1, 1, 1]
 
 
-async def test_acks_all_that_is_not_safe_in_time_is_told_so_and_forgotten(tmp_path, release_handler, autojump_clock):
+async def test_acks_all_that_is_not_safe_in_time_is_timed_out_and_forgotten(tmp_path, release_handler, autojump_clock):
     replicas = make_replicas(tmp_path / "data")  # its flusher does not run
     [partition] = await add_topic(replicas)
     await produce(replicas, partition, b"a")
@@ -429,8 +429,8 @@ async def test_a_full_disk_is_logged_now_and_then_whatever_comes(cached, monkeyp
 async def test_an_error_on_a_deleted_topic_harms_no_other(cached):
     deleted, other = (await add_topic(cached))[0], (await add_topic(cached, "other", topic_id=OTHER_ID))[0]
     await cached.delete_topics(["orders"])
-    told = cached.failures.storage_failed(deleted, OSError(errno.EIO, "its files are gone"))
-    assert told.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    reported = cached.failures.storage_failed(deleted, OSError(errno.EIO, "its files are gone"))
+    assert reported.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert other.failure is None
 
 

@@ -10,7 +10,7 @@ import trio.testing
 
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NOW_MS, add_topic, batch
-from tests.patience import patiently
+from tests.waits import within
 from trio_broker.partition.delayed_operations import DelayedFetch
 from trio_broker.storage.leader_epochs import LeaderEpochs
 
@@ -28,7 +28,7 @@ class HeldWrites:
         def held(epochs, entries):
             self.threads.append(threading.get_ident())
             token.run_sync_soon(self.begun.set)
-            assert patiently(self.released.wait, 20)
+            assert within(self.released.wait, 20)
             write(epochs, entries)
 
         monkeypatch.setattr(LeaderEpochs, "write_file", held)

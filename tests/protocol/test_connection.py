@@ -226,7 +226,7 @@ def test_a_growing_frame_may_also_come_through_the_staging_buffer() -> None:
     assert list(drained(connection)) == [payload, b"second.."]
 
 
-def test_progress_is_told_without_the_size_prefix(connection: ServerConnection) -> None:
+def test_progress_is_reported_without_the_size_prefix(connection: ServerConnection) -> None:
     assert (connection.frame_bytes_expected, connection.frame_bytes_received) == (None, 0)
     stream = framed(b"first...", b"second..", b"x" * BIG_BYTES)
     connection.receive_data(memoryview(stream[:2]))

@@ -54,7 +54,7 @@ def test_a_response_without_errors_has_none() -> None:
     assert ERROR_WALKS[ProduceResponse](ProduceResponse(responses=[])) is None
 
 
-def test_partitions_that_failed_alike_are_told_each() -> None:
+def test_partitions_that_failed_alike_are_reported_each() -> None:
     failed, appended = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE
     response = produced([failed, appended, failed])
     assert ERROR_WALKS[ProduceResponse](response) == {failed: 2}

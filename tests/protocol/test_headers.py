@@ -62,8 +62,8 @@ def test_a_too_new_api_versions_request_still_tells_who_asks() -> None:
 
 
 def test_an_unknown_api_still_tells_who_asks() -> None:
-    encoded = request_header(RequestHeader(4711, 3, 5, "stranger"))
-    assert read_request_header(encoded + b"\xff\xff") == (RequestHeader(4711, 3, 5, "stranger"), len(encoded))
+    encoded = request_header(RequestHeader(4711, 3, 5, "client"))
+    assert read_request_header(encoded + b"\xff\xff") == (RequestHeader(4711, 3, 5, "client"), len(encoded))
 
 
 @pytest.mark.parametrize(

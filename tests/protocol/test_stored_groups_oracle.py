@@ -45,12 +45,12 @@ def test_kafka_reads_our_records_as_we_meant_them_and_writes_the_same(java: Java
     written = [encode_group_record(record) for record in records]
     answers = java.run("GroupRecords", given=[as_given(*each) for each in written])
     for record, (key, value), answer in zip(records, written, answers, strict=True):
-        told = answer["result"]
-        assert_same(record.key, told["key"], 0)
+        reported = answer["result"]
+        assert_same(record.key, reported["key"], 0)
         if record.value is not None:
-            assert_same(record.value, told["value"], VERSIONS.get(type(record.value), 0))
-        assert as_given(key, value) == {"key": told["key bytes"], "value": told["value bytes"]}
-        assert decode_group_record(bytes.fromhex(told["key bytes"]), value) == record
+            assert_same(record.value, reported["value"], VERSIONS.get(type(record.value), 0))
+        assert as_given(key, value) == {"key": reported["key bytes"], "value": reported["value bytes"]}
+        assert decode_group_record(bytes.fromhex(reported["key bytes"]), value) == record
 
 
 @pytest.mark.parametrize("expires", [None, 1_700_000_000_001])

@@ -65,7 +65,7 @@ def test_tags_are_written_in_the_order_of_their_numbers() -> None:
     assert encode_metadata_record(record)[-10:] == b"\x03" + b"\x06\x01\x01" + b"\x07\x01\x01" + b"\x08\x01\x01"
 
 
-def test_no_change_and_no_leader_are_told_apart() -> None:
+def test_no_change_and_no_leader_are_distinguished() -> None:
     unchanged = decode_metadata_record(
         encode_metadata_record(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=[1]))
     )

@@ -124,11 +124,11 @@ def test_kafka_reads_our_records_as_we_meant_them_and_writes_the_same(java: Java
     written = [encode_transaction_record(*record) for record in records]
     answers = java.run("TransactionRecords", given=[as_given(*each) for each in written])
     for (key, value), each, answer in zip(records, written, answers, strict=True):
-        told = answer["result"]
-        assert_same(key, told["key"], 0)
+        reported = answer["result"]
+        assert_same(key, reported["key"], 0)
         if value is not None:
-            assert_same(value, told["value"], NEWEST_VERSION)
-        assert as_given(*each) == {"key": told["key bytes"], "value": told["value bytes"]}
+            assert_same(value, reported["value"], NEWEST_VERSION)
+        assert as_given(*each) == {"key": reported["key bytes"], "value": reported["value bytes"]}
 
 
 # --- Garbage ---

@@ -15,10 +15,10 @@ import trio.testing
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from tests.patience import patiently
+from tests.waits import within
 from trio_broker.runtime.real_workers import WAKE, RealWorkers, ThreadWorkQueue, wakeup_descriptors
 
-PATIENCE_SECONDS = 20
+WAIT_SECONDS = 20
 
 
 class Gates:
@@ -34,7 +34,7 @@ class Gates:
     def work(self, item: int) -> None:
         self.started.append(item)
         self.begun.release()
-        assert patiently(lambda seconds: self.gate.acquire(timeout=seconds), PATIENCE_SECONDS)
+        assert within(lambda seconds: self.gate.acquire(timeout=seconds), WAIT_SECONDS)
 
     def ended(self, items: Sequence[int]) -> None:
         self.reports.append(list(items))
@@ -47,7 +47,7 @@ class Gates:
     async def wait_begun(self, count: int) -> None:
         for _ in range(count):
             assert await trio.to_thread.run_sync(
-                lambda: patiently(lambda seconds: self.begun.acquire(timeout=seconds), PATIENCE_SECONDS)
+                lambda: within(lambda seconds: self.begun.acquire(timeout=seconds), WAIT_SECONDS)
             )
 
     async def wait_reported(self, count: int) -> None:
@@ -87,7 +87,7 @@ async def test_items_that_end_before_the_loop_looks_are_reported_together(gates:
     for _ in range(3):
         gates.gate.release()
     for _ in (1, 2):
-        assert patiently(lambda seconds: gates.begun.acquire(timeout=seconds), PATIENCE_SECONDS)
+        assert within(lambda seconds: gates.begun.acquire(timeout=seconds), WAIT_SECONDS)
     await gates.wait_reported(3)
     assert gates.reports[0][:2] == [0, 1]
 
@@ -128,7 +128,7 @@ async def test_items_that_end_before_the_loop_looks_wake_it_once(
     # Without a checkpoint from here on, the loop cannot look before the last of them has begun.
     for _ in (1, 2):
         gates.gate.release()
-        assert patiently(lambda seconds: gates.begun.acquire(timeout=seconds), PATIENCE_SECONDS)
+        assert within(lambda seconds: gates.begun.acquire(timeout=seconds), WAIT_SECONDS)
     assert len(wakes) == 1
     gates.gate.release()
     await gates.wait_reported(3)

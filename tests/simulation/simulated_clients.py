@@ -117,8 +117,8 @@ class Producer:
                 code, base_offset = await self._try(partition, batch)
                 if code is ErrorCode.NONE:
                     self._sequences[partition] = sequence + count
-                    told = [Record(partition, base_offset + index, value) for index, value in enumerate(values)]
-                    draft.fields["records"] = tuple(told)
+                    written = [Record(partition, base_offset + index, value) for index, value in enumerate(values)]
+                    draft.fields["records"] = tuple(written)
                     return
                 if self.idempotent and code in RETRIABLE:
                     await trio.sleep(RETRY_SECONDS)
@@ -210,11 +210,11 @@ class Observer:
 
     async def run(self) -> None:
         while not self.done.is_set():
-            await self.read_all(patient=False)
+            await self.read_all(retry=False)
             await trio.sleep(self.world.random.expovariate(0.3))
 
-    async def read_all(self, *, patient: bool) -> list[Record]:
-        """Read from the beginning to the end; with ``patient`` through all errors, else until the first."""
+    async def read_all(self, *, retry: bool) -> list[Record]:
+        """Read from the beginning to the end; with ``retry`` through all errors, else until the first."""
         found: list[Record] = []
         reader = Reader(self.world, self.world.connection(self.name))
         reader.positions = dict.fromkeys(range(self.partitions), 0)
@@ -225,7 +225,7 @@ class Observer:
             try:
                 records = await reader.poll(max_wait_ms=0)
             except ConnectionLost:
-                if not patient:
+                if not retry:
                     break
                 await trio.sleep(RETRY_SECONDS)
                 continue

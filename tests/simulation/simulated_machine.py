@@ -192,7 +192,7 @@ class Machine:
         if life.failure is not None:
             raise life.failure
 
-    # ---- its disk, and its knobs
+    # ---- its disk, and its settings
 
     @property
     def is_disk_full(self) -> bool:

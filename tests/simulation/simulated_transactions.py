@@ -220,8 +220,8 @@ class TransactionalProducer:
         producer = await self.begin()
         group = member.group_id if member is not None else ""
         error: Exception | None = None
-        told: dict[str, Any] = {"transactional_id": self.transactional_id, "inputs": tuple(inputs)}
-        with self.world.doing(self.name, Op.TRANSACTION, group, records=tuple(records), **told) as draft:
+        given: dict[str, Any] = {"transactional_id": self.transactional_id, "inputs": tuple(inputs)}
+        with self.world.doing(self.name, Op.TRANSACTION, group, records=tuple(records), **given) as draft:
             draft.failed("never asked to commit", Outcome.FAIL)
             try:
                 await self._write(producer, records, draft)
@@ -257,9 +257,9 @@ class TransactionalProducer:
     @contextmanager
     def _committing(self, member: Member, offsets: Mapping[int, int]) -> Iterator[Draft]:
         """Record the commit of offsets, which the group takes back if the transaction is not committed."""
-        told: dict[str, Any] = {"offsets": dict(offsets), "member_id": member.member_id, "generation": member.epoch}
+        given: dict[str, Any] = {"offsets": dict(offsets), "member_id": member.member_id, "generation": member.epoch}
         error: Exception | None = None
-        with self.world.doing(member.name, Op.COMMIT, member.group_id, **told) as draft:
+        with self.world.doing(member.name, Op.COMMIT, member.group_id, **given) as draft:
             draft.failed("not committed", Outcome.FAIL)
             try:
                 yield draft
@@ -468,15 +468,15 @@ class CommittedReader:
 
     async def run(self) -> None:
         while not self.done.is_set():
-            await self._read_all(patient=False)
+            await self._read_all(retry=False)
             await trio.sleep(self.world.random.expovariate(0.7))
 
     async def read_to_the_end(self) -> dict[int, list[Record]]:
         """Read everything, once no transaction holds anything back."""
-        return await self._read_all(patient=True)
+        return await self._read_all(retry=True)
 
-    async def _read_all(self, *, patient: bool) -> dict[int, list[Record]]:
-        """Read from the beginning; if ``patient`` up to the high watermark, else until there is nothing or an error."""
+    async def _read_all(self, *, retry: bool) -> dict[int, list[Record]]:
+        """Read from the beginning; if ``retry`` up to the high watermark, else until there is nothing or an error."""
         connection = self.world.connection(self.name)
         positions = dict.fromkeys(range(self.partitions), 0)
         found: dict[int, list[Record]] = {index: [] for index in positions}
@@ -489,11 +489,11 @@ class CommittedReader:
                 for record in draft.fields["records"]:
                     found[record.partition].append(record)
             if response is not None:
-                is_read = ended if patient else stopped
+                is_read = ended if retry else stopped
                 left -= {each.partition_index for each in data_of(response) if is_read(each, positions)}
-            elif not patient:
+            elif not retry:
                 break
-            if patient and left:
+            if retry and left:
                 await trio.sleep(RETRY_SECONDS)
         connection.close()
         return found

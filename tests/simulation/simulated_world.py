@@ -131,9 +131,9 @@ class World:
             draft.failed(error)
             raise
         finally:
-            told = {"group": group, **fields, **draft.fields}
-            self.history.append(Event(process, op, invoked, self.now(), draft.outcome, **told))
-            self.note(process, op, draft.outcome, sorted(told.items(), key=str))
+            known = {"group": group, **fields, **draft.fields}
+            self.history.append(Event(process, op, invoked, self.now(), draft.outcome, **known))
+            self.note(process, op, draft.outcome, sorted(known.items(), key=str))
 
     def tell(self, process: str, op: Op, group: str = "", **fields: Any) -> None:
         """Record what took no time."""

@@ -257,12 +257,12 @@ class Simulation:
                     self.world.faults = False
                     committed_reader.done.set()
                     await self.machine.heal()
-                source = by_partition(await last_reader.read_all(patient=True))
+                source = by_partition(await last_reader.read_all(retry=True))
                 await self._until_all_is_processed(source)
                 for member in self.members:
                     member.is_leaving = True
                 observer.done.set()
-            await last_reader.read_all(patient=True)
+            await last_reader.read_all(retry=True)
             await self._read_output(committed_reader, source)
             await self.machine.stop()
             nursery.cancel_scope.cancel()

@@ -54,7 +54,7 @@ def is_broken(promise: str, seeds: Iterable[int], draw_plan: Callable[[random.Ra
 
 
 @pytest.fixture(autouse=True)
-def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulation, "HEAL_SECONDS", HEAL_SECONDS)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.errors import PySparkException
 
-from tests.patience import terminated
+from tests.waits import terminated
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import DataLoss
 from trio_broker.spark.pipelines.export.job import export
@@ -53,7 +53,7 @@ def main(server: str, servers: str, topic: str, directory: str) -> None:
     runner = SparkTaskRunner(spark)
     done: list[int] = []
     report = export(spark, options, f"parquet:{Path(directory) / 'table'}")
-    told = {
+    results = {
         "session": type(spark).__module__,
         "count": batch.load().count(),
         "values": sorted(bytes(row.value).decode() for row in batch.schema("value BINARY").load().collect()),
@@ -66,7 +66,7 @@ def main(server: str, servers: str, topic: str, directory: str) -> None:
         "done": max(done, default=0),
         "failure": failure(runner),
     }
-    print(json.dumps(told))
+    print(json.dumps(results))
     spark.stop()
 
 

@@ -193,14 +193,14 @@ def main(servers: str, directory_name: str) -> None:
     options = {"kafka.bootstrap.servers": servers, "subscribe": SOURCE}
     many_tasks = {"minPartitions": "8"}
     read = scan(spark, {**options, **many_tasks}, directory)
-    told: dict[str, object] = {"scan": read, "stream": stream(spark, {**options, **many_tasks}, directory)}
+    results: dict[str, object] = {"scan": read, "stream": stream(spark, {**options, **many_tasks}, directory)}
     sink(spark, servers, SINK, len(read), directory)
     with JobSource.of(read_job_options({**options, **many_tasks}, Trigger())) as source:
-        told["export"] = export_rows(source, runner, directory)
+        results["export"] = export_rows(source, runner, directory)
     with JobSource.of(read_job_options({**options, **many_tasks, "subscribe": JSON_SOURCE}, Trigger())) as source:
-        told["etl"] = etl_rows(source, runner, directory)
-    told["rounds"] = [write_again(options, runner, directory, guarantee) for guarantee in GUARANTEES]
-    print(json.dumps(told))
+        results["etl"] = etl_rows(source, runner, directory)
+    results["rounds"] = [write_again(options, runner, directory, guarantee) for guarantee in GUARANTEES]
+    print(json.dumps(results))
     spark.stop()
 
 

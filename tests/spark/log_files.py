@@ -116,7 +116,7 @@ class LogFiles:
             partition.writer.state.high_watermark = self.high_watermark
             partition.writer.state.last_stable_offset = min(partition.last_stable_offset, self.high_watermark)
         taken = PartitionSnapshot(self.log.topic_partition.partition, log_snapshot(partition))
-        told = TopicManifest(
+        manifest = TopicManifest(
             version=MANIFEST_VERSION,
             cluster_id=CLUSTER_ID,
             node_id=1,
@@ -124,7 +124,7 @@ class LogFiles:
             topic_id=uuid_text(self.log.topic_id),
             partitions=(partition_manifest(taken),),
         )
-        return parse_manifest(encode(told), self.log.topic_partition.topic)
+        return parse_manifest(encode(manifest), self.log.topic_partition.topic)
 
     def range(self, start: int = 0, end: int | None = None) -> OffsetRange:
         return OffsetRange(self.log.topic_partition, start, self.log.log_end_offset if end is None else end)

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from kafka_wire.messages.fetch import AbortedTransaction as ToldTransaction
+from kafka_wire.messages.fetch import AbortedTransaction as WireTransaction
 from kafka_wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kafka_wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -112,7 +112,7 @@ class ScriptedPartition:
                 last_stable_offset=self.last_stable_offset,
                 log_start_offset=self.log_start_offset,
                 aborted_transactions=[
-                    ToldTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+                    WireTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
                     for each in self.aborted
                     if each.last_offset >= wanted.fetch_offset and (each.first_offset < upper_bound or self.names_early)
                 ],

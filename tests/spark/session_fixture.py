@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.java_programs import QUICK_START
-from tests.patience import run_program
+from tests.waits import run_program
 from trio_broker.spark.session import spark_session
 from trio_broker.spark.workarounds.java import cache_directory
 from trio_broker.spark.workarounds.spark_home import installed_package

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.patience import patiently
+from tests.waits import within
 from trio_broker.spark.background_load import BackgroundLoad
 from trio_broker.spark.workarounds import worker_memory
 from trio_broker.spark.workarounds.worker_memory import keeping_loaded
@@ -34,14 +34,14 @@ class SlowLoad:
 
     def _load(self) -> str:
         self.calls += 1
-        assert patiently(self.may_end.wait, WAIT_SECONDS)
+        assert within(self.may_end.wait, WAIT_SECONDS)
         return "loaded"
 
     def end(self) -> None:
         self.may_end.set()
         for thread in threading.enumerate():
             if thread.name == "load":
-                patiently(thread.join, WAIT_SECONDS)
+                within(thread.join, WAIT_SECONDS)
 
 
 def test_a_process_that_is_no_worker_waits() -> None:

@@ -113,14 +113,14 @@ def test_columns_may_be_chosen_by_an_option() -> None:
         ({"subscribe": "a", "kafka.auto.offset.reset": "earliest"}, "kafka.auto.offset.reset"),
     ],
 )
-def test_what_is_wrong_for_batches_and_streams_is_told_when_a_frame_is_loaded(
+def test_what_is_wrong_for_batches_and_streams_is_reported_when_a_frame_is_loaded(
     options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(OptionError, match=words):
         source(**options).schema()
 
 
-def test_what_is_wrong_for_one_of_them_is_told_by_its_reader() -> None:
+def test_what_is_wrong_for_one_of_them_is_reported_by_its_reader() -> None:
     stream_only = source(subscribe="a", startingOffsets="latest")
     batch_only = source(subscribe="a", endingOffsets="latest")
     for frame in (stream_only, batch_only):
@@ -131,7 +131,7 @@ def test_what_is_wrong_for_one_of_them_is_told_by_its_reader() -> None:
         batch_only.streamReader(schema=VALUES)
 
 
-def test_a_stream_is_not_told_what_has_no_effect_in_a_batch(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stream_is_not_warned_of_what_has_no_effect_in_a_batch(caplog: pytest.LogCaptureFixture) -> None:
     frame = source(subscribe="a", maxOffsetsPerTrigger="5")
     frame.schema()
     frame.streamReader(schema=VALUES)
@@ -276,9 +276,9 @@ def with_admin() -> Iterator[BrokerThread]:
 
 
 def test_files_give_the_rows_that_the_wire_gives(with_admin: BrokerThread) -> None:
-    told = {"adminUrl": str(with_admin.admin_url)}
+    admin = {"adminUrl": str(with_admin.admin_url)}
     path = {"path": str(with_admin.data_directory)}
-    for options in ({"transport": "files", **told}, {**path, **told}, {"transport": "wire", **path}):
+    for options in ({"transport": "files", **admin}, {**path, **admin}, {"transport": "wire", **path}):
         reader = source(with_admin, subscribe="on-disk", **options).reader(schema=VALUES)
         assert values(reader) == numbers(0, 30)
 

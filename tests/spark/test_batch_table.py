@@ -85,7 +85,7 @@ def message_of_old(magic: int) -> bytes:
         (THREE[1][:8] + b"\x7f\xff\xff\xff" + THREE[1][12:16] + b"\x09" + THREE[1][17:], "magic 9"),
     ],
 )
-def test_what_can_be_no_batch_ends_the_table_and_is_told(tail: bytes, why: str) -> None:
+def test_what_can_be_no_batch_ends_the_table_and_is_reported(tail: bytes, why: str) -> None:
     table = scan_batches(THREE[0] + tail + THREE[2])
     assert (len(table), table.consumed_bytes, table.needed_bytes) == (1, len(THREE[0]), 0)
     assert table.damage is not None

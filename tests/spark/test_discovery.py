@@ -6,7 +6,7 @@ import json
 import sys
 from pkgutil import iter_modules
 
-from tests.patience import run_program
+from tests.waits import run_program
 
 HEAVY = ("trio", "asyncio", "numpy", "numba", "pyarrow", "cramjam", "pandas")
 
@@ -27,6 +27,6 @@ def test_our_modules_are_found_at_the_top_level() -> None:
 def test_the_look_up_costs_no_heavy_import() -> None:
     names = sorted(module.name for module in iter_modules() if module.name.startswith("pyspark_trio_broker"))
     answer = run_program([sys.executable, "-c", LOOK_UP, *names], 60, capture_output=True, text=True, check=True)
-    told = json.loads(answer.stdout)
-    assert told["formats"]["pyspark_trio_broker"] == "trio_broker"
-    assert {module.partition(".")[0] for module in told["modules"]}.isdisjoint(HEAVY)
+    reported = json.loads(answer.stdout)
+    assert reported["formats"]["pyspark_trio_broker"] == "trio_broker"
+    assert {module.partition(".")[0] for module in reported["modules"]}.isdisjoint(HEAVY)

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import patiently
 from tests.spark.pipelines.table_rows import read_table
 from tests.spark.session_fixture import java_options
 from tests.spark.topic_records import fill, numbers
+from tests.waits import within
 from trio_broker.spark.tables.target import Format, Target
 from trio_broker.testing import BrokerThread
 
@@ -155,7 +155,7 @@ def test_the_commands_of_the_page_do_what_it_says(kafka_broker_session: BrokerTh
             start_new_session=True,
         )
     try:
-        status = patiently(shell.wait, SECONDS)
+        status = within(shell.wait, SECONDS)
     finally:
         # The master and the workers, which the page starts in the background.
         with contextlib.suppress(ProcessLookupError):

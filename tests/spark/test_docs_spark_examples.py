@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.patience import terminated
 from tests.spark.topic_records import fill
+from tests.waits import terminated
 from trio_broker.testing import BrokerThread
 
 if TYPE_CHECKING:

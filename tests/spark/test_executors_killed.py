@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.patience import run_program
 from tests.spark.executors_job import GUARANTEES, JOBS, JSON_SOURCE, SINK, SOURCE
 from tests.spark.pipelines.table_rows import read_table
 from tests.spark.producer.consumed_records import new_values, read_back, values_of
 from tests.spark.topic_records import fill, numbers
+from tests.waits import run_program
 from trio_broker.spark.tables.target import Format, Target
 from trio_broker.testing import BrokerThread
 
@@ -51,17 +51,17 @@ def test_each_row_is_there_once_though_an_executor_was_killed_in_each_job(
 
     assert ended.returncode == 0, ended.stderr
     assert [name for name in JOBS if not (tmp_path / name).exists()] == []
-    told = json.loads(ended.stdout.splitlines()[-1])
+    results = json.loads(ended.stdout.splitlines()[-1])
     every_number = list(range(COUNT))
-    assert told["scan"] == told["stream"] == every_number
+    assert results["scan"] == results["stream"] == every_number
     found = read_back(servers, SINK, PARTITIONS)
     assert sorted(int(value or b"") for part in found.values() for value in values_of(part)) == every_number
-    assert told["export"] == {"rows": COUNT}
+    assert results["export"] == {"rows": COUNT}
     assert sorted(map(int, values_in(tmp_path / "table", "value"))) == every_number
-    assert told["etl"] == {"rows": COUNT * 2 // 3, "dead_letters": COUNT // 3}
+    assert results["etl"] == {"rows": COUNT * 2 // 3, "dead_letters": COUNT // 3}
     assert sorted(values_in(tmp_path / "typed", "id")) == [n for n in every_number if n % 3]
     assert sorted(map(int, values_in(tmp_path / "typed_dead_letters", "value"))) == every_number[::3]
-    assert told["rounds"] == [[3, 3]] * len(GUARANTEES)
+    assert results["rounds"] == [[3, 3]] * len(GUARANTEES)
     for topic in written:
         found = read_back(servers, topic, PARTITIONS)
         assert [new_values(topic, found[partition]) for partition in range(PARTITIONS)] == halves, topic

@@ -11,9 +11,9 @@ import sys
 
 import pytest
 
-from tests.patience import run_program
 from tests.spark.session_fixture import java_options
 from tests.spark.topic_records import fill, numbers
+from tests.waits import run_program
 from trio_broker.spark.workarounds.column_hint import MIN_OFFSETS
 from trio_broker.testing import BrokerThread
 

@@ -17,7 +17,7 @@ import pytest
 from numba import njit
 from numba.core import config
 
-from tests.patience import communicate
+from tests.waits import communicate
 from trio_broker.spark.code_cache import CodeCache
 from trio_broker.spark.machine_code import compiled, digest_of
 

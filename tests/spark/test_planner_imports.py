@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from tests.patience import run_program
 from tests.spark.topic_records import fill, numbers
+from tests.waits import run_program
 from trio_broker.testing import BrokerThread
 
 HEAVY = {"numba", "llvmlite", "pyarrow", "numpy", "pandas", "trio", "asyncio"}

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.patience import run_program
+from tests.waits import run_program
 from trio_broker.spark import session
 from trio_broker.spark.errors import SparkJobError
 
@@ -35,9 +35,9 @@ def test_what_spark_connect_lacks_is_named_with_the_extra_that_brings_it(tmp_pat
     program.write_text(WITHOUT_GRPC)
     ended = run_program([sys.executable, "-W", "ignore", str(program)], SECONDS, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
-    [told] = ended.stdout.splitlines()
-    assert "grpcio" in told
-    assert told.endswith("Spark Connect needs it: pip install 'trio-broker[spark-connect]'")
+    [message] = ended.stdout.splitlines()
+    assert "grpcio" in message
+    assert message.endswith("Spark Connect needs it: pip install 'trio-broker[spark-connect]'")
 
 
 FOLLOWED = """
@@ -59,13 +59,13 @@ except Exception as error:
 
 
 @pytest.mark.parametrize(
-    ("master", "told"),
+    ("master", "message"),
     [
         ("local[2]", "local[2] None"),
         ("sc://db:15002", "no session of Spark Connect at sc://db:15002: None sc://db:15002"),
     ],
 )
-def test_a_master_that_is_asked_for_stands_above_the_environment(master: str, told: str) -> None:
+def test_a_master_that_is_asked_for_stands_above_the_environment(master: str, message: str) -> None:
     """In a process, since it is of both kinds."""
     ended = run_program(
         [sys.executable, "-c", FOLLOWED, master],
@@ -74,7 +74,7 @@ def test_a_master_that_is_asked_for_stands_above_the_environment(master: str, to
         capture_output=True,
         text=True,
     )
-    assert ended.stdout.splitlines() == [told], ended.stderr
+    assert ended.stdout.splitlines() == [message], ended.stderr
 
 
 class UnreachableServer:
@@ -96,7 +96,7 @@ def test_a_server_that_cannot_be_reached_is_named_in_one_line() -> None:
         session._connect_session("sc://db:15002", UnreachableServer(), {})  # type: ignore[arg-type]
 
 
-def test_a_master_in_the_environment_beside_a_server_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_master_in_the_environment_beside_a_server_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER", "local[2]")
     expected = r"^no session of Spark Connect at sc://db:15002: .*Spark master \[local\[2\]\], Spark Connect \[sc://db"
     with pytest.raises(SparkJobError, match=expected):

@@ -163,7 +163,7 @@ def test_a_task_is_known_by_query_micro_batch_and_number():
     assert stream_task_id(in_micro_batch(8)) == TaskId(QUERY, 8, 3)
 
 
-def test_a_task_of_no_query_cannot_be_told_apart():
+def test_a_task_of_no_query_cannot_be_distinguished():
     with pytest.raises(SparkJobError, match="the task does not know its query and micro-batch"):
         stream_task_id(FakeContext())
 

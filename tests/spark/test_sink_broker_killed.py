@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.patience import Patience, patiently
 from tests.spark.producer.consumed_records import read_back, values_of
+from tests.waits import TimeLeft, within
 from trio_broker.testing import BrokerProcess
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ SECONDS = 120
 
 
 def wait_for(path: Path) -> None:
-    time_left = Patience(SECONDS)
+    time_left = TimeLeft(SECONDS)
     while not path.exists():
         assert not time_left.is_over, path
         time.sleep(0.05)
@@ -40,7 +40,7 @@ def test_a_batch_has_each_row_once_though_the_broker_died_beside_it(spark: Spark
             yield batch
             if number == 0:
                 (tmp_path / "halfway").touch()
-                time_left = Patience(SECONDS)
+                time_left = TimeLeft(SECONDS)
                 while not (tmp_path / "killed").exists() and not time_left.is_over:
                     time.sleep(0.05)
 
@@ -53,7 +53,7 @@ def test_a_batch_has_each_row_once_though_the_broker_died_beside_it(spark: Spark
 
     with BrokerProcess(tmp_path / "broker") as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        patiently(admin.create_topics([NewTopic("written", PARTITIONS, 1)])["written"].result, SECONDS)
+        within(admin.create_topics([NewTopic("written", PARTITIONS, 1)])["written"].result, SECONDS)
         options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "kafka.batch.size": "2000", "topic": "written"}
         frame = spark.range(0, ROWS, 1, TASKS).selectExpr("CAST(id AS STRING) AS value")
         writer = frame.mapInArrow(waiting, "value string").write.format("trio_broker").options(**options)

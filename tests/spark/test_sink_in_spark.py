@@ -15,9 +15,9 @@ from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from pyspark.errors import PySparkException
 
-from tests.patience import patiently, terminated
 from tests.spark.producer.consumed_records import headers_of, read_back
 from tests.spark.topic_records import fill
+from tests.waits import terminated, within
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.producer.row_ids import Deduplicator, RowId, find_row_id
 from trio_broker.spark.session import make_active, spark_session
@@ -145,7 +145,7 @@ def test_errors_reach_the_user_in_words(spark: SparkSession, place: Place, mode:
     assert text in str(raised.value)
 
 
-def test_an_unknown_option_is_told(spark: SparkSession, place: Place) -> None:
+def test_an_unknown_option_is_reported(spark: SparkSession, place: Place) -> None:
     writer = spark.range(1).selectExpr("'v' AS value").write.format("trio_broker").options(**place.options)
 
     with pytest.raises(Exception, match=r"did you mean 'kafka\.compression\.type'"):
@@ -242,7 +242,7 @@ def allow_records_of(place: Place, max_bytes: int) -> None:
     entry = ConfigEntry("max.message.bytes", str(max_bytes), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, place.topic, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": place.broker.bootstrap_servers})
-    patiently(admin.incremental_alter_configs([resource])[resource].result, ENDS_WITHIN_SECONDS)
+    within(admin.incremental_alter_configs([resource])[resource].result, ENDS_WITHIN_SECONDS)
 
 
 def test_a_task_that_dies_and_a_restart_leave_each_row_once_for_those_who_deduplicate(

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.patience import communicate, run_program
 from tests.spark.connect_service import connect_service
 from tests.spark.pipelines.command_processes import pipeline_process, rows_in, wait_until
 from tests.spark.pipelines.table_rows import read_table
 from tests.spark.topic_records import fill, numbers
+from tests.waits import communicate, run_program
 from trio_broker.cli.pipeline_options import FORCED_END
 from trio_broker.spark.tables.target import Format, Target
 from trio_broker.testing import BrokerThread
@@ -53,19 +53,19 @@ def test_batches_views_streams_exports_and_errors_work_through_connect(
     words = [connect_server, kafka_broker_session.bootstrap_servers, "connect", str(tmp_path)]
     ended = run_program([sys.executable, "-m", JOB, *words], SECONDS, cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
-    told = json.loads(ended.stdout.splitlines()[-1])
-    assert told["session"].startswith("pyspark.sql.connect")
-    assert told["count"] == told["stream"] == 5
-    assert told["values"] == ["0", "1", "2", "3", "4"]
-    assert told["view"] == 3
-    assert "OptionError: option 'startingOffsets': a batch query cannot begin at the latest offset" in told["error"]
-    assert told["exported"] == {"rows": 5}
+    results = json.loads(ended.stdout.splitlines()[-1])
+    assert results["session"].startswith("pyspark.sql.connect")
+    assert results["count"] == results["stream"] == 5
+    assert results["values"] == ["0", "1", "2", "3", "4"]
+    assert results["view"] == 3
+    assert "OptionError: option 'startingOffsets': a batch query cannot begin at the latest offset" in results["error"]
+    assert results["exported"] == {"rows": 5}
     table = read_table(Target(Format.PARQUET, str(tmp_path / "table")))
     assert sorted(table["value"].to_pylist()) == numbers(0, 5)
-    assert told["parallelism"] == 2
-    assert told["results"] == [[{"task": number, "of": task}] for number, task in enumerate("abc")]
-    assert told["done"] <= 3
-    assert told["failure"] == "orders-0 at offset 1: the segment is gone"
+    assert results["parallelism"] == 2
+    assert results["results"] == [[{"task": number, "of": task}] for number, task in enumerate("abc")]
+    assert results["done"] <= 3
+    assert results["failure"] == "orders-0 at offset 1: the segment is gone"
 
 
 # --- Ctrl-C during an export ---

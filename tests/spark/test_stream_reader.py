@@ -250,7 +250,7 @@ def test_offsets_of_sparks_own_kafka_source_are_read_on_from(bench: Bench) -> No
 
 
 @pytest.mark.parametrize("offsets", [5, {"a": 3}, {"a": {"x": 3}}, {"a": {"0": "3"}}, {"a": {"0": -3}}])
-def test_a_checkpoint_of_another_source_is_told_as_that(bench: Bench, offsets: Any) -> None:
+def test_a_checkpoint_of_another_source_is_reported_as_that(bench: Bench, offsets: Any) -> None:
     with pytest.raises(SparkJobError, match="the checkpoint has offsets that are not of this source"):
         bench.reader().latestOffset(offsets, ALL)
     with pytest.raises(SparkJobError, match="the checkpoint has offsets that are not of this source"):
@@ -276,7 +276,7 @@ def test_the_same_micro_batch_is_cut_into_the_same_tasks_after_a_restart(bench: 
 # --- Limits ---
 
 
-def test_the_limit_that_spark_is_told_is_that_of_the_options(bench: Bench) -> None:
+def test_the_limit_that_spark_receives_is_that_of_the_options(bench: Bench) -> None:
     assert bench.reader().getDefaultReadLimit() == ALL
     assert bench.reader(maxOffsetsPerTrigger="7").getDefaultReadLimit() == ReadMaxRows(7)
     assert bench.reader(minOffsetsPerTrigger="3").getDefaultReadLimit() == ReadMinRows(3)
@@ -416,7 +416,7 @@ def test_a_topic_that_is_created_again_is_read_from_its_first_record_if_losses_d
         assert ranges(each.partitions(beginning, end)) == ([f"a-0 [0, {length})"] if length else [])
 
 
-def test_tasks_are_told_the_topic_that_they_were_planned_for(bench: Bench) -> None:
+def test_tasks_receive_the_topic_that_they_were_planned_for(bench: Bench) -> None:
     bench.source.hold(p0=8)
     reader = bench.reader()
     end = reader.latestOffset(NOT_YET, ALL)

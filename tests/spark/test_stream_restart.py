@@ -26,8 +26,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
-from tests.patience import MOST_TIMES, Patience, flushed, patiently, scaled, terminated
 from tests.spark.streaming_job import writer
+from tests.waits import MOST_TIMES, TimeLeft, flushed, scaled, terminated, within
 from trio_broker.testing import BrokerProcess
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ ROOT = Path(__file__).parent.parent.parent
 TOPIC = "lives"
 PARTITIONS = 3
 SEGMENT_BYTES = 32 * 1024
-PATIENCE_SECONDS = 180.0
+WAIT_SECONDS = 180.0
 """For a session to start and get something done beside everything else that a test machine does."""
 
 RECORDS_AT_ONCE = 100
@@ -51,7 +51,7 @@ PAUSE_SECONDS = 0.05
 
 def wait_for(claim: Callable[[], bool], what: str) -> None:
     """Wait until ``claim`` holds."""
-    time_left = Patience(PATIENCE_SECONDS)
+    time_left = TimeLeft(WAIT_SECONDS)
     while not claim():
         assert not time_left.is_over, f"waited in vain for {what}"
         time.sleep(0.05)
@@ -110,13 +110,13 @@ class Sender:
         self._may_send.clear()
         # What the thread is in the middle of it may finish.
         time.sleep(5 * PAUSE_SECONDS)
-        assert flushed(self._producer, PATIENCE_SECONDS)
+        assert flushed(self._producer, WAIT_SECONDS)
         yield
         self._may_send.set()
 
     def end(self) -> None:
         self.__exit__()
-        assert flushed(self._producer, PATIENCE_SECONDS)
+        assert flushed(self._producer, WAIT_SECONDS)
 
     def __enter__(self) -> Self:
         return self
@@ -125,7 +125,7 @@ class Sender:
         """Send no more, also where a test has failed: the thread would go on in the next one, without a broker."""
         self._is_over = True
         self._may_send.set()
-        patiently(self._thread.join, PATIENCE_SECONDS)
+        within(self._thread.join, WAIT_SECONDS)
 
 
 @attrs.define
@@ -141,7 +141,7 @@ class Trial:
         admin = AdminClient({"bootstrap.servers": self.broker.bootstrap_servers})
         topic = NewTopic(TOPIC, PARTITIONS, 1, config={"internal.segment.bytes": str(SEGMENT_BYTES)})
         for done in admin.create_topics([topic]).values():
-            patiently(done.result, PATIENCE_SECONDS)
+            within(done.result, WAIT_SECONDS)
 
     # --- The query ---
 
@@ -200,9 +200,7 @@ class Trial:
         consumer = Consumer({"bootstrap.servers": self.broker.bootstrap_servers, "group.id": "watch"})
         try:
             return {
-                str(number): consumer.get_watermark_offsets(
-                    TopicPartition(TOPIC, number), timeout=scaled(PATIENCE_SECONDS)
-                )
+                str(number): consumer.get_watermark_offsets(TopicPartition(TOPIC, number), timeout=scaled(WAIT_SECONDS))
                 for number in range(PARTITIONS)
             }
         finally:
@@ -213,7 +211,7 @@ class Trial:
         resource = ConfigResource(ConfigResource.Type.TOPIC, TOPIC, incremental_configs=[entry])
         admin = AdminClient({"bootstrap.servers": self.broker.bootstrap_servers})
         for done in admin.incremental_alter_configs([resource]).values():
-            patiently(done.result, PATIENCE_SECONDS)
+            within(done.result, WAIT_SECONDS)
 
     def has_rolled(self) -> bool:
         """Whether some partition has a segment that is not the active one, and so can be deleted."""
@@ -252,7 +250,7 @@ class Trial:
         last = (
             writer(self.spark, self.broker.bootstrap_servers, TOPIC, self.directory).trigger(availableNow=True).start()
         )
-        assert terminated(last, PATIENCE_SECONDS)
+        assert terminated(last, WAIT_SECONDS)
         frame = self.spark.read.parquet(str(self.directory / "rows")).select("value")
         values = [row.value for row in frame.collect()]
         twice = [value for value, count in Counter(values).items() if count > 1]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from tests.patience import patiently, terminated
 from tests.spark.topic_records import fill, numbers
+from tests.waits import terminated, within
 from trio_broker.testing import BrokerThread
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def test_a_job_that_begins_at_latest_and_runs_now_and_then_misses_nothing_in_bet
     assert job.rows() == numbers(0, 4)
 
 
-def test_micro_batches_are_as_small_as_asked_and_the_backlog_is_told(job: Job) -> None:
+def test_micro_batches_are_as_small_as_asked_and_the_backlog_is_reported(job: Job) -> None:
     fill(job.broker, job.topic, numbers(0, 8))
     fill(job.broker, job.topic, numbers(8, 12), partition=1)
     query = job.run(maxOffsetsPerTrigger="6")
@@ -166,7 +166,7 @@ def test_records_of_a_first_micro_batch_that_were_deleted_before_the_restart_are
     fill(job.broker, job.topic, numbers(0, 5))
     failing(job)
     admin, below = AdminClient({"bootstrap.servers": job.broker.bootstrap_servers}), TopicPartition(job.topic, 0, 3)
-    patiently(admin.delete_records([below])[below].result, ENDS_WITHIN_SECONDS)
+    within(admin.delete_records([below])[below].result, ENDS_WITHIN_SECONDS)
     with pytest.raises(StreamingQueryException, match=f"DataLoss: {job.topic}-0 at offset 0: the records are gone"):
         job.run()
     assert sizes(job.run(failOnDataLoss="false")) == [2]

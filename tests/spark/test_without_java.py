@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.patience import flushed, run_program
+from tests.waits import flushed, run_program
 from trio_broker.testing import BrokerThread
 
 SECONDS = 180

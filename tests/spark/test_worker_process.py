@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.patience import Patience, scaled
+from tests.waits import TimeLeft, scaled
 from trio_broker.spark.decoder import Engine, available_engine
 
 WAIT_SECONDS = 300
@@ -55,7 +55,7 @@ def main(infile, outfile):
         decoder._loaded_engine = BackgroundLoad(load, min_rows=3000)
     task = TaskPartition(ReadTask(OffsetRange(PARTITION, 0, 2000), Transport(), Decoding(tuple(COLUMNS))))
     rows = sum(batch.num_rows for batch in read_partition(task))
-    told = {
+    report = {
         "is_worker": worker_memory.is_worker(),
         "rows": rows,
         "engine": decoder.ready_engine().value,
@@ -63,7 +63,7 @@ def main(infile, outfile):
         "frozen": gc.get_freeze_count(),
         "left": len(gc.get_objects()),
     }
-    text = json.dumps(told).encode()
+    text = json.dumps(report).encode()
     outfile.write(struct.pack("!i", len(text)) + text)
     outfile.flush()
 """
@@ -76,9 +76,9 @@ class Worker:
     stream: BufferedIOBase
 
     def run_task(self) -> dict[str, Any]:
-        """Return what the next task has told; the worker collects garbage, and runs the one after it."""
-        told: dict[str, Any] = json.loads(self.receive())
-        return told
+        """Return the report of the next task; the worker collects garbage, and runs the one after it."""
+        report: dict[str, Any] = json.loads(self.receive())
+        return report
 
     def receive(self) -> bytes:
         [size] = struct.unpack("!i", self.stream.read(4))
@@ -129,7 +129,7 @@ def begin_and_go_on(directory: Path, **variables: str) -> None:
             assert task["engine"] == "plain"
             assert task["is_loading"] == is_loading
         (directory / "may-load").touch()
-        time_left = Patience(WAIT_SECONDS)
+        time_left = TimeLeft(WAIT_SECONDS)
         while task["engine"] != "numba" and not time_left.is_over:
             assert task["rows"] == 2000
             assert task["frozen"] <= second["frozen"] or not task["is_loading"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from confluent_kafka import Producer
 
-from tests.patience import flushed
+from tests.waits import flushed
 from trio_broker.testing import BrokerThread
 
 Header = tuple[str, bytes | None]

@@ -296,7 +296,7 @@ def read_anew(log: Log, expected: StoredLog, found: ServedLog) -> None:
             assert first.base_offset <= offset <= first.last_offset, f"{first} for a read from {offset}"
 
 
-class Told(logging.Handler):
+class WarningLines(logging.Handler):
     """The lines at level WARNING and above."""
 
     def __init__(self) -> None:
@@ -310,7 +310,7 @@ class Told(logging.Handler):
     def has_error(self) -> bool:
         return any(level >= logging.ERROR for level, _ in self.lines)
 
-    def __enter__(self) -> Told:
+    def __enter__(self) -> WarningLines:
         logger = logging.getLogger("trio_broker")
         logger.addHandler(self)
         logger.propagate = False
@@ -322,7 +322,7 @@ class Told(logging.Handler):
         logger.propagate = True
 
 
-TOLD_AGAIN = (
+REPORTED_AGAIN = (
     "cannot be opened",
     "damage",
     "no records from",
@@ -349,25 +349,25 @@ class DamagedStart:
     def check(self) -> None:
         disk = self.whole.disk(self.clock, self.damage, self.partitions)
         damaged = disk.read_file(self.damage.path) if disk.exists(self.damage.path) else None
-        with Told() as told:
+        with WarningLines() as warnings:
             try:
                 server = Server.start(disk, self.clock)
             except DataDirectoryError:
                 assert self.damage.path.name == "meta.properties", "only that refuses a start"
                 assert (disk.read_file(self.damage.path) if damaged is not None else None) == damaged
                 return
-            first = {each: self._check_log(server, each, told) for each in self.partitions}
+            first = {each: self._check_log(server, each, warnings) for each in self.partitions}
             appended = self._append(server)
         self._check_kept(server, first)
         server.stop()
         for step in ("stop", "kill"):
-            with Told() as told:
+            with WarningLines() as warnings:
                 server = Server.start(disk, self.clock)
                 for partition in filter(self._is_hurt, self.partitions):
                     self._check_again(server, partition, first[partition], appended.get(partition), step)
                 # Of damage that stays, the broker tells at each start; an older snapshot may be met later, and an index
                 # is looked at when it is used.
-                new = [line for _, line in told.lines if not any(each in line for each in TOLD_AGAIN)]
+                new = [line for _, line in warnings.lines if not any(each in line for each in REPORTED_AGAIN)]
                 # What the first start has not read, a later one may.
                 assert not new or any(map(self._is_unread, self.partitions)), f"after a {step}: {new}"
             disk = disk.crash()
@@ -378,12 +378,12 @@ class DamagedStart:
     def _is_hurt(self, partition: TopicPartition) -> bool:
         return self.damage.path.parent.name == str(partition) or self.damage.path.parent == DATA
 
-    def _check_log(self, server: Server, partition: TopicPartition, told: Told) -> ServedLog | None:
+    def _check_log(self, server: Server, partition: TopicPartition, warnings: WarningLines) -> ServedLog | None:
         expected = self.whole.logs[partition]
         log = self._log(server, partition)
         if log is None:
             assert self._is_hurt(partition), f"{partition} is gone"
-            assert told.has_error, f"{partition} is gone without a word"
+            assert warnings.has_error, f"{partition} is gone without a word"
             return None
         if self._is_unread(partition):
             return self._check_unread(log, expected)
@@ -396,15 +396,15 @@ class DamagedStart:
             else:
                 # What was deleted may be there again if the file that says so is lost, and that is reported.
                 assert offset < expected.log_start_offset, f"{record} at {offset} was never written"
-                assert told.lines, f"deleted records are back: {offset}"
+                assert warnings.lines, f"deleted records are back: {offset}"
         missing = [offset for offset in expected.records if offset not in found.records]
         if missing:
             assert self._is_hurt(partition), f"{partition}: {missing} are missing"
-            told_by_the_log = self.damage.path.suffix == ".log" and found.refused
-            assert told.has_error or told_by_the_log, f"{partition}: {missing} are missing without a word"
-        if not told.has_error:
+            reported_by_the_log = self.damage.path.suffix == ".log" and found.refused
+            assert warnings.has_error or reported_by_the_log, f"{partition}: {missing} are missing without a word"
+        if not warnings.has_error:
             assert log.log_end_offset == expected.log_end_offset
-        assert log.log_end_offset >= expected.log_end_offset or told.has_error
+        assert log.log_end_offset >= expected.log_end_offset or warnings.has_error
         assert log.log_end_offset <= expected.log_end_offset, f"ends at {log.log_end_offset}"
         self._check_times(log, expected, found, is_whole=not missing)
         for offset, record in found.records.items():

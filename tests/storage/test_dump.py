@@ -1,4 +1,4 @@
-"""The dump: what stands in the files, told and not changed."""
+"""The dump: the content of the files, which are not changed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def closed(bench: Any) -> Any:
     return bench
 
 
-def test_batches_are_told_like_kafkas_tool_does(closed: Any):
+def test_batches_are_reported_like_kafkas_tool_does(closed: Any):
     _, start, first, marker, last = lines(closed.file("00000000000000000000.log"))
     assert start == "Log starting offset: 0"
     assert first.startswith(
@@ -57,9 +57,9 @@ def test_records_are_listed_when_asked_for(closed: Any):
     assert printed[3].endswith("key: null payload: zeile\\nzwei ü")
 
 
-def test_a_directory_is_told_as_a_whole(closed: Any):
-    told = lines(closed.directory)
-    assert [Path(line.removeprefix("Dumping ")).name for line in told if line.startswith("Dumping ")] == [
+def test_a_directory_is_reported_as_a_whole(closed: Any):
+    dumped = lines(closed.directory)
+    assert [Path(line.removeprefix("Dumping ")).name for line in dumped if line.startswith("Dumping ")] == [
         "00000000000000000000.index",
         "00000000000000000000.log",
         "00000000000000000000.timeindex",
@@ -68,20 +68,20 @@ def test_a_directory_is_told_as_a_whole(closed: Any):
         "leader-epoch-checkpoint",
         "partition.metadata",
     ]
-    assert "version: 0 producerId: 3 firstOffset: 0 lastOffset: 2 lastStableOffset: 3" in told
-    assert "timestamp: 1700000000001 offset: 1" in told
-    assert "0 0" in told
-    assert any(line.startswith("producerId: 3 producerEpoch: 0 lastSequence: 6") for line in told)
+    assert "version: 0 producerId: 3 firstOffset: 0 lastOffset: 2 lastStableOffset: 3" in dumped
+    assert "timestamp: 1700000000001 offset: 1" in dumped
+    assert "0 0" in dumped
+    assert any(line.startswith("producerId: 3 producerEpoch: 0 lastSequence: 6") for line in dumped)
 
 
-def test_damage_is_told_and_not_raised(closed: Any):
+def test_damage_is_reported_and_not_raised(closed: Any):
     path = closed.file("00000000000000000000.log")
     data = bytearray(path.read_bytes())
     data[70] ^= 1
     path.write_bytes(data + b"tail")
-    told = lines(path, deep=True)
-    assert told[2].endswith("isvalid: false")
-    assert told[-1] == "Found 4 invalid bytes at the end of 00000000000000000000.log"
+    dumped = lines(path, deep=True)
+    assert dumped[2].endswith("isvalid: false")
+    assert dumped[-1] == "Found 4 invalid bytes at the end of 00000000000000000000.log"
     path.write_bytes(bytes(100))
     assert "no batch at position 0" in "\n".join(lines(path))
     for suffix in ("index", "timeindex", "txnindex"):
@@ -90,12 +90,12 @@ def test_damage_is_told_and_not_raised(closed: Any):
         assert lines(damaged)[1].startswith("corrupt: ")
 
 
-def test_an_index_entry_that_names_another_batch_is_told(closed: Any):
+def test_an_index_entry_that_names_another_batch_is_reported(closed: Any):
     index = closed.file("00000000000000000000.index")
     index.write_bytes(b"\0\0\0\1\0\0\0\0" + b"\0\0\0\2\0\0\0\1")
-    told = lines(index)
-    assert told[1] == "offset: 1 position: 0"
-    assert told[3] == "Index offset: 2, but the log has no batch at position 1"
+    dumped = lines(index)
+    assert dumped[1] == "offset: 1 position: 0"
+    assert dumped[3] == "Index offset: 2, but the log has no batch at position 1"
 
 
 def test_other_files_are_refused(tmp_path: Path):
@@ -162,6 +162,6 @@ def test_records_of_a_file_outside_its_directory_are_decoded_as_those_of_a_given
     assert not any("transactionalId" in line for line in lines(tmp_path / "copied", print_records=True))
 
 
-def test_whose_directory_it_is_is_told(tmp_path: Path) -> None:
+def test_whose_directory_it_is_is_reported(tmp_path: Path) -> None:
     write_data_directory(RealDisk(), tmp_path / "data")
     assert "node.id=1" in lines(tmp_path / "data" / "meta.properties")

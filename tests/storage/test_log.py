@@ -481,7 +481,7 @@ def test_the_last_stable_offset_stops_at_an_open_transaction(bench: LogBench):
     assert bench.log.aborted_transactions(0, 5) == []
 
 
-def test_aborted_transactions_are_told_across_segments(make_log: MakeLog):
+def test_aborted_transactions_are_reported_across_segments(make_log: MakeLog):
     bench = make_log(segment_bytes=400)
     bench.append(2, producer_id=5, producer_epoch=0, sequence=0, transactional=True)
     for _ in range(10):

@@ -93,12 +93,12 @@ def test_an_index_that_points_behind_the_log_is_refused(tmp_path: Path):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 99, 100, 1000])
-def test_some_entries_are_told_at_even_distances(tmp_path: Path, count: int):
+def test_some_entries_are_reported_at_even_distances(tmp_path: Path, count: int):
     index = OffsetIndex(RealDisk(), tmp_path / "index", 0, 8000)
     for number in range(100):
         index.append(10 * number, 100 * number)
-    told = index.spread(count)
-    assert min(count, 100) / 2 < len(told) + 1
-    assert len(told) <= count
-    assert set(told) <= set(index.entries)
-    assert len({after.offset - before.offset for before, after in itertools.pairwise(told)}) <= 1
+    entries = index.spread(count)
+    assert min(count, 100) / 2 < len(entries) + 1
+    assert len(entries) <= count
+    assert set(entries) <= set(index.entries)
+    assert len({after.offset - before.offset for before, after in itertools.pairwise(entries)}) <= 1

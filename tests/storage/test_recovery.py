@@ -343,7 +343,7 @@ def test_a_damaged_leader_epoch_of_a_batch_does_not_change_those_of_the_log(make
     assert bench.log.epochs.entries == before
 
 
-def test_a_lost_file_of_records_is_told_of(make_log: MakeLog):
+def test_a_lost_file_of_records_is_reported(make_log: MakeLog):
     bench = make_log(segment_bytes=150)
     for _ in range(6):
         bench.append()

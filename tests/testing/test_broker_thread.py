@@ -15,7 +15,7 @@ from confluent_kafka import Consumer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 from kafka_wire.errors import KafkaError
-from tests.patience import patiently, scaled
+from tests.waits import scaled, within
 from trio_broker.broker import StartupError
 from trio_broker.config.errors import ConfigError
 from trio_broker.testing import BrokerThread, broker_in_thread
@@ -185,7 +185,7 @@ def test_an_advanced_clock_dates_what_the_broker_dates():
         before_ms = broker.clock.now_ms()
         broker.advance_clock(WEEK_SECONDS)
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
-        metadata = patiently(producer.send("orders", b"later").get, 10)
+        metadata = within(producer.send("orders", b"later").get, 10)
         producer.close()
         assert metadata.timestamp >= before_ms + WEEK_SECONDS * 1000
 
@@ -193,10 +193,10 @@ def test_an_advanced_clock_dates_what_the_broker_dates():
 def test_clients_stay_connected_while_the_clock_is_advanced():
     with broker_in_thread() as broker:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
-        patiently(producer.send("orders", b"before").get, 10)
+        within(producer.send("orders", b"before").get, 10)
         accepted = broker.broker.server.statistics().connections_accepted
         broker.advance_clock(WEEK_SECONDS)
-        patiently(producer.send("orders", b"after").get, 10)
+        within(producer.send("orders", b"after").get, 10)
         producer.close()
         assert broker.broker.server.statistics().connections_accepted == accepted
 

@@ -72,7 +72,7 @@ def fsck(
             reports = list(_check_all(tasks, processes or os.cpu_count() or 1))
             mended = _mend(disk, directories, tasks, reports, rebuild, accepted)
             if mended.is_changed:
-                # Told as it is now.
+                # Reported as it is now.
                 topics = read_topics(disk, data_directories)
                 directories = [read_directory(disk, directory, topics) for directory in data_directories]
                 tasks = [task for each in directories for task in each.tasks]

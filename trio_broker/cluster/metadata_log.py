@@ -123,7 +123,7 @@ class MetadataLog:
         self.leader_epoch = leader_epoch
         self.directory_id = directory_id
         self.snapshot = snapshot
-        # Told when the disk has failed, once and for good.
+        # Called when the disk has failed, once and for good.
         self.on_failure: Callable[[OSError], object] = log.fail
         self._last_timestamp_ms = -1
         self._clock = runtime.clock

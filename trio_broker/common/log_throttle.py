@@ -1,4 +1,4 @@
-"""Log lines about what a stranger can cause as often as he likes: one per kind and interval, with a count of the
+"""Log lines about what any client can cause as often as it likes: one per kind and interval, with a count of the
 rest."""
 
 from __future__ import annotations

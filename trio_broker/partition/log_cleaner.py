@@ -242,7 +242,7 @@ class LogCleaner:
 
     def _note_failure(self, partition: Partition, error: Exception) -> None:
         if partition.failure is not None or partition.log.is_closed:
-            return  # deleted, or its disk is known to have failed: everybody has been told
+            return  # deleted, or its disk is known to have failed: the failure has been reported
         if isinstance(error, OSError):
             self._failures.storage_failed(partition, error)
             return

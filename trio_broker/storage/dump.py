@@ -40,7 +40,7 @@ BATCH_SUFFIXES = (file_names.LOG_SUFFIX, METADATA_SNAPSHOT_SUFFIX)
 def dump(
     disk: Disk, path: PurePath, *, deep: bool = False, print_records: bool = False, topic: str | None = None
 ) -> Iterator[str]:
-    """Yield the lines of one file, told apart by its name, or of all files of a partition's directory.
+    """Yield the lines of one file, recognised by its name, or of all files of a partition's directory.
 
     ``deep`` goes into the batches and lists their records, ``print_records`` with keys and values too. Those of a
     broker's own topics are decoded; which topic's they are, the name of the directory says if ``topic`` does not.

@@ -214,8 +214,8 @@ class SegmentRecovery:
         # first one, where the log started when it was written.
         is_last = following.base_offset is None and not following.is_damaged
         on_file = self.facts.epochs
-        is_told_of = on_file.epoch_for_offset(header.base_offset) is not None
-        is_known = epoch == self.facts.leader_epoch or not is_told_of or on_file.has(epoch)
+        is_recorded = on_file.epoch_for_offset(header.base_offset) is not None
+        is_known = epoch == self.facts.leader_epoch or not is_recorded or on_file.has(epoch)
         return in_force if is_last and epoch > in_force >= 0 and not is_known else epoch
 
     def _epoch_in_force(self, offset: int) -> int:

@@ -37,7 +37,7 @@ class DecompressionTooLarge(KafkaError):
     """The compressed records would grow beyond what we allow, so inflating them was stopped or not begun.
 
     MESSAGE_TOO_LARGE rather than CORRUPT_MESSAGE: the bytes may be an honest producer's. The corrupt code is retriable,
-    so that producer would send the same bytes until its delivery timeout; told that the message is too large, the Java
+    so that producer would send the same bytes until its delivery timeout. For a message that is too large, the Java
     producer splits a batch of several records and sends the halves, and others give up at once. Kafka itself has no
     such limit on this path, so there is no answer of its own to copy.
     """

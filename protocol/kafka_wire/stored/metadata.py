@@ -148,7 +148,7 @@ class RegisterBrokerRecord:
 
     ``incarnation_id`` is new with every start of the process; ``broker_epoch`` is the offset of this very record in
     Kafka. ``log_dirs`` are the ids of the broker's log directories that work; ``cordoned_log_dirs`` those of them that
-    take no new replicas, None when the broker has not told.
+    take no new replicas, None when the broker has not reported them.
     """
 
     broker_id: Int32

@@ -84,7 +84,7 @@ def batch(*values: bytes, partition: TopicPartition = ORDERS, codec: Codec = Cod
     return UnsequencedBatch(partition, len(values), 1000, header.max_timestamp, codec, (data[61:],))
 
 
-def test_batches_are_appended_by_sequence_and_their_last_offsets_told(scene: Scene):
+def test_batches_are_appended_by_sequence_and_their_last_offsets_reported(scene: Scene):
     assert scene.deliver(batch(b"a", b"b"), batch(b"c")) == {ORDERS: 2}
     assert scene.deliver(batch(b"d")) == {ORDERS: 3}
 
@@ -175,7 +175,7 @@ def test_pauses_double_up_to_the_longest(scene: Scene):
     assert scene.time.seconds == pytest.approx(1000 + 0.1 + 0.2 + 0.4 + 0.8 + 1 + 1)
 
 
-def test_a_duplicate_counts_as_written_at_an_offset_nobody_told(scene: Scene):
+def test_a_duplicate_counts_as_written_at_an_offset_nobody_reported(scene: Scene):
     scene.logs.troubles = [ErrorCode.DUPLICATE_SEQUENCE_NUMBER]
 
     assert scene.deliver(batch(b"a")) == {ORDERS: -1}
@@ -259,7 +259,7 @@ def test_a_broker_that_is_gone_is_looked_for_until_the_time_is_over(scene: Scene
     assert not scene.producer.is_usable
 
 
-def test_records_that_were_surely_not_written_are_told_so(scene: Scene):
+def test_records_that_were_surely_not_written_are_reported_as_such(scene: Scene):
     scene.cluster.topics["orders"] = [-1]
 
     with pytest.raises(WriteFailed, match=r"orders-0: 1 record not written: .* the partition has no leader now"):

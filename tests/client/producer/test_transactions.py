@@ -12,7 +12,7 @@ from kafka_wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
-from tests.client.scripted_client import CLIENT_ID, PATIENCE_SECONDS, Pauses, coordinator_at
+from tests.client.scripted_client import CLIENT_ID, WAIT_SECONDS, Pauses, coordinator_at
 from tests.fakes.scripted_kafka import ScriptedKafka
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.connection_settings import ConnectionSettings
@@ -37,8 +37,8 @@ def add(codes: dict[int, int]) -> None:
     with server:
         client = TransactionClient(
             ConnectionSettings(parse_addresses(server.address), CLIENT_ID),
-            request_seconds=PATIENCE_SECONDS,
-            block_seconds=PATIENCE_SECONDS,
+            request_seconds=WAIT_SECONDS,
+            block_seconds=WAIT_SECONDS,
             deadline_after=Pauses().deadline,
         )
         with client:
@@ -50,7 +50,7 @@ def test_partitions_that_were_added_are_part_of_the_transaction():
 
 
 @pytest.mark.parametrize(
-    ("codes", "told"),
+    ("codes", "expected"),
     [
         ({0: NOT_ATTEMPTED, 1: DENIED}, DENIED),
         ({0: DENIED, 1: NOT_ATTEMPTED}, DENIED),
@@ -60,7 +60,9 @@ def test_partitions_that_were_added_are_part_of_the_transaction():
         ({}, UNKNOWN),
     ],
 )
-def test_a_partition_of_which_the_answer_does_not_say_that_it_was_added_is_refused(codes: dict[int, int], told: int):
+def test_a_partition_of_which_the_answer_does_not_say_that_it_was_added_is_refused(
+    codes: dict[int, int], expected: int
+):
     with pytest.raises(Refused) as raised:
         add(codes)
-    assert raised.value.code == told
+    assert raised.value.code == expected

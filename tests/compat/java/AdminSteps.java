@@ -79,18 +79,18 @@ public final class AdminSteps {
     }
 
     private static Object describeCluster() throws Exception {
-        DescribeClusterResult told = admin.describeCluster();
-        brokerConfig = new ConfigResource(ConfigResource.Type.BROKER, told.controller().get().idString());
-        return Steps.facts("nodes", told.nodes().get().size(), "cluster", told.clusterId().get(),
-            "controller", told.controller().get().id(), "port", told.nodes().get().iterator().next().port());
+        DescribeClusterResult result = admin.describeCluster();
+        brokerConfig = new ConfigResource(ConfigResource.Type.BROKER, result.controller().get().idString());
+        return Steps.facts("nodes", result.nodes().get().size(), "cluster", result.clusterId().get(),
+            "controller", result.controller().get().id(), "port", result.nodes().get().iterator().next().port());
     }
 
     private static Object create() throws Exception {
-        CreateTopicsResult told = admin.createTopics(
+        CreateTopicsResult result = admin.createTopics(
             List.of(new NewTopic(TOPIC, 3, (short) 1).configs(Map.of("retention.ms", "3600000"))));
-        return Steps.facts("partitions", told.numPartitions(TOPIC).get(), "replicas", told.replicationFactor(TOPIC).get(),
-            "id", !told.topicId(TOPIC).get().equals(Uuid.ZERO_UUID),
-            "retention", told.config(TOPIC).get().get("retention.ms").value());
+        return Steps.facts("partitions", result.numPartitions(TOPIC).get(), "replicas", result.replicationFactor(TOPIC).get(),
+            "id", !result.topicId(TOPIC).get().equals(Uuid.ZERO_UUID),
+            "retention", result.config(TOPIC).get().get("retention.ms").value());
     }
 
     private static Object createOne(NewTopic topic) throws Exception {
@@ -98,9 +98,9 @@ public final class AdminSteps {
     }
 
     private static Object describe(String topic) throws Exception {
-        TopicDescription told = admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic);
-        return Steps.facts("name", told.name(), "internal", told.isInternal(), "partitions",
-            told.partitions().stream().map(partition -> Steps.facts("partition", partition.partition(),
+        TopicDescription result = admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic);
+        return Steps.facts("name", result.name(), "internal", result.isInternal(), "partitions",
+            result.partitions().stream().map(partition -> Steps.facts("partition", partition.partition(),
                 "leader", partition.leader().id(), "replicas", partition.replicas().size(),
                 "isr", partition.isr().size())).collect(Collectors.toList()));
     }
@@ -130,10 +130,10 @@ public final class AdminSteps {
     }
 
     private static Object describeTopicConfigs() throws Exception {
-        Config told = configs(TOPIC_CONFIG, true);
-        return Steps.facts("retention.ms", entry(told.get("retention.ms")),
-            "segment.bytes", entry(told.get("segment.bytes")), "cleanup.policy", entry(told.get("cleanup.policy")),
-            "count", told.entries().size());
+        Config result = configs(TOPIC_CONFIG, true);
+        return Steps.facts("retention.ms", entry(result.get("retention.ms")),
+            "segment.bytes", entry(result.get("segment.bytes")), "cleanup.policy", entry(result.get("cleanup.policy")),
+            "count", result.entries().size());
     }
 
     private static Object alter(ConfigResource resource, Map<String, String> values, boolean validateOnly)
@@ -152,16 +152,16 @@ public final class AdminSteps {
             new AlterConfigOp(new ConfigEntry("cleanup.policy", "compact"), AlterConfigOp.OpType.APPEND),
             new AlterConfigOp(new ConfigEntry("retention.ms", null), AlterConfigOp.OpType.DELETE));
         admin.incrementalAlterConfigs(Map.of(TOPIC_CONFIG, append)).all().get();
-        Config told = configs(TOPIC_CONFIG, false);
-        return Steps.facts("segment.ms", told.get("segment.ms").value(),
-            "cleanup.policy", told.get("cleanup.policy").value(), "retention.ms", told.get("retention.ms").value(),
-            "source", told.get("retention.ms").source().toString());
+        Config result = configs(TOPIC_CONFIG, false);
+        return Steps.facts("segment.ms", result.get("segment.ms").value(),
+            "cleanup.policy", result.get("cleanup.policy").value(), "retention.ms", result.get("retention.ms").value(),
+            "source", result.get("retention.ms").source().toString());
     }
 
     private static Object describeBrokerConfigs() throws Exception {
-        Config told = configs(brokerConfig, true);
-        return Steps.facts("num.io.threads", entry(told.get("num.io.threads")),
-            "log.dirs", entry(told.get("log.dirs")), "count", told.entries().size());
+        Config result = configs(brokerConfig, true);
+        return Steps.facts("num.io.threads", entry(result.get("num.io.threads")),
+            "log.dirs", entry(result.get("log.dirs")), "count", result.entries().size());
     }
 
     private static Object alterBrokerConfigs() throws Exception {
@@ -187,16 +187,16 @@ public final class AdminSteps {
     }
 
     private static Object listOffsets() throws Exception {
-        Map<String, Object> told = new TreeMap<>();
+        Map<String, Object> results = new TreeMap<>();
         Map<String, OffsetSpec> questions = Map.of("earliest", OffsetSpec.earliest(), "latest", OffsetSpec.latest(),
             "max timestamp", OffsetSpec.maxTimestamp(), "by time", OffsetSpec.forTimestamp(FIRST_TIMESTAMP_MS + 1),
             "after all", OffsetSpec.forTimestamp(FIRST_TIMESTAMP_MS + 99_000),
             "earliest local", OffsetSpec.earliestLocal(), "latest tiered", OffsetSpec.latestTiered());
         for (Map.Entry<String, OffsetSpec> question : questions.entrySet()) {
             ListOffsetsResultInfo info = admin.listOffsets(Map.of(FIRST, question.getValue())).partitionResult(FIRST).get();
-            told.put(question.getKey(), List.of(info.offset(), info.timestamp(), info.leaderEpoch().orElse(-1)));
+            results.put(question.getKey(), List.of(info.offset(), info.timestamp(), info.leaderEpoch().orElse(-1)));
         }
-        return told;
+        return results;
     }
 
     private static Object deleteRecords() throws Exception {

@@ -36,7 +36,7 @@ public final class ClientSteps {
     private static final int RECORDS_OF_A_CODEC = 500;
     private static final int KEYS = 200;
     private static final long FIRST_TIMESTAMP_MS = 1_700_000_000_000L;
-    private static final Duration PATIENCE = Duration.ofSeconds(30);
+    private static final Duration TIMEOUT = Duration.ofSeconds(30);
 
     private static String servers;
     private static Admin admin;
@@ -89,7 +89,7 @@ public final class ClientSteps {
 
     private static List<ConsumerRecord<byte[], byte[]>> read(KafkaConsumer<byte[], byte[]> consumer, int count) {
         List<ConsumerRecord<byte[], byte[]>> found = new ArrayList<>();
-        long end = System.nanoTime() + PATIENCE.toNanos();
+        long end = System.nanoTime() + TIMEOUT.toNanos();
         while (found.size() < count && System.nanoTime() < end) {
             consumer.poll(Duration.ofMillis(500)).forEach(found::add);
         }
@@ -118,11 +118,11 @@ public final class ClientSteps {
         List<Future<RecordMetadata>> sent = new ArrayList<>();
         records.forEach(record -> sent.add(producer.send(record)));
         producer.flush();
-        List<RecordMetadata> told = new ArrayList<>();
+        List<RecordMetadata> results = new ArrayList<>();
         for (Future<RecordMetadata> one : sent) {
-            told.add(one.get());
+            results.add(one.get());
         }
-        return told;
+        return results;
     }
 
     private static ProducerRecord<byte[], byte[]> value(String topic, int partition, String value) {
@@ -141,8 +141,8 @@ public final class ClientSteps {
         return records.stream().map(record -> text(record.value())).collect(Collectors.toList());
     }
 
-    private static List<Long> offsets(List<RecordMetadata> told) {
-        return told.stream().map(RecordMetadata::offset).collect(Collectors.toList());
+    private static List<Long> offsets(List<RecordMetadata> sent) {
+        return sent.stream().map(RecordMetadata::offset).collect(Collectors.toList());
     }
 
     private static String digest(byte[] data) throws Exception {
@@ -160,17 +160,17 @@ public final class ClientSteps {
 
     private static Object codecs() throws Exception {
         create("java-codecs", CODECS.size());
-        Map<String, Object> told = new LinkedHashMap<>();
+        Map<String, Object> results = new LinkedHashMap<>();
         for (int partition = 0; partition < CODECS.size(); partition++) {
             try (KafkaProducer<byte[], byte[]> producer = producer("compression.type", CODECS.get(partition))) {
                 List<ProducerRecord<byte[], byte[]>> records = new ArrayList<>();
                 for (int number = 0; number < RECORDS_OF_A_CODEC; number++) {
                     records.add(value("java-codecs", partition, ("line " + number + " ").repeat(20)));
                 }
-                told.put(CODECS.get(partition), offsets(sendAll(producer, records)));
+                results.put(CODECS.get(partition), offsets(sendAll(producer, records)));
             }
         }
-        return told;
+        return results;
     }
 
     private static Object oddRecords() throws Exception {
@@ -212,7 +212,7 @@ public final class ClientSteps {
     /** The exception that each record of one batch ends with; the records at 1 and 3 have no key. */
     private static Object badRecords() throws Exception {
         create("java-compacted", 1, "cleanup.policy", "compact");
-        List<String> told = new ArrayList<>();
+        List<String> results = new ArrayList<>();
         try (KafkaProducer<byte[], byte[]> producer = producer("linger.ms", 10_000)) {
             List<Future<RecordMetadata>> sent = new ArrayList<>();
             for (int number = 0; number < 5; number++) {
@@ -222,13 +222,13 @@ public final class ClientSteps {
             producer.flush();
             for (Future<RecordMetadata> one : sent) {
                 try {
-                    told.add("offset " + one.get().offset());
+                    results.add("offset " + one.get().offset());
                 } catch (ExecutionException failure) {
-                    told.add(failure.getCause().getMessage());
+                    results.add(failure.getCause().getMessage());
                 }
             }
         }
-        return told;
+        return results;
     }
 
     private static Object keys() throws Exception {
@@ -244,24 +244,24 @@ public final class ClientSteps {
 
     private static Object acks() throws Exception {
         create("java-acks", 1);
-        Map<String, Object> told = new LinkedHashMap<>();
+        Map<String, Object> results = new LinkedHashMap<>();
         for (String acks : List.of("0", "1", "all")) {
             try (KafkaProducer<byte[], byte[]> producer = producer("acks", acks, "enable.idempotence", "false")) {
-                told.put(acks, offsets(sendAll(producer, List.of(value("java-acks", 0, acks)))));
+                results.put(acks, offsets(sendAll(producer, List.of(value("java-acks", 0, acks)))));
             }
         }
-        told.put("read", values(readAll("java-acks", 1, 3)));
-        return told;
+        results.put("read", values(readAll("java-acks", 1, 3)));
+        return results;
     }
 
     private static Object appendTime() throws Exception {
         create("java-append-time", 1, "message.timestamp.type", "LogAppendTime");
         long before = System.currentTimeMillis();
         try (KafkaProducer<byte[], byte[]> producer = producer()) {
-            RecordMetadata told = producer.send(
+            RecordMetadata result = producer.send(
                 new ProducerRecord<>("java-append-time", 0, FIRST_TIMESTAMP_MS, null, bytes("late"))).get();
             ConsumerRecord<byte[], byte[]> record = readAll("java-append-time", 1, 1).get(0);
-            return Steps.facts("type", record.timestampType().toString(), "same", record.timestamp() == told.timestamp(),
+            return Steps.facts("type", record.timestampType().toString(), "same", record.timestamp() == result.timestamp(),
                 "now", record.timestamp() >= before && record.timestamp() <= System.currentTimeMillis());
         }
     }
@@ -279,13 +279,13 @@ public final class ClientSteps {
     private static Object offsetLookups() {
         TopicPartition partition = new TopicPartition("java-times", 0);
         try (KafkaConsumer<byte[], byte[]> consumer = consumer()) {
-            Map<String, Object> told = new LinkedHashMap<>();
-            told.put("beginning", consumer.beginningOffsets(List.of(partition)).get(partition));
-            told.put("end", consumer.endOffsets(List.of(partition)).get(partition));
-            told.put("between", consumer.offsetsForTimes(Map.of(partition, FIRST_TIMESTAMP_MS + 4500)).get(partition).offset());
-            told.put("exact", consumer.offsetsForTimes(Map.of(partition, FIRST_TIMESTAMP_MS + 4000)).get(partition).offset());
-            told.put("after all", consumer.offsetsForTimes(Map.of(partition, FIRST_TIMESTAMP_MS + 99_000)).get(partition));
-            return told;
+            Map<String, Object> results = new LinkedHashMap<>();
+            results.put("beginning", consumer.beginningOffsets(List.of(partition)).get(partition));
+            results.put("end", consumer.endOffsets(List.of(partition)).get(partition));
+            results.put("between", consumer.offsetsForTimes(Map.of(partition, FIRST_TIMESTAMP_MS + 4500)).get(partition).offset());
+            results.put("exact", consumer.offsetsForTimes(Map.of(partition, FIRST_TIMESTAMP_MS + 4000)).get(partition).offset());
+            results.put("after all", consumer.offsetsForTimes(Map.of(partition, FIRST_TIMESTAMP_MS + 99_000)).get(partition));
+            return results;
         }
     }
 
@@ -315,7 +315,7 @@ public final class ClientSteps {
     private static Object sessionThatChanges() throws Exception {
         create("java-session", 3);
         List<TopicPartition> partitions = partitionsOf("java-session", 3);
-        Map<String, Object> told = new LinkedHashMap<>();
+        Map<String, Object> results = new LinkedHashMap<>();
         try (KafkaProducer<byte[], byte[]> producer = producer();
              KafkaConsumer<byte[], byte[]> consumer = consumer()) {
             consumer.assign(partitions);
@@ -324,20 +324,20 @@ public final class ClientSteps {
             for (int partition = 0; partition < 3; partition++) {
                 producer.send(value("java-session", partition, "first " + partition)).get();
             }
-            told.put("all", values(read(consumer, 3)).stream().sorted().collect(Collectors.toList()));
+            results.put("all", values(read(consumer, 3)).stream().sorted().collect(Collectors.toList()));
             consumer.pause(List.of(partitions.get(1)));
             for (int partition = 0; partition < 3; partition++) {
                 producer.send(value("java-session", partition, "second " + partition)).get();
             }
             List<String> seen = new ArrayList<>(values(read(consumer, 2)));
-            told.put("paused", seen.stream().sorted().collect(Collectors.toList()));
+            results.put("paused", seen.stream().sorted().collect(Collectors.toList()));
             consumer.resume(List.of(partitions.get(1)));
-            told.put("resumed", values(read(consumer, 1)));
+            results.put("resumed", values(read(consumer, 1)));
             consumer.assign(List.of(partitions.get(2)));
             consumer.seek(partitions.get(2), 0);
-            told.put("alone", values(read(consumer, 2)));
+            results.put("alone", values(read(consumer, 2)));
         }
-        return told;
+        return results;
     }
 
     /** A producer and a consumer outlive their topic, which comes back under its old name with another id. */

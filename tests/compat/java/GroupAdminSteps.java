@@ -35,7 +35,7 @@ public final class GroupAdminSteps {
     private static final String MODERN = "java-modern";
     private static final String SIMPLE = "java-simple";
     private static final Duration POLL = Duration.ofMillis(50);
-    private static final Duration PATIENCE = Duration.ofSeconds(30);
+    private static final Duration TIMEOUT = Duration.ofSeconds(30);
 
     private static String servers;
     private static Admin admin;
@@ -214,7 +214,7 @@ public final class GroupAdminSteps {
     }
 
     private static void waitFor(BooleanSupplier condition) throws Exception {
-        long end = System.nanoTime() + PATIENCE.toNanos();
+        long end = System.nanoTime() + TIMEOUT.toNanos();
         while (!condition.getAsBoolean()) {
             if (System.nanoTime() > end) {
                 throw new TimeoutException("waited in vain");
@@ -267,10 +267,10 @@ public final class GroupAdminSteps {
     private static Object offsets(String group, List<TopicPartition> wanted) throws Exception {
         Map<TopicPartition, OffsetAndMetadata> found = admin.listConsumerGroupOffsets(
             Map.of(group, new ListConsumerGroupOffsetsSpec().topicPartitions(wanted))).all().get().get(group);
-        Map<String, Object> told = new TreeMap<>();
-        found.forEach((place, offset) -> told.put(
+        Map<String, Object> results = new TreeMap<>();
+        found.forEach((place, offset) -> results.put(
             String.valueOf(place.partition()), offset == null ? null : List.of(offset.offset(), offset.metadata())));
-        return told;
+        return results;
     }
 
     private static Object alter(String group, long offset) throws Exception {

@@ -29,7 +29,7 @@ public final class GroupRecords {
 
     public static void main(String[] arguments) throws Exception {
         for (JsonNode given : new ObjectMapper().readTree(System.in)) {
-            Steps.step("record", () -> told(given.has("key") ? read(given) : commit(given)));
+            Steps.step("record", () -> report(given.has("key") ? read(given) : commit(given)));
         }
     }
 
@@ -49,13 +49,13 @@ public final class GroupRecords {
             given.get("offset").asLong(), OptionalInt.of(7), "metadata", 1_700_000_000_000L, expires, new Uuid(1, 2)));
     }
 
-    private static Map<String, Object> told(CoordinatorRecord record) {
-        return told(record, SERDE, CoordinatorRecordJsonConverters::writeRecordKeyAsJson,
+    private static Map<String, Object> report(CoordinatorRecord record) {
+        return report(record, SERDE, CoordinatorRecordJsonConverters::writeRecordKeyAsJson,
             CoordinatorRecordJsonConverters::writeRecordValueAsJson);
     }
 
     /** What a record says, in JSON, and the bytes that a coordinator writes for it. */
-    static Map<String, Object> told(CoordinatorRecord record, CoordinatorRecordSerde serde,
+    static Map<String, Object> report(CoordinatorRecord record, CoordinatorRecordSerde serde,
             Function<ApiMessage, JsonNode> keyAsJson, BiFunction<ApiMessage, Short, JsonNode> valueAsJson) {
         byte[] value = serde.serializeValue(record);
         JsonNode says = record.value() == null ? null

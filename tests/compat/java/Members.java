@@ -80,8 +80,8 @@ public final class Members {
 
         private void turn() {
             List<Object> received = new ArrayList<>();
-            Duration patience = Duration.ofMillis(settings.get("poll_ms").asLong());
-            for (ConsumerRecord<String, String> record : consumer.poll(patience)) {
+            Duration timeout = Duration.ofMillis(settings.get("poll_ms").asLong());
+            for (ConsumerRecord<String, String> record : consumer.poll(timeout)) {
                 received.add(List.of(record.topic(), record.partition(), record.offset(), record.value()));
             }
             if (!received.isEmpty()) {
@@ -114,7 +114,7 @@ public final class Members {
         private Object does(String call, JsonNode one) {
             switch (call) {
                 case "join":
-                    subscribeAsTold();
+                    subscribeAsConfigured();
                     return null;
                 case "leave":
                     leaving = true;
@@ -142,7 +142,7 @@ public final class Members {
             }
         }
 
-        private void subscribeAsTold() {
+        private void subscribeAsConfigured() {
             Map<String, Object> configs = new HashMap<>();
             configs.put("bootstrap.servers", joining.get("servers").asText());
             configs.put("group.id", joining.get("group").asText());

@@ -15,7 +15,7 @@ import java.util.Map;
  * Arguments: the bootstrap servers, and the topics.
  */
 public final class ReadPast {
-    private static final Duration PATIENCE = Duration.ofSeconds(10);
+    private static final Duration TIMEOUT = Duration.ofSeconds(10);
 
     public static void main(String[] arguments) throws Exception {
         for (String topic : Arrays.copyOfRange(arguments, 1, arguments.length)) {
@@ -29,7 +29,7 @@ public final class ReadPast {
         try (KafkaConsumer<byte[], byte[]> consumer =
                 new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
             consumer.assign(List.of(new TopicPartition(topic, 0)));
-            long end = System.nanoTime() + PATIENCE.toNanos();
+            long end = System.nanoTime() + TIMEOUT.toNanos();
             while (System.nanoTime() < end) {
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) {
                     if ("good".equals(new String(record.value(), StandardCharsets.UTF_8))) {

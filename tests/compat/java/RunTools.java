@@ -26,7 +26,7 @@ public final class RunTools {
     private static final ByteArrayOutputStream OUT = new ByteArrayOutputStream();
     private static final ByteArrayOutputStream ERR = new ByteArrayOutputStream();
     private static final List<Runnable> HOOKS = new ArrayList<>();
-    private static Map<String, Object> told;
+    private static Map<String, Object> result;
 
     public static void main(String[] arguments) throws Exception {
         Exit.Procedure leave = (code, message) -> {
@@ -41,14 +41,14 @@ public final class RunTools {
             OUT.reset();
             ERR.reset();
             HOOKS.clear();
-            told = null;
+            result = null;
             System.setOut(new PrintStream(OUT, true, StandardCharsets.UTF_8));
             System.setErr(new PrintStream(ERR, true, StandardCharsets.UTF_8));
             System.setIn(new ByteArrayInputStream(run.path("input").asText("").getBytes(StandardCharsets.UTF_8)));
             run(run.get("tool").asText(), run.get("arguments"));
             HOOKS.forEach(Runnable::run);    // the console producer sends what it has gathered when the process ends
             System.setOut(out);
-            Steps.say(told);
+            Steps.say(result);
         }
         Runtime.getRuntime().halt(0);    // tools leave threads behind that nobody needs any more
     }
@@ -56,8 +56,8 @@ public final class RunTools {
     private static void tell(int code) {
         System.out.flush();
         System.err.flush();
-        if (told == null) {
-            told = Steps.facts("code", code, "out", OUT.toString(StandardCharsets.UTF_8),
+        if (result == null) {
+            result = Steps.facts("code", code, "out", OUT.toString(StandardCharsets.UTF_8),
                 "err", ERR.toString(StandardCharsets.UTF_8));
         }
     }

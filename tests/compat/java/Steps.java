@@ -16,21 +16,21 @@ final class Steps {
     }
 
     static void step(String name, Callable<?> action) {
-        Map<String, Object> told = new LinkedHashMap<>();
-        told.put("step", name);
+        Map<String, Object> report = new LinkedHashMap<>();
+        report.put("step", name);
         try {
-            told.put("result", action.call());
+            report.put("result", action.call());
         } catch (Throwable error) {
             Throwable cause = error instanceof ExecutionException ? error.getCause() : error;
-            told.put("error", cause.getClass().getSimpleName());
-            told.put("message", String.valueOf(cause.getMessage()));
+            report.put("error", cause.getClass().getSimpleName());
+            report.put("message", String.valueOf(cause.getMessage()));
         }
-        say(told);
+        say(report);
     }
 
-    static void say(Object told) {
+    static void say(Object report) {
         try {
-            System.out.println(JSON.writeValueAsString(told));
+            System.out.println(JSON.writeValueAsString(report));
         } catch (Exception error) {
             throw new IllegalStateException(error);
         }

@@ -10,7 +10,7 @@ public final class TransactionRecords {
 
     public static void main(String[] arguments) throws Exception {
         for (JsonNode given : new ObjectMapper().readTree(System.in)) {
-            Steps.step("record", () -> GroupRecords.told(GroupRecords.read(given, SERDE), SERDE,
+            Steps.step("record", () -> GroupRecords.report(GroupRecords.read(given, SERDE), SERDE,
                 CoordinatorRecordJsonConverters::writeRecordKeyAsJson,
                 CoordinatorRecordJsonConverters::writeRecordValueAsJson));
         }

@@ -28,7 +28,7 @@ import java.util.stream.Collectors;
  * Argument: the bootstrap servers.
  */
 public final class TransactionSteps {
-    private static final Duration PATIENCE = Duration.ofSeconds(2);
+    private static final Duration TIMEOUT = Duration.ofSeconds(2);
     private static final TopicPartition FIRST = new TopicPartition("java-out", 0);
 
     private static String servers;
@@ -80,7 +80,7 @@ public final class TransactionSteps {
             long end = consumer.endOffsets(List.of(only)).get(only);
             List<String> values = new ArrayList<>();
             while (consumer.position(only) < end) {
-                for (ConsumerRecord<String, String> record : consumer.poll(PATIENCE)) {
+                for (ConsumerRecord<String, String> record : consumer.poll(TIMEOUT)) {
                     values.add(record.value());
                 }
             }

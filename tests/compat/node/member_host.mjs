@@ -2,7 +2,7 @@
 // standard output answer, and tell what each member owns and reads.
 import { createInterface } from "node:readline";
 
-const say = (told) => process.stdout.write(JSON.stringify(told) + "\n");
+const say = (message) => process.stdout.write(JSON.stringify(message) + "\n");
 
 // What a member of any client says of itself.
 class Teller {
@@ -13,9 +13,9 @@ class Teller {
 
   // Every partition that the member now has, as [topic, partition].
   owned(places) {
-    const told = JSON.stringify(places.sort());
-    if (told !== this.last) {
-      this.last = told;
+    const message = JSON.stringify(places.sort());
+    if (message !== this.last) {
+      this.last = message;
       say({ member: this.number, owned: places });
     }
   }

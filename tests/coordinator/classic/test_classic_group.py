@@ -354,7 +354,7 @@ def test_offsets_of_a_group_that_is_not_of_consumers_cannot_be_deleted_while_it_
 
 
 def test_anyone_may_read_the_offsets_of_a_classic_group():
-    assert stable_group("a").validate_offset_fetch("stranger", 7) == ErrorCode.NONE
+    assert stable_group("a").validate_offset_fetch("unknown", 7) == ErrorCode.NONE
 
 
 def leave(group: ClassicGroup, member_id: str, *, seconds: float = 0) -> GroupResult:

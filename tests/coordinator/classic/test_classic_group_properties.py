@@ -40,7 +40,7 @@ SETTINGS = GroupCoordinatorConfig(
 )
 STRATEGIES = ("range", "roundrobin", "sticky")
 INSTANCES = ("i", "j")
-STRANGER = "stranger"
+UNKNOWN = "unknown"
 A_MOMENT = 0.000_1
 A_LONG_TIME = 4_000.0
 """Longer than any timeout here, and than the sum of those that may follow one another."""
@@ -73,7 +73,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         self.group = ClassicGroup("g", SETTINGS, self.now)
         self.uncompleted: set[LabelledFuture] = set()
         self.ids: list[str] = []
-        self.told_generation: dict[str, int] = {}
+        self.reported_generation: dict[str, int] = {}
         self.assigned: dict[tuple[int, str], bytes] = {}
         self.last_record: GroupMetadataValue | None = None
         self.fail_next_write = False
@@ -148,11 +148,11 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         )
         code = self.group.heartbeat(self.event(request, ResponseFuture()))
         if code == ErrorCode.NONE:
-            assert self.told_generation[member_id] == self.group.generation_id
+            assert self.reported_generation[member_id] == self.group.generation_id
 
     @rule(numbers=st.lists(member_numbers, max_size=3), version=st.sampled_from([0, 5]))
     def leave(self, numbers, version) -> None:
-        ids = ([self.some_id(number) for number in numbers] or [STRANGER])[: 1 if version < 3 else None]
+        ids = ([self.some_id(number) for number in numbers] or [UNKNOWN])[: 1 if version < 3 else None]
         request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=id_) for id_ in ids])
         future = self.future("leave", version)
         self.do(self.group.leave(self.event(request, future)))
@@ -196,12 +196,12 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         self.group = restored(self.last_record, SETTINGS, self.now)
         self.greatest_generation = self.last_record.generation
         for member in self.last_record.members:
-            self.told_generation[member.member_id] = self.last_record.generation
+            self.reported_generation[member.member_id] = self.last_record.generation
 
     # --- Doing it ---
 
     def some_id(self, number: int) -> str:
-        known = [STRANGER, *self.ids[-9:]]
+        known = [UNKNOWN, *self.ids[-9:]]
         return known[number % len(known)]
 
     def instance_of(self, member_id: str) -> str | None:
@@ -296,13 +296,13 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     def note_answer(self, future: LabelledFuture, response: Any) -> None:
         if isinstance(response, JoinGroupResponse) and not response.error_code:
             assert response.generation_id == self.group.generation_id
-            self.told_generation[response.member_id] = response.generation_id
+            self.reported_generation[response.member_id] = response.generation_id
             if response.members:
                 assert response.leader == response.member_id
                 assert {member.member_id for member in response.members} == self.group.members.keys()
         if isinstance(response, SyncGroupResponse) and not response.error_code:
             member_id = future.name.removeprefix("sync ")
-            assert self.told_generation[member_id] == self.group.generation_id
+            assert self.reported_generation[member_id] == self.group.generation_id
             assert response.assignment == self.assigned[self.group.generation_id, member_id], (
                 "nobody is given what is not written down for it in this generation"
             )
@@ -352,7 +352,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             of_another_generation = [
                 member.member_id
                 for member in members
-                if member.instance_id is None and self.told_generation[member.member_id] != group.generation_id
+                if member.instance_id is None and self.reported_generation[member.member_id] != group.generation_id
             ]
             assert not of_another_generation
 

@@ -1,7 +1,7 @@
 """Speaks the commands of a conversation to one consumer group, and says in text what came of each.
 
-``heartbeat member=a`` comes with what a client would remember: the epoch it was last told, and with ``owned=all`` the
-partitions it was last told. Partitions are written ``foo:0,1 bar:2``; nothing is ``-``.
+``heartbeat member=a`` comes with what a client would remember: the last epoch that it received, and with
+``owned=all`` the last partitions. Partitions are written ``foo:0,1 bar:2``; nothing is ``-``.
 
 After what was answered come the events, with a star, and the state when it changed.
 """

@@ -167,7 +167,7 @@ def test_uniform_gives_a_new_member_its_share_and_leaves_the_others_theirs():
     }
 
 
-def test_uniform_leaves_the_odd_partition_with_whoever_has_it():
+def test_uniform_leaves_the_odd_partition_with_its_owner():
     a = member("a", target={FOO: frozenset({0})})
     b = member("b", target={FOO: frozenset({1, 2})})
     assert solved("uniform", spec(a, b, foo=3)) == {"a": {FOO: [0]}, "b": {FOO: [1, 2]}}

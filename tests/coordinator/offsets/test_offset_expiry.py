@@ -169,7 +169,7 @@ def test_a_group_without_offsets_has_none_to_expire():
     ],
     ids=["simple", "empty", "empty, since when is not known", "classic", "consumer"],
 )
-def test_the_time_that_is_told_is_that_at_which_it_expires(held_by):
+def test_the_time_that_is_reported_is_that_at_which_it_expires(held_by):
     offsets = committed(left=5000, own=(5000, 7000), read=5000)
     for topic in ("left", "own", "read"):
         commit = offsets.get("g", topic, 0)

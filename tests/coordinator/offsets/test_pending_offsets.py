@@ -27,7 +27,7 @@ from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetc
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.stored.offset_commits import encode_commit_key, encode_commit_value
 from tests.coordinator.coordinator_harness import CoordinatorHarness, no_park, running_coordinator
-from tests.patience import fail_after
+from tests.waits import fail_after
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets

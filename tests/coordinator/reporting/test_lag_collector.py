@@ -12,7 +12,7 @@ from tests.compat.group_requests import assignment, first_beat
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import batch
-from tests.patience import fail_after
+from tests.waits import fail_after
 from trio_broker.coordinator.reporting import lag, lag_collector
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.partition.replica_manager import HIGH_WATERMARK
@@ -46,7 +46,7 @@ async def lines(broker) -> dict[str, tuple[int | None, float | None]]:
     return {group.group.group_id: (group.lag_records, group.lag_seconds) for group in lag_report.groups}
 
 
-async def test_each_group_is_told_with_its_lag(broker):
+async def test_each_group_is_reported_with_its_lag(broker):
     await append(broker, b"a", b"b")
     broker.advance(40)
     await append(broker, b"c")
@@ -83,7 +83,7 @@ async def test_every_report_has_the_lag_of_each_group_by_topic(broker):
     assert (group.lag_records, group.partition_count, group.partitions_without_lag) == (1, 2, 1)
 
 
-async def test_a_group_is_told_with_what_it_is(broker):
+async def test_a_group_is_reported_with_what_it_is(broker):
     joined = await broker.settle("workers")
     await broker.commit("workers", 0, member=joined)
     lag_report = await broker.groups.lag_report()
@@ -139,7 +139,7 @@ async def test_commits_in_a_topic_that_is_gone_are_counted_without_lag(broker):
     assert lag_report.partitions[0].lag.log_end_offset is None
 
 
-async def test_partitions_are_told_only_where_they_are_asked_for(broker):
+async def test_partitions_are_reported_only_where_they_are_asked_for(broker):
     await append(broker, b"a")
     await broker.commit("g", 0)
     assert (await broker.groups.lag_report()).partitions == ()
@@ -240,7 +240,7 @@ async def test_groups_that_are_deleted_during_a_collection_do_not_harm_it(broker
     assert await lines(broker) == {}
 
 
-async def test_whoever_asks_for_it_hears_of_finished_rebalances(broker):
+async def test_a_listener_receives_finished_rebalances(broker):
     heard: list[str] = []
     broker.groups.subscribe(heard.append)
     joined = await broker.settle("g")

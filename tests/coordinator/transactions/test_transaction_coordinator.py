@@ -30,8 +30,8 @@ from tests.handlers.transaction_client import (
     until,
 )
 from tests.partition.real_logs import require_side_by_side
-from tests.patience import fail_after
 from tests.scheduling import RACES, Race, begun, outcomes
+from tests.waits import fail_after
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.common.request_phase import ReleaseHandler, ignore_release
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC

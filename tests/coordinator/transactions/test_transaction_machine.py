@@ -286,7 +286,7 @@ FENCES = [fence_by_a_timeout, fence_by_a_start, fence_by_an_administrator, fence
 
 @pytest.mark.parametrize("fence", FENCES)
 @pytest.mark.parametrize("transaction_version", [0, 2])
-def test_an_abort_at_the_last_epoch_ends_with_another_id_whoever_aborts(transaction_version, fence):
+def test_an_abort_at_the_last_epoch_ends_with_another_id_for_each_way_to_abort(transaction_version, fence):
     driver = TransactionDriver(transaction_version)
     producer = at_epoch(driver, LAST_EPOCH)
     driver.add(producer, T0, version=transaction_version)
@@ -418,9 +418,9 @@ def test_an_unknown_transactional_id_has_no_producer(driver, ask):
 def test_only_the_current_producer_may_write(driver, ask, status):
     producer = in_state(driver, status)
     records = len(driver.log)
-    for stranger, code in ((another(producer), MAPPING), (before(producer), FENCED), (after(producer), FENCED)):
+    for other, code in ((another(producer), MAPPING), (before(producer), FENCED), (after(producer), FENCED)):
         with refused(code):
-            ask(driver, stranger)
+            ask(driver, other)
     assert len(driver.log) == records
 
 
@@ -444,9 +444,9 @@ def test_a_producer_whose_id_the_end_replaces_waits_for_the_markers_too(driver, 
     assert renewed.producer_id != producer.producer_id
     with refused(CONCURRENT):
         ask(driver, renewed)
-    for stranger in (ProducerIdAndEpoch(-1, 0), after(renewed)):
+    for other in (ProducerIdAndEpoch(-1, 0), after(renewed)):
         with refused(MAPPING):
-            ask(driver, stranger)
+            ask(driver, other)
     driver.complete()
     driver.add(renewed, T0)
 

@@ -153,7 +153,7 @@ def test_transactions_reach_over_chunks(engine: Engine, cut: int) -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, len(TRANSACTIONS)))
-def test_a_transaction_told_twice_does_not_begin_again(engine: Engine, cut: int) -> None:
+def test_a_transaction_reported_twice_does_not_begin_again(engine: Engine, cut: int) -> None:
     log = [chunk(*TRANSACTIONS[:cut], aborted=ABORTED), chunk(*TRANSACTIONS[cut:], aborted=ABORTED)]
     assert offsets_of(log, engine) == COMMITTED
 
@@ -166,8 +166,8 @@ def test_a_chunk_that_resumes_skips_what_lies_before_and_knows_only_its_own_tran
     lost_marker = chunk(transactional(0, 7), aborted=ABORTED[:1])
     again = attrs.evolve(chunk(transactional(4, 7), transactional(10, 7)), resumes_at=5)
     assert offsets_of([lost_marker, again], engine) == [5, 10, 11]
-    told = attrs.evolve(again, aborted=(AbortedTransactionStart(7, 4),))
-    assert offsets_of([lost_marker, told], engine) == []
+    reported = attrs.evolve(again, aborted=(AbortedTransactionStart(7, 4),))
+    assert offsets_of([lost_marker, reported], engine) == []
 
 
 def test_other_control_records_are_no_rows(engine: Engine) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.crc import crc32c
-from tests.patience import patiently, run_program
 from tests.spark.decoder.decoder_logs import PARTITION, chunk, numbered, offsets_of, with_header
+from tests.waits import run_program, within
 from trio_broker.spark import decoder
 from trio_broker.spark.background_load import BackgroundLoad
 from trio_broker.spark.chunk import Decoding
@@ -41,7 +41,7 @@ def test_without_numba_there_is_the_plain_engine(monkeypatch: pytest.MonkeyPatch
     assert available_engine() is Engine.PLAIN
 
 
-def test_a_numba_that_does_not_work_is_told_of_and_left_alone(
+def test_a_numba_that_does_not_work_is_reported_and_left_alone(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(_engine: Engine, _decoding: Decoding) -> None:
@@ -83,7 +83,7 @@ def test_a_task_changes_its_engine_between_two_chunks_and_yields_the_same_rows(
 def test_the_engine_that_a_worker_begins_with_does_not_wait_for_numba(monkeypatch: pytest.MonkeyPatch) -> None:
     may_end = threading.Event()
     monkeypatch.setattr(worker_memory, "is_worker", lambda: True)
-    load = BackgroundLoad(lambda: Engine.NUMBA if patiently(may_end.wait, 60) else None)
+    load = BackgroundLoad(lambda: Engine.NUMBA if within(may_end.wait, 60) else None)
     monkeypatch.setattr(decoder, "_loaded_engine", load)
 
     assert offsets_of([chunk(numbered(3))], None) == [0, 1, 2]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import run_program
 from tests.spark.exactly_once.attempts_job import ROWS_OF_A_TASK, TASKS
 from tests.spark.producer.consumed_records import read_back, values_of
+from tests.waits import run_program
 from trio_broker.testing import BrokerThread
 
 # Soak: a driver and two executors are three JVMs.

@@ -16,10 +16,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.patience import patiently
 from tests.spark.exactly_once.driver_steps import die, interrupted
 from tests.spark.exactly_once.job import Job
 from tests.spark.pipelines.crash_points import Killed
+from tests.waits import within
 from trio_broker.client.errors import ClientError
 from trio_broker.spark.errors import SparkJobError
 from trio_broker.spark.exactly_once.committer import Committer, TransactionExpired
@@ -36,12 +36,12 @@ def alter_policy(servers: str, topic: str, policy: str) -> None:
     entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": servers})
-    patiently(admin.incremental_alter_configs([resource])[resource].result, SECONDS)
+    within(admin.incremental_alter_configs([resource])[resource].result, SECONDS)
 
 
 def grow(servers: str, topic: str, count: int) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
-    patiently(admin.create_partitions([NewPartitions(topic, count)])[topic].result, SECONDS)
+    within(admin.create_partitions([NewPartitions(topic, count)])[topic].result, SECONDS)
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.patience import Patience, flushed, patiently
 from tests.spark.producer.consumed_records import read_back, values_of
+from tests.waits import TimeLeft, flushed, within
 from trio_broker.testing import BrokerProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
@@ -54,7 +54,7 @@ def written(broker: BrokerProcess) -> list[int]:
 
 
 def wait_until(is_so: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-    time_left = Patience(SECONDS)
+    time_left = TimeLeft(SECONDS)
     while not is_so():
         assert not time_left.is_over
         if process.poll() is not None:
@@ -75,7 +75,7 @@ def test_ten_deaths_of_the_driver_and_ten_of_the_broker_leave_exactly_the_input(
     with BrokerProcess(tmp_path / "broker") as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         for topic, partitions in ((SOURCE, SOURCES), (TARGET, TARGETS)):
-            patiently(admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result, SECONDS)
+            within(admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result, SECONDS)
         for life in range(LIVES):
             send(broker, life * ROWS_OF_A_LIFE)
             before = len(written(broker))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import flushed
 from tests.spark.log_files import read
+from tests.waits import flushed
 from trio_broker.client.address import parse_addresses
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import DataLoss, OptionError, SourceUnavailable
@@ -54,7 +54,7 @@ def test_an_address_that_is_given_is_not_looked_for() -> None:
     assert (found.url, found.cluster_id) == ("http://admin.example:80", None)
 
 
-def test_a_broker_that_does_not_answer_is_told() -> None:
+def test_a_broker_that_does_not_answer_is_reported() -> None:
     with pytest.raises(SourceUnavailable, match=r"kafka.bootstrap.servers 127.0.0.1:1: "):
         admin_manifests(settings("127.0.0.1:1"), None)
 

@@ -197,7 +197,7 @@ def test_a_segment_that_was_active_when_planned_may_have_been_sealed_since(log: 
 # --- Damage ---
 
 
-def test_a_broken_header_is_told_with_partition_offset_file_and_position(log: LogFiles) -> None:
+def test_a_broken_header_is_reported_with_partition_offset_file_and_position(log: LogFiles) -> None:
     path = log_file(log, 1)
     base_offset = log.log.segments[1].base_offset
     damage(path, 16, 0x7F)
@@ -288,7 +288,7 @@ def test_a_batch_of_a_later_leader_epoch_was_written_in_anothers_place(log: LogF
         read(planned, offsets)
 
 
-def test_a_batch_of_a_later_leader_epoch_is_told_as_such(log: LogFiles) -> None:
+def test_a_batch_of_a_later_leader_epoch_is_reported_as_such(log: LogFiles) -> None:
     plan = attrs.evolve(log.plan(), leader_epoch=2)
     with pytest.raises(DataLoss, match="a batch of leader epoch 3, later than 2: the log was cut before it"):
         read(transport_module.FileTransport(plan), log.range())
@@ -308,7 +308,7 @@ def test_a_path_takes_the_place_of_the_brokers_directory(log: LogFiles, tmp_path
     assert read(source, log.range()) == numbered(0, 90)
 
 
-def test_a_directory_that_is_not_there_is_told_with_the_option_that_names_it(log: LogFiles) -> None:
+def test_a_directory_that_is_not_there_is_reported_with_the_option_that_names_it(log: LogFiles) -> None:
     plan = attrs.evolve(log.plan(), log_directory="/not/here")
     with pytest.raises(
         SourceUnavailable, match=r"orders-0: no directory /not/here where this task runs; option 'path'"
@@ -341,7 +341,7 @@ def test_records_of_aborted_transactions_are_left_out_in_every_cut(tmp_path: Pat
     assert len(read(source, files.range(), read_committed=False)) == 24
 
 
-def test_an_aborted_transaction_is_told_with_its_first_batch_and_not_before(tmp_path: Path) -> None:
+def test_an_aborted_transaction_is_reported_with_its_first_batch_and_not_before(tmp_path: Path) -> None:
     files = LogFiles.create(tmp_path)
     files.fill(2)
     files.append_transaction(7, b"no")
@@ -349,12 +349,12 @@ def test_an_aborted_transaction_is_told_with_its_first_batch_and_not_before(tmp_
     files.end_transaction(7, committed=False)
     plan = files.plan()
     [aborted] = plan.aborted
-    told = [chunk.aborted for chunk in transport(files, read_bytes=100).chunks(files.range())]
-    assert [each.first_offset for each in told[2]] == [aborted.first_offset]
-    assert sum(map(len, told)) == 1
+    reported = [chunk.aborted for chunk in transport(files, read_bytes=100).chunks(files.range())]
+    assert [each.first_offset for each in reported[2]] == [aborted.first_offset]
+    assert sum(map(len, reported)) == 1
 
 
-def test_a_transaction_of_which_nothing_is_left_is_not_told(tmp_path: Path) -> None:
+def test_a_transaction_of_which_nothing_is_left_is_not_reported(tmp_path: Path) -> None:
     files = LogFiles.create(tmp_path)
     files.fill(5)
     [chunk] = transport(files).chunks(files.range())

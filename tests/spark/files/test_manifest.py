@@ -119,7 +119,7 @@ def test_everything_is_read() -> None:
     assert log.aborted == (AbortedRange(7, 6, 9),)
 
 
-def test_a_partition_with_an_error_is_told_with_it() -> None:
+def test_a_partition_with_an_error_is_reported_with_it() -> None:
     manifest = parse_manifest(json.dumps(GOOD).encode(), "orders")
     with pytest.raises(SourceUnavailable, match="orders-1: the disk failed"):
         manifest.log(1)
@@ -127,7 +127,7 @@ def test_a_partition_with_an_error_is_told_with_it() -> None:
         manifest.log(2)
 
 
-def test_a_task_is_told_only_what_it_needs() -> None:
+def test_a_task_receives_only_what_it_needs() -> None:
     log = parse_manifest(json.dumps(GOOD).encode(), "orders").log(0)
     old = log.between(5, 10)
     assert (len(old.segments), old.active_positions, len(old.aborted)) == (1, (), 1)
@@ -239,7 +239,7 @@ def test_proxies_of_the_environment_are_not_asked(server: Server, monkeypatch: p
     assert AdminManifests(server.url, 1).topic_manifest("orders").topic == "orders"
 
 
-def test_an_error_is_told_with_the_option_the_address_and_the_brokers_words(server: Server) -> None:
+def test_an_error_is_reported_with_the_option_the_address_and_the_brokers_words(server: Server) -> None:
     server.status, server.body = 403, b'{"detail": "the Host header does not name this server"}'
     with pytest.raises(SourceUnavailable) as caught:
         AdminManifests(server.url, 1).topic_manifest("orders")
@@ -249,14 +249,14 @@ def test_an_error_is_told_with_the_option_the_address_and_the_brokers_words(serv
     )
 
 
-def test_an_unknown_topic_is_told_as_such(server: Server) -> None:
+def test_an_unknown_topic_is_reported_as_such(server: Server) -> None:
     server.status, server.body = 404, b'{"detail": "there is no such topic here"}'
     with pytest.raises(NoSuchTopic, match="there is no such topic here"):
         AdminManifests(server.url, 1).topic_manifest("orders")
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'"x"', b"", b"\xff\xfe", b"{}"])
-def test_an_error_of_somebody_else_is_told_as_well(server: Server, body: bytes) -> None:
+def test_an_error_of_somebody_else_is_reported_as_well(server: Server, body: bytes) -> None:
     server.status, server.body = 500, body
     with pytest.raises(SourceUnavailable, match="is this the admin address of a trio-broker"):
         AdminManifests(server.url, 1).topic_manifest("orders")
@@ -281,7 +281,7 @@ def test_another_clusters_manifest_is_refused(server: Server) -> None:
     assert AdminManifests(server.url, 1, cluster_id=CLUSTER_ID).topic_manifest("orders").topic == "orders"
 
 
-def test_nobody_at_the_address_is_told_with_the_option() -> None:
+def test_nobody_at_the_address_is_reported_with_the_option() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(SourceUnavailable, match=rf"option 'adminUrl': GET http://127.0.0.1:{port}/.*refused"):
@@ -296,6 +296,6 @@ def test_an_answer_that_does_not_come_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "127.0.0.1:9644", "", "http://", "http://127.0.0.1:http"])
-def test_an_address_that_is_none_is_told(url: str) -> None:
+def test_an_address_that_is_none_is_reported(url: str) -> None:
     with pytest.raises(SourceUnavailable, match="option 'adminUrl'"):
         AdminManifests(url, 1).topic_manifest("orders")

@@ -107,7 +107,7 @@ def test_damage_after_a_clean_stop_is_never_the_end(one_segment: LogFiles, how: 
         read_all(logs)
 
 
-def test_what_is_cut_after_a_clean_stop_is_told(one_segment: LogFiles) -> None:
+def test_what_is_cut_after_a_clean_stop_is_reported(one_segment: LogFiles) -> None:
     one_segment.log.close()
     path = one_segment.log.active_segment.file.path
     os.truncate(path, Path(path).stat().st_size - 5)
@@ -172,7 +172,7 @@ def test_a_time_that_is_looked_for_where_the_log_is_damaged_is_refused(one_segme
 
 
 @pytest.mark.parametrize("is_open", [True, False])
-def test_a_transaction_that_may_have_ended_in_the_damage_is_told(tmp_path: Path, is_open: bool) -> None:
+def test_a_transaction_that_may_have_ended_in_the_damage_is_reported(tmp_path: Path, is_open: bool) -> None:
     files = LogFiles.create(tmp_path)
     files.append_transaction(7, b"first")
     if not is_open:

@@ -79,11 +79,11 @@ def test_zeros_behind_the_last_batch_end_the_log(log: LogFiles) -> None:
     assert read_all(logs) == numbered(0, 90)
 
 
-@pytest.mark.parametrize(("told", "counts"), [(40, 40), (500, 90), (None, 90), (0, 0)])
+@pytest.mark.parametrize(("reported", "counts"), [(40, 40), (500, 90), (None, 90), (0, 0)])
 def test_records_behind_the_checkpoint_of_the_high_watermark_are_not_safe(
-    log: LogFiles, told: int | None, counts: int
+    log: LogFiles, reported: int | None, counts: int
 ) -> None:
-    logs = killed(log, **({} if told is None else {"high_watermark": told}))
+    logs = killed(log, **({} if reported is None else {"high_watermark": reported}))
     assert logs.latest([ORDERS]) == {ORDERS: counts}
     assert read_all(logs) == numbered(0, counts)
 
@@ -257,7 +257,7 @@ def test_partitions_are_those_of_the_directories(tmp_path: Path) -> None:
     assert logs.partitions(Assign((*orders[:1], TopicPartition("orders", 9)))) == orders[:1]
 
 
-def test_a_topic_that_is_not_there_is_told_with_the_option_and_the_path(tmp_path: Path) -> None:
+def test_a_topic_that_is_not_there_is_reported_with_the_option_and_the_path(tmp_path: Path) -> None:
     make_topics(tmp_path, "orders-0")
     logs = OfflineLogs([str(tmp_path)])
     with pytest.raises(OptionError, match=f"option 'subscribe': there is no topic 'other' in {tmp_path}"):
@@ -295,7 +295,7 @@ def test_a_partition_in_two_directories_is_refused(tmp_path: Path) -> None:
         OfflineLogs([str(tmp_path / "one"), str(tmp_path / "two")])
 
 
-def test_topic_and_cluster_ids_are_told_where_they_are_known(tmp_path: Path) -> None:
+def test_topic_and_cluster_ids_are_reported_where_they_are_known(tmp_path: Path) -> None:
     make_topics(tmp_path, "orders-0", "bare-0")
     (tmp_path / "bare-0" / file_names.PARTITION_METADATA).unlink()
     logs = OfflineLogs([str(tmp_path)])
@@ -309,7 +309,7 @@ def test_topic_and_cluster_ids_are_told_where_they_are_known(tmp_path: Path) -> 
     assert OfflineLogs([str(tmp_path)]).topic_manifest("orders").cluster_id == "mine"
 
 
-def test_a_path_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_path_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=f"option 'path': there is no directory {tmp_path}/nowhere"):
         OfflineLogs([str(tmp_path / "nowhere")])
 

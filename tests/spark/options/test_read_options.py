@@ -90,7 +90,7 @@ def test_a_stream_reads_what_is_to_come_when_nothing_else_is_said():
     assert (options.max_offsets_per_trigger, options.max_trigger_delay_ms) == (None, 15 * 60_000)
 
 
-def test_only_committed_records_are_read_unless_told_otherwise():
+def test_only_committed_records_are_read_by_default():
     """Other than with Spark's own source, on purpose."""
     assert batch().read_committed
     assert not batch(**{"kafka.isolation.level": "READ_UNCOMMITTED"}).read_committed
@@ -246,7 +246,7 @@ def test_the_strongest_end_counts_and_the_others_are_not_read(options, spec, opt
     assert (batch(**options).ending, batch(**options).ending_option) == (spec, option)
 
 
-def test_a_weaker_option_that_does_nothing_is_told(caplog):
+def test_a_weaker_option_that_does_nothing_is_reported(caplog):
     batch(startingTimestamp="7", startingOffsets="earliest")
     assert "startingTimestamp is stronger than startingOffsets" in caplog.text
 
@@ -411,7 +411,7 @@ def test_triggers_contradict_each_other_when_the_least_is_above_the_most():
     stream(minOffsetsPerTrigger="5", maxOffsetsPerTrigger="5")
 
 
-def test_triggers_of_a_batch_are_told_and_ignored(caplog):
+def test_triggers_of_a_batch_are_reported_and_ignored(caplog):
     batch(maxOffsetsPerTrigger="5", maxTriggerDelay="1s")
     assert "no effect in a batch query: maxOffsetsPerTrigger, maxTriggerDelay" in caplog.text
 
@@ -525,7 +525,7 @@ def test_other_protocols_are_not_served_yet(protocol):
     assert "is not served yet" in str(error)
 
 
-def test_what_does_nothing_is_told_in_one_warning(caplog):
+def test_what_does_nothing_is_reported_in_one_warning(caplog):
     with caplog.at_level(logging.WARNING):
         batch(
             **{

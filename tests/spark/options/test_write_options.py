@@ -41,7 +41,7 @@ def test_defaults():
     )
 
 
-def test_streams_have_the_deduplication_header_unless_told_otherwise():
+def test_streams_have_the_deduplication_header_by_default():
     assert read(Mode.STREAM).deduplication_header
     assert not read(Mode.STREAM, deduplicationHeader="false").deduplication_header
     assert read(Mode.BATCH, deduplicationHeader="true").deduplication_header

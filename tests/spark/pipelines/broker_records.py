@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.patience import flushed, patiently
+from tests.waits import flushed, within
 from trio_broker.testing import BrokerThread
 
 TIME_MS = 1_790_000_000_000
@@ -47,7 +47,7 @@ def kept(broker: BrokerThread, topic: str, partition: int = 0) -> list[Kept]:
         consumer.assign([place])
         found: list[Kept] = []
         while len(found) < end:
-            message = patiently(consumer.poll, 30)
+            message = within(consumer.poll, 30)
             assert message is not None, f"{len(found)} of {end} records came"
             assert message.error() is None, message.error()
             headers: tuple[Any, ...] = tuple(message.headers() or ())

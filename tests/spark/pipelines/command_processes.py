@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from tests.patience import Patience
 from tests.spark.session_fixture import java_options
+from tests.waits import TimeLeft
 
 SECONDS = 300
 """For a JVM to start and a few batches, on a machine that does other things as well."""
@@ -45,7 +45,7 @@ def pipeline_process(*arguments: str, master: str = "local[2]") -> Iterator[subp
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     """Return when ``condition`` holds, which ``process`` brings about; it must not end before."""
-    time_left = Patience(SECONDS)
+    time_left = TimeLeft(SECONDS)
     while not condition():
         assert process.poll() is None, process.communicate()[0]
         assert not time_left.is_over, f"nothing in {SECONDS} s"

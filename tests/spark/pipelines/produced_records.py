@@ -13,7 +13,7 @@ import attrs
 import pyarrow as pa
 from confluent_kafka import Producer
 
-from tests.patience import flushed
+from tests.waits import flushed
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 BASE_MS = 1_767_225_500_000

@@ -70,11 +70,13 @@ def test_a_second_process_is_refused(directory: Path):
         opened(directory)
 
 
-@pytest.mark.parametrize(("kind", "table", "told"), [("etl", "t", "its kind is"), ("export", "u", "its table is 't'")])
-def test_the_directory_of_another_job_is_refused(directory: Path, kind: str, table: str, told: str):
+@pytest.mark.parametrize(
+    ("kind", "table", "message"), [("etl", "t", "its kind is"), ("export", "u", "its table is 't'")]
+)
+def test_the_directory_of_another_job_is_refused(directory: Path, kind: str, table: str, message: str):
     with opened(directory, table="t"):
         pass
-    with pytest.raises(CommitLogError, match=told):
+    with pytest.raises(CommitLogError, match=message):
         opened(directory, kind, table=table)
     with opened(directory, table="t"):
         pass  # the refused one let go of the lock
@@ -91,7 +93,7 @@ def test_old_commits_are_forgotten(directory: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": 2}', b'{"version": 1}'])
-def test_a_damaged_commit_is_told_with_its_name(directory: Path, content: bytes):
+def test_a_damaged_commit_is_reported_with_its_name(directory: Path, content: bytes):
     with opened(directory) as log:
         log.prepare({FIRST: 1})
     path = directory / "commits" / "000000000000.json"
@@ -100,7 +102,7 @@ def test_a_damaged_commit_is_told_with_its_name(directory: Path, content: bytes)
         opened(directory)
 
 
-def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path):
+def test_a_place_that_cannot_be_written_to_is_reported(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CommitLogError, match="Not a directory"):
         opened(tmp_path / "file" / "job")

@@ -70,7 +70,7 @@ def test_reading_goes_on_behind_a_header_that_is_none(batches_per_chunk: int, ra
     assert "orders-0 at offset 40: magic 119" in damage.reason
 
 
-def test_what_the_index_cannot_reach_is_told_as_unreadable():
+def test_what_the_index_cannot_reach_is_reported_as_unreadable():
     log = (*LOG[:4], with_wrong_header(LOG[4]), *LOG[5:])
     found = scanned(InMemory(log, index_every=3))
     assert [(damage.start_offset, damage.end_offset) for damage in found.damages] == [(40, 60)]
@@ -83,7 +83,7 @@ def test_damage_up_to_the_end_of_a_slice_does_not_end_the_sweep():
     assert [(damage.start_offset, damage.end_offset) for damage in found.damages] == [(80, 100)]
 
 
-def test_damage_in_two_places_is_told_twice():
+def test_damage_in_two_places_is_reported_twice():
     log = tuple(with_wrong_header(each) if each.base_offset in (20, 70) else each for each in LOG)
     found = scanned(InMemory(log))
     assert [attrs.evolve(each, reason="") for each in found.damages] == [Damage(20, 30, ""), Damage(70, 80, "")]

@@ -60,7 +60,7 @@ def test_columns_have_arrow_types():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "a name is expected"),
         ("id", "a type is expected at position 2, not the end"),
@@ -77,8 +77,8 @@ def test_columns_have_arrow_types():
         ("id " + "array<" * 60 + "int" + ">" * 60, "more than 50 types within each other"),
     ],
 )
-def test_what_is_no_list_of_columns_is_told(text: str, told: str):
-    with pytest.raises(ValueError, match=told):
+def test_what_is_no_list_of_columns_is_reported(text: str, message: str):
+    with pytest.raises(ValueError, match=message):
         parse_ddl(text)
 
 

@@ -162,16 +162,16 @@ def test_tables_hold_all_types(tmp_path: Path, format: Format):
 
 
 @pytest.mark.parametrize(
-    ("schema", "dead_letters", "told"),
+    ("schema", "dead_letters", "message"),
     [
         ("id", None, "option 'schema': a type is expected"),
         ("kafka_offset bigint", None, "option 'schema': kafka_offset: so the columns are called"),
         ("id int", "parquet:t", "option 'dead-letters': parquet:t is the table of the rows as well"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(schema: str, dead_letters: str | None, told: str):
+def test_settings_that_make_no_sense_are_refused(schema: str, dead_letters: str | None, message: str):
     target = Target(Format.PARQUET, "t")
-    with pytest.raises(OptionError, match=told):
+    with pytest.raises(OptionError, match=message):
         etl_settings(schema, target, dead_letters=target if dead_letters else None, with_origin=True)
 
 

@@ -334,7 +334,7 @@ def test_a_task_of_a_failed_run_that_ends_during_the_next_run_leaves_no_file(tmp
 # --- Refusals ---
 
 
-def test_a_committed_file_that_somebody_removed_is_told(tmp_path: Path, target: Target):
+def test_a_committed_file_that_somebody_removed_is_reported(tmp_path: Path, target: Target):
     topics, settings = two_topics(), settings_of(target, tmp_path)
     for at in range(1000):
         with crashing(at):
@@ -414,7 +414,7 @@ def test_a_continuous_export_looks_again_after_its_interval(
     assert all(0 < each <= 5 for each in pauses)
 
 
-def test_progress_is_told_of_each_task_and_each_batch(settings: ExportSettings):
+def test_progress_is_reported_of_each_task_and_each_batch(settings: ExportSettings):
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True

@@ -23,10 +23,10 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.patience import communicate, flushed, patiently, scaled
 from tests.spark.pipelines.command_processes import SECONDS, pipeline_process, rows_in, wait_until
 from tests.spark.pipelines.table_rows import read_table
 from tests.spark.producer.consumed_records import new_values, read_back
+from tests.waits import communicate, flushed, scaled, within
 from trio_broker.spark.tables.target import Format, Target
 from trio_broker.testing import BrokerProcess
 
@@ -78,7 +78,7 @@ def values_of(partition: int) -> list[bytes]:
 
 def create(broker: BrokerProcess, topic: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    patiently(admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result, SECONDS)
+    within(admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result, SECONDS)
 
 
 def fill(broker: BrokerProcess, topic: str, partition: int, values: list[bytes]) -> None:

@@ -14,9 +14,9 @@ import attrs
 import pytest
 from confluent_kafka import Producer
 
-from tests.patience import communicate, flushed
 from tests.spark.pipelines.command_processes import SECONDS, pipeline_process, rows_in, wait_until
 from tests.spark.pipelines.table_rows import read_table
+from tests.waits import communicate, flushed
 from trio_broker.spark.tables.target import Format, Target
 from trio_broker.testing import BrokerThread
 

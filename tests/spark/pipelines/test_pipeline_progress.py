@@ -108,7 +108,7 @@ def test_a_phase_is_named_while_the_rest_stays(clock: Clock):
         assert "500 of 1,000" in shown.line(WIDE)
 
 
-def test_without_a_total_the_count_is_told(clock: Clock):
+def test_without_a_total_the_count_is_reported(clock: Clock):
     with progress(clock, Terminal(), None) as shown:
         shown.phase(READING)
         clock.now = 2.0

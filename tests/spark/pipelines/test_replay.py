@@ -211,7 +211,7 @@ class Interrupting:
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 4])
-def test_after_an_interruption_each_record_is_there_and_repeated_ones_can_be_told(
+def test_after_an_interruption_each_record_is_there_and_repeated_ones_can_be_recognised(
     job: Job, monkeypatch: pytest.MonkeyPatch, rounds: int
 ):
     monkeypatch.setattr("trio_broker.spark.pipelines.rounds.slice_schedule.DEFAULT_SLICE_RECORDS", 10)

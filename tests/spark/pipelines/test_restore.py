@@ -185,7 +185,7 @@ def test_a_missing_topic_is_created_only_when_asked_and_as_wide_as_needed(
     assert kept(broker, settings.topic or "", 2) == RECORDS
 
 
-def test_what_cannot_be_restored_is_told_by_its_file(tmp_path: Path, settings: RestoreSettings):
+def test_what_cannot_be_restored_is_reported_by_its_file(tmp_path: Path, settings: RestoreSettings):
     with pytest.raises(RestoreError, match="there are no Parquet files"):
         run(tmp_path, settings)
     with pytest.raises(RestoreError, match="nowhere does not exist"):
@@ -266,7 +266,7 @@ class Interrupting:
         raise Interrupted
 
 
-def test_what_an_interrupted_run_wrote_can_be_told_by_its_row_ids(
+def test_what_an_interrupted_run_wrote_can_be_recognised_by_its_row_ids(
     tmp_path: Path, settings: RestoreSettings, broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("trio_broker.spark.pipelines.rounds.slice_schedule.DEFAULT_SLICE_RECORDS", 10)

@@ -268,7 +268,7 @@ def test_wide_gaps_between_offsets_cost_no_rounds():
 
 @pytest.mark.parametrize("when", ["interrupted", "finished"])
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ("grown", r"a\.parquet has \d+ bytes, not \d+"),
         ("gone", r"b\.parquet is gone"),
@@ -276,7 +276,7 @@ def test_wide_gaps_between_offsets_cost_no_rounds():
         ("rewritten", "their row groups are others"),
     ],
 )
-def test_other_files_under_the_same_checkpoint_are_refused(tmp_path: Path, when: str, change: str, told: str):
+def test_other_files_under_the_same_checkpoint_are_refused(tmp_path: Path, when: str, change: str, message: str):
     job = Job(tmp_path)
     two_partitions(job)
     job.run(30 if when == "interrupted" else None)
@@ -292,7 +292,7 @@ def test_other_files_under_the_same_checkpoint_are_refused(tmp_path: Path, when:
         size = a.stat().st_size
         job.write("a", [(number, Row(1, number)) for number in range(30)], group_rows=30)
         padded_to(a, size)
-    with pytest.raises(RestoreError, match=f"the files have changed since this restore began: .*{told}") as error:
+    with pytest.raises(RestoreError, match=f"the files have changed since this restore began: .*{message}") as error:
         job.run()
     assert "\n" not in str(error.value)
     assert job.cluster.count == before
@@ -323,7 +323,7 @@ def test_what_is_wrong_from_the_start_leaves_no_checkpoint(tmp_path: Path):
     assert not (tmp_path / "checkpoint").exists()
 
 
-def test_a_note_of_the_files_that_is_damaged_is_told(tmp_path: Path):
+def test_a_note_of_the_files_that_is_damaged_is_reported(tmp_path: Path):
     job = Job(tmp_path)
     two_partitions(job)
     job.run()

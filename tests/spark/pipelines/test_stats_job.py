@@ -61,7 +61,7 @@ def reported(log: InMemory, settings: StatsSettings = ALL) -> Document:
 LOG = tuple(batch(offset, 10, timestamp=1000 + offset) for offset in range(0, 100, 10))
 
 
-def test_partitions_are_told_one_by_one(broker: BrokerThread):
+def test_partitions_are_reported_one_by_one(broker: BrokerThread):
     document = report_document(stats(LocalTaskRunner(), options(broker), ALL), ALL, TIME_MS)
     first, second = document["partitions"]
     assert (first["topic"], first["partition"], first["start_offset"], first["end_offset"]) == ("orders", 0, 0, 100)
@@ -112,7 +112,7 @@ def test_a_bad_batch_at_the_border_of_two_slices_costs_no_other_keys(border: int
     assert health.batches.bad_count == 1
 
 
-def test_keys_that_cannot_be_decoded_are_told_where_checksums_are_not_looked_at():
+def test_keys_that_cannot_be_decoded_are_reported_where_checksums_are_not_looked_at():
     document = reported(
         InMemory((*LOG[:2], with_wrong_checksum(LOG[2]), *LOG[3:])), attrs.evolve(ALL, verify_crc=False)
     )

@@ -22,7 +22,7 @@ def test_a_table_prints_as_it_is_written(text: str):
 
 
 @pytest.mark.parametrize("text", ["", "orders", "csv:orders", "parquet:", "parquet: ", "/data/orders"])
-def test_what_is_no_table_is_told(text: str):
+def test_what_is_no_table_is_reported(text: str):
     with pytest.raises(OptionError, match=r"option 'to': .* is not a table; one is parquet:DIR, delta:DIR or iceberg:"):
         parse_target(text)
 
@@ -51,7 +51,7 @@ def test_properties_of_a_catalog_come_on_top_of_those_of_a_warehouse(tmp_path: P
     }
 
 
-def test_a_package_that_is_missing_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch):
+def test_a_package_that_is_missing_is_reported_with_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(target_module, "find_spec", lambda name: None)
     with pytest.raises(SparkJobError, match=r"deltalake is not installed: pip install 'trio-broker\[delta\]'"):
         parse_target("delta:orders").table(SHAPE)
@@ -68,20 +68,20 @@ def test_a_table_with_other_columns_is_refused(tmp_path: Path, format: Format):
 
 
 @pytest.mark.parametrize("format", [Format.PARQUET, Format.DELTA])
-def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path, format: Format):
+def test_a_place_that_cannot_be_written_to_is_reported(tmp_path: Path, format: Format):
     (tmp_path / "file").write_text("")
     with pytest.raises(TableError, match="file"):
         Target(format, str(tmp_path / "file" / "table")).table(SHAPE).open("job", "run")
 
 
-def test_a_warehouse_that_cannot_be_made_is_told(tmp_path: Path):
+def test_a_warehouse_that_cannot_be_made_is_reported(tmp_path: Path):
     (tmp_path / "file").write_text("")
     catalog = IcebergCatalog(warehouse=tmp_path / "file" / "warehouse")
     with pytest.raises(TableError, match="Not a directory"):
         Target(Format.ICEBERG, "lake.orders", catalog).table(SHAPE)
 
 
-def test_a_catalog_that_nobody_knows_is_told():
+def test_a_catalog_that_nobody_knows_is_reported():
     catalog = IcebergCatalog("nowhere", {"type": "rest", "uri": "http://127.0.0.1:1"})
     with pytest.raises(TableError, match=r"lake\.orders: "):
         Target(Format.ICEBERG, "lake.orders", catalog).table(SHAPE).open("job", "run")

@@ -26,13 +26,13 @@ def count_rows(number: int, task: ReadTask) -> list[Result]:
 
 
 def test_results_come_in_the_order_of_the_tasks():
-    told: list[int] = []
-    assert LocalTaskRunner().run(tasks(3), count_rows, told.append) == [
+    reported: list[int] = []
+    assert LocalTaskRunner().run(tasks(3), count_rows, reported.append) == [
         [{"task": 0, "rows": 1}],
         [{"task": 1, "rows": 2}],
         [{"task": 2, "rows": 3}],
     ]
-    assert told == [1, 2, 3]
+    assert reported == [1, 2, 3]
 
 
 @pytest.mark.spark
@@ -47,7 +47,7 @@ def test_no_tasks_are_no_job(spark: SparkSession):
 
 @pytest.mark.spark
 def test_spark_tells_how_many_tasks_are_done(spark: SparkSession):
-    told: list[int] = []
+    reported: list[int] = []
 
     def slow(number: int, task: ReadTask) -> list[Result]:
         import time
@@ -55,14 +55,14 @@ def test_spark_tells_how_many_tasks_are_done(spark: SparkSession):
         time.sleep(0.4)  # longer than Spark is left alone between two looks
         return []
 
-    SparkTaskRunner(spark).run(tasks(6), slow, told.append)
-    assert told == sorted(told)
-    assert 0 < max(told) <= 6
+    SparkTaskRunner(spark).run(tasks(6), slow, reported.append)
+    assert reported == sorted(reported)
+    assert 0 < max(reported) <= 6
     assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None
 
 
 @pytest.mark.spark
-def test_what_went_wrong_in_a_task_is_told_in_one_line(spark: SparkSession):
+def test_what_went_wrong_in_a_task_is_reported_in_one_line(spark: SparkSession):
     def lose(number: int, task: ReadTask) -> list[Result]:
         from trio_broker.spark.errors import DataLoss
 
@@ -74,7 +74,7 @@ def test_what_went_wrong_in_a_task_is_told_in_one_line(spark: SparkSession):
 
 
 @pytest.mark.spark
-def test_what_nobody_foresaw_is_told_with_its_name(spark: SparkSession):
+def test_what_nobody_foresaw_is_reported_with_its_name(spark: SparkSession):
     def fail(number: int, task: ReadTask) -> list[Result]:
         try:
             raise KeyError("first")
@@ -86,7 +86,7 @@ def test_what_nobody_foresaw_is_told_with_its_name(spark: SparkSession):
 
 
 @pytest.mark.spark
-def test_a_package_that_executors_lack_is_told_with_where_to_install_it(spark: SparkSession):
+def test_a_package_that_executors_lack_is_reported_with_where_to_install_it(spark: SparkSession):
     def lack(number: int, task: ReadTask) -> list[Result]:
         import no_such_package  # type: ignore[import-not-found]  # noqa: F401
 

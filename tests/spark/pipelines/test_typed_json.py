@@ -90,7 +90,7 @@ def test_what_fits_is_taken(type_name: str, json_text: str, value: Any):
         ("string", '"\\ud800"', "a string has half of a surrogate pair"),
     ],
 )
-def test_what_does_not_fit_is_told_with_the_way_to_it(type_name: str, json_text: str, reason: str):
+def test_what_does_not_fit_is_reported_with_the_way_to_it(type_name: str, json_text: str, reason: str):
     assert read_one(type_name, json_text) == reason
 
 
@@ -108,7 +108,7 @@ def test_what_does_not_fit_is_told_with_the_way_to_it(type_name: str, json_text:
         (b"[" * 200_000, "not JSON: too many values within each other"),
     ],
 )
-def test_what_is_no_object_is_told(text: bytes | None, reason: str):
+def test_what_is_no_object_is_reported(text: bytes | None, reason: str):
     assert RowReader(parse_ddl("x int")).read([text]).reasons == [reason]
 
 

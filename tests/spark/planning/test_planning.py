@@ -78,7 +78,7 @@ def test_a_batch_reads_the_partitions_that_were_selected(selection, planned):
     assert plan_batch(read_options(NEEDED | selection, Mode.BATCH), source) == planned
 
 
-def test_partitions_that_do_not_exist_and_patterns_that_match_nothing_are_told(caplog):
+def test_partitions_that_do_not_exist_and_patterns_that_match_nothing_are_reported(caplog):
     source = logs(orders=[(0, 4)])
     plan_batch(read_options({**NEEDED, "assign": '{"orders": [0, 7]}'}, Mode.BATCH), source)
     assert "assigned partitions that do not exist are left out: orders-7" in caplog.text

@@ -9,7 +9,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
 
-from tests.patience import patiently
+from tests.waits import within
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.producer.row_ids import Deduplicator, find_row_id
 
@@ -32,7 +32,7 @@ def read_back(bootstrap_servers: str, topic: str, partitions: int = 3) -> dict[i
     ends = 0
     try:
         while ends < partitions:
-            message = patiently(consumer.poll, SECONDS)
+            message = within(consumer.poll, SECONDS)
             assert message is not None
             if (error := message.error()) is not None:
                 assert error.code() == KafkaError._PARTITION_EOF, error

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.client.producer.scripted_logs import ScriptedLogs, TurnedTime, settings_for
 from tests.fakes.scripted_kafka import Cluster, ScriptedKafka
-from tests.patience import scaled
+from tests.waits import scaled
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.errors import WriteFailed
 from trio_broker.client.producer.batch_producer import BatchProducer

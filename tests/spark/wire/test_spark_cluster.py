@@ -101,8 +101,8 @@ def test_assigned_partitions_that_do_not_exist_are_left_out():
 
 def test_a_pattern_means_all_topics_that_match_but_none_of_kafkas_own():
     with ScriptedKafka() as server:
-        cluster_told = Cluster([server], topics={"b": [1], "a": [1, 1], "__consumer_offsets": [1], "c": [1]})
-        let_topics_be(server, cluster_told, __consumer_offsets={"is_internal": True})
+        cluster_of_the_server = Cluster([server], topics={"b": [1], "a": [1, 1], "__consumer_offsets": [1], "c": [1]})
+        let_topics_be(server, cluster_of_the_server, __consumer_offsets={"is_internal": True})
         cluster = at(server)
         assert cluster.partitions(SubscribePattern("a|b|__.*")) == [A0, A1, B0]
         assert cluster.partitions(SubscribePattern("no such")) == []
@@ -125,8 +125,8 @@ def test_a_missing_topic_is_named_with_the_option_and_the_cluster(selection: Any
 
 def test_a_topic_that_kafka_keeps_for_itself_is_refused():
     with ScriptedKafka() as server:
-        told = Cluster([server], topics={"__consumer_offsets": [1]})
-        let_topics_be(server, told, __consumer_offsets={"is_internal": True})
+        known = Cluster([server], topics={"__consumer_offsets": [1]})
+        let_topics_be(server, known, __consumer_offsets={"is_internal": True})
         cluster = at(server)
         with pytest.raises(OptionError, match="__consumer_offsets: topics that Kafka keeps for itself are not read"):
             cluster.partitions(Subscribe(("__consumer_offsets",)))
@@ -136,21 +136,21 @@ def test_a_topic_that_kafka_keeps_for_itself_is_refused():
 def test_a_topic_that_is_just_being_created_is_waited_for():
     pauses = Pauses()
     with ScriptedKafka() as server:
-        told = Cluster([server], topics={"a": [1]})
+        known = Cluster([server], topics={"a": [1]})
         creating = {"a": {"error_code": ErrorCode.LEADER_NOT_AVAILABLE}}
-        let_topics_be(server, told, **creating)
+        let_topics_be(server, known, **creating)
         first = server.answers[MetadataRequest]
-        server.answers[MetadataRequest] = [first, first, told.metadata]
+        server.answers[MetadataRequest] = [first, first, known.metadata]
         cluster = at(server, pauses=pauses)
         assert cluster.partitions(Subscribe(("a",))) == [A0]
         assert pauses.made == pytest.approx([0.1, 0.2])
         cluster.close()
 
 
-def test_topic_ids_are_told_as_kafka_prints_them():
+def test_topic_ids_are_reported_as_kafka_prints_them():
     with ScriptedKafka() as server:
-        told = Cluster([server], topics={"a": [1], "b": [1]})
-        let_topics_be(server, told, a={"topic_id": TOPIC_ID})
+        known = Cluster([server], topics={"a": [1], "b": [1]})
+        let_topics_be(server, known, a={"topic_id": TOPIC_ID})
         cluster = at(server)
         assert cluster.topic_ids(["a", "b", "missing"]) == {"a": uuid_text(TOPIC_ID), "b": "", "missing": ""}
         cluster.close()
@@ -237,15 +237,15 @@ def test_what_fails_for_a_moment_is_asked_again_after_the_interval():
 
 def test_a_connection_that_the_broker_closed_meanwhile_is_replaced():
     with ScriptedKafka() as server:
-        told = Cluster([server], topics={"a": [1]})
-        server.answers[MetadataRequest] = [told.metadata, CLOSED, told.metadata]
+        known = Cluster([server], topics={"a": [1]})
+        server.answers[MetadataRequest] = [known.metadata, CLOSED, known.metadata]
         cluster = at(server)
         assert cluster.partitions(Subscribe(("a",))) == [A0]
         assert cluster.partitions(Subscribe(("a",))) == [A0]
         cluster.close()
 
 
-def test_a_cluster_that_is_not_there_is_told_in_one_line_with_every_address():
+def test_a_cluster_that_is_not_there_is_reported_in_one_line_with_every_address():
     addresses = [Address(HOST, unused_port()), Address(HOST, unused_port())]
     pauses = Pauses()
     cluster = cluster_of(*addresses, pauses=pauses)
@@ -278,7 +278,7 @@ def test_something_else_than_kafka_is_not_asked_twice(retries: int):
         cluster.close()
 
 
-def test_a_broker_too_old_for_last_stable_offsets_is_told():
+def test_a_broker_too_old_for_last_stable_offsets_is_reported():
     with ScriptedKafka(served=served_up_to(ApiKey.LIST_OFFSETS, 1)) as server:
         Cluster([server], topics={"a": [1]})
         cluster = at(server)
@@ -291,13 +291,13 @@ def test_a_broker_too_old_for_last_stable_offsets_is_told():
 
 
 def test_a_broker_tells_all_of_it(kafka_broker_session: BrokerThread):
-    broker, topic = kafka_broker_session, "told-by-a-broker"
+    broker, topic = kafka_broker_session, "listed-by-a-broker"
     topic_id = broker.create_topic(topic, partitions=2)
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     for second_of_time in range(3):
         fill(broker, topic, numbers(0, 10), partition=1, timestamp_ms=1_700_000_000_000 + 1000 * second_of_time)
     cluster = cluster_of(*parse_addresses(broker.bootstrap_servers))
-    assert cluster.partitions(SubscribePattern("told-by-.*")) == [first, second]
+    assert cluster.partitions(SubscribePattern("listed-by-.*")) == [first, second]
     assert cluster.topic_ids([topic]) == {topic: topic_id}
     assert cluster.earliest([first, second]) == {first: 0, second: 0}
     assert cluster.latest([first, second]) == {first: 0, second: 30}

@@ -13,7 +13,6 @@ from kafka_wire.messages.fetch import FetchRequest
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from tests.fakes.scripted_kafka import served_up_to
-from tests.patience import patiently
 from tests.spark.scripted_partition import (
     ORDERS_0,
     TOPIC,
@@ -26,6 +25,7 @@ from tests.spark.scripted_partition import (
     batches,
     reading,
 )
+from tests.waits import within
 from trio_broker.spark.chunk import AbortedTransactionStart, Chunk, Decoding
 from trio_broker.spark.decoder import decode
 from trio_broker.spark.ranges import OffsetRange
@@ -130,11 +130,11 @@ def test_the_next_answer_is_under_way_while_the_last_one_is_used_and_no_further(
         small = each.with_settings(max_partition_fetch_bytes=ONE_BATCH_BYTES)
         with each.opened(0, 100, kafka=small, ask_ahead=True) as chunks:
             next(chunks)
-            assert patiently(lambda seconds: each.partition.fetched.acquire(timeout=seconds), SECONDS)
-            assert patiently(lambda seconds: each.partition.fetched.acquire(timeout=seconds), SECONDS)
+            assert within(lambda seconds: each.partition.fetched.acquire(timeout=seconds), SECONDS)
+            assert within(lambda seconds: each.partition.fetched.acquire(timeout=seconds), SECONDS)
             assert each.wanted_offsets == [0, 10]
             next(chunks)
-            assert patiently(lambda seconds: each.partition.fetched.acquire(timeout=seconds), SECONDS)
+            assert within(lambda seconds: each.partition.fetched.acquire(timeout=seconds), SECONDS)
             assert each.wanted_offsets == [0, 10, 20]
 
 
@@ -154,7 +154,7 @@ def test_a_closed_transport_has_no_connection_left():
         chunks.close()
         # Leaving the server waits for its connections, which end with ours: unclosed sockets are errors besides.
         for thread in each.server._threads[1:]:
-            patiently(thread.join, SECONDS)
+            within(thread.join, SECONDS)
             assert not thread.is_alive()
 
 
@@ -179,13 +179,13 @@ def test_a_topic_without_an_id_goes_by_name():
 
 
 @pytest.mark.parametrize("read_committed", [True, False])
-def test_the_isolation_level_is_told(read_committed: bool):
+def test_the_isolation_level_is_sent(read_committed: bool):
     with reading(ScriptedPartition(batches(0, 20))) as each:
         each.chunks(0, 20, read_committed=read_committed)
         assert each.fetches[0].isolation_level == int(read_committed)
 
 
-def test_the_leader_epoch_is_told():
+def test_the_leader_epoch_is_sent():
     with reading(ScriptedPartition(batches(0, 20), leader_epoch=5)) as each:
         each.chunks(0, 20)
         assert each.fetches[0].topics[0].partitions[0].current_leader_epoch == 5
@@ -210,7 +210,7 @@ def test_every_answer_tells_the_aborted_transactions_that_go_on_in_it():
         assert [chunk.resumes_at for chunk in chunks] == [0, 10, 20, 30, 40]
 
 
-def test_a_transaction_that_began_before_the_range_is_told():
+def test_a_transaction_that_began_before_the_range_is_reported():
     with reading(ScriptedPartition(batches(0, 100), aborted=[Transaction(7, 15, 55)])) as each:
         [chunk] = each.chunks(43, 50)
         assert (chunk.aborted, chunk.resumes_at) == ((AbortedTransactionStart(7, 15),), 43)

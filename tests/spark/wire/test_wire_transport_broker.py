@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.patience import Patience, patiently
 from tests.spark.topic_records import fill, numbers
+from tests.waits import TimeLeft, within
 from trio_broker.client.address import parse_addresses
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.chunk import Chunk, Decoding
@@ -105,7 +105,7 @@ def test_deleted_records_are_lost_data_and_skipped_where_that_does_not_matter(ka
     def delete_records() -> None:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         wanted = ConfluentPartition(topic, 0, 95)
-        patiently(admin.delete_records([wanted])[wanted].result, SECONDS)
+        within(admin.delete_records([wanted])[wanted].result, SECONDS)
 
     with interrupted(transport_of(broker, fail_on_data_loss=False), topic, delete_records) as values:
         # The second answer was on its way before the records were deleted.
@@ -123,7 +123,7 @@ def test_a_topic_that_is_deleted_and_created_again_is_lost_data(kafka_broker_ses
     topic_id = broker.create_topic(topic)
     fill_in_batches(broker, topic)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    patiently(admin.delete_topics([topic])[topic].result, SECONDS)
+    within(admin.delete_topics([topic])[topic].result, SECONDS)
     task = ReadTask(whole(topic), transport_of(broker, topic_id=topic_id), VALUE_ONLY)
     with pytest.raises(DataLoss, match=f"topic '{topic}': UNKNOWN_TOPIC_OR_PARTITION"):
         rows_of(task)
@@ -149,8 +149,8 @@ def test_a_compacted_log_is_read_over_its_gaps(kafka_broker: BrokerThread):
 
 def wait_until_compacted(broker: BrokerThread) -> None:
     cleaner = broker.broker.services.replicas.log_maintenance.log_cleaner
-    time_left = Patience(SECONDS)
-    while (told := cleaner.statistics()).records_kept == told.records_read or told.under_way:
+    time_left = TimeLeft(SECONDS)
+    while (reported := cleaner.statistics()).records_kept == reported.records_read or reported.under_way:
         assert not time_left.is_over, "nothing was compacted"
         broker.advance_clock(60)
         time.sleep(0.01)

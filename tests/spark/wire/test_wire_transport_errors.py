@@ -125,7 +125,7 @@ def test_a_silent_broker_is_left_after_the_request_timeout():
         assert each.pauses.made == [0.1]
 
 
-def test_every_step_renews_the_patience():
+def test_every_step_renews_the_timeout():
     with reading(ScriptedPartition(batches(0, 1000))) as each:
         trouble = [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 5
         with each.opened(0, 1000, kafka=small(each)) as chunks:
@@ -134,7 +134,7 @@ def test_every_step_renews_the_patience():
             assert sum(each.pauses.made) > 5 * POLL_TIMEOUT_MS / 1000
 
 
-def test_the_time_that_the_decoder_takes_costs_no_patience():
+def test_the_time_that_the_decoder_takes_does_not_count_towards_the_timeout():
     with (
         reading(ScriptedPartition(batches(0, 100))) as each,
         each.opened(0, 100, kafka=small(each), ask_ahead=True) as chunks,
@@ -155,7 +155,7 @@ def failure(each: Reading, kind: type[Exception], start: int = 0, end: int = 100
     return str(raised.value)
 
 
-def test_without_progress_for_the_poll_timeout_the_partition_the_offset_and_the_last_failure_are_told():
+def test_without_progress_for_the_poll_timeout_the_partition_the_offset_and_the_last_failure_are_reported():
     with reading(ScriptedPartition(batches(0, 100), troubles=[ErrorCode.LEADER_NOT_AVAILABLE] * 1000)) as each:
         text = failure(each, SourceUnavailable, 30)
         assert "orders-0 at offset 30: no progress for 20 s" in text
@@ -163,7 +163,7 @@ def test_without_progress_for_the_poll_timeout_the_partition_the_offset_and_the_
         assert 18 < sum(each.pauses.made) < 20
 
 
-def test_a_leader_that_is_not_there_is_told_with_its_address():
+def test_a_leader_that_is_not_there_is_reported_with_its_address():
     port = unused_port()
     with reading(ScriptedPartition(batches(0, 100))) as each:
         each.cluster.other_nodes[2] = (HOST, port)
@@ -172,7 +172,7 @@ def test_a_leader_that_is_not_there_is_told_with_its_address():
         assert f"broker 2: cannot connect to {HOST}:{port}: Connection refused" in text
 
 
-def test_a_cluster_that_is_not_there_is_told_in_one_line():
+def test_a_cluster_that_is_not_there_is_reported_in_one_line():
     with reading(ScriptedPartition(batches(0, 100))) as each:
         [address] = each.transport.kafka.bootstrap_servers
     text = failure(each, SourceUnavailable)
@@ -195,13 +195,13 @@ def test_records_that_come_late_are_read():
         assert each.pauses.made == pytest.approx([0.1, 0.2, 0.4, 0.8])
 
 
-def test_a_permission_that_is_missing_is_told_at_once():
+def test_a_permission_that_is_missing_is_reported_at_once():
     with reading(ScriptedPartition(batches(0, 100), troubles=[ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 9)) as each:
         assert "orders-0 at offset 0" in failure(each, SourceUnavailable)
         assert each.pauses.made == []
 
 
-def test_a_broker_without_a_version_of_fetch_that_we_speak_is_told_at_once():
+def test_a_broker_without_a_version_of_fetch_that_we_speak_is_reported_at_once():
     with reading(ScriptedPartition(batches(0, 100)), served={1: (0, 3)}) as each:
         assert "Fetch in versions 0-3; versions 4-18 are needed" in failure(each, SourceUnavailable)
         assert each.pauses.made == []

@@ -20,7 +20,7 @@ def local_dir(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("columns", [SEVEN, COLUMNS])
-def test_a_large_scan_of_all_columns_is_told_with_the_option_that_names_fewer(
+def test_a_large_scan_of_all_columns_is_reported_with_the_option_that_names_fewer(
     columns: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ):
     ColumnHint(columns, are_chosen=False).count(2 * MIN_OFFSETS)

@@ -76,8 +76,8 @@ def test_without_a_usable_java_the_extra_is_used_behind_a_wrapper(tmp_path: Path
     wrapped = Path(environment["JAVA_HOME"])
     assert wrapped.is_relative_to(tmp_path / "cache")
     arguments = ["-Xmx1g", ADD_VECTOR_MODULE, "a b", "", "$HOME"]
-    told = subprocess.run([wrapped / "bin" / "java", *arguments], capture_output=True, text=True, check=True).stdout
-    assert told == "<-Xmx1g>\n<a b>\n<>\n<$HOME>\n"
+    output = subprocess.run([wrapped / "bin" / "java", *arguments], capture_output=True, text=True, check=True).stdout
+    assert output == "<-Xmx1g>\n<a b>\n<>\n<$HOME>\n"
 
 
 def test_a_wrapper_is_made_once_and_by_any_number_of_processes(tmp_path: Path, extra: Path) -> None:

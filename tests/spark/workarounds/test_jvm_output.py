@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.patience import patiently
+from tests.waits import within
 from trio_broker.spark.workarounds import jvm_output
 from trio_broker.spark.workarounds.jvm_output import STANDARD_ERROR, drop_last_lines, jvm_lines_shown_by
 
@@ -57,7 +57,7 @@ def test_the_first_lines_are_dropped_and_later_ones_shown(shown: queue.Queue[str
         process = started.__enter__()
     write(process, "ERROR Executor: ä\nlast\n")
 
-    assert [patiently(lambda seconds: shown.get(timeout=seconds), SECONDS) for _ in range(2)] == [
+    assert [within(lambda seconds: shown.get(timeout=seconds), SECONDS) for _ in range(2)] == [
         "ERROR Executor: ä",
         "last",
     ]
@@ -67,7 +67,7 @@ def test_the_first_lines_are_dropped_and_later_ones_shown(shown: queue.Queue[str
 
 def test_all_lines_are_shown_to_those_who_want_them(shown: queue.Queue[str]):
     with jvm_lines_shown_by(shown.put, from_the_start=True), child():
-        assert patiently(lambda seconds: shown.get(timeout=seconds), SECONDS) == "WARNING: Using incubator modules"
+        assert within(lambda seconds: shown.get(timeout=seconds), SECONDS) == "WARNING: Using incubator modules"
 
 
 @pytest.mark.parametrize("from_the_start", [False, True])
@@ -78,13 +78,13 @@ def test_the_last_lines_are_shown_to_those_alone_who_see_the_first(shown: queue.
     write(process, "a task failed\n")
     first = ["WARNING: Using incubator modules"] if from_the_start else []
     for line in (*first, "a task failed"):
-        assert patiently(lambda seconds: shown.get(timeout=seconds), SECONDS) == line
+        assert within(lambda seconds: shown.get(timeout=seconds), SECONDS) == line
     drop_last_lines()
     write(process, "Traceback (most recent call last):\n")
     started.__exit__(None, None, None)
     for each in threading.enumerate():
         if each.name == "jvm-output":
-            patiently(each.join, SECONDS)
+            within(each.join, SECONDS)
 
     assert [shown.get_nowait() for _ in range(shown.qsize())] == ["Traceback (most recent call last):"][:from_the_start]
 

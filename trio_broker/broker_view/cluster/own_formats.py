@@ -92,7 +92,7 @@ def typed_key(key: Any) -> dict[str, Any]:
 
 
 def consumer_protocol(decode: Any, hexadecimal: Any) -> Any:
-    """What consumers have told each other, decoded; as it is if it does not decode."""
+    """Subscriptions and assignments of consumers, decoded; the bytes as they are if they do not decode."""
     try:
         return plain(decode(bytes.fromhex(hexadecimal)))
     except (KafkaError, WireError, ValueError, TypeError):

@@ -58,8 +58,8 @@ def partition_count(producer: BatchProducer, name: str, *, create: bool, timer: 
     except UnknownTopic:
         if create:
             _create(producer.settings, name)
-    patience = (timer or Timer()).deadline(MISSING_TOPIC_SECONDS if create else NEW_TOPIC_SECONDS)
-    for _ in attempts(patience):
+    deadline = (timer or Timer()).deadline(MISSING_TOPIC_SECONDS if create else NEW_TOPIC_SECONDS)
+    for _ in attempts(deadline):
         with contextlib.suppress(UnknownTopic):
             return producer.partition_count(name)
     with _client(producer.settings) as client:

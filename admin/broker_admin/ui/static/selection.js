@@ -66,8 +66,8 @@ function actOnSelection(dialog, verb) {
       item.dataset.topic = name;
       const title = document.createElement("b");
       title.textContent = name;
-      const told = document.createElement("span");
-      item.append(title, " ", told);
+      const note = document.createElement("span");
+      item.append(title, " ", note);
       return item;
     }));
   };
@@ -83,10 +83,10 @@ function actOnSelection(dialog, verb) {
     const found = /** @type {CustomEvent} */ (event).detail.topics;
     for (const each of found) {
       const item = [...list.children].find((child) => /** @type {HTMLElement} */ (child).dataset.topic === each.topic);
-      const told = item?.querySelector("span");
-      if (!told) continue;
-      told.className = each.error ? "bad" : "aside";
-      told.textContent = outcomeText(each, verb, isTrial);
+      const note = item?.querySelector("span");
+      if (!note) continue;
+      note.className = each.error ? "bad" : "aside";
+      note.textContent = outcomeText(each, verb, isTrial);
     }
     const refused = found.filter((each) => each.error).length;
     outcome.dataset.kind = refused ? "bad" : "good";

@@ -14,16 +14,16 @@ import pytest
 import trio
 
 from scripts.pressure import EXTENDED, EXTENDED_WAITS, IN_VAIN
-from tests import patience as module
-from tests.patience import (
+from tests import waits as module
+from tests.waits import (
     MOST_TIMES,
-    Patience,
+    TimeLeft,
     communicate,
     fail_after,
     killed_after,
-    patiently,
     run_program,
     scaled,
+    within,
 )
 
 
@@ -45,8 +45,8 @@ class Machine:
         self.loops += 1
         return self.slowdown
 
-    def patience(self, seconds: float) -> Patience:
-        return Patience(seconds, lambda: self.now, lambda: self.stalled, self.timed_loop)
+    def time_left(self, seconds: float) -> TimeLeft:
+        return TimeLeft(seconds, lambda: self.now, lambda: self.stalled, self.timed_loop)
 
 
 @pytest.fixture(autouse=True)
@@ -64,12 +64,12 @@ def machine() -> Machine:
 def starved(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that is short of CPU for ever."""
     monkeypatch.setattr(module, "slowdown", lambda: 1000.0)
-    monkeypatch.setattr(Patience, "_times", lambda self: 1000.0)
+    monkeypatch.setattr(TimeLeft, "_times", lambda self: 1000.0)
 
 
 @pytest.fixture
 def idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Patience, "_times", lambda self: 1.0)
+    monkeypatch.setattr(TimeLeft, "_times", lambda self: 1.0)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_on_a_quiet_machine_a_wait_takes_the_seconds_of_the_test(machine):
-    time_left = machine.patience(60)
+    time_left = machine.time_left(60)
     machine.sleep(59, pressure=0.1)
     assert time_left.left_seconds == 1
     assert machine.loops == 0, "nothing is timed before the wait is over"
@@ -93,7 +93,7 @@ def test_on_a_quiet_machine_a_wait_takes_the_seconds_of_the_test(machine):
 
 
 def test_a_wait_during_which_others_had_the_cpu_goes_on_for_as_long_as_they_had_it(machine):
-    time_left = machine.patience(60)
+    time_left = machine.time_left(60)
     machine.sleep(60, pressure=0.8)
     assert time_left.left_seconds == pytest.approx(48)
     machine.sleep(48)
@@ -101,7 +101,7 @@ def test_a_wait_during_which_others_had_the_cpu_goes_on_for_as_long_as_they_had_
 
 
 def test_a_wait_goes_on_by_as_much_as_the_machine_is_slower(machine):
-    time_left = machine.patience(60)
+    time_left = machine.time_left(60)
     machine.slowdown = 4
     machine.sleep(60, pressure=1)
     assert time_left.left_seconds == 180
@@ -111,7 +111,7 @@ def test_a_wait_goes_on_by_as_much_as_the_machine_is_slower(machine):
 
 
 def test_no_wait_takes_more_than_the_most(machine):
-    time_left = machine.patience(60)
+    time_left = machine.time_left(60)
     machine.slowdown = 1000
     machine.sleep(60, pressure=1)
     machine.sleep(time_left.left_seconds, pressure=1)
@@ -120,7 +120,7 @@ def test_no_wait_takes_more_than_the_most(machine):
 
 
 def test_what_was_granted_is_not_taken_back(machine):
-    time_left = machine.patience(60)
+    time_left = machine.time_left(60)
     machine.slowdown = 4
     machine.sleep(60, pressure=1)
     assert not time_left.is_over
@@ -131,7 +131,7 @@ def test_what_was_granted_is_not_taken_back(machine):
 def test_where_nobody_counts_the_pressure_the_loop_alone_is_asked(machine):
     machine.stalled = None
     machine.slowdown = 3
-    time_left = machine.patience(60)
+    time_left = machine.time_left(60)
     machine.sleep(60)
     assert time_left.left_seconds == 120
 
@@ -151,17 +151,17 @@ def test_who_keeps_the_time_itself_gets_it_by_the_speed_of_now(monkeypatch):
 
 
 def test_a_wait_that_is_extended_is_noted_once(starved, waits):
-    assert patiently(lambda seconds: seconds > 0.01 or pass_in_vain(seconds), 0.01)
+    assert within(lambda seconds: seconds > 0.01 or pass_in_vain(seconds), 0.01)
     assert waits.read_text() == f"{EXTENDED}\n"
 
 
 def test_a_wait_that_was_extended_in_vain_is_noted_as_well(starved, waits):
-    assert not patiently(pass_in_vain, 0.01)
+    assert not within(pass_in_vain, 0.01)
     assert waits.read_text() == f"{EXTENDED}\n{IN_VAIN}\n"
 
 
 def test_a_wait_that_is_not_extended_leaves_no_note(idle, waits):
-    assert not patiently(pass_in_vain, 0.01)
+    assert not within(pass_in_vain, 0.01)
     assert not waits.exists()
 
 
@@ -175,7 +175,7 @@ def test_a_call_that_returned_nothing_in_its_time_is_called_again(starved):
         calls.append(seconds)
         return answers.get(timeout=seconds)
 
-    assert patiently(get, 0.02) == 7
+    assert within(get, 0.02) == 7
     assert len(calls) == 2
 
 
@@ -187,7 +187,7 @@ def test_a_call_that_failed_before_its_time_is_not_called_again(starved):
         raise ConnectionRefusedError
 
     with pytest.raises(ConnectionRefusedError):
-        patiently(fail, 20)
+        within(fail, 20)
     assert len(calls) == 1
 
 
@@ -197,7 +197,7 @@ def test_a_call_that_is_always_in_vain_returns_what_it_returned(idle, nothing):
         pass_in_vain(seconds)
         return nothing
 
-    assert patiently(wait, 0.01) == nothing
+    assert within(wait, 0.01) == nothing
 
 
 def pass_in_vain(seconds: float) -> bool:
@@ -267,8 +267,8 @@ def test_the_loop_says_that_a_machine_is_slow_or_is_not():
     assert module.slowdown() >= 1
 
 
-def test_a_patience_says_how_long_it_was(machine):
-    time_left = machine.patience(60)
+def test_a_wait_says_how_long_it_was(machine):
+    time_left = machine.time_left(60)
     machine.sleep(30)
     assert str(time_left) == "30 s"
     machine.slowdown = 2

@@ -63,7 +63,7 @@ def slowdown() -> float:
 
 
 @attrs.define
-class Patience:
+class TimeLeft:
     """The time for one wait. Ask ``is_over`` when there is nothing else to do, since it may time a loop."""
 
     seconds: float
@@ -126,12 +126,12 @@ class Patience:
         return max(1 + share, self.slowdown()) if share > SHORT else 1.0
 
 
-def patiently(wait: Callable[[float], T], seconds: float) -> T:
+def within(wait: Callable[[float], T], seconds: float) -> T:
     """What ``wait`` returns: it takes seconds, and returns nothing, or raises, when they are over.
 
-    It is called again where they were over too early: ``patiently(done.wait, 30)``. Nothing may be lost by that.
+    It is called again where they were over too early: ``within(done.wait, 30)``. Nothing may be lost by that.
     """
-    time_left = Patience(seconds)
+    time_left = TimeLeft(seconds)
     while True:
         given, began = max(0.0, time_left.left_seconds), time_left.clock()
         try:
@@ -146,12 +146,12 @@ def patiently(wait: Callable[[float], T], seconds: float) -> T:
 
 def flushed(producer: Any, seconds: float) -> bool:
     """Whether a producer of confluent-kafka has got an answer to all that it had to send."""
-    return patiently(lambda given: bool(producer.flush(given) == 0), seconds)
+    return within(lambda given: bool(producer.flush(given) == 0), seconds)
 
 
 def terminated(query: Any, seconds: float) -> bool:
     """Whether a streaming query of Spark has ended, which takes whole seconds."""
-    return patiently(lambda given: bool(query.awaitTermination(math.ceil(given) or 1)), seconds)
+    return within(lambda given: bool(query.awaitTermination(math.ceil(given) or 1)), seconds)
 
 
 def communicate(
@@ -164,7 +164,7 @@ def communicate(
     """
     sent = [given]
     # What was given once must not be given again.
-    return patiently(lambda left: process.communicate(sent.pop() if sent else None, timeout=left), seconds)
+    return within(lambda left: process.communicate(sent.pop() if sent else None, timeout=left), seconds)
 
 
 @overload
@@ -200,7 +200,7 @@ def killed_after(process: subprocess.Popen[Any], seconds: float) -> Iterator[Non
     ended = threading.Event()
 
     def watch() -> None:
-        if not patiently(ended.wait, seconds):
+        if not within(ended.wait, seconds):
             process.kill()
 
     watcher = threading.Thread(target=watch)
@@ -220,7 +220,7 @@ def fail_after(seconds: float) -> Iterator[None]:
         trio.TooSlowError: the block took longer.
     """
     watched, watching = trio.CancelScope(), trio.CancelScope()
-    time_left = Patience(seconds, trio.current_time)
+    time_left = TimeLeft(seconds, trio.current_time)
 
     async def watch() -> None:
         with watching:
