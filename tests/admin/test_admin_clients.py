@@ -10,6 +10,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.api_versions import ApiVersionsRequest
 from kafka_wire.messages.metadata import MetadataRequest
 from tests.admin.live_admin import open_live_admin
+from tests.admin.page_reading import assert_shows, page_of
 from tests.running_broker import connected, until
 from trio_broker.network.statistics import ConnectionStage, ProducedBatches
 
@@ -54,14 +55,14 @@ async def test_a_batch_that_was_too_large_leads_to_the_settings_of_topic_and_cli
     await live.kafka.create_topic("orders")
     assert await live.kafka.produce("orders", b"." * 1_100_000) == ErrorCode.MESSAGE_TOO_LARGE
     connection = await own_connection(live)
-    page = await live.http.get("/brokers/1/clients/client", params={"client_id": connection["client_id"]})
-    assert "larger than max.message.bytes of its topic" in page.text
-    assert "max.request.size of this client" in page.text
+    page = await page_of(live.http, "/brokers/1/clients/client", client_id=connection["client_id"])
+    assert_shows(page, error_advice("MESSAGE_TOO_LARGE", connection["software_name"]))
 
 
 @pytest.mark.parametrize(
     ("software", "setting"),
     [
+        ("apache-kafka-java", "max.request.size"),
         ("confluent-kafka-python", "message.max.bytes"),
         ("kafka-python", "max_request_size"),
         ("kgo", "ProducerBatchMaxBytes"),
@@ -69,7 +70,9 @@ async def test_a_batch_that_was_too_large_leads_to_the_settings_of_topic_and_cli
     ],
 )
 def test_each_client_has_its_own_name_for_the_setting(software, setting):
-    assert f"Raise that, and {setting} of this client" in error_advice("MESSAGE_TOO_LARGE", software)
+    advice = error_advice("MESSAGE_TOO_LARGE", software)
+    assert "larger than max.message.bytes of its topic" in advice
+    assert f"Raise that, and {setting} of this client" in advice
     assert error_advice("UNKNOWN_TOPIC_OR_PARTITION", software) == ""
 
 
@@ -83,12 +86,9 @@ async def test_a_client_that_has_left_is_told_of_for_an_hour_with_its_errors(liv
     assert (await live.get("/api/v1/brokers/1/clients", search="billing"))["items"] == []
     [described] = (await live.get("/api/v1/brokers/1/clients/describe", client_id="billing"))["clients"]
     assert described["left_at_ms"] == left["left_at_ms"]
-    html = {"accept": "text/html"}
-    shown = await live.http.get("/brokers/1/clients/client", params={"client_id": "billing"}, headers=html)
-    assert "rdkafka 2</span> left at" in shown.text
-    assert "UNKNOWN_TOPIC_OR_PARTITION" in shown.text
-    listed = await live.http.get("/brokers/1/clients", params={"left": "true"}, headers=html)
-    assert "left at" in listed.text
+    page = await page_of(live.http, "/brokers/1/clients/client", client_id="billing")
+    assert_shows(page, "rdkafka 2 left at", "UNKNOWN_TOPIC_OR_PARTITION")
+    assert_shows(await page_of(live.http, "/brokers/1/clients", left="true"), "left at")
 
 
 async def test_a_client_that_is_back_has_not_left(live):

@@ -13,15 +13,10 @@ from broker_admin.pages import VIEWER_REFUSAL
 from broker_admin.tokens import AdminTokens, Role
 from tests.admin.chromium import Browser, Page, needs_chromium
 from tests.admin.live_admin import LiveAdmin, served
+from tests.admin.page_reading import assert_no_wider_than_the_window, page_of
 from trio_broker.config.entries import ConfigScope
 
 LOGGER = "trio_broker.test_of_config_pages"
-
-
-async def page_text(admin: LiveAdmin, address: str, **query: str) -> str:
-    answer = await admin.http.get(address, params=query)
-    assert answer.status_code == 200, answer.text
-    return answer.text
 
 
 def keys_of(text: str) -> list[str]:
@@ -32,7 +27,7 @@ def keys_of(text: str) -> list[str]:
 
 
 async def test_every_key_is_listed_with_value_source_and_limits(live: LiveAdmin) -> None:
-    text = await page_text(live, "/config")
+    text = await page_of(live.http, "/config")
     configs = (await live.get("/api/v1/config"))["configs"]
     assert keys_of(text) == list(configs)
     assert "1 to 256" in text
@@ -40,24 +35,24 @@ async def test_every_key_is_listed_with_value_source_and_limits(live: LiveAdmin)
 
 
 async def test_keys_are_searched_by_name_value_and_documentation(live: LiveAdmin) -> None:
-    assert keys_of(await page_text(live, "/config", search="IO.THREADS")) == ["num.io.threads"]
-    assert "log.segment.bytes" in keys_of(await page_text(live, "/config", search="1073741824"))
-    assert "compression.type" in keys_of(await page_text(live, "/config", search="codec that batches"))
-    assert "Nothing matches" in await page_text(live, "/config", search="no such thing")
+    assert keys_of(await page_of(live.http, "/config", search="IO.THREADS")) == ["num.io.threads"]
+    assert "log.segment.bytes" in keys_of(await page_of(live.http, "/config", search="1073741824"))
+    assert "compression.type" in keys_of(await page_of(live.http, "/config", search="codec that batches"))
+    assert "Nothing matches" in await page_of(live.http, "/config", search="no such thing")
 
 
 async def test_only_keys_that_were_changed_or_can_be_are_listed_where_that_is_asked_for(live: LiveAdmin) -> None:
     await live.http.patch("/api/v1/config", json={"num.io.threads": 12})
-    changed = keys_of(await page_text(live, "/config", changed="true"))
+    changed = keys_of(await page_of(live.http, "/config", changed="true"))
     assert "num.io.threads" in changed
     assert "num.network.threads" not in changed
-    assert "node.id" not in keys_of(await page_text(live, "/config", live="true"))
-    assert set(keys_of(await page_text(live, "/config", group="Node"))) >= {"node.id", "log.dirs"}
+    assert "node.id" not in keys_of(await page_of(live.http, "/config", live="true"))
+    assert set(keys_of(await page_of(live.http, "/config", group="Node"))) >= {"node.id", "log.dirs"}
 
 
 async def test_an_opened_key_shows_the_value_of_each_level(live: LiveAdmin) -> None:
     await live.http.patch("/api/v1/config", params={"level": "cluster"}, json={"num.io.threads": 5})
-    text = await page_text(live, "/config", key="num.io.threads")
+    text = await page_of(live.http, "/config", key="num.io.threads")
     for level in ("this broker", "cluster default", "command line", "environment", "file", "built-in"):
         assert f'<th scope="row">{level}</th>' in text
     assert text.count("in effect</td>") == 1
@@ -65,13 +60,13 @@ async def test_an_opened_key_shows_the_value_of_each_level(live: LiveAdmin) -> N
 
 
 async def test_a_key_that_is_read_at_a_start_says_where_it_is_set(live: LiveAdmin) -> None:
-    text = await page_text(live, "/config", key="num.partitions")
+    text = await page_of(live.http, "/config", key="num.partitions")
     assert "Set <code>num.partitions=…</code> in <code>server.properties</code> and restart the broker" in text
     assert 'data-edit="num.partitions"' not in text
 
 
 async def test_a_key_that_is_not_there_is_named_as_text(live: LiveAdmin) -> None:
-    text = await page_text(live, "/config", key="<b>no such")
+    text = await page_of(live.http, "/config", key="<b>no such")
     assert "There is no key <code>&lt;b&gt;no such</code>" in text
 
 
@@ -87,12 +82,12 @@ async def test_a_key_that_is_not_there_is_named_as_text(live: LiveAdmin) -> None
     ],
 )
 async def test_a_field_suits_the_type_of_its_key(live: LiveAdmin, key: str, field: str) -> None:
-    assert field in await page_text(live, "/config", key=key)
+    assert field in await page_of(live.http, "/config", key=key)
 
 
 async def test_loggers_are_listed_with_their_levels(live: LiveAdmin) -> None:
     logging.getLogger(LOGGER)
-    text = await page_text(live, "/brokers/1/loggers", search=LOGGER)
+    text = await page_of(live.http, "/brokers/1/loggers", search=LOGGER)
     assert f"<code>{LOGGER}</code>" in text
     assert "1 of 1 that match" in text
 
@@ -100,8 +95,8 @@ async def test_loggers_are_listed_with_their_levels(live: LiveAdmin) -> None:
 async def test_hostile_and_odd_values_are_shown_as_text(live: LiveAdmin) -> None:
     changes = {"max.connections.per.ip.overrides": "<b>x</b>:5", "log.cleaner.io.max.bytes.per.second": "1e999999"}
     assert (await live.http.patch("/api/v1/config", json=changes)).status_code == 200
-    assert "&lt;b&gt;x&lt;/b&gt;:5" in await page_text(live, "/config", key="max.connections.per.ip.overrides")
-    assert "<code>Infinity</code>" in await page_text(live, "/config", key="log.cleaner.io.max.bytes.per.second")
+    assert "&lt;b&gt;x&lt;/b&gt;:5" in await page_of(live.http, "/config", key="max.connections.per.ip.overrides")
+    assert "<code>Infinity</code>" in await page_of(live.http, "/config", key="log.cleaner.io.max.bytes.per.second")
 
 
 async def test_a_secret_is_not_shown(client: httpx.AsyncClient) -> None:
@@ -195,7 +190,7 @@ async def test_a_batch_is_tried_and_applied_and_its_outcome_read(live: LiveAdmin
 
 async def test_a_key_can_be_reset_where_something_was_set(live: LiveAdmin) -> None:
     async def reset_of(key: str) -> str:
-        text = await page_text(live, "/config", key=key)
+        text = await page_of(live.http, "/config", key=key)
         return text[text.index("data-reset") :].partition(">")[0]
 
     assert 'disabled title="Nothing was set while the broker ran' in await reset_of("num.io.threads")
@@ -266,9 +261,5 @@ async def test_a_level_is_tried_and_set(live: LiveAdmin, browser: Browser) -> No
 @needs_chromium
 async def test_the_pages_hold_together_at_every_width(live: LiveAdmin, browser: Browser) -> None:
     async with served(create_app(live.view)) as url:
-        page = await browser.open_page("about:blank")
-        for path in ("/config?key=log.segment.bytes&still", "/brokers/1/loggers?still"):
-            await page.go_to(f"{url}{path}")
-            for width in (420, 768, 1280):
-                await page.set_view(width=width, dark=width == 768)
-                assert await page.evaluate("document.documentElement.scrollWidth") <= width
+        addresses = [f"{url}{path}" for path in ("/config?key=log.segment.bytes&still", "/brokers/1/loggers?still")]
+        await assert_no_wider_than_the_window(await browser.open_page("about:blank"), addresses)
