@@ -10,11 +10,9 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.api_versions import ApiVersionsRequest
 from kafka_wire.messages.metadata import MetadataRequest
 from tests.admin.live_admin import open_live_admin
-from tests.admin.page_reading import assert_shows, page_of
+from tests.admin.page_reading import HOSTILE, assert_shows, page_of
 from tests.running_broker import connected, until
 from trio_broker.network.statistics import ConnectionStage, ProducedBatches
-
-HOSTILE = '<script>alert(1)</script>"&\u202e'
 
 
 async def own_connection(live):
@@ -215,28 +213,27 @@ def test_a_producer_that_sends_records_one_by_one_is_advised_to_linger():
     assert "1.0 records and 210 bytes" in advice.reason
 
 
-def test_a_slow_producer_is_advised_a_longer_linger_or_none():
-    assert settings(sent(), 10.0) == ["linger.ms=50"]
-    assert settings(sent(), 100.0) == []
+MANY = {"records": 100_000}
+UNCOMPRESSED = MANY | {"bytes": 64 * 2**20}
+COMPRESSED = MANY | {"bytes": 64_000_000, "batches_by_codec": {"lz4": 1000}}
 
 
-def test_full_batches_are_advised_a_larger_batch_size():
-    full = sent(records=100_000, bytes=16_200 * 1000, batches_by_codec={"lz4": 1000})
-    assert settings(full) == ["batch.size=65536"]
-
-
-def test_much_that_is_not_compressed_is_advised_compression():
-    assert settings(sent(records=100_000, bytes=64 * 2**20)) == ["compression.type=lz4"]
-    assert settings(sent(records=100_000, bytes=64 * 2**20, batches_by_codec={"zstd": 1000})) == []
-
-
-def test_all_acks_without_idempotence_may_write_twice():
-    assert settings(sent(records=100_000, idempotent_batches=0)) == ["enable.idempotence=true"]
-    assert settings(sent(records=100_000, idempotent_batches=0, acks=1)) == []
-
-
-def test_a_few_batches_are_no_ground_for_advice():
-    assert settings(sent(batches=10, records=10)) == []
+@pytest.mark.parametrize(
+    ("changed", "others", "advised"),
+    [
+        pytest.param({}, {"seconds": 10.0}, ["linger.ms=50"], id="a slow producer lingers longer"),
+        pytest.param({}, {"seconds": 100.0}, [], id="a very slow one does not"),
+        pytest.param(COMPRESSED | {"bytes": 16_200_000}, {}, ["batch.size=65536"], id="full batches may be larger"),
+        pytest.param(UNCOMPRESSED, {}, ["compression.type=lz4"], id="much is not compressed"),
+        pytest.param(UNCOMPRESSED | {"batches_by_codec": {"zstd": 1000}}, {}, [], id="it is compressed"),
+        pytest.param(MANY | {"idempotent_batches": 0}, {}, ["enable.idempotence=true"], id="may be written twice"),
+        pytest.param(MANY | {"idempotent_batches": 0, "acks": 1}, {}, [], id="acks of one"),
+        pytest.param({"batches": 10, "records": 10}, {}, [], id="a few batches are no ground"),
+        pytest.param(COMPRESSED, {"backlog_bytes": 1_500_000}, [], id="full batches need not linger"),
+    ],
+)
+def test_a_producer_is_advised_by_what_it_sends(changed, others, advised):
+    assert settings(sent(**changed), **others) == advised
 
 
 @pytest.mark.parametrize(("batches", "setting"), [(1000, "linger.ms=5"), (30, "linger.ms=50"), (3, "linger.ms=100")])
@@ -245,9 +242,3 @@ def test_a_producer_whose_requests_wait_is_advised_to_linger_for_as_long_as_a_re
     [advice] = producer_advice(produced, 1.0, backlog_bytes=1_500_000)
     assert advice.setting == setting
     assert "1465 KiB of its requests wait unread" in advice.reason
-
-
-def test_lingering_is_no_advice_for_batches_that_are_full():
-    assert (
-        settings(sent(records=100_000, bytes=64_000_000, batches_by_codec={"lz4": 1000}), backlog_bytes=1_500_000) == []
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 
 import httpx
@@ -11,7 +10,7 @@ import pytest
 from broker_admin.app import create_app
 from broker_admin.pages import VIEWER_REFUSAL
 from broker_admin.tokens import AdminTokens, Role
-from tests.admin.chromium import Browser, Page, needs_chromium
+from tests.admin.chromium import Browser, needs_chromium
 from tests.admin.live_admin import LiveAdmin, served
 from tests.admin.page_reading import assert_no_wider_than_the_window, page_of
 from trio_broker.config.entries import ConfigScope
@@ -130,40 +129,29 @@ async def test_what_a_viewer_may_not_do_is_grey_and_says_why(live: LiveAdmin) ->
 # --- in a browser ---
 
 
-async def enter(page: Page, selector: str, text: str) -> None:
-    await page.evaluate(f"document.querySelector({json.dumps(selector)}).value = {json.dumps(text)}")
-    await page.evaluate(
-        f"document.querySelector({json.dumps(selector)}).dispatchEvent(new Event('input', {{bubbles: true}}))"
-    )
-
-
-async def click(page: Page, selector: str) -> None:
-    await page.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
-
-
 @needs_chromium
 async def test_a_batch_is_tried_and_applied_and_its_outcome_read(live: LiveAdmin, browser: Browser) -> None:
     async with served(create_app(live.view)) as url:
         page = await browser.open_page(f"{url}/config")
         await page.until("document.querySelector('[data-link-text]').textContent === 'live'")
-        await click(page, "a[data-key-link='log.segment.bytes']")
+        await page.click_on("a[data-key-link='log.segment.bytes']")
         await page.until("document.querySelector('form[data-edit=\"log.segment.bytes\"]') !== null")
         assert await page.evaluate("location.search") == "?key=log.segment.bytes"
 
-        await enter(page, "form[data-edit] input", "64 d")
+        await page.type("form[data-edit] input", "64 d")
         await page.until("document.querySelector('[data-note]').textContent.includes('no unit of this key')")
-        await enter(page, "form[data-edit] input", "64 MiB")
+        await page.type("form[data-edit] input", "64 MiB")
         await page.until("document.querySelector('[data-note]').textContent.startsWith('That is 67108864.')")
-        await click(page, "form[data-edit] [type=submit]")
+        await page.click_on("form[data-edit] [type=submit]")
         await page.until("!document.querySelector('[data-pending]').hidden")
 
-        await click(page, "a[data-key-link='log.cleanup.policy']")
+        await page.click_on("a[data-key-link='log.cleanup.policy']")
         await page.until("document.querySelector('form[data-edit=\"log.cleanup.policy\"]') !== null")
-        await click(page, "form[data-edit] [value=compact]")
-        await click(page, "form[data-edit] [type=submit]")
+        await page.click_on("form[data-edit] [value=compact]")
+        await page.click_on("form[data-edit] [type=submit]")
         await page.until("document.querySelector('[data-pending]').innerText === 'Review 2 changes …'")
 
-        await click(page, "[data-opens='change-settings']")
+        await page.click_on("[data-opens='change-settings']")
         await page.until("!document.querySelector('#change-settings [data-differences]').hidden")
         assert "1073741824 → 67108864" in await page.text("#change-settings [data-differences]")
         assert live.broker.services.config.log.segment_bytes == 1 << 30
@@ -179,7 +167,7 @@ async def test_a_batch_is_tried_and_applied_and_its_outcome_read(live: LiveAdmin
         await page.evaluate("document.querySelector('#change-settings select').dispatchEvent(new Event('change'))")
         await page.until("document.querySelector('#change-settings thead').innerText.includes('Cluster default')")
 
-        await click(page, "#change-settings [data-does]")
+        await page.click_on("#change-settings [data-does]")
         await page.until("document.querySelector('[data-toasts]').innerText.startsWith('Change settings: done.')")
         assert live.broker.services.config.log.segment_bytes == 64 << 20
         await page.until(
@@ -205,10 +193,10 @@ async def test_a_batch_is_tried_for_a_minute_and_kept(live: LiveAdmin, browser: 
     async with served(create_app(live.view)) as url:
         page = await browser.open_page(f"{url}/config?key=queued.max.requests")
         await page.until("document.querySelector('[data-link-text]').textContent === 'live'")
-        await enter(page, "form[data-edit] input", "400")
-        await click(page, "form[data-edit] [type=submit]")
+        await page.type("form[data-edit] input", "400")
+        await page.click_on("form[data-edit] [type=submit]")
         await page.until("!document.querySelector('[data-pending]').hidden")
-        await click(page, "[data-opens='change-settings']")
+        await page.click_on("[data-opens='change-settings']")
         for level, outcome in (("cluster", "Nothing was changed"), ("broker", "This would be done")):
             await page.evaluate(
                 "(([level, seconds], value) => { level.value = value; seconds.value = '60';"
@@ -223,14 +211,14 @@ async def test_a_batch_is_tried_for_a_minute_and_kept(live: LiveAdmin, browser: 
         assert "try_seconds=60" in str(
             await page.evaluate("document.querySelector('#change-settings [data-call]').textContent")
         )
-        await click(page, "#change-settings [data-does]")
+        await page.click_on("#change-settings [data-does]")
         await page.until("document.querySelector('#trial [data-opens=keep-trial]') !== null")
         assert live.broker.config.socket_server.queued_max_requests == 400
         assert live.broker.config.tried == {"queued.max.requests": "400"}
-        await click(page, "#trial [data-opens=keep-trial]")
+        await page.click_on("#trial [data-opens=keep-trial]")
         call = await page.evaluate("document.querySelector('#keep-trial [data-call]').textContent")
         assert "/api/v1/changes/1:keep" in str(call)
-        await click(page, "#keep-trial [data-does]")
+        await page.click_on("#keep-trial [data-does]")
         await page.until("document.querySelector('#trial [data-opens]') === null")
         assert await page.evaluate("document.querySelector('[data-toasts] a').getAttribute('href')") == "/changes/1"
         assert live.broker.config.dynamic(ConfigScope.BROKER) == {"queued.max.requests": "400"}
@@ -242,9 +230,9 @@ async def test_a_level_is_tried_and_set(live: LiveAdmin, browser: Browser) -> No
     logging.getLogger(LOGGER)
     async with served(create_app(live.view)) as url:
         page = await browser.open_page(f"{url}/brokers/1/loggers?search={LOGGER}")
-        await click(page, "[data-logger]")
-        await enter(page, "#set-level select", "DEBUG")
-        await click(page, "#set-level [data-tries]")
+        await page.click_on("[data-logger]")
+        await page.type("#set-level select", "DEBUG")
+        await page.click_on("#set-level [data-tries]")
         await page.until("document.querySelector('#set-level [data-differences]').innerText.includes('→ DEBUG')")
         assert logging.getLogger(LOGGER).level == logging.NOTSET
         kafkas, ours = await page.evaluate(
@@ -252,7 +240,7 @@ async def test_a_level_is_tried_and_set(live: LiveAdmin, browser: Browser) -> No
         )
         assert f"--entity-type broker-loggers --entity-name 1 --alter \\\n  --add-config {LOGGER}=DEBUG" in kafkas
         assert f"--broker-logger 1 \\\n  --set {LOGGER}=DEBUG" in ours
-        await click(page, "#set-level [data-does]")
+        await page.click_on("#set-level [data-does]")
         await page.until("document.querySelector('#loggers .level').innerText === 'DEBUG'")
         assert logging.getLogger(LOGGER).level == logging.DEBUG
     logging.getLogger(LOGGER).setLevel(logging.NOTSET)

@@ -18,11 +18,6 @@ from broker_admin.pages import ASSETS
 from broker_admin.views.node.identity import AdvertisedListener
 from kafka_wire.apis import ApiKey
 from kafka_wire.error_codes import ErrorCode
-from kafka_wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from tests.admin.chromium import Browser, needs_chromium
 from tests.admin.fake_groups import fake_rebalance
 from tests.admin.live_admin import LiveAdmin, open_live_admin
@@ -34,6 +29,7 @@ from tests.admin.page_reading import (
     assert_shows,
     page_of,
 )
+from tests.admin.test_topics_api import commit
 from tests.patience import fail_after, run_program
 from tests.running_broker import PATIENCE_SECONDS, fetch_request
 from trio_broker.coordinator.reporting.snapshot import GroupLagReading, GroupRates, LagTrend
@@ -50,20 +46,6 @@ async def overview_once(live: LiveAdmin, name: str, value: Any) -> dict[str, Any
             if overview[name] == value:
                 return overview
             await trio.lowlevel.checkpoint()
-
-
-async def commit(live: LiveAdmin, group_id: str, topic: str) -> None:
-    """Make a group that has committed the first offset of ``topic``, which is there."""
-    await live.broker.services.groups.find(group_id)
-    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=0, committed_metadata="")
-    request = OffsetCommitRequest(
-        group_id=group_id,
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])],
-    )
-    response = await live.kafka.ask(request, 8)
-    assert response.topics[0].partitions[0].error_code == 0
 
 
 def growing(
@@ -139,7 +121,7 @@ async def test_topics_are_listed_by_size_and_by_traffic_without_the_internal_one
         await live.kafka.create_topic(f"t{number}")
         await live.kafka.produce(f"t{number}", b"x" * 1000 * (number + 1))
     await live.kafka.ask(fetch_request("t0"), 12)
-    await commit(live, "billing", "t0")
+    await commit(live, "billing", "t0", 0)
     overview = await overview_once(live, "topics", 8)
     assert [each["topic"] for each in overview["largest_topics"]] == ["t6", "t5", "t4", "t3", "t2"]
     assert len(overview["busiest_topics"]) == 5
@@ -153,7 +135,7 @@ async def test_groups_that_fall_behind_come_first_and_are_counted(
 ) -> None:
     await live.kafka.create_topic("orders")
     for group_id in ("slow", "slower", "young", "still", "large"):
-        await commit(live, group_id, "orders")
+        await commit(live, group_id, "orders", 0)
     lags = [
         growing("still", 0.0, lag=50),
         growing("large", 0.0, lag=90_000),
@@ -179,7 +161,7 @@ async def test_groups_that_nobody_reads_for_are_abandoned_and_do_not_fall_behind
     await live.kafka.produce("orders", b"x")
     await overview_once(live, "has_records", True)
     for group_id in ("dead", "deader", "own-partitions", "done"):
-        await commit(live, group_id, "orders")
+        await commit(live, group_id, "orders", 0)
     lags = [
         growing("dead", 50.0, consumed=0.0),
         growing("deader", 5.0, consumed=0.0, lag=9_000),
@@ -263,7 +245,7 @@ async def test_names_that_clients_chose_are_inert(live: LiveAdmin) -> None:
     errors.add(ApiKey.PRODUCE, {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 1}, HOSTILE, software, 1000)
     await live.kafka.create_topic("orders")
     await live.kafka.produce("orders", b"one")
-    await commit(live, HOSTILE, "orders")
+    await commit(live, HOSTILE, "orders", 0)
     await live.broker.services.groups.sample_lag()
     await overview_once(live, "has_records", True)
     page = await page_of(live.http, "/")

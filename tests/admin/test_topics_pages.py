@@ -202,21 +202,6 @@ async def page(live_url: str, browser: Browser) -> Page:
     return opened
 
 
-TYPE = """((selector, text) => {
-    const field = document.querySelector(selector);
-    field.value = text;
-    field.dispatchEvent(new Event("input", {bubbles: true}));
-})"""
-
-
-async def type_into(page: Page, selector: str, text: str) -> None:
-    await page.evaluate(f"{TYPE}({selector!r}, {text!r})")
-
-
-async def click(page: Page, selector: str) -> None:
-    await page.evaluate(f"document.querySelector({selector!r}).click()")
-
-
 async def text_of(page: Page, selector: str) -> str:
     """The text of an element, also where it is folded away."""
     return str(await page.evaluate(f"document.querySelector({selector!r}).textContent"))
@@ -229,54 +214,54 @@ async def go_to(page: Page, path: str) -> None:
 
 @needs_chromium
 async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live: LiveAdmin, page: Page) -> None:
-    await click(page, "[data-opens=create-topic]")
-    await type_into(page, "#create-topic [name=name]", "a b")
+    await page.click_on("[data-opens=create-topic]")
+    await page.type("#create-topic [name=name]", "a b")
     await page.until("document.querySelector('#create-topic .reason')?.textContent.includes('characters other than')")
-    await type_into(page, "#create-topic [name=name]", "orders")
-    await type_into(page, "#create-topic [name=partitions]", "3")
+    await page.type("#create-topic [name=name]", "orders")
+    await page.type("#create-topic [name=partitions]", "3")
     await page.until("document.querySelector('#create-topic [data-outcome]').textContent.includes('3 partitions')")
     assert "orders" not in live.view.cluster.topics.names()
     assert "--partitions 3" in await text_of(page, "#create-topic [data-command]")
-    await type_into(page, "#create-topic [data-finds-settings]", "FLUSH.M")
+    await page.type("#create-topic [data-finds-settings]", "FLUSH.M")
     shown = "[...document.querySelectorAll('#create-topic .other-settings [data-setting]:not([hidden]) code')]"
     assert await page.evaluate(f"{shown}.map(each => each.textContent)") == ["flush.messages", "flush.ms"]
-    await type_into(page, "#create-topic [name='configs/flush.ms']", "soon")
+    await page.type("#create-topic [name='configs/flush.ms']", "soon")
     await page.until("document.querySelector('#create-topic .other-settings .reason')?.textContent.includes('soon')")
-    await type_into(page, "#create-topic [name='configs/flush.ms']", "1 min")
+    await page.type("#create-topic [name='configs/flush.ms']", "1 min")
     await page.until("document.querySelector('#create-topic [data-outcome]').textContent.includes('flush.ms=60000')")
-    await type_into(page, "#create-topic [data-finds-settings]", "nothing has this")
+    await page.type("#create-topic [data-finds-settings]", "nothing has this")
     assert await page.evaluate(f"{shown}.map(each => each.textContent)") == ["flush.ms"]
-    await click(page, "#create-topic [data-does]")
+    await page.click_on("#create-topic [data-does]")
     await page.until("location.pathname === '/topics/orders'")
     assert "orders" in live.view.cluster.topics.names()
     await live.kafka.produce("orders", b"1", b"2", b"3")
 
     await go_to(page, "/topics/orders")
-    await click(page, "[data-opens=add-partitions]")
-    await type_into(page, "#add-partitions [name=partitions]", "6")
+    await page.click_on("[data-opens=add-partitions]")
+    await page.type("#add-partitions [name=partitions]", "6")
     await page.until("document.querySelector('#add-partitions [data-outcome]').textContent.includes('50 % of keys')")
-    await click(page, "#add-partitions [data-does]")
+    await page.click_on("#add-partitions [data-does]")
     await page.until("!document.querySelector('#add-partitions').open")
     topic = await live.view.cluster.topics.get("orders")
     assert topic is not None
     assert topic.summary.partition_count == 6
 
-    await click(page, "[data-opens=purge-topic]")
-    await click(page, "#purge-topic [data-chooses=to_timestamp_ms]")
+    await page.click_on("[data-opens=purge-topic]")
+    await page.click_on("#purge-topic [data-chooses=to_timestamp_ms]")
     assert await text_of(page, "#purge-topic [data-outcome]") == ""
-    await type_into(page, "#purge-topic [data-milliseconds]", "2023-01-01T00:00:00")
+    await page.type("#purge-topic [data-milliseconds]", "2023-01-01T00:00:00")
     assert "--to 2023-01-01T00:00:00Z" in await text_of(page, "#purge-topic [data-command*='--to']")
     assert "1672531200000" in await text_of(page, "#purge-topic [data-call]")
-    await click(page, "#purge-topic [data-chooses=to_offset]")
-    await type_into(page, "#purge-topic [name=to_offset]", "2")
-    await type_into(page, "#purge-topic [name=partitions]", "0;1")
+    await page.click_on("#purge-topic [data-chooses=to_offset]")
+    await page.type("#purge-topic [name=to_offset]", "2")
+    await page.type("#purge-topic [name=partitions]", "0;1")
     await page.until("document.querySelector('#purge-topic .reason')?.textContent.includes('such as 0,2-5')")
-    await type_into(page, "#purge-topic [name=partitions]", "0-0")
+    await page.type("#purge-topic [name=partitions]", "0-0")
     assert "purge orders:0 --to 2" in await text_of(page, "#purge-topic [data-command*='--to']")
     await page.until("document.querySelector('#purge-topic [data-outcome]').textContent.includes('2 records')")
     assert await page.evaluate("document.querySelector('#purge-topic [data-does]').disabled")
-    await type_into(page, "#purge-topic [data-typed]", "orders")
-    await click(page, "#purge-topic [data-does]")
+    await page.type("#purge-topic [data-typed]", "orders")
+    await page.click_on("#purge-topic [data-does]")
     await page.until("!document.querySelector('#purge-topic').open")
     [partition, *_] = await live.view.cluster.topics.partitions("orders") or ()
     assert partition.log_start_offset == 2
@@ -285,16 +270,16 @@ async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live
     index = await page.evaluate(
         "[...document.querySelectorAll('dialog.action [name=\"retention.ms\"]')][0].closest('dialog').id"
     )
-    await click(page, f"[data-opens={index}]")
-    await type_into(page, f"#{index} [name='retention.ms']", "1 d")
+    await page.click_on(f"[data-opens={index}]")
+    await page.type(f"#{index} [name='retention.ms']", "1 d")
     await page.until(f"document.querySelector('#{index} [data-outcome]').textContent.includes('→ 86400000 (1 d)')")
-    await click(page, f"#{index} [data-does]")
+    await page.click_on(f"#{index} [data-does]")
     await page.until("[...document.querySelectorAll('.settings .own')].length === 1")
 
     await go_to(page, "/topics/orders")
-    await click(page, "[data-opens=delete-topic]")
-    await type_into(page, "#delete-topic [data-typed]", "orders")
-    await click(page, "#delete-topic [data-does]")
+    await page.click_on("[data-opens=delete-topic]")
+    await page.type("#delete-topic [data-typed]", "orders")
+    await page.click_on("#delete-topic [data-does]")
     await page.until("location.pathname === '/topics'")
     assert "orders" not in live.view.cluster.topics.names()
 
@@ -307,18 +292,18 @@ async def test_a_selection_is_purged_and_deleted_by_one_dialog_each(live: LiveAd
     await go_to(page, "/topics")
     assert not await page.evaluate("document.querySelector('[data-opens=delete-selected]').checkVisibility()")
     for name in ("a.b", "c"):
-        await click(page, f"[data-select='{name}']")
+        await page.click_on(f"[data-select='{name}']")
 
-    await click(page, "[data-opens=purge-selected]")
-    await click(page, "#purge-selected [data-chooses=to_end]")
+    await page.click_on("[data-opens=purge-selected]")
+    await page.click_on("#purge-selected [data-chooses=to_end]")
     await page.until("document.querySelector('#purge-selected [data-outcome]').textContent.includes('would be purged')")
     assert "a.b would be purged: 2 records" in await text_of(page, "#purge-selected [data-topic='a.b']")
     assert "topics purge a.b c" in await text_of(page, "#purge-selected [data-command]")
     assert await page.evaluate("document.activeElement.dataset.chooses") == "to_end"
-    await type_into(page, "#purge-selected [data-typed]", "purge 2 topics")
-    await click(page, "#purge-selected [data-does]")
+    await page.type("#purge-selected [data-typed]", "purge 2 topics")
+    await page.click_on("#purge-selected [data-does]")
     await page.until("document.querySelector('#purge-selected [data-outcome]').textContent === '2 topics purged.'")
-    await click(page, "#purge-selected footer [data-closes]")
+    await page.click_on("#purge-selected footer [data-closes]")
     sizes = {each.name: each.record_count for each in await live.view.cluster.topics.summaries()}
     assert sizes["kept"] == 2
     starts = [
@@ -327,12 +312,12 @@ async def test_a_selection_is_purged_and_deleted_by_one_dialog_each(live: LiveAd
     assert starts == [2, 2, 0]
 
     for name in ("a.b", "c"):
-        await click(page, f"[data-select='{name}']")
+        await page.click_on(f"[data-select='{name}']")
     await live.http.delete("/api/v1/topics/c")
-    await click(page, "[data-opens=delete-selected]")
+    await page.click_on("[data-opens=delete-selected]")
     assert "'a\\.b|c'" in await text_of(page, "#delete-selected [data-command^=kafka]")
-    await type_into(page, "#delete-selected [data-typed]", "delete 2 topics")
-    await click(page, "#delete-selected [data-does]")
+    await page.type("#delete-selected [data-typed]", "delete 2 topics")
+    await page.click_on("#delete-selected [data-does]")
     await page.until("document.querySelector('#delete-selected [data-outcome]').textContent.includes('1 refused')")
     assert "refused" in await text_of(page, "#delete-selected [data-topic=c]")
     assert set(live.view.cluster.topics.names()) == {"kept"}
