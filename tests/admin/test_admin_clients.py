@@ -9,7 +9,7 @@ from broker_admin.client_list import gather_clients
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.api_versions import ApiVersionsRequest
 from kafka_wire.messages.metadata import MetadataRequest
-from tests.admin.live_admin import open_live_admin
+from tests.admin.live_admin import open_live_admin, pointers
 from tests.admin.page_reading import HOSTILE, assert_shows, page_of
 from tests.running_broker import connected, until
 from trio_broker.network.statistics import ConnectionStage, ProducedBatches
@@ -174,9 +174,7 @@ async def test_a_client_without_a_connection_is_a_problem(live):
     ],
 )
 async def test_a_wrong_query_is_pointed_at(live, address, query, pointer):
-    answer = await live.http.get(address, params=query)
-    assert answer.status_code == 400
-    assert [each["pointer"] for each in answer.json()["errors"]] == [pointer]
+    assert pointers(await live.http.get(address, params=query), 400) == [pointer]
 
 
 async def test_the_map_counts_every_connection_once_and_names_the_limits(live):

@@ -151,7 +151,9 @@ async def test_each_field_of_the_model_reaches_the_page_of_a_group(client: httpx
         "chart": ("generation 1233", "the longest 10 s"),
     }  # fmt: skip
     assert set(shown) == {field.name for field in attrs.fields(GroupDetail)}
-    assert_shows(await page_of(client, "/groups/everything"), *itertools.chain.from_iterable(shown.values()))
+    page = await page_of(client, "/groups/everything")
+    assert_shows(page, *itertools.chain.from_iterable(shown.values()))
+    assert page.index("under way") < page.index("took"), "the newest comes first"
     assert "Lag is not known" not in await page_of(client, "/groups/checkout")
 
 

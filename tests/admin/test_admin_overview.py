@@ -20,7 +20,7 @@ from kafka_wire.apis import ApiKey
 from kafka_wire.error_codes import ErrorCode
 from tests.admin.chromium import Browser, needs_chromium
 from tests.admin.fake_groups import fake_rebalance
-from tests.admin.live_admin import LiveAdmin, open_live_admin
+from tests.admin.live_admin import LiveAdmin, commit, open_live_admin
 from tests.admin.page_reading import (
     HOSTILE,
     assert_inert,
@@ -29,7 +29,6 @@ from tests.admin.page_reading import (
     assert_shows,
     page_of,
 )
-from tests.admin.test_topics_api import commit
 from tests.patience import fail_after, run_program
 from tests.running_broker import PATIENCE_SECONDS, fetch_request
 from trio_broker.coordinator.reporting.snapshot import GroupLagReading, GroupRates, LagTrend

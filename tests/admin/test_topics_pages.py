@@ -12,9 +12,8 @@ from broker_admin.texts import bytes_text
 from broker_admin.topic_texts import kept_text, retention_text, segment_end_text, span_text
 from broker_admin.views.node.topic_segments import SegmentDetail
 from tests.admin.chromium import Browser, Page, needs_chromium
-from tests.admin.live_admin import LiveAdmin, open_live_admin
+from tests.admin.live_admin import LiveAdmin, commit, open_live_admin
 from tests.admin.page_reading import assert_shows, page_of
-from tests.admin.test_topics_api import commit
 from trio_broker.runtime.clock import ManualClock
 
 PAGES = ("", "/partitions", "/partitions/0", "/consumers", "/config")
