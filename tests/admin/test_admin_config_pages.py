@@ -11,7 +11,7 @@ from broker_admin.app import create_app
 from broker_admin.pages import VIEWER_REFUSAL
 from broker_admin.tokens import AdminTokens, Role
 from tests.admin.chromium import Browser, needs_chromium
-from tests.admin.live_admin import LiveAdmin, served
+from tests.admin.live_admin import LiveAdmin
 from tests.admin.page_reading import assert_no_wider_than_the_window, page_of
 from trio_broker.config.entries import ConfigScope
 
@@ -130,50 +130,50 @@ async def test_what_a_viewer_may_not_do_is_grey_and_says_why(live: LiveAdmin) ->
 
 
 @needs_chromium
-async def test_a_batch_is_tried_and_applied_and_its_outcome_read(live: LiveAdmin, browser: Browser) -> None:
-    async with served(create_app(live.view)) as url:
-        page = await browser.open_page(f"{url}/config")
-        await page.until("document.querySelector('[data-link-text]').textContent === 'live'")
-        await page.click_on("a[data-key-link='log.segment.bytes']")
-        await page.until("document.querySelector('form[data-edit=\"log.segment.bytes\"]') !== null")
-        assert await page.evaluate("location.search") == "?key=log.segment.bytes"
+async def test_a_batch_is_tried_and_applied_and_its_outcome_read(
+    live: LiveAdmin, live_url: str, browser: Browser
+) -> None:
+    page = await browser.open_page(f"{live_url}/config")
+    await page.until("document.querySelector('[data-link-text]').textContent === 'live'")
+    await page.click_on("a[data-key-link='log.segment.bytes']")
+    await page.until("document.querySelector('form[data-edit=\"log.segment.bytes\"]') !== null")
+    assert await page.evaluate("location.search") == "?key=log.segment.bytes"
 
-        await page.type("form[data-edit] input", "64 d")
-        await page.until("document.querySelector('[data-note]').textContent.includes('no unit of this key')")
-        await page.type("form[data-edit] input", "64 MiB")
-        await page.until("document.querySelector('[data-note]').textContent.startsWith('That is 67108864.')")
-        await page.click_on("form[data-edit] [type=submit]")
-        await page.until("!document.querySelector('[data-pending]').hidden")
+    await page.type("form[data-edit] input", "64 d")
+    await page.until("document.querySelector('[data-note]').textContent.includes('no unit of this key')")
+    await page.type("form[data-edit] input", "64 MiB")
+    await page.until("document.querySelector('[data-note]').textContent.startsWith('That is 67108864.')")
+    await page.click_on("form[data-edit] [type=submit]")
+    await page.until("!document.querySelector('[data-pending]').hidden")
 
-        await page.click_on("a[data-key-link='log.cleanup.policy']")
-        await page.until("document.querySelector('form[data-edit=\"log.cleanup.policy\"]') !== null")
-        await page.click_on("form[data-edit] [value=compact]")
-        await page.click_on("form[data-edit] [type=submit]")
-        await page.until("document.querySelector('[data-pending]').innerText === 'Review 2 changes …'")
+    await page.click_on("a[data-key-link='log.cleanup.policy']")
+    await page.until("document.querySelector('form[data-edit=\"log.cleanup.policy\"]') !== null")
+    await page.click_on("form[data-edit] [value=compact]")
+    await page.click_on("form[data-edit] [type=submit]")
+    await page.until("document.querySelector('[data-pending]').innerText === 'Review 2 changes …'")
 
-        await page.click_on("[data-opens='change-settings']")
-        await page.until("!document.querySelector('#change-settings [data-differences]').hidden")
-        assert "1073741824 → 67108864" in await page.text("#change-settings [data-differences]")
-        assert live.broker.services.config.log.segment_bytes == 1 << 30
-        commands = await page.evaluate(
-            "[...document.querySelectorAll('#change-settings [data-command]')].map(e => e.textContent)"
-        )
-        assert "--add-config 'log.segment.bytes=67108864,log.cleanup.policy=[delete,compact]'" in commands[0]
-        assert (
-            "--broker 1 \\\n  --set log.segment.bytes=67108864 \\\n  --set log.cleanup.policy=delete,compact"
-            in commands[1]
-        )
-        await page.evaluate("document.querySelector('#change-settings select').value = 'cluster'")
-        await page.evaluate("document.querySelector('#change-settings select').dispatchEvent(new Event('change'))")
-        await page.until("document.querySelector('#change-settings thead').innerText.includes('Cluster default')")
+    await page.click_on("[data-opens='change-settings']")
+    await page.until("!document.querySelector('#change-settings [data-differences]').hidden")
+    assert "1073741824 → 67108864" in await page.text("#change-settings [data-differences]")
+    assert live.broker.services.config.log.segment_bytes == 1 << 30
+    commands = await page.evaluate(
+        "[...document.querySelectorAll('#change-settings [data-command]')].map(e => e.textContent)"
+    )
+    assert "--add-config 'log.segment.bytes=67108864,log.cleanup.policy=[delete,compact]'" in commands[0]
+    assert (
+        "--broker 1 \\\n  --set log.segment.bytes=67108864 \\\n  --set log.cleanup.policy=delete,compact" in commands[1]
+    )
+    await page.evaluate("document.querySelector('#change-settings select').value = 'cluster'")
+    await page.evaluate("document.querySelector('#change-settings select').dispatchEvent(new Event('change'))")
+    await page.until("document.querySelector('#change-settings thead').innerText.includes('Cluster default')")
 
-        await page.click_on("#change-settings [data-does]")
-        await page.until("document.querySelector('[data-toasts]').innerText.startsWith('Change settings: done.')")
-        assert live.broker.services.config.log.segment_bytes == 64 << 20
-        await page.until(
-            "document.querySelector('tr[data-key=\"log.segment.bytes\"] .source').innerText === 'cluster default'"
-        )
-        assert await page.evaluate("document.querySelector('[data-pending]').hidden")
+    await page.click_on("#change-settings [data-does]")
+    await page.until("document.querySelector('[data-toasts]').innerText.startsWith('Change settings: done.')")
+    assert live.broker.services.config.log.segment_bytes == 64 << 20
+    await page.until(
+        "document.querySelector('tr[data-key=\"log.segment.bytes\"] .source').innerText === 'cluster default'"
+    )
+    assert await page.evaluate("document.querySelector('[data-pending]').hidden")
 
 
 async def test_a_key_can_be_reset_where_something_was_set(live: LiveAdmin) -> None:
@@ -189,65 +189,60 @@ async def test_a_key_can_be_reset_where_something_was_set(live: LiveAdmin) -> No
 
 
 @needs_chromium
-async def test_a_batch_is_tried_for_a_minute_and_kept(live: LiveAdmin, browser: Browser) -> None:
-    async with served(create_app(live.view)) as url:
-        page = await browser.open_page(f"{url}/config?key=queued.max.requests")
-        await page.until("document.querySelector('[data-link-text]').textContent === 'live'")
-        await page.type("form[data-edit] input", "400")
-        await page.click_on("form[data-edit] [type=submit]")
-        await page.until("!document.querySelector('[data-pending]').hidden")
-        await page.click_on("[data-opens='change-settings']")
-        for level, outcome in (("cluster", "Nothing was changed"), ("broker", "This would be done")):
-            await page.evaluate(
-                "(([level, seconds], value) => { level.value = value; seconds.value = '60';"
-                " level.dispatchEvent(new Event('change', {bubbles: true})) })"
-                f"(document.querySelectorAll('#change-settings select'), '{level}')"
-            )
-            await page.until(
-                f"document.querySelector('#change-settings [data-outcome]').innerText.includes('{outcome}')"
-            )
-            refused = await page.evaluate("document.querySelectorAll('#change-settings .reason').length")
-            assert refused == (level == "cluster")
-        assert "try_seconds=60" in str(
-            await page.evaluate("document.querySelector('#change-settings [data-call]').textContent")
+async def test_a_batch_is_tried_for_a_minute_and_kept(live: LiveAdmin, live_url: str, browser: Browser) -> None:
+    page = await browser.open_page(f"{live_url}/config?key=queued.max.requests")
+    await page.until("document.querySelector('[data-link-text]').textContent === 'live'")
+    await page.type("form[data-edit] input", "400")
+    await page.click_on("form[data-edit] [type=submit]")
+    await page.until("!document.querySelector('[data-pending]').hidden")
+    await page.click_on("[data-opens='change-settings']")
+    for level, outcome in (("cluster", "Nothing was changed"), ("broker", "This would be done")):
+        await page.evaluate(
+            "(([level, seconds], value) => { level.value = value; seconds.value = '60';"
+            " level.dispatchEvent(new Event('change', {bubbles: true})) })"
+            f"(document.querySelectorAll('#change-settings select'), '{level}')"
         )
-        await page.click_on("#change-settings [data-does]")
-        await page.until("document.querySelector('#trial [data-opens=keep-trial]') !== null")
-        assert live.broker.config.socket_server.queued_max_requests == 400
-        assert live.broker.config.tried == {"queued.max.requests": "400"}
-        await page.click_on("#trial [data-opens=keep-trial]")
-        call = await page.evaluate("document.querySelector('#keep-trial [data-call]').textContent")
-        assert "/api/v1/changes/1:keep" in str(call)
-        await page.click_on("#keep-trial [data-does]")
-        await page.until("document.querySelector('#trial [data-opens]') === null")
-        assert await page.evaluate("document.querySelector('[data-toasts] a').getAttribute('href')") == "/changes/1"
-        assert live.broker.config.dynamic(ConfigScope.BROKER) == {"queued.max.requests": "400"}
-        await page.until("!document.querySelector('form[data-edit] [data-reset]').disabled")
+        await page.until(f"document.querySelector('#change-settings [data-outcome]').innerText.includes('{outcome}')")
+        refused = await page.evaluate("document.querySelectorAll('#change-settings .reason').length")
+        assert refused == (level == "cluster")
+    assert "try_seconds=60" in str(
+        await page.evaluate("document.querySelector('#change-settings [data-call]').textContent")
+    )
+    await page.click_on("#change-settings [data-does]")
+    await page.until("document.querySelector('#trial [data-opens=keep-trial]') !== null")
+    assert live.broker.config.socket_server.queued_max_requests == 400
+    assert live.broker.config.tried == {"queued.max.requests": "400"}
+    await page.click_on("#trial [data-opens=keep-trial]")
+    call = await page.evaluate("document.querySelector('#keep-trial [data-call]').textContent")
+    assert "/api/v1/changes/1:keep" in str(call)
+    await page.click_on("#keep-trial [data-does]")
+    await page.until("document.querySelector('#trial [data-opens]') === null")
+    assert await page.evaluate("document.querySelector('[data-toasts] a').getAttribute('href')") == "/changes/1"
+    assert live.broker.config.dynamic(ConfigScope.BROKER) == {"queued.max.requests": "400"}
+    await page.until("!document.querySelector('form[data-edit] [data-reset]').disabled")
 
 
 @needs_chromium
-async def test_a_level_is_tried_and_set(live: LiveAdmin, browser: Browser) -> None:
+async def test_a_level_is_tried_and_set(live: LiveAdmin, live_url: str, browser: Browser) -> None:
     logging.getLogger(LOGGER)
-    async with served(create_app(live.view)) as url:
-        page = await browser.open_page(f"{url}/brokers/1/loggers?search={LOGGER}")
-        await page.click_on("[data-logger]")
-        await page.type("#set-level select", "DEBUG")
-        await page.click_on("#set-level [data-tries]")
-        await page.until("document.querySelector('#set-level [data-differences]').innerText.includes('→ DEBUG')")
-        assert logging.getLogger(LOGGER).level == logging.NOTSET
-        kafkas, ours = await page.evaluate(
-            "[...document.querySelectorAll('#set-level [data-command]')].map(each => each.textContent)"
-        )
-        assert f"--entity-type broker-loggers --entity-name 1 --alter \\\n  --add-config {LOGGER}=DEBUG" in kafkas
-        assert f"--broker-logger 1 \\\n  --set {LOGGER}=DEBUG" in ours
-        await page.click_on("#set-level [data-does]")
-        await page.until("document.querySelector('#loggers .level').innerText === 'DEBUG'")
-        assert logging.getLogger(LOGGER).level == logging.DEBUG
+    page = await browser.open_page(f"{live_url}/brokers/1/loggers?search={LOGGER}")
+    await page.click_on("[data-logger]")
+    await page.type("#set-level select", "DEBUG")
+    await page.click_on("#set-level [data-tries]")
+    await page.until("document.querySelector('#set-level [data-differences]').innerText.includes('→ DEBUG')")
+    assert logging.getLogger(LOGGER).level == logging.NOTSET
+    kafkas, ours = await page.evaluate(
+        "[...document.querySelectorAll('#set-level [data-command]')].map(each => each.textContent)"
+    )
+    assert f"--entity-type broker-loggers --entity-name 1 --alter \\\n  --add-config {LOGGER}=DEBUG" in kafkas
+    assert f"--broker-logger 1 \\\n  --set {LOGGER}=DEBUG" in ours
+    await page.click_on("#set-level [data-does]")
+    await page.until("document.querySelector('#loggers .level').innerText === 'DEBUG'")
+    assert logging.getLogger(LOGGER).level == logging.DEBUG
     logging.getLogger(LOGGER).setLevel(logging.NOTSET)
 
 
 @needs_chromium
-async def test_the_pages_hold_together_at_every_width(live: LiveAdmin, browser: Browser) -> None:
-    async with served(create_app(live.view)) as url:
-        addresses = [f"{url}{path}" for path in ("/config?key=log.segment.bytes&still", "/brokers/1/loggers?still")]
-        await assert_no_wider_than_the_window(await browser.open_page("about:blank"), addresses)
+async def test_the_pages_hold_together_at_every_width(live: LiveAdmin, live_url: str, browser: Browser) -> None:
+    addresses = [f"{live_url}{path}" for path in ("/config?key=log.segment.bytes&still", "/brokers/1/loggers?still")]
+    await assert_no_wider_than_the_window(await browser.open_page("about:blank"), addresses)

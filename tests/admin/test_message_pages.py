@@ -22,8 +22,14 @@ from tests.admin.page_reading import HOSTILE, assert_inert, page_of
 PAGE = "/topics/orders/messages"
 
 
-async def test_the_page_lists_what_the_address_asks_for(live: LiveAdmin) -> None:
+@pytest.fixture
+async def live(live: LiveAdmin) -> LiveAdmin:
+    """With the topic ``orders``."""
     await live.kafka.create_topic("orders")
+    return live
+
+
+async def test_the_page_lists_what_the_address_asks_for(live: LiveAdmin) -> None:
     await live.view.cluster.messages.append("orders", [NewMessage(b"k%d" % n, b'{"n": %d}' % n) for n in range(5)])
     page = await page_of(live.http, f"{PAGE}?where=value.n%3E2&limit=1")
     assert "{&#34;n&#34;: 4}" in page
@@ -34,7 +40,6 @@ async def test_the_page_lists_what_the_address_asks_for(live: LiveAdmin) -> None
 
 
 async def test_a_record_has_a_page_with_its_bytes_and_commands(live: LiveAdmin) -> None:
-    await live.kafka.create_topic("orders")
     await live.view.cluster.messages.append("orders", [NewMessage(b"k", b'{"n": 1}', (("trace", b"7"),))])
     page = await page_of(live.http, f"{PAGE}/0/0")
     assert "00000000  7b 22 6e 22 3a 20 31 7d" in page
@@ -48,7 +53,6 @@ async def test_a_record_has_a_page_with_its_bytes_and_commands(live: LiveAdmin) 
 
 @pytest.mark.parametrize("address", [PAGE, f"{PAGE}/0/0"])
 async def test_hostile_contents_are_inert(live: LiveAdmin, address: str) -> None:
-    await live.kafka.create_topic("orders")
     headers = ((HOSTILE, HOSTILE.encode()),)
     await live.view.cluster.messages.append(
         "orders", [NewMessage(HOSTILE.encode(), b'{"x": "\\ud800\\u202e<script>"}', headers)]
@@ -57,13 +61,11 @@ async def test_hostile_contents_are_inert(live: LiveAdmin, address: str) -> None
 
 
 async def test_huge_values_are_cut(live: LiveAdmin) -> None:
-    await live.kafka.create_topic("orders")
     await live.view.cluster.messages.append("orders", [NewMessage(None, b"x" * 900_000)])
     assert len(await page_of(live.http, PAGE)) < 60_000
 
 
 async def test_a_record_that_is_cut_says_how_to_get_the_whole(live: LiveAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
-    await live.kafka.create_topic("orders")
     whole = b"[" + b"1," * 500_000 + b"1]"  # as it is shown, with spaces, more than is shown
     await live.view.cluster.messages.append("orders", [NewMessage(b"k", whole)])
     page = await page_of(live.http, f"{PAGE}/0/0")
@@ -76,21 +78,18 @@ async def test_a_record_that_is_cut_says_how_to_get_the_whole(live: LiveAdmin, m
 
 
 async def test_control_characters_in_a_text_are_escapes(live: LiveAdmin) -> None:
-    await live.kafka.create_topic("orders")
     await live.view.cluster.messages.append("orders", [NewMessage(b"k", b"\x1b[31mERROR\x1b[0m disk is full")])
     for address in (PAGE, f"{PAGE}/0/0"):
         assert "\\u{1b}[31mERROR\\u{1b}[0m disk is full" in await page_of(live.http, address)
 
 
 async def test_a_wrong_filter_keeps_the_form_and_says_where(live: LiveAdmin) -> None:
-    await live.kafka.create_topic("orders")
     page = await page_of(live.http, f"{PAGE}?where=value.", 400)
     assert "(character 7)" in page
     assert 'name="where" value="value."' in page
 
 
 async def test_an_empty_topic_says_what_to_do(live: LiveAdmin) -> None:
-    await live.kafka.create_topic("orders")
     page = await page_of(live.http, PAGE)
     port = live.view.node.identity.description().listeners[0].port
     assert f"<code>echo hello | trio-broker produce orders -b 127.0.0.1:{port}</code>" in page
@@ -100,7 +99,6 @@ async def test_an_empty_topic_says_what_to_do(live: LiveAdmin) -> None:
 
 async def test_a_row_says_of_its_batch_only_what_is_not_of_every_batch(live: LiveAdmin) -> None:
     """The id of an idempotent producer is on the record's own page; what says nothing is an empty cell."""
-    await live.kafka.create_topic("orders")
     batch = build_batch([NewRecord(1000, b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0)
     data = TopicProduceData(name="orders", partition_data=[PartitionProduceData(index=0, records=batch)])
     await live.kafka.ask(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data]), 12)
@@ -118,7 +116,6 @@ async def test_without_contents_there_is_one_line(tmp_path: Path) -> None:
 
 
 async def test_a_tail_is_refused_as_a_search_is(live: LiveAdmin) -> None:
-    await live.kafka.create_topic("orders")
 
     async def status(address: str) -> int:
         answer: httpx.Response = await live.http.head(address)
@@ -132,7 +129,6 @@ async def test_a_tail_is_refused_as_a_search_is(live: LiveAdmin) -> None:
 async def test_what_is_too_much_for_a_page_is_offered_as_a_job(
     live: LiveAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await live.kafka.create_topic("orders")
     await live.kafka.produce("orders", *[b"x"] * 100)
     monkeypatch.setattr(message_pages, "PAGE_SECONDS", 0.0)
     monkeypatch.setattr(search, "MIN_TURN_RECORDS", 1)
