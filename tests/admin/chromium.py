@@ -216,6 +216,10 @@ class Page:
         """Give the first field that ``selector`` finds the value ``text``."""
         await self.evaluate(f"({TYPE})({json.dumps(selector)}, {json.dumps(text)})")
 
+    async def click_on(self, selector: str) -> None:
+        """Click the first element that ``selector`` finds, also where it is not in view."""
+        await self.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
+
     async def until(self, expression: str) -> None:
         """Wait until a JavaScript expression is true."""
         time_left = TimeLeft(WAIT_SECONDS)

@@ -19,6 +19,12 @@ from starlette.types import ASGIApp
 
 from broker_admin.app import create_app
 from broker_admin.guard import serve_connections
+from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
+from kafka_wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from tests.running_broker import Connection, connected, running, view_of
 from trio_broker.broker import Broker
 from trio_broker.broker_view.live import LiveBrokerView
@@ -44,6 +50,31 @@ class LiveAdmin:
         answer = await self.http.get(path, params=query)
         assert answer.status_code == 200, answer.text
         return answer.json()
+
+
+def pointers(answer: httpx.Response, status: int) -> list[str]:
+    """What a problem points at."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    return [error["pointer"] for error in answer.json().get("errors", [])]
+
+
+async def commit(live: LiveAdmin, group: str, topic: str, offset: int) -> None:
+    """Commit for partition 0 as a consumer without members does."""
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+    request = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])],
+    )
+    # The first question creates the topic of the offsets; it is loaded soon after.
+    await live.kafka.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 4)
+    loading, code = {14, 15, 16}, 14
+    while code in loading:
+        response = await live.kafka.ask(request, 8)
+        code = response.topics[0].partitions[0].error_code
+    assert code == 0, response
 
 
 @asynccontextmanager

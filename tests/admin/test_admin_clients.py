@@ -9,11 +9,10 @@ from broker_admin.client_list import gather_clients
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.api_versions import ApiVersionsRequest
 from kafka_wire.messages.metadata import MetadataRequest
-from tests.admin.live_admin import open_live_admin
+from tests.admin.live_admin import open_live_admin, pointers
+from tests.admin.page_reading import HOSTILE, assert_shows, page_of
 from tests.running_broker import connected, until
 from trio_broker.network.statistics import ConnectionStage, ProducedBatches
-
-HOSTILE = '<script>alert(1)</script>"&\u202e'
 
 
 async def own_connection(live):
@@ -54,14 +53,14 @@ async def test_a_batch_that_was_too_large_leads_to_the_settings_of_topic_and_cli
     await live.kafka.create_topic("orders")
     assert await live.kafka.produce("orders", b"." * 1_100_000) == ErrorCode.MESSAGE_TOO_LARGE
     connection = await own_connection(live)
-    page = await live.http.get("/brokers/1/clients/client", params={"client_id": connection["client_id"]})
-    assert "larger than max.message.bytes of its topic" in page.text
-    assert "max.request.size of this client" in page.text
+    page = await page_of(live.http, "/brokers/1/clients/client", client_id=connection["client_id"])
+    assert_shows(page, error_advice("MESSAGE_TOO_LARGE", connection["software_name"]))
 
 
 @pytest.mark.parametrize(
     ("software", "setting"),
     [
+        ("apache-kafka-java", "max.request.size"),
         ("confluent-kafka-python", "message.max.bytes"),
         ("kafka-python", "max_request_size"),
         ("kgo", "ProducerBatchMaxBytes"),
@@ -69,7 +68,9 @@ async def test_a_batch_that_was_too_large_leads_to_the_settings_of_topic_and_cli
     ],
 )
 def test_each_client_has_its_own_name_for_the_setting(software, setting):
-    assert f"Raise that, and {setting} of this client" in error_advice("MESSAGE_TOO_LARGE", software)
+    advice = error_advice("MESSAGE_TOO_LARGE", software)
+    assert "larger than max.message.bytes of its topic" in advice
+    assert f"Raise that, and {setting} of this client" in advice
     assert error_advice("UNKNOWN_TOPIC_OR_PARTITION", software) == ""
 
 
@@ -83,12 +84,9 @@ async def test_a_client_that_has_left_is_reported_for_an_hour_with_its_errors(li
     assert (await live.get("/api/v1/brokers/1/clients", search="billing"))["items"] == []
     [described] = (await live.get("/api/v1/brokers/1/clients/describe", client_id="billing"))["clients"]
     assert described["left_at_ms"] == left["left_at_ms"]
-    html = {"accept": "text/html"}
-    shown = await live.http.get("/brokers/1/clients/client", params={"client_id": "billing"}, headers=html)
-    assert "rdkafka 2</span> left at" in shown.text
-    assert "UNKNOWN_TOPIC_OR_PARTITION" in shown.text
-    listed = await live.http.get("/brokers/1/clients", params={"left": "true"}, headers=html)
-    assert "left at" in listed.text
+    page = await page_of(live.http, "/brokers/1/clients/client", client_id="billing")
+    assert_shows(page, "rdkafka 2 left at", "UNKNOWN_TOPIC_OR_PARTITION")
+    assert_shows(await page_of(live.http, "/brokers/1/clients", left="true"), "left at")
 
 
 async def test_a_client_that_is_back_has_not_left(live):
@@ -176,9 +174,7 @@ async def test_a_client_without_a_connection_is_a_problem(live):
     ],
 )
 async def test_a_wrong_query_is_pointed_at(live, address, query, pointer):
-    answer = await live.http.get(address, params=query)
-    assert answer.status_code == 400
-    assert [each["pointer"] for each in answer.json()["errors"]] == [pointer]
+    assert pointers(await live.http.get(address, params=query), 400) == [pointer]
 
 
 async def test_the_map_counts_every_connection_once_and_names_the_limits(live):
@@ -215,28 +211,27 @@ def test_a_producer_that_sends_records_one_by_one_is_advised_to_linger():
     assert "1.0 records and 210 bytes" in advice.reason
 
 
-def test_a_slow_producer_is_advised_a_longer_linger_or_none():
-    assert settings(sent(), 10.0) == ["linger.ms=50"]
-    assert settings(sent(), 100.0) == []
+MANY = {"records": 100_000}
+UNCOMPRESSED = MANY | {"bytes": 64 * 2**20}
+COMPRESSED = MANY | {"bytes": 64_000_000, "batches_by_codec": {"lz4": 1000}}
 
 
-def test_full_batches_are_advised_a_larger_batch_size():
-    full = sent(records=100_000, bytes=16_200 * 1000, batches_by_codec={"lz4": 1000})
-    assert settings(full) == ["batch.size=65536"]
-
-
-def test_much_that_is_not_compressed_is_advised_compression():
-    assert settings(sent(records=100_000, bytes=64 * 2**20)) == ["compression.type=lz4"]
-    assert settings(sent(records=100_000, bytes=64 * 2**20, batches_by_codec={"zstd": 1000})) == []
-
-
-def test_all_acks_without_idempotence_may_write_twice():
-    assert settings(sent(records=100_000, idempotent_batches=0)) == ["enable.idempotence=true"]
-    assert settings(sent(records=100_000, idempotent_batches=0, acks=1)) == []
-
-
-def test_a_few_batches_are_no_ground_for_advice():
-    assert settings(sent(batches=10, records=10)) == []
+@pytest.mark.parametrize(
+    ("changed", "others", "advised"),
+    [
+        pytest.param({}, {"seconds": 10.0}, ["linger.ms=50"], id="a slow producer lingers longer"),
+        pytest.param({}, {"seconds": 100.0}, [], id="a very slow one does not"),
+        pytest.param(COMPRESSED | {"bytes": 16_200_000}, {}, ["batch.size=65536"], id="full batches may be larger"),
+        pytest.param(UNCOMPRESSED, {}, ["compression.type=lz4"], id="much is not compressed"),
+        pytest.param(UNCOMPRESSED | {"batches_by_codec": {"zstd": 1000}}, {}, [], id="it is compressed"),
+        pytest.param(MANY | {"idempotent_batches": 0}, {}, ["enable.idempotence=true"], id="may be written twice"),
+        pytest.param(MANY | {"idempotent_batches": 0, "acks": 1}, {}, [], id="acks of one"),
+        pytest.param({"batches": 10, "records": 10}, {}, [], id="a few batches are no ground"),
+        pytest.param(COMPRESSED, {"backlog_bytes": 1_500_000}, [], id="full batches need not linger"),
+    ],
+)
+def test_a_producer_is_advised_by_what_it_sends(changed, others, advised):
+    assert settings(sent(**changed), **others) == advised
 
 
 @pytest.mark.parametrize(("batches", "setting"), [(1000, "linger.ms=5"), (30, "linger.ms=50"), (3, "linger.ms=100")])
@@ -245,9 +240,3 @@ def test_a_producer_whose_requests_wait_is_advised_to_linger_for_as_long_as_a_re
     [advice] = producer_advice(produced, 1.0, backlog_bytes=1_500_000)
     assert advice.setting == setting
     assert "1465 KiB of its requests wait unread" in advice.reason
-
-
-def test_lingering_is_no_advice_for_batches_that_are_full():
-    assert (
-        settings(sent(records=100_000, bytes=64_000_000, batches_by_codec={"lz4": 1000}), backlog_bytes=1_500_000) == []
-    )

@@ -10,13 +10,13 @@ import httpx
 import pytest
 import trio
 
-from broker_admin.group_detail import SHOWN_MEMBERS, SHOWN_PARTITIONS, group_detail
+from broker_admin.group_detail import SHOWN_MEMBERS, SHOWN_PARTITIONS, GroupDetail, group_detail
 from broker_admin.group_list import GroupsQuery, select_groups
 from broker_admin.server import AdminAddress, serve_admin
 from broker_admin.texts import member_tail, partitions_text, shown_text
 from broker_admin.timeline_chart import rebalance_entry, timeline_chart
 from tests.admin.fake_broker import FakeBroker, FakeGroups
-from tests.admin.fake_groups import fake_group, fake_member, fake_partition, fake_rebalance
+from tests.admin.fake_groups import FakeGroup, fake_group, fake_groups, fake_member, fake_partition, fake_rebalance
 from trio_broker.coordinator.group_event import GroupEventKind
 from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupOffsets, GroupRates, LagTrend
 
@@ -411,9 +411,34 @@ def test_without_rebalances_there_is_no_picture() -> None:
 def test_a_page_shows_the_partitions_that_are_furthest_behind_when_there_are_too_many() -> None:
     group = fake_group("g", [fake_member("c", number, {}) for number in range(SHOWN_MEMBERS + 50)])
     group.partitions = [fake_partition("t", index, None, 10_000, index, float(index)) for index in range(2000)]
-    detail = group_detail(group.snapshot, group.offsets(), [], 0)
+    detail = detail_of(group)
     assert [row.partition.partition for row in detail.partitions] == list(range(2000 - SHOWN_PARTITIONS, 2000))
     assert len(detail.members) == SHOWN_MEMBERS
+
+
+def detail_of(group: FakeGroup) -> GroupDetail:
+    return group_detail(group.snapshot, group.offsets(), group.rebalances, 0)
+
+
+def test_partitions_without_a_known_lag_are_named_by_topic() -> None:
+    groups = fake_groups(0)
+    assert detail_of(groups["fraud-scores"]).unknown == (("orders", (1, 2)),)
+    assert detail_of(groups["checkout"]).unknown == ()
+
+
+def test_newest_rebalances_come_first_with_who_did_it_and_why() -> None:
+    entries = detail_of(fake_groups(0)["checkout"]).entries
+    assert [entry.rebalance.generation for entry in entries] == [7, 6, 5, 4]
+    [timed_out] = entries[1].lines
+    assert [(each.client_id, each.client_host, each.reason) for each in timed_out.shown] == [
+        ("checkout-b", "/10.0.0.12", "no heartbeat for 45000 ms")
+    ]
+    assert (GroupEventKind.MEMBER_REJOINED, 2) in [(line.kind, line.count) for line in entries[2].lines]
+
+
+def test_a_partition_is_shown_with_the_member_that_owns_it() -> None:
+    owners = [row.owner and row.owner.client_id for row in detail_of(fake_groups(0)["checkout"]).partitions]
+    assert owners == ["checkout-a", "checkout-b", "checkout-c"]
 
 
 def test_a_members_lag_is_that_of_its_partitions() -> None:
@@ -424,7 +449,7 @@ def test_a_members_lag_is_that_of_its_partitions() -> None:
         fake_partition("t", 1, first, 100, 5, None),
         fake_partition("t", 2, None, 100, 90, 9.0),
     ]
-    rows = group_detail(group.snapshot, group.offsets(), [], 0).members
+    rows = detail_of(group).members
     assert [(row.lag_records, row.lag_seconds) for row in rows] == [(12, 2.0), (None, None)]
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.admin.lagging_group import GROUP_ID, TOPIC, make_group, make_lag, produce_to_all
-from tests.admin.live_admin import LiveAdmin, open_live_admin
+from tests.admin.live_admin import LiveAdmin, open_live_admin, pointers
+from tests.admin.page_reading import assert_shows, page_of
 from tests.running_broker import until
 from trio_broker.metrics.history import SERIES
 from trio_broker.metrics.minute_file import MINUTE_MS
@@ -61,14 +62,14 @@ async def end_minute(live: LiveAdmin, clock: ManualClock) -> None:
 
 
 async def test_the_overview_shows_hours_and_days(live: LiveAdmin) -> None:
-    page = (await live.http.get("/")).text
-    assert "what is kept for a week has a reading each minute" in page
+    page = await page_of(live.http, "/")
+    assert_shows(page, "what is kept for a week has a reading each minute")
     assert '<a href="/?range=7d#over-time-title">7 d</a>' in page
     await sample(live)
-    page = (await live.http.get("/?range=24h")).text
+    page = await page_of(live.http, "/?range=24h")
     assert '<a href="/?range=24h#over-time-title" aria-current="true">24 h</a>' in page
     assert "There is no reading in this time yet" in page  # a line needs two of them
-    assert (await live.http.get("/?range=1y")).status_code == 400
+    await page_of(live.http, "/?range=1y", 400)
 
 
 async def test_a_change_of_a_setting_is_a_mark_on_the_hour_of_the_overview(tmp_path: Path) -> None:
@@ -80,7 +81,7 @@ async def test_a_change_of_a_setting_is_a_mark_on_the_hour_of_the_overview(tmp_p
         assert answer.status_code == 200
         clock.advance(60)
         await sample(live)
-        page = (await live.http.get("/?range=1h")).text
+        page = await page_of(live.http, "/?range=1h")
         assert "Upright lines are changes of settings." in page
         assert "<title>num.io.threads, " in page
         assert '<path class="line first" d="M' in page
@@ -130,8 +131,8 @@ async def test_the_week_of_a_topic_and_of_a_group_outlives_the_broker(tmp_path: 
         )
         assert known(group, "lag_records") == [pytest.approx(max(known(before, "lag_records")), rel=0.03)]
         assert group["times_ms"][0] < clock.now_ms() - 86_400_000
-        page = (await live.http.get(f"/groups/{GROUP_ID}?range=7d")).text
-        assert "There is no reading in this time" in page  # a line needs two of them
+        page = await page_of(live.http, f"/groups/{GROUP_ID}?range=7d")
+        assert_shows(page, "There is no reading in this time")  # a line needs two of them
 
 
 @pytest.mark.parametrize(
@@ -146,9 +147,7 @@ async def test_the_week_of_a_topic_and_of_a_group_outlives_the_broker(tmp_path: 
 async def test_a_topic_or_group_that_is_not_there_is_refused_with_its_parameter(
     live: LiveAdmin, address: str, query: dict[str, Any], status: int, pointer: str
 ) -> None:
-    answer = await live.http.get(f"/api/v1/brokers/1/history/{address}", params=query)
-    assert answer.status_code == status
-    assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
+    assert pointers(await live.http.get(f"/api/v1/brokers/1/history/{address}", params=query), status) == [pointer]
 
 
 @pytest.mark.parametrize(
@@ -165,6 +164,4 @@ async def test_a_topic_or_group_that_is_not_there_is_refused_with_its_parameter(
 async def test_a_question_that_makes_no_sense_is_refused_with_its_parameter(
     live: LiveAdmin, query: dict[str, str | int], pointer: str
 ) -> None:
-    answer = await live.http.get(ADDRESS, params=query)
-    assert answer.status_code == 400
-    assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
+    assert pointers(await live.http.get(ADDRESS, params=query), 400) == [pointer]

@@ -18,14 +18,9 @@ from broker_admin.app import create_app
 from broker_admin.openapi import openapi_document
 from broker_admin.problems import PROBLEM_MEDIA_TYPE
 from broker_admin.views.cluster.messages import NewMessage
-from kafka_wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from tests.admin.api_requests import ApiDescription
 from tests.admin.fake_broker import FakeBroker
-from tests.admin.live_admin import LiveAdmin
+from tests.admin.live_admin import LiveAdmin, commit
 
 REQUESTS = 24
 """Of each operation, half of them wrong."""
@@ -51,24 +46,9 @@ NAMES: Mapping[str, str] = {
 """What is there, by the name of the parameter that takes it."""
 
 
-COMMIT = OffsetCommitRequest(
-    group_id=NAMES["group_id"],
-    generation_id_or_member_epoch=-1,
-    member_id="",
-    topics=[
-        OffsetCommitRequestTopic(
-            name=NAMES["topic"],
-            partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")],
-        )
-    ],
-)
-
-
 async def make_group(live: LiveAdmin) -> None:
     """Make the group of ``NAMES``, without members; its topic is there."""
-    await live.broker.services.groups.find(NAMES["group_id"])
-    response = await live.kafka.ask(COMMIT, 8)
-    assert response.topics[0].partitions[0].error_code == 0
+    await commit(live, NAMES["group_id"], NAMES["topic"], 1)
 
 
 async def state_of(live: LiveAdmin) -> Any:

@@ -17,6 +17,7 @@ from broker_admin.app import create_app
 from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.admin.chromium import Browser, needs_chromium
 from tests.admin.live_admin import LiveAdmin, open_live_admin, served
+from tests.admin.page_reading import assert_no_wider_than_the_window, page_of
 from tests.partition.real_logs import batch
 from tests.running_broker import WAIT_SECONDS, connected
 from tests.waits import fail_after
@@ -88,7 +89,7 @@ async def test_the_verdict_names_the_client_and_what_waits_in_its_socket(tmp_pat
         evidence = {each["name"]: each["value"] for each in verdict["evidence"]}
         assert evidence["unread_bytes"] > 10_000
         assert evidence["unread_wait_ms"] > 1000
-        page = (await scene.live.http.get("/brokers/1/tuning", headers={"accept": "text/html"})).text
+        page = await page_of(scene.live.http, "/brokers/1/tuning")
         assert 'data-limit="client backlog"' in page
         assert 'href="/brokers/1/clients/client?client_id=test"' in page
 
@@ -104,7 +105,7 @@ async def test_the_connection_stands_at_its_socket_in_the_api_and_on_the_map(tmp
         assert {"stage": "unread", "connections": 1} in stages
         clients = await scene.live.get("/api/v1/brokers/1/clients", order="-unread_bytes")
         assert clients["items"][0]["unread_bytes"] == connection["unread_bytes"]
-        page = (await scene.live.http.get("/brokers/1/clients", headers={"accept": "text/html"})).text
+        page = await page_of(scene.live.http, "/brokers/1/clients")
         assert "waits in its socket" in page
         assert "Nothing is held back" not in page
 
@@ -114,9 +115,7 @@ async def test_the_page_of_the_client_says_how_long_it_waits_and_what_it_can_do(
         described = await scene.live.get("/api/v1/brokers/1/clients/describe", client_id="test")
         [setting] = [each["setting"] for each in described["advice"]]
         assert setting.startswith("linger.ms=")
-        page = (
-            await scene.live.http.get("/brokers/1/clients/client?client_id=test", headers={"accept": "text/html"})
-        ).text
+        page = await page_of(scene.live.http, "/brokers/1/clients/client", client_id="test")
         assert re.search(r"a request waits to be read, at least</dt><dd>\d", page)
         assert f"<code>{setting}</code> in the client" in page
 
@@ -124,10 +123,5 @@ async def test_the_page_of_the_client_says_how_long_it_waits_and_what_it_can_do(
 @needs_chromium
 async def test_the_pages_hold_together_at_every_width_in_both_themes(tmp_path, monkeypatch, browser: Browser):
     async with backlog(tmp_path, monkeypatch) as scene, served(create_app(scene.live.view)) as url:
-        page = await browser.open_page("about:blank")
-        for address in ADDRESSES:
-            await page.go_to(f"{url}{address}")
-            for width in (420, 1280):
-                for dark in (False, True):
-                    await page.set_view(width=width, dark=dark)
-                    assert await page.evaluate("document.documentElement.scrollWidth") <= width, address
+        addresses = [f"{url}{address}" for address in ADDRESSES]
+        await assert_no_wider_than_the_window(await browser.open_page("about:blank"), addresses)

@@ -11,6 +11,7 @@ from kafka_wire.messages.api_versions import ApiVersionsRequest
 from kafka_wire.messages.metadata import MetadataRequest
 from tests.admin.chromium import Browser, needs_chromium
 from tests.admin.live_admin import LiveAdmin
+from tests.admin.page_reading import assert_no_wider_than_the_window, assert_shows, page_of
 
 ADDRESSES = tuple(
     f"/brokers/1/{page}"
@@ -18,13 +19,6 @@ ADDRESSES = tuple(
         "clients", "clients/connections", "clients/client?client_id=test", "connection-diagnosis", "storage", "tasks",
     )
 )  # fmt: skip
-WIDTHS = (420, 768, 1280)
-
-
-async def page_text(live: LiveAdmin, path: str, status: int = 200, /, **query: str) -> str:
-    answer = await live.http.get(path, params=query, headers={"accept": "text/html"})
-    assert answer.status_code == status, answer.text
-    return answer.text
 
 
 async def busy(live: LiveAdmin) -> None:
@@ -35,7 +29,7 @@ async def busy(live: LiveAdmin) -> None:
 
 async def test_clients_are_listed_with_software_and_the_map_of_connections_by_stage(live: LiveAdmin) -> None:
     await busy(live)
-    text = await page_text(live, "/brokers/1/clients")
+    text = await page_of(live.http, "/brokers/1/clients")
     assert "kcat" in text
     assert '<li data-stage="idle" data-holds="some">' in text
     assert '<li data-stage="waiting_for_queue" data-holds="nobody">' in text
@@ -45,45 +39,43 @@ async def test_clients_are_listed_with_software_and_the_map_of_connections_by_st
 
 async def test_connections_can_be_chosen_by_stage_and_an_empty_choice_is_none(live: LiveAdmin) -> None:
     await busy(live)
-    assert "<td>idle</td>" in await page_text(live, "/brokers/1/clients/connections", stage="")
-    assert "Nothing matches" in await page_text(live, "/brokers/1/clients/connections", search="no such client")
+    assert "<td>idle</td>" in await page_of(live.http, "/brokers/1/clients/connections", stage="")
+    assert "Nothing matches" in await page_of(live.http, "/brokers/1/clients/connections", search="no such client")
 
 
 async def test_a_client_shows_what_it_sends_and_what_it_received(live: LiveAdmin) -> None:
     await busy(live)
-    text = await page_text(live, "/brokers/1/clients/client", client_id="test")
+    text = await page_of(live.http, "/brokers/1/clients/client", client_id="test")
     assert f"<code>127.0.0.1:{live.broker.bound_endpoints[0].port}</code>" in text
     assert "<dt>acks</dt><dd>all</dd>" in text
     assert '<th scope="row">Produce</th>' in text
 
 
 async def test_a_client_that_is_gone_is_a_page_of_its_own(live: LiveAdmin) -> None:
-    text = await page_text(live, "/brokers/1/clients/client", 404, client_id="<script>alert(1)</script>")
+    text = await page_of(live.http, "/brokers/1/clients/client", 404, client_id="<script>alert(1)</script>")
     assert "Not connected" in text
     assert "<script>alert" not in text
 
 
 async def test_a_diagnosis_shows_findings_for_the_address(live: LiveAdmin) -> None:
-    text = await page_text(live, "/brokers/1/connection-diagnosis", address="192.0.2.7")
+    text = await page_of(live.http, "/brokers/1/connection-diagnosis", address="192.0.2.7")
     assert 'data-severity="broken">broken</span>' in text
     assert "accepts connections from this machine only" in text
     assert "None since the start." in text
-    await page_text(live, "/brokers/1/connection-diagnosis", 400, address="not an address")
+    await page_of(live.http, "/brokers/1/connection-diagnosis", 400, address="not an address")
 
 
 async def test_the_disks_are_shown_in_sentences(live: LiveAdmin) -> None:
     await busy(live)
-    text = await page_text(live, "/brokers/1/storage")
-    assert "Too early to tell" in text
+    text = await page_of(live.http, "/brokers/1/storage")
+    report = await live.view.node.storage.report()
+    assert_shows(text, *map(forecast_text, report.directories), recovery_text(report.recovery))
     assert '<a href="/topics/orders">orders</a>' in text
-    assert "There were no logs to open." in text
 
 
 async def test_the_tasks_are_shown_as_a_tree(live: LiveAdmin) -> None:
     await live.kafka.ask(MetadataRequest(topics=[]), 9)
-    text = await page_text(live, "/brokers/1/tasks")
-    assert "wait_readable" in text
-    assert "acceptor PLAINTEXT" in text
+    assert_shows(await page_of(live.http, "/brokers/1/tasks"), "wait_readable", "acceptor PLAINTEXT")
 
 
 # --- sentences ---
@@ -128,6 +120,7 @@ def test_a_recovery_says_what_was_cut():
         unopened=(), problems=(), problem_count=0,
     )  # fmt: skip
     assert "2 were checked in 3 segments, and 2.0 KiB of torn batches were cut off" in recovery_text(recovery)
+    assert recovery_text(attrs.evolve(recovery, logs=0)) == "There were no logs to open."
 
 
 @needs_chromium
@@ -136,9 +129,4 @@ async def test_the_pages_hold_together_at_every_width_in_both_themes(
 ) -> None:
     await busy(live)
     page = await browser.open_page("about:blank")
-    for address in ADDRESSES:
-        await page.go_to(f"{live_url}{address}")
-        for width in WIDTHS:
-            for dark in (False, True):
-                await page.set_view(width=width, dark=dark)
-                assert await page.evaluate("document.documentElement.scrollWidth") <= width, address
+    await assert_no_wider_than_the_window(page, [f"{live_url}{address}" for address in ADDRESSES])

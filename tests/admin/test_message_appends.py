@@ -7,10 +7,17 @@ from typing import Any
 
 import pytest
 
-from tests.admin.live_admin import LiveAdmin, open_live_admin
+from tests.admin.live_admin import LiveAdmin, open_live_admin, pointers
 
 RECORDS = "/api/v1/topics/orders/records"
 LINES = {"content-type": "application/x-ndjson"}
+
+
+@pytest.fixture
+async def live(live: LiveAdmin) -> LiveAdmin:
+    """With the topic ``orders``."""
+    await live.kafka.create_topic("orders")
+    return live
 
 
 async def stored(live: LiveAdmin) -> list[tuple[bytes | None, bytes | None, tuple[Any, ...]]]:
@@ -22,7 +29,6 @@ async def stored(live: LiveAdmin) -> list[tuple[bytes | None, bytes | None, tupl
 
 
 async def test_a_record_is_appended_as_it_is_described(live: LiveAdmin) -> None:
-    await live.kafka.create_topic("orders")
     headers = [{"key": "trace", "value": "7"}, {"key": "raw", "value_base64": "/w=="}, {"key": "null"}]
     answer = await live.http.post(RECORDS, json={"key": "k", "value": "v", "headers": headers, "partition": 0})
     assert answer.json() == {"records": [{"partition": 0, "offset": 0, "error": None}]}
@@ -43,14 +49,12 @@ async def test_a_record_is_appended_as_it_is_described(live: LiveAdmin) -> None:
 async def test_forms_of_keys_and_values(
     live: LiveAdmin, body: dict[str, Any], key: bytes | None, value: bytes | None
 ) -> None:
-    await live.kafka.create_topic("orders")
     answer = await live.http.post(RECORDS, json=body)
     assert answer.status_code == 200, answer.text
     assert await stored(live) == [(key, None if value == b"null" else value, ())]
 
 
 async def test_exported_lines_are_appended_as_they_were(live: LiveAdmin) -> None:
-    await live.kafka.create_topic("orders")
     lines = b'{"key_base64":"/w==","value":"v","headers":[{"key":"h","value":"1"}],"timestamp":5}\n\n{"value":null}\n'
     answer = await live.http.post(RECORDS, content=lines, headers=LINES)
     assert [each["offset"] for each in answer.json()["records"]] == [0, 1]
@@ -79,26 +83,20 @@ REFUSALS = {
 
 @pytest.mark.parametrize("body", REFUSALS)
 async def test_a_wrong_record_is_refused_with_a_pointer(live: LiveAdmin, body: str) -> None:
-    await live.kafka.create_topic("orders")
     answer = await live.http.post(RECORDS, content=body, headers={"content-type": "application/json"})
-    assert answer.status_code == 422, answer.text
-    assert [each["pointer"] for each in answer.json()["errors"]] == [REFUSALS[body]]
-    lines = await live.http.post(RECORDS, content=f'{{"value": "fine"}}\n{body}\n', headers=LINES)
-    assert [each["pointer"] for each in lines.json()["errors"]] == [f"/1{REFUSALS[body]}"]
+    assert pointers(answer, 422) == [REFUSALS[body]]
+    answer = await live.http.post(RECORDS, content=f'{{"value": "fine"}}\n{body}\n', headers=LINES)
+    assert pointers(answer, 422) == [f"/1{REFUSALS[body]}"]
     assert await stored(live) == []
 
 
 async def test_what_the_log_refuses_is_named(live: LiveAdmin) -> None:
-    await live.kafka.create_topic("orders")
     answer = await live.http.post(RECORDS, content='{"value": "a"}\n{"value": "b", "partition": 7}\n', headers=LINES)
-    problem = answer.json()
-    assert answer.status_code == 422
-    assert problem["detail"].startswith("1 of 2 records were appended; partition 7: UNKNOWN_TOPIC_OR_PARTITION")
-    assert [each["pointer"] for each in problem["errors"]] == ["/1"]
+    assert pointers(answer, 422) == ["/1"]
+    assert answer.json()["detail"].startswith("1 of 2 records were appended; partition 7: UNKNOWN_TOPIC_OR_PARTITION")
 
 
 async def test_the_partitions_of_lines_are_ignored_on_request(live: LiveAdmin) -> None:
-    await live.kafka.create_topic("orders")
     line = '{"key":"c1","value":"paid","partition":7}'
     assert (await live.http.post(RECORDS, content=line, headers=LINES)).status_code == 422
     assert (await live.http.post(f"{RECORDS}?repartition=true", content=line, headers=LINES)).status_code == 200
@@ -106,14 +104,12 @@ async def test_the_partitions_of_lines_are_ignored_on_request(live: LiveAdmin) -
 
 
 async def test_a_dry_run_appends_nothing(live: LiveAdmin) -> None:
-    await live.kafka.create_topic("orders")
     answer = await live.http.post(f"{RECORDS}?dry_run=true", json={"value": "v"})
     assert answer.json() == {"records": [{"partition": 0, "offset": None, "error": None}]}
     assert await stored(live) == []
 
 
 async def test_appends_that_are_not_taken(live: LiveAdmin) -> None:
-    await live.kafka.create_topic("orders")
     # Refused before their bodies are read, so without one.
     as_json = {"content-type": "application/json"}
     assert (await live.http.post("/api/v1/topics/missing/records", headers=as_json)).status_code == 404

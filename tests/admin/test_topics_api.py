@@ -10,14 +10,8 @@ import httpx
 import pytest
 
 from broker_admin.views.cluster.messages import NewMessage
-from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
-from kafka_wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from tests.admin.lagging_group import make_group, make_lag
-from tests.admin.live_admin import LiveAdmin, open_live_admin
+from tests.admin.live_admin import LiveAdmin, commit, open_live_admin, pointers
 from tests.running_broker import fetch_request
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.storage.log import Log
@@ -26,34 +20,9 @@ TOPICS = "/api/v1/topics"
 TOPICS_OF_BROKER = "/api/v1/brokers/1/topics"
 
 
-async def commit(live: LiveAdmin, group: str, topic: str, offset: int) -> None:
-    """Commit for partition 0 as a consumer without members does."""
-    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
-    request = OffsetCommitRequest(
-        group_id=group,
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])],
-    )
-    # The first question creates the topic of the offsets; it is loaded soon after.
-    await live.kafka.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 4)
-    loading, code = {14, 15, 16}, 14
-    while code in loading:
-        response = await live.kafka.ask(request, 8)
-        code = response.topics[0].partitions[0].error_code
-    assert code == 0, response
-
-
 async def summary_of(live: LiveAdmin, name: str) -> Any:
     page = await live.get(TOPICS)
     return next(item for item in page["items"] if item["name"] == name)
-
-
-def pointers(answer: httpx.Response, status: int) -> list[str]:
-    """What a problem points at."""
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    return [error["pointer"] for error in answer.json().get("errors", [])]
 
 
 # --- what there is ---
