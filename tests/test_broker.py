@@ -525,7 +525,7 @@ async def test_the_second_signal_does_not_wait_for_the_grace(tmp_path, nursery):
 
 async def test_a_fetch_of_a_client_that_has_gone_waits_no_longer(tmp_path, monkeypatch):
     """A client may ask for a wait of 24 days; what waits keeps its task, and its place at each partition."""
-    monkeypatch.setattr(network_connection, "PARKED_PROBE_SECONDS", 0.0)
+    monkeypatch.setattr(network_connection, "DELAYED_PROBE_SECONDS", 0.0)
     async with running(tmp_path) as broker:
         replicas = broker.services.replicas
         async with connected(broker) as connection:

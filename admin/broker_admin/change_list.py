@@ -199,7 +199,7 @@ def reading_text(value: float | None, unit: ReadingUnit) -> str:
         case ReadingUnit.BYTES:
             return bytes_text(value)
         case ReadingUnit.BYTES_PER_SECOND:
-            return f"{value / 1024:.0f} KiB/s"
+            return f"{bytes_text(value)}/s"
         case ReadingUnit.RECORDS_PER_SECOND | ReadingUnit.PER_SECOND:
             return f"{value:.0f} /s"
         case ReadingUnit.COUNT:

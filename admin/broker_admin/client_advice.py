@@ -10,6 +10,7 @@ from typing import Final
 
 import attrs
 
+from broker_admin.texts import bytes_text
 from trio_broker.network.statistics import ProducedBatches
 
 FEW_RECORDS = 2.0
@@ -70,7 +71,7 @@ def backlog_advice(produced: ProducedBatches, producing_seconds: float, backlog_
     linger_ms = next((each for each in LINGER_MS if each >= between_ms), LONGEST_LINGER_MS)
     return ClientAdvice(
         f"linger.ms={linger_ms}",
-        f"{backlog_bytes / 1024:.0f} KiB of its requests wait unread, since a connection is served one request at a "
+        f"{bytes_text(backlog_bytes)} of its requests wait unread, since a connection is served one request at a "
         f"time; a batch holds {produced.records / produced.batches:.1f} records, and what gathers in {linger_ms} ms "
         "would share one. More partitions and connections help as well",
     )

@@ -239,4 +239,4 @@ def test_a_producer_whose_requests_wait_is_advised_to_linger_for_as_long_as_a_re
     produced = sent(batches=batches, records=batches, bytes=210 * batches, batches_by_codec={"none": batches})
     [advice] = producer_advice(produced, 1.0, backlog_bytes=1_500_000)
     assert advice.setting == setting
-    assert "1465 KiB of its requests wait unread" in advice.reason
+    assert "1.4 MiB of its requests wait unread" in advice.reason

@@ -55,14 +55,15 @@ async def test_forms_of_keys_and_values(
 
 
 async def test_exported_lines_are_appended_as_they_were(live: LiveAdmin) -> None:
-    lines = b'{"key_base64":"/w==","value":"v","headers":[{"key":"h","value":"1"}],"timestamp":5}\n\n{"value":null}\n'
+    headers = b'[{"key":"h","value":"1"},{"key_base64":"/v8=","value":null}]'
+    lines = b'{"key_base64":"/w==","value":"v","headers":%s,"timestamp":5}\n\n{"value":null}\n' % headers
     answer = await live.http.post(RECORDS, content=lines, headers=LINES)
     assert [each["offset"] for each in answer.json()["records"]] == [0, 1]
     exported = await live.http.get(RECORDS, params={"format": "ndjson", "from": "oldest"})
     again = await live.http.post(RECORDS, content=exported.content, headers=LINES)
     assert [each["offset"] for each in again.json()["records"]] == [2, 3]
     records = await stored(live)
-    assert records[:2] == records[2:] == [(b"\xff", b"v", (("h", b"1"),)), (None, None, ())]
+    assert records[:2] == records[2:] == [(b"\xff", b"v", (("h", b"1"), ("\udcfe\udcff", None))), (None, None, ())]
 
 
 REFUSALS = {
@@ -76,6 +77,8 @@ REFUSALS = {
     '{"value": "\\ud800"}': "/value",
     '{"value": "v", "tombstone": true}': "/value",
     '{"value": "v", "headers": [{"value": "1"}]}': "/headers/0/key",
+    '{"value": "v", "headers": [{"key": "\\ud800"}]}': "/headers/0/key",
+    '{"value": "v", "headers": [{"key": "h", "key_base64": "AA=="}]}': "/headers/0/key",
     '{"value": "v", "headers": [{"key": "h", "value_base64": "%"}]}': "/headers/0/value_base64",
     '{"value": "v", "timestamp": -1}': "/timestamp",
 }

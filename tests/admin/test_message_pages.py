@@ -51,6 +51,14 @@ async def test_a_record_has_a_page_with_its_bytes_and_commands(live: LiveAdmin) 
     await page_of(live.http, f"{PAGE}/0/99999999999999999999", 404)
 
 
+async def test_a_record_leads_only_to_pages_that_are_there(live: LiveAdmin) -> None:
+    await live.view.cluster.messages.append("orders", [NewMessage(b"k", b"1"), NewMessage(b"k", b"2")])
+    assert f'href="{PAGE}/0/1" rel="next"' in await page_of(live.http, f"{PAGE}/0/0")
+    assert 'rel="next"' not in await page_of(live.http, f"{PAGE}/0/1")
+    metadata = await page_of(live.http, "/topics/__cluster_metadata/messages/0/1")
+    assert 'href="/topics/__cluster_metadata"' not in metadata
+
+
 @pytest.mark.parametrize("address", [PAGE, f"{PAGE}/0/0"])
 async def test_hostile_contents_are_inert(live: LiveAdmin, address: str) -> None:
     headers = ((HOSTILE, HOSTILE.encode()),)

@@ -19,7 +19,7 @@ import trio.lowlevel
 
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.acceptor import Listener
-from trio_broker.network.connection import FRAME_GRACE_SECONDS, PARKED_PROBE_SECONDS, ConnectionState
+from trio_broker.network.connection import DELAYED_PROBE_SECONDS, FRAME_GRACE_SECONDS, ConnectionState
 from trio_broker.network.errors import CloseConnection
 from trio_broker.network.request_channel import Answer, QueuedRequest
 from trio_broker.network.socket_server import SocketServer, Transfer, balanced_transfers
@@ -104,7 +104,7 @@ async def test_a_client_that_goes_away_while_its_request_is_delayed_leaves_nothi
         await gone.stream.aclose()
         reset.reset()
         harness.server.sweep()
-        harness.clock.advance(PARKED_PROBE_SECONDS + 0.1)
+        harness.clock.advance(DELAYED_PROBE_SECONDS + 0.1)
         await harness.until(lambda: harness.server.sweep() or harness.server.statistics().connections == 1)
         gate.opened.set()
         assert await stays.receive() == (1, b"poll")
@@ -153,7 +153,7 @@ async def test_a_large_request_counts_until_it_is_answered_although_its_client_h
         await harness.until(lambda: gate.held == 1)
         gone.reset()
         harness.server.sweep()
-        harness.clock.advance(PARKED_PROBE_SECONDS + 0.1)
+        harness.clock.advance(DELAYED_PROBE_SECONDS + 0.1)
         await harness.until(lambda: harness.server.sweep() or harness.server.statistics().connections == 1)
         assert harness.server.statistics().request_bytes_held > 200_000
         async with trio.open_nursery() as nursery:
@@ -176,7 +176,7 @@ async def test_a_large_request_that_waits_for_the_queue_counts_no_more_when_its_
         for client in clients:
             client.reset()
         harness.server.sweep()
-        harness.clock.advance(PARKED_PROBE_SECONDS + 0.1)
+        harness.clock.advance(DELAYED_PROBE_SECONDS + 0.1)
         await harness.until(lambda: harness.server.sweep() or harness.server.statistics().connections == 0)
         assert harness.server.statistics().request_bytes_held == held * 2 // 3
         gate.opened.set()

@@ -208,6 +208,8 @@ def misspelt_key(client: KafkaClient, resource: Resource, names: Iterable[str], 
     # INVALID_CONFIG for topics and groups, INVALID_REQUEST for brokers (KAFKA-13609).
     if not (isinstance(error, Refused) and error.code in (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST)):
         return ""
+    if "did you mean" in str(error):
+        return ""  # the broker has said so
     try:
         known = {entry.name for entry in describe_configs(client, [resource])[resource]}
     except ClientError:

@@ -29,7 +29,7 @@ MIN_FRAME_BYTES_PER_SECOND = 4 * 1024
 """The slowest sender that is waited for. Slower than any modem, fast enough that a large frame is not a way to hold
 memory for days: 100 MiB may take seven hours, 1 MiB under five minutes."""
 
-PARKED_PROBE_SECONDS = 1.0
+DELAYED_PROBE_SECONDS = 1.0
 """How long a request is in flight before the sweep checks whether its client has closed the connection."""
 
 
@@ -177,7 +177,7 @@ def reason_to_close(connection: Connection, now: float, config: SocketServerConf
     own."""
     waited = now - connection.last_active
     match connection.state:
-        case ConnectionState.IN_FLIGHT if waited > PARKED_PROBE_SECONDS and peer_is_gone(connection.sock):
+        case ConnectionState.IN_FLIGHT if waited > DELAYED_PROBE_SECONDS and peer_is_gone(connection.sock):
             return CloseConnection("the client went away while its request waited", CloseCause.GONE_WHILE_WAITING)
         case ConnectionState.RECEIVING | ConnectionState.WAITING_FOR_MEMORY if 0 < connection.frame_deadline < now:
             return CloseConnection("its frame arrives too slowly", CloseCause.SLOW_FRAME)

@@ -23,7 +23,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kafka_wire.primitives import ReadableBuffer
-from kafka_wire.records.batch import ATTRIBUTES_POSITION, BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, MAX_OFFSET
+from kafka_wire.records.batch import (
+    ATTRIBUTES_POSITION,
+    BATCH_HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    MAGIC_POSITION,
+    MAX_OFFSET,
+)
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.crc import crc32c
 
@@ -56,7 +63,6 @@ assert _HEADER.itemsize == BATCH_HEADER_BYTES, f"{_HEADER.itemsize} bytes"
 _BASE_OFFSET: Final = struct.Struct(">q")
 _BATCH_LENGTH: Final = struct.Struct(">i")
 _BATCH_LENGTH_POSITION: Final = 8
-_MAGIC_POSITION: Final = 16
 
 _MIN_BATCH_LENGTH: Final = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
 """The smallest ``batch_length``: the rest of the header counts."""
@@ -150,7 +156,7 @@ def _walk(view: memoryview) -> tuple[Int64Array, int, int, str | None]:
         positions.append(position)
         position = end
     # A message of magic 0 or 1 may be shorter than a batch header, so magic is read from as few bytes as possible.
-    if size - position > _MAGIC_POSITION:
+    if size - position > MAGIC_POSITION:
         damage = _tail_problem(view, position)
     return np.array(positions, np.int64), position, 0 if damage else needed_bytes, damage
 
@@ -195,7 +201,7 @@ def _tail_problem(view: memoryview, position: int) -> str | None:
     """Return what is wrong with the bytes behind the last whole batch, None if they may be the beginning of a batch."""
     (base_offset,) = _BASE_OFFSET.unpack_from(view, position)
     (length,) = _BATCH_LENGTH.unpack_from(view, position + _BATCH_LENGTH_POSITION)
-    magic = view[position + _MAGIC_POSITION]
+    magic = view[position + MAGIC_POSITION]
     if magic in (0, 1) and length >= _MIN_MESSAGE_LENGTH:
         return _wrong_magic(magic, base_offset)
     if length < _MIN_BATCH_LENGTH:

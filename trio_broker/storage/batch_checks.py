@@ -17,6 +17,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import (
     BATCH_HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
+    MAGIC_POSITION,
     BatchHeader,
     RecordBatch,
     read_batch_header,
@@ -39,7 +40,6 @@ compute for hours; beyond this it is taken for damage, which costs a copy of the
 
 # Base offset, length, leader epoch, magic: the beginning of a batch header.
 _CANDIDATE = struct.Struct(">qiib")
-_MAGIC_POSITION = 16
 
 
 @attrs.frozen
@@ -123,9 +123,9 @@ def good_batch_behind(file: LogFile, bad_position: int, file_size: int, place: B
     while position + BATCH_HEADER_BYTES <= file_size:
         # Chunks overlap by a header, so that one that crosses their border is not missed.
         chunk = bytes(file.read(LOOK_AHEAD_BYTES + BATCH_HEADER_BYTES, position))
-        at = chunk.find(b"\x02", _MAGIC_POSITION)
+        at = chunk.find(b"\x02", MAGIC_POSITION)
         while at >= 0:
-            start = at - _MAGIC_POSITION
+            start = at - MAGIC_POSITION
             # Four fields are compared before a checksum is computed: a byte 2 is frequent in any data.
             if _looks_good(chunk, start, place):
                 candidates += 1

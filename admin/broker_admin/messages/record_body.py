@@ -13,9 +13,10 @@ FORMS = ("text", "json", "base64")
 
 @attrs.frozen(kw_only=True)
 class HeaderBody:
-    """A header; its value is text, or bytes in ``value_base64``, or null."""
+    """A header: its key is text, or bytes in ``key_base64``; its value is that too, or null."""
 
-    key: str
+    key: str | None = None
+    key_base64: str | None = None
     value: str | None = None
     value_base64: str | None = None
 

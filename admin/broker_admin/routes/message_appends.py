@@ -19,7 +19,7 @@ from starlette.routing import Route
 from broker_admin.app_state import state_of
 from broker_admin.encoding import json_response_from_thread
 from broker_admin.exports import NDJSON
-from broker_admin.messages.record_body import RecordBody
+from broker_admin.messages.record_body import HeaderBody, RecordBody
 from broker_admin.operations import TextContent, operation, query_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.record_search import NO_SUCH_TOPIC, require_contents
@@ -70,10 +70,7 @@ def message_of(value: Any) -> NewMessage:
             value=None
             if body.tombstone
             else bytes_of("value", value_text(value, body), body.value_base64, body.value_format),
-            headers=tuple(
-                (each.key, bytes_of(f"headers/{index}/value", each.value, each.value_base64, "text"))
-                for index, each in enumerate(body.headers)
-            ),
+            headers=tuple(header_of(f"headers/{index}", each) for index, each in enumerate(body.headers)),
             partition=body.partition,
             timestamp_ms=body.timestamp,
         )
@@ -84,6 +81,18 @@ def message_of(value: Any) -> NewMessage:
 def value_text(value: Any, body: RecordBody) -> str | None:
     """The value's text; None where it is not given, since its default stands for a field that is left empty."""
     return body.value if "value" in value else None
+
+
+def header_of(name: str, header: HeaderBody) -> tuple[str, bytes | None]:
+    """Key and value of a header. Bytes of a key that are not UTF-8 are lone surrogates, as in ``StoredRecord``.
+
+    Raises:
+        InvalidField: it has no key, or one of both is not what it is said to be.
+    """
+    key = field_bytes(f"{name}/key", header.key, header.key_base64)
+    if key is None:
+        raise InvalidField(f"{name}/key", "a header has a key")
+    return key.decode("utf-8", "surrogateescape"), field_bytes(f"{name}/value", header.value, header.value_base64)
 
 
 def bytes_of(name: str, text: str | None, encoded: str | None, form: str) -> bytes | None:

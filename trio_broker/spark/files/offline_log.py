@@ -33,7 +33,7 @@ from typing import Final
 
 import attrs
 
-from kafka_wire.records.batch import BATCH_HEADER_BYTES
+from kafka_wire.records.batch import BATCH_HEADER_BYTES, MAGIC, MAGIC_POSITION
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.errors import CorruptData, SourceUnavailable
@@ -57,8 +57,6 @@ log = logging.getLogger(__name__)
 
 _LENGTH_POSITION: Final = 8
 _LENGTH_FOLLOWED_FROM: Final = 12
-_MAGIC_POSITION: Final = 16
-_MAGIC: Final = 2
 
 
 @attrs.frozen
@@ -271,7 +269,7 @@ def _candidates(view: memoryview, left: int) -> list[int]:
     import numpy as np
 
     data = np.frombuffer(view, np.uint8)
-    starts = np.flatnonzero(data[_MAGIC_POSITION : len(data) - BATCH_HEADER_BYTES + 1 + _MAGIC_POSITION] == _MAGIC)
+    starts = np.flatnonzero(data[MAGIC_POSITION : len(data) - BATCH_HEADER_BYTES + 1 + MAGIC_POSITION] == MAGIC)
     lengths = np.zeros(len(starts), np.int64)
     for index in range(_LENGTH_POSITION, _LENGTH_FOLLOWED_FROM):
         lengths = lengths << 8 | data[starts + index]

@@ -24,6 +24,7 @@ from typing import Final
 import attrs
 
 from kafka_wire.primitives import uuid_text
+from kafka_wire.records.batch import MAGIC
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.errors import SourceUnavailable
 from trio_broker.spark.files.manifest import IndexEntry, LogSegment, PartitionLog
@@ -43,7 +44,6 @@ NO_TOPIC_ID: Final = ""
 _SPAN: Final = struct.Struct(">qi4xb6xi")
 _ENTRY: Final = struct.Struct(">ii")
 _MIN_BATCH_LENGTH: Final = 49
-_MAGIC: Final = 2
 
 
 def data_directories(log: PartitionLog, paths: Sequence[str]) -> list[Path]:
@@ -227,7 +227,7 @@ def _base_offset_at(file: OpenSegment, entry: IndexEntry) -> int | None:
     if file.read_into(memoryview(head), entry.position) < len(head):
         return None
     base_offset, length, magic, last_delta = _SPAN.unpack(head)
-    if magic != _MAGIC or length < _MIN_BATCH_LENGTH or last_delta < 0 or base_offset < file.segment.base_offset:
+    if magic != MAGIC or length < _MIN_BATCH_LENGTH or last_delta < 0 or base_offset < file.segment.base_offset:
         return None
     return int(base_offset) if base_offset + last_delta == entry.offset else None
 
