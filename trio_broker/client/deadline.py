@@ -24,6 +24,10 @@ LONGEST_PAUSE_SECONDS: Final = 1.0
 SHORTEST_PAUSE_SECONDS: Final = 0.01
 """The pause if the setting is 0. Without any, a broker that refuses immediately would be asked in a busy loop."""
 
+SHORTEST_ATTEMPT_SECONDS: Final = 0.1
+"""What has to be left of a deadline for another attempt. One with less would end by its own timeout on a busy machine,
+and that error take the place of the one that was the reason."""
+
 
 @attrs.frozen
 class Deadline:
@@ -57,8 +61,8 @@ class Deadline:
         return max(1, int(self.remaining_seconds * 1000))
 
     def pause(self, seconds: float) -> bool:
-        """Sleep and return True, or return False without sleeping if the deadline would pass during the pause."""
-        if seconds >= self.remaining_seconds:
+        """Sleep and return True, or return False without sleeping if no time would be left for an attempt."""
+        if seconds + SHORTEST_ATTEMPT_SECONDS >= self.remaining_seconds:
             return False
         self.sleep(seconds)
         return True
