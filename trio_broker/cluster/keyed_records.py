@@ -9,6 +9,7 @@ Source: Kafka's AclsImage, ScramImage, DelegationTokenImage, ClientQuotasImage a
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from operator import attrgetter
 from typing import Any, Final
 
 import attrs
@@ -43,33 +44,31 @@ def quota_key(record: ClientQuotaRecord) -> Hashable:
     return frozenset((each.entity_type, each.entity_name) for each in record.entity), record.key
 
 
-_KEPT: Final[Mapping[type[Any], KeyOf]] = {
-    AccessControlEntryRecord: lambda record: record.id,
-    UserScramCredentialRecord: lambda record: (record.name, record.mechanism),
-    DelegationTokenRecord: lambda record: record.token_id,
+KEYS: Final[Mapping[type[Any], KeyOf]] = {
+    AccessControlEntryRecord: attrgetter("id"),
+    UserScramCredentialRecord: attrgetter("name", "mechanism"),
+    DelegationTokenRecord: attrgetter("token_id"),
     ClientQuotaRecord: quota_key,
-    RegisterControllerRecord: lambda record: record.controller_id,
+    RegisterControllerRecord: attrgetter("controller_id"),
     ZkMigrationStateRecord: lambda record: None,
 }
+"""The kinds that are kept, and what tells one record from another; a record that removes one has the same fields."""
 
-_REMOVING: Final[Mapping[type[Any], tuple[type[Any], KeyOf]]] = {
-    RemoveAccessControlEntryRecord: (AccessControlEntryRecord, lambda record: record.id),
-    RemoveUserScramCredentialRecord: (UserScramCredentialRecord, lambda record: (record.name, record.mechanism)),
-    RemoveDelegationTokenRecord: (DelegationTokenRecord, lambda record: record.token_id),
-    UnregisterControllerRecord: (RegisterControllerRecord, lambda record: record.controller_id),
+REMOVED_KINDS: Final[Mapping[type[Any], type[Any]]] = {
+    RemoveAccessControlEntryRecord: AccessControlEntryRecord,
+    RemoveUserScramCredentialRecord: UserScramCredentialRecord,
+    RemoveDelegationTokenRecord: DelegationTokenRecord,
+    UnregisterControllerRecord: RegisterControllerRecord,
 }
 
 
 def keyed_change(record: Any) -> KeyedChange | None:
     """Return what ``record`` does to keyed records; None for a record of another sort."""
-    kind = type(record)
-    if (removing := _REMOVING.get(kind)) is not None:
-        removed_kind, key_of = removing
-        return KeyedChange(removed_kind, key_of(record), None)
-    if (key_of_kept := _KEPT.get(kind)) is None:
+    kind = REMOVED_KINDS.get(type(record), type(record))
+    if (key_of := KEYS.get(kind)) is None:
         return None
-    is_removed = isinstance(record, ClientQuotaRecord) and record.remove
-    return KeyedChange(kind, key_of_kept(record), None if is_removed else record)
+    is_removed = kind is not type(record) or (isinstance(record, ClientQuotaRecord) and record.remove)
+    return KeyedChange(kind, key_of(record), None if is_removed else record)
 
 
 UNSERVED: Final[Mapping[type[Any], str]] = {

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Iterable, Mapping
 from itertools import chain
-from operator import attrgetter
 from typing import Any, TypeVar
 
 import attrs
@@ -46,9 +45,6 @@ from trio_broker.concurrency.yield_budget import at_once
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-
-_NAME = attrgetter("name")
 
 
 class ContradictoryMetadata(Exception):
@@ -108,7 +104,7 @@ class MetadataDelta:
     @property
     def changed_topics(self) -> tuple[str, ...]:
         """Topics that are new, or have new partitions, leaders or epochs."""
-        return tuple(map(_NAME, self._topics.values()))
+        return tuple(topic.name for topic in self._topics.values())
 
     @property
     def has_other_assignments(self) -> bool:

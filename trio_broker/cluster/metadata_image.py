@@ -32,7 +32,6 @@ LEADER_UNCHANGED = -2
 RECOVERY_UNCHANGED = -1
 """The recovery state in a PartitionChangeRecord that is about something else."""
 
-
 UNASSIGNED_DIRECTORY: Final = bytes(15) + b"\x01"
 """Kafka's id for "no log directory was chosen yet" beside a replica."""
 
@@ -88,7 +87,7 @@ class PartitionImage:
 
     @directories.default
     def _unassigned(self) -> tuple[bytes, ...]:
-        return (UNASSIGNED_DIRECTORY,) * len(self.replicas)
+        return _beside(self.replicas, ())
 
     @classmethod
     def of(cls, record: PartitionRecord) -> PartitionImage:
