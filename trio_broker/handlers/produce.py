@@ -41,10 +41,7 @@ from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.handlers.support.transactional_produce import (
-    NotInTransaction,
-    TransactionalProduce,
-)
+from trio_broker.handlers.support.transactional_produce import NotInTransaction, TransactionalProduce
 from trio_broker.network.client_activity import NOT_IDEMPOTENT, ProducerActivity
 from trio_broker.network.errors import CloseConnection
 from trio_broker.partition.leader_appends import AppendGuard, RequiredOffset

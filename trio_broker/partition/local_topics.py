@@ -36,8 +36,8 @@ class LocalTopic:
     partitions: dict[int, Partition] = attrs.Factory(dict)
     failures: dict[int, KafkaError] = attrs.Factory(dict)
     """Partitions whose log could not be opened, and why."""
-    leader_epochs: dict[int, int] = attrs.Factory(dict)
-    """Of the partitions that this broker shall hold, those whose log could not be opened included."""
+    unopened_epochs: dict[int, int] = attrs.Factory(dict)
+    """The leader epochs of the partitions in ``failures``, for the next try."""
 
     @property
     def lacks_room(self) -> bool:

@@ -187,7 +187,6 @@ class ReplicaManager:
             local = None
         if local is None:
             local = LocalTopic(assignment.name, assignment.topic_id, assignment.config)
-        local.leader_epochs.update(assignment.leader_epochs)
         await self._open_missing(local, assignment)
         self._topics[local.name] = self._topics_by_id[local.topic_id] = local
         for index, leader_epoch in assignment.leader_epochs.items():
@@ -253,7 +252,7 @@ class ReplicaManager:
                     await budget.renewed()
             outcome = outcomes[index]
             if isinstance(outcome, KafkaError):
-                local.failures[index] = outcome
+                local.failures[index], local.unopened_epochs[index] = outcome, assignment.leader_epochs[index]
                 continue
             self.log_manager.add(outcome)
             opened_now[index] = Partition(
@@ -267,7 +266,7 @@ class ReplicaManager:
         local.partitions.update(opened_now)
         if late := local.failures.keys() & opened_now:
             for index in late:
-                del local.failures[index]
+                del local.failures[index], local.unopened_epochs[index]
             # In this turn, so that no request comes before what follows from it.
             self.on_opened(local.name)
 
@@ -414,7 +413,7 @@ class ReplicaManager:
     async def _open_after_shortage(self, local: LocalTopic) -> None:
         if self._topics.get(local.name) is not local:
             return  # deleted meanwhile
-        await self._apply_topic(TopicAssignment(local.name, local.topic_id, local.leader_epochs, local.config))
+        await self._apply_topic(TopicAssignment(local.name, local.topic_id, dict(local.unopened_epochs), local.config))
         if not local.lacks_room:
             log.info("topic %s: all of its partitions are open now", local.name)
 
