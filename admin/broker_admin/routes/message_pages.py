@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -47,7 +47,7 @@ from broker_admin.record_rows import PREVIEW_BYTES, kept_parameters
 from broker_admin.record_search import NO_SUCH_TOPIC, require_contents, search_records
 from broker_admin.texts import line_text, number_text
 from broker_admin.topic_tabs import tabs_of
-from broker_admin.views.cluster.messages import BatchInfo, ReadablePartition
+from broker_admin.views.cluster.messages import BatchInfo
 from trio_broker.common.escaping import LINE_ENDS_AND_TABS, escape_unprintable
 from trio_broker.common.record_json import StoredRecord, text_or_base64
 
@@ -175,16 +175,10 @@ async def get_message_page(request: Request) -> Response:
         "offset": offset,
         "asked": defaultdict(str, request.query_params),
         "takes_records": state.cluster.messages.takes_records(topic),
-        "has_page": state.cluster.topics.rates(topic) is not None,
-        "end_offset": end_offset_of(state.cluster.messages.readable_partitions(topic) or (), partition),
+        "has_page": topic in state.cluster.topics.names(),
     }
     render = partial(render_message, context, result)
     return await page_response(request, render, 200 if result.records else 404)
-
-
-def end_offset_of(partitions: Iterable[ReadablePartition], partition: int) -> int:
-    """The offset behind the newest record of one of ``partitions``, 0 if it is none of them."""
-    return next((each.end_offset for each in partitions if each.partition == partition), 0)
 
 
 def show_details(decoders: Decoders) -> Show:
@@ -233,6 +227,7 @@ def render_message(context: dict[str, Any], result: SearchResult) -> str:
         here="topics",
         script="messages.js",
         detail=found,
+        has_next=result.left_records > 0,
         errors=result.errors,
         decoders=DECODER_NAMES,
         max_decoded_bytes=MAX_DECODED_BYTES,
