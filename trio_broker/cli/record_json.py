@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kafka_wire.records.record import Header
 from trio_broker.client.producer.record_producer import ProducerRecord
-from trio_broker.common.record_json import BASE64, field_bytes
+from trio_broker.common.record_json import BASE64, field_bytes, header_of
 
 READ_FIELDS: Final = frozenset({"key", "value", "headers", "partition", "timestamp"})
 IGNORED_FIELDS: Final = frozenset({"topic", "offset", "timestamp_type"})
@@ -49,10 +49,7 @@ def _headers(rows: Any) -> tuple[Header, ...]:
     for row in rows:
         if unknown := sorted(row.keys() - {"key", "value", "key" + BASE64, "value" + BASE64}):
             raise ValueError(f"a header has no field {unknown[0]!r}")
-        key = _bytes(row, "key")
-        if key is None:
-            raise ValueError("a header has no 'key'")
-        headers.append((key.decode("utf-8", "surrogateescape"), _bytes(row, "value")))
+        headers.append(header_of("headers", _bytes(row, "key"), _bytes(row, "value")))
     return tuple(headers)
 
 

@@ -92,6 +92,17 @@ def field_bytes(name: str, text: str | None, encoded: str | None) -> bytes | Non
         raise InvalidField(name, f"{name!r} is no Unicode text; {name + BASE64!r} takes any bytes") from None
 
 
+def header_of(name: str, key: bytes | None, value: bytes | None) -> tuple[str, bytes | None]:
+    """Return a header as a ``StoredRecord`` has it; ``name`` is that of its field, for the error.
+
+    Raises:
+        InvalidField: it has no key.
+    """
+    if key is None:
+        raise InvalidField(f"{name}/key", "a header has no 'key'")
+    return key.decode("utf-8", "surrogateescape"), value
+
+
 def decode_base64(name: str, text: str) -> bytes:
     """Return the bytes of a field that is given in base64.
 

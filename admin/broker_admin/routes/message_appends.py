@@ -26,7 +26,7 @@ from broker_admin.record_search import NO_SUCH_TOPIC, require_contents
 from broker_admin.request_body import ChangeQuery, check_caller, parse_json, read_body
 from broker_admin.structuring import structure_body
 from broker_admin.views.cluster.messages import AppendedMessage, NewMessage
-from trio_broker.common.record_json import InvalidField, decode_base64, field_bytes
+from trio_broker.common.record_json import InvalidField, decode_base64, field_bytes, header_of
 
 MAX_APPEND_BYTES = 4 * 1024 * 1024
 """Of one body: the largest record there may be by default, in base64, and then some. A file goes in several."""
@@ -70,7 +70,7 @@ def message_of(value: Any) -> NewMessage:
             value=None
             if body.tombstone
             else bytes_of("value", value_text(value, body), body.value_base64, body.value_format),
-            headers=tuple(header_of(f"headers/{index}", each) for index, each in enumerate(body.headers)),
+            headers=tuple(header_from(f"headers/{index}", each) for index, each in enumerate(body.headers)),
             partition=body.partition,
             timestamp_ms=body.timestamp,
         )
@@ -83,16 +83,14 @@ def value_text(value: Any, body: RecordBody) -> str | None:
     return body.value if "value" in value else None
 
 
-def header_of(name: str, header: HeaderBody) -> tuple[str, bytes | None]:
-    """Key and value of a header. Bytes of a key that are not UTF-8 are lone surrogates, as in ``StoredRecord``.
+def header_from(name: str, header: HeaderBody) -> tuple[str, bytes | None]:
+    """The header that the field ``name`` describes.
 
     Raises:
-        InvalidField: it has no key, or one of both is not what it is said to be.
+        InvalidField: it has no key, or key or value is not what it is said to be.
     """
     key = field_bytes(f"{name}/key", header.key, header.key_base64)
-    if key is None:
-        raise InvalidField(f"{name}/key", "a header has a key")
-    return key.decode("utf-8", "surrogateescape"), field_bytes(f"{name}/value", header.value, header.value_base64)
+    return header_of(name, key, field_bytes(f"{name}/value", header.value, header.value_base64))
 
 
 def bytes_of(name: str, text: str | None, encoded: str | None, form: str) -> bytes | None:
