@@ -44,6 +44,10 @@ class LocalTopic:
         """Whether a log could not be opened for a shortage, which may be over."""
         return any(isinstance(failure, StorageShortage) for failure in self.failures.values())
 
+    def note_unopened(self, index: int, leader_epoch: int, failure: KafkaError) -> None:
+        """Remember why the log of a partition could not be opened, and its leader epoch for the next try."""
+        self.failures[index], self.unopened_epochs[index] = failure, leader_epoch
+
     def partition(self, index: int) -> Partition:
         """The partition of this index.
 

@@ -252,7 +252,7 @@ class ReplicaManager:
                     await budget.renewed()
             outcome = outcomes[index]
             if isinstance(outcome, KafkaError):
-                local.failures[index], local.unopened_epochs[index] = outcome, assignment.leader_epochs[index]
+                local.note_unopened(index, assignment.leader_epochs[index], outcome)
                 continue
             self.log_manager.add(outcome)
             opened_now[index] = Partition(

@@ -153,7 +153,7 @@ def keep_closed(monkeypatch, index: int) -> None:
         epochs = {each: epoch for each, epoch in assignment.leader_epochs.items() if not (is_short and each == index)}
         await open_missing(replicas, local, attrs.evolve(assignment, leader_epochs=epochs))
         if is_short:
-            local.failures[index] = StorageShortage("too many open files")
+            local.note_unopened(index, assignment.leader_epochs[index], StorageShortage("too many open files"))
 
     monkeypatch.setattr(ReplicaManager, "_open_missing", open_others)
 
