@@ -112,7 +112,7 @@ def chosen_partitions(text: str, readable: Sequence[ReadablePartition]) -> list[
     """The partitions that ``text`` names, of those that there are; the first ones where it names none.
 
     Raises:
-        Problem: 400, too many; 404, there is no such partition.
+        Problem: 400, too many, or a range is empty; 404, there is no such partition.
     """
     if not text:
         return list(readable[:MAX_SEARCHED_PARTITIONS])
@@ -121,6 +121,8 @@ def chosen_partitions(text: str, readable: Sequence[ReadablePartition]) -> list[
     for item in text.split(","):
         first, _, last = item.partition("-")
         numbers = range(int(first), int(last or first) + 1)
+        if not numbers:
+            raise refused("partitions", f"the range {item} ends before it begins")
         if len(numbers) + len(wanted) > MAX_SEARCHED_PARTITIONS:
             raise refused("partitions", f"a search is over at most {MAX_SEARCHED_PARTITIONS} partitions")
         wanted.update(numbers)
