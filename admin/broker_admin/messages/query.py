@@ -17,11 +17,11 @@ from broker_admin.messages.rows import MAX_SHOWN_BYTES, SHOWN_BYTES, Decoders
 from broker_admin.problems import FieldError, Problem, query_pointer
 from broker_admin.schemas import bounded
 from broker_admin.views.cluster.messages import MessagesView, ReadablePartition
+from kafka_wire.limits import MAX_OFFSET
 
 MAX_SEARCHED_PARTITIONS = 500
 """Partitions of one search: each holds a piece of its log, and the cursor, a part of an address, names them all."""
 
-MAX_OFFSET = 2**63 - 1
 MAX_TIME_MS = 2**53
 """As far as numbers are exact in JavaScript: 285,000 years."""
 
