@@ -1,4 +1,4 @@
-"""kafka_wire.connection."""
+"""kafka_wire.frame_receiver."""
 
 from __future__ import annotations
 
