@@ -232,7 +232,7 @@ async def test_topics_are_created_while_a_disk_refuses_to_end_what_hangs_there(m
         lose(client, 0, topic=state.topic, index=state.partition)
     refused = []
 
-    def refuse(*arguments: Any) -> None:
+    def refuse(*arguments: Any, **keywords: Any) -> None:
         refused.append(arguments)
         raise KafkaError("the disk is full", code=ErrorCode.KAFKA_STORAGE_ERROR)
 

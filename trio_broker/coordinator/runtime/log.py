@@ -90,11 +90,13 @@ class CoordinatorLog:
         if size > max_bytes:
             text = f"{self.partition.topic_partition}: {size} bytes, max.message.bytes is {max_bytes}"
             raise KafkaError(text, code=ErrorCode.RECORD_LIST_TOO_LARGE)
-        self.replicas.appends.append_internal(self.partition, memoryview(batch))
+        self.replicas.appends.append_internal(
+            self.partition, memoryview(batch), leader_epoch=self.partition.leader_epoch
+        )
 
     def end_transaction(self, end: TransactionEnd) -> None:
         """Append the marker; errors as ``append``."""
-        self.replicas.appends.append_end(self.partition, end)
+        self.replicas.appends.append_end(self.partition, end, leader_epoch=self.partition.leader_epoch)
 
     async def ready_to_append(self) -> None:
         """Begin this leader epoch, if it has not begun; ``append`` needs it.
