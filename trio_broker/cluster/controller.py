@@ -21,7 +21,7 @@ import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.stored.metadata import RemoveTopicRecord
+from kafka_wire.stored.metadata import FeatureLevelRecord, RemoveTopicRecord
 from trio_broker.changes.change import Change
 from trio_broker.cluster.cluster_control import NodeRegistration, decide_registration
 from trio_broker.cluster.configuration_control import ConfigChange, decide_config_change
@@ -239,7 +239,8 @@ class Controller:
             await self._carry_out([decision], validate_only)
             if not validate_only:
                 for record in decision.records:
-                    log.info("feature %s: finalized at level %d", record.name, record.feature_level)
+                    if isinstance(record, FeatureLevelRecord):
+                        log.info("feature %s: finalized at level %d", record.name, record.feature_level)
 
     async def register_node(self, node: NodeRegistration) -> int:
         async with self._lock:
