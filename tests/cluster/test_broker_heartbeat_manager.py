@@ -42,7 +42,7 @@ def test_a_session_lasts_for_its_timeout_from_the_last_contact(sessions):
     assert not sessions.has_valid_session(1, now=14.1)
 
 
-def test_a_broker_that_is_fenced_unknown_or_told_to_stop_has_no_session(image):
+def test_a_broker_that_is_fenced_unknown_or_asked_to_stop_has_no_session(image):
     sessions = BrokerHeartbeatManager(TIMEOUT_SECONDS)
     sessions.begin(changed(image, 2, fenced=True), now=0.0)
     assert [sessions.has_valid_session(each, now=0.0) for each in (1, 2, 3, 4)] == [True, False, True, False]

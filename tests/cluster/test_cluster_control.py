@@ -95,7 +95,7 @@ async def test_a_node_of_several_begins_fenced_and_the_others_go_on_without_it(c
 
 
 async def test_a_node_that_was_not_stopped_cleanly_may_have_lost_what_it_had(cluster, config, joining):
-    """Whoever knows the name of a node with an empty disk does not find it in the ISR."""
+    """As a node with an empty disk, which is in no ISR by its name."""
     for epoch in (9, -1):
         image = after(cluster, await decide(cluster, config, attrs.evolve(joining, previous_broker_epoch=epoch)))
         assert summary(image, 2) == (-1, (), ())

@@ -82,7 +82,7 @@ class BrokerHeartbeatManager:
             session.controlled_shutdown_offset = offset
 
     def end(self, broker_id: int) -> None:
-        """End the session of a broker that is fenced, gone, or told to stop."""
+        """End the session of a broker that is fenced, gone, or asked to stop."""
         self._sessions.pop(broker_id, None)
 
     # --- questions ---

@@ -354,13 +354,10 @@ class CoordinatorRuntime(Generic[MachineT]):
         if partition.high_watermark >= required_offset and shard.log.is_led:
             return
         [code] = await self.replicas.appends.wait_until_replicated(
-            [RequiredOffset(partition, required_offset)],
+            [RequiredOffset(partition, required_offset, shard.leader_epoch)],
             timeout_seconds=self.commit_timeout_seconds,
             release_handler=release_handler,
         )
         if code:
             text = f"{partition.topic_partition}: not durable: {code.name}"
             raise KafkaError(text, code=coordinator_code(code))
-        if not shard.log.is_led:
-            # At that offset may be what another leader has appended.
-            raise shard.not_coordinator("it is led by another broker, or in another epoch")

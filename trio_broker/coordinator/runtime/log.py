@@ -155,7 +155,7 @@ def coordinator_code(code: ErrorCode) -> ErrorCode:
     match code:
         case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE | ErrorCode.UNKNOWN_SERVER_ERROR:
             return ErrorCode.UNKNOWN_SERVER_ERROR
-        case ErrorCode.NOT_ENOUGH_REPLICAS | ErrorCode.REQUEST_TIMED_OUT:
+        case ErrorCode.NOT_ENOUGH_REPLICAS | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND | ErrorCode.REQUEST_TIMED_OUT:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         case ErrorCode.INVALID_PRODUCER_EPOCH | ErrorCode.INVALID_TXN_STATE:
             return code

@@ -126,9 +126,9 @@ class Shard(Generic[MachineT]):
         if self.state is ShardState.LOADING:
             text = f"{self.log.partition.topic_partition} is being loaded"
             raise KafkaError(text, code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        raise self.not_coordinator("it is closed, could not be loaded, or is not led here")
+        raise self._not_coordinator("it is closed, could not be loaded, or is not led here")
 
-    def not_coordinator(self, reason: str) -> KafkaError:
+    def _not_coordinator(self, reason: str) -> KafkaError:
         return KafkaError(f"{self.log.partition.topic_partition}: {reason}", code=ErrorCode.NOT_COORDINATOR)
 
     # ---- loading and closing --------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ class Shard(Generic[MachineT]):
         the error for the requests that are concerned."""
         name = self.log.partition.topic_partition
         log.error("%s: its state may differ from its log, which is loaded anew", name, exc_info=bug)
-        error = self.not_coordinator("it is loaded anew")
+        error = self._not_coordinator("it is loaded anew")
         with Barrier(f"closing of {name}", "it is loaded anew all the same"):
             for completion in completions:
                 if not completion.future.is_done:
