@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import aclosing
 from typing import Any
 
 import attrs
@@ -66,8 +67,9 @@ class HeldLoading:
         async def hold(log: CoordinatorLog) -> Any:
             gate = trio.Event()
             held.gates.append(gate)
-            async for part in slices(log):
-                yield part
+            async with aclosing(slices(log)) as parts:
+                async for part in parts:
+                    yield part
             await gate.wait()
 
         monkeypatch.setattr(CoordinatorLog, "slices", hold)
