@@ -27,6 +27,7 @@ from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.metadata import ConfigRecord
 from tests.admin.live_admin import LiveAdmin, open_live_admin, pointers
+from tests.fakes.metadata_logs import append
 from tests.leader_append import append_to_leader
 
 RECORDS = "/api/v1/topics/orders/records"
@@ -355,7 +356,7 @@ async def test_the_metadata_log_is_shown_as_our_own_records(live: LiveAdmin) -> 
 
 async def test_passwords_in_the_metadata_log_are_hidden_in_every_format(live: LiveAdmin) -> None:
     secret = ConfigRecord(resource_type=4, resource_name="", name="sasl.jaas.config", value="hunter2")
-    await live.broker.services.metadata_log.append([secret])
+    await append(live.broker.services.metadata_log, [secret])
     places = [METADATA, f"{METADATA}?format=ndjson", f"{METADATA}?format=csv", f"{METADATA}?decode=hex"]
     offset = (await live.get(METADATA, limit=1))["records"][0]["offset"]
     for place in [*places, f"/topics/__cluster_metadata/messages/0/{offset}"]:

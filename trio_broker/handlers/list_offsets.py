@@ -31,6 +31,7 @@ from trio_broker.common.request_phase import ReleaseHandler, RequestPhase, ignor
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget, count_in_turns, list_in_turns
 from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.partitions import partition_here
 from trio_broker.handlers.support.registry import handles
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
@@ -120,7 +121,7 @@ def look_up_partition(
     replicas = context.services.replicas
     try:
         require_known_timestamp(wanted.timestamp, context.version)
-        partition = replicas.topic(topic).partition(wanted.partition_index)
+        partition = partition_here(context.services, topic, wanted.partition_index)
         partition.require_leader(wanted.current_leader_epoch)
         found = yield from find_offset(partition, wanted.timestamp, isolation_level, replicas, context.release_handler)
     except KafkaError as error:

@@ -8,28 +8,36 @@ changes what the loop reads.
 An append is executed at once, without a checkpoint, unless it or a command before it must wait: for the first entry of
 a leader epoch, or for a look into a large batch. Then all that come after it wait as well, so none is overtaken.
 
-Source: KIP-101 for leader epochs; Kafka's Partition and UnifiedLog, which have locks for this.
+Leadership is a condition of each append, asked at the moment of the write, whatever it has waited for before.
+
+Source: KIP-101 for leader epochs; Kafka's Partition (``appendRecordsToLeader``) and UnifiedLog, which have locks for
+this.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
+from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import RecordBatch
 from trio_broker.partition.append_times import AppendTimes
 from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.delayed_operations import DelayedOperations
-from trio_broker.partition.state import Advance, PartitionState
+from trio_broker.partition.state import NO_EPOCH, Advance, PartitionState
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.durable_log import SyncedFiles
 from trio_broker.storage.log import Log
 from trio_broker.storage.retention import ExpiredSegment
 from trio_broker.storage.segment_swap import SegmentSwap
+from trio_broker.storage.truncatable_log import TruncationPlan
 
 T = TypeVar("T")
+
+AppendGuard: TypeAlias = Callable[[], None]
+"""Raises ``KafkaError`` if a batch may not be appended at this moment."""
 
 
 class InThread(Protocol):
@@ -58,6 +66,8 @@ class PartitionWriter(CommandQueue):
         self.log = log
         self.log_directory = log.directory.parent
         self.state = state
+        # A truncation is under way, beside which nothing is synced or compacted.
+        self.is_truncating = False
         self.syncs_slowly = False
         self.reads_slowly = False
         self.append_times = AppendTimes()
@@ -84,6 +94,31 @@ class PartitionWriter(CommandQueue):
 
     # ---- appending ------------------------------------------------------------------------------------------------
 
+    def require_may_append(self, *, acks_all: bool, leader_epoch: int = NO_EPOCH) -> None:
+        """Refuse an append where the partition cannot be used, is not led here, or not in ``leader_epoch`` if that is
+        given; and one with ``acks_all`` that could not be as safe as the topic demands.
+
+        Raises:
+            KafkaError: the partition's failure, ``NOT_LEADER_OR_FOLLOWER``, ``NOT_ENOUGH_REPLICAS``.
+        """
+        state = self.state
+        if (failure := state.failure) is not None:
+            # A new one each time: an exception that is raised twice drags all its tracebacks along.
+            raise KafkaError(str(failure), code=failure.code)
+        if not state.is_leader:
+            text = f"{self.log.topic_partition} is not led here"
+            raise KafkaError(text, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if leader_epoch not in (NO_EPOCH, state.leader_epoch):
+            text = f"{self.log.topic_partition} is led in epoch {state.leader_epoch}, and no longer in {leader_epoch}"
+            raise KafkaError(text, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        # Before the append: records that are refused but in the log would be there twice after the producer's retry.
+        if acks_all and state.is_under_min_isr:
+            raise KafkaError(
+                f"{self.log.topic_partition}: in-sync replicas are {state.in_sync_replica_count}, and"
+                f" min.insync.replicas is {state.min_in_sync_replicas}",
+                code=ErrorCode.NOT_ENOUGH_REPLICAS,
+            )
+
     def append(
         self,
         records: memoryview,
@@ -91,13 +126,16 @@ class PartitionWriter(CommandQueue):
         now_ms: int,
         produce_version: int | None = None,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        acks_all: bool = False,
+        leader_epoch: int = NO_EPOCH,
     ) -> AppendInfo:
         """Append as the leader, at once and without a checkpoint: one batch of a client, or the broker's own.
 
         Raises:
-            KafkaError: the log refused the batch; nothing was appended.
+            KafkaError: as ``require_may_append``, or the log refused the batch; nothing was appended.
             OSError: the disk failed.
         """
+        self.require_may_append(acks_all=acks_all, leader_epoch=leader_epoch)
         assert not self.needs_epoch_entry, f"{self!r}: epoch {self.state.leader_epoch} has no entry"
         leader_epoch = self.state.leader_epoch
         info = self.log.append(
@@ -105,8 +143,16 @@ class PartitionWriter(CommandQueue):
         )
         return self._appended(info, now_ms)
 
-    def append_prepared(self, batch: RecordBatch, *, now_ms: int) -> AppendInfo:
-        """As ``append``, for a client's batch that the log has checked and prepared: what is left never takes long."""
+    def append_prepared(
+        self, batch: RecordBatch, *, now_ms: int, acks_all: bool, guard: AppendGuard | None = None
+    ) -> AppendInfo:
+        """As ``append``, for a client's batch that the log has checked and prepared: what is left never takes long.
+
+        ``guard`` raises what else forbids the append.
+        """
+        self.require_may_append(acks_all=acks_all)
+        if guard is not None:
+            guard()
         assert not self.needs_epoch_entry, f"{self!r}: epoch {self.state.leader_epoch} has no entry"
         info = self.log.append_prepared(batch, leader_epoch=self.state.leader_epoch, now_ms=now_ms)
         return self._appended(info, now_ms)
@@ -151,7 +197,7 @@ class PartitionWriter(CommandQueue):
     def needs_sync(self) -> bool:
         """Whether there is something to sync: in fsync mode all that is not durable, else what a sync was asked for."""
         state = self.state
-        if state.failure is not None:
+        if state.failure is not None or self.is_truncating:
             return False
         return state.durable_offset < (state.log_end_offset if state.waits_for_disk else self._flush_offset)
 
@@ -181,7 +227,86 @@ class PartitionWriter(CommandQueue):
         if advance is not Advance.NOTHING and state.failure is None:
             self._delayed.advanced(advance, state.high_watermark, state.visible_bytes - visible_before)
 
-    # ---- leader epochs --------------------------------------------------------------------------------------------
+    # ---- following ------------------------------------------------------------------------------------------------
+
+    def require_following(self, leader_epoch: int) -> None:
+        """Refuse what the leader of ``leader_epoch`` asks for where another one leads by now.
+
+        Raises:
+            KafkaError: the partition's failure, ``FENCED_LEADER_EPOCH``.
+        """
+        state = self.state
+        if (failure := state.failure) is not None:
+            raise KafkaError(str(failure), code=failure.code)
+        if state.is_leader or state.leader_epoch != leader_epoch:
+            text = f"{self.log.topic_partition} no longer follows the leader of epoch {leader_epoch}: {state!r}"
+            raise KafkaError(text, code=ErrorCode.FENCED_LEADER_EPOCH)
+
+    async def append_as_follower(self, records: memoryview, *, leader_epoch: int, now_ms: int) -> AppendInfo:
+        """Append what was fetched from the leader of ``leader_epoch``.
+
+        Raises:
+            KafkaError: nothing was appended: the records are damaged, do not go on from the end of the log, are of a
+                later epoch, or this broker no longer follows that leader.
+            OSError: the disk refused or failed.
+        """
+        return await self.execute(partial(self._append_as_follower, records, leader_epoch, now_ms))
+
+    async def _append_as_follower(self, records: memoryview, leader_epoch: int, now_ms: int) -> AppendInfo:
+        self.require_following(leader_epoch)
+        log = self.log
+        batches = log.check_replicated(records, leader_epoch)
+        log.begin_epochs_of(batches)
+        if not log.epochs.is_written:
+            await self.write_epochs()
+            self.require_following(leader_epoch)
+        return self._appended(log.append_as_follower(batches, records, now_ms), now_ms)
+
+    def leader_reported(self, high_watermark: int) -> None:
+        """The leader says where its high watermark is."""
+        state, visible_before = self.state, self.state.visible_bytes
+        advance = state.leader_reported(high_watermark)
+        if advance is not Advance.NOTHING:
+            self._delayed.advanced(advance, state.high_watermark, state.visible_bytes - visible_before)
+
+    async def truncate(self, offset: int, *, leader_epoch: int, now_ms: int, begins_anew: bool = False) -> None:
+        """Cut the log at ``offset``, as the leader of ``leader_epoch`` has it, or have it begin anew there.
+
+        To be called while ``is_truncating``, when no sync and no compaction is under way, and no recovery point on the
+        disk is behind ``offset``.
+
+        Raises:
+            KafkaError: this broker no longer follows that leader; nothing was cut.
+            OSError: the disk refused or failed.
+        """
+        assert self.is_truncating, f"{self!r}: a sync may be under way"
+        await self.execute(partial(self._truncate, offset, leader_epoch, now_ms, begins_anew))
+
+    async def _truncate(self, offset: int, leader_epoch: int, now_ms: int, begins_anew: bool) -> None:
+        self.require_following(leader_epoch)
+        log = self.log
+        if offset < log.log_end_offset or begins_anew:
+            plan = await self._in_thread(partial(log.plan_truncation, offset, begins_anew=begins_anew))
+            self.require_following(leader_epoch)
+            await self._cut(plan.result, now_ms)
+        # Also where there is nothing to cut: as a leader this broker may have begun an epoch, and appended nothing.
+        log.epochs.truncate_from_end(log.log_end_offset)
+        await self.write_epochs()
+
+    async def _cut(self, plan: TruncationPlan, now_ms: int) -> None:
+        log, state = self.log, self.state
+        cut = log.cut(plan)
+        state.truncated(log.log_start_offset, log.log_end_offset, log.recovery_point, log.producers.transactions)
+        self._flush_offset = min(self._flush_offset, log.log_end_offset)
+        try:
+            synced = await self._in_thread(partial(log.sync_cut, cut, now_ms))
+        except OSError as error:
+            raise log.fail(error) from error
+        log.note_cut(synced, now_ms)
+        self._active_base_offset = log.active_segment.base_offset
+        self._delayed.wake_fetches()
+
+    # ---- who leads ------------------------------------------------------------------------------------------------
 
     async def begin_epoch(self, leader_epoch: int) -> None:
         """Lead in a later epoch. Every waiting Fetch checks again, since it may have been fenced."""
@@ -193,6 +318,12 @@ class PartitionWriter(CommandQueue):
         self.log.begin_epoch(leader_epoch)
         self.needs_epoch_entry = self.log.needs_epoch_entry(leader_epoch)
         self._delayed.wake_fetches()
+
+    def make_follower(self, leader_epoch: int) -> None:
+        """Follow another broker in a later epoch: at once, so that no append that waits is made. What waits for this
+        one as a leader ends, and the client asks that broker."""
+        self.state.follow(leader_epoch)
+        self._delayed.release()
 
     async def ready_to_append(self) -> None:
         """Write down where the leader epoch begins, if that has not been done.

@@ -126,7 +126,7 @@ class LiveTopicChangesView:
         outcomes: dict[Partition, int | KafkaError] = {}
         for index in sorted(partitions or self._existing(name).partitions):
             try:
-                partition = deletable_partition(replicas, name, index)
+                partition = deletable_partition(self.services, name, index)
                 offsets[partition] = await self._offset_of(partition, target)
                 starts[partition] = partition.log_start_offset
                 outcomes[partition] = replicas.require_deletable(partition, offsets[partition])
