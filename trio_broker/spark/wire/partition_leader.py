@@ -16,6 +16,7 @@ import attrs
 
 from kafka_wire.client_connection import InFlightRequest
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.framing import MAX_RESPONSE_BYTES
 from kafka_wire.isolation_level import IsolationLevel
 from kafka_wire.messages.fetch import (
     NAMES_UP_TO,
@@ -27,7 +28,7 @@ from kafka_wire.messages.fetch import (
 )
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.schema import NEWEST
-from trio_broker.client.connection import MAX_RESPONSE_BYTES, BrokerConnection
+from trio_broker.client.connection import BrokerConnection
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import Refused, TopicReplaced, check, only
 from trio_broker.client.kafka_client import KafkaClient
