@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import attrs
 
-from trio_broker.cluster.metadata_image import MetadataImage
+from kafka_wire.error_codes import ErrorCode
+from trio_broker.cluster.metadata_image import MetadataImage, PartitionImage
 from trio_broker.handlers.support.context import Context
 from trio_broker.network.request_channel import ConnectionInfo
 
@@ -20,6 +21,27 @@ class BrokerNode:
     host: str
     port: int
     rack: str | None
+
+
+class BrokerEndpoints:
+    """The brokers that one client reaches, for the description of many partitions."""
+
+    def __init__(self, image: MetadataImage, nodes: tuple[BrokerNode, ...]) -> None:
+        self._image = image
+        self._alive = frozenset(each.broker_id for each in nodes)
+
+    def unavailability(self, partition: PartitionImage) -> ErrorCode:
+        """Why the client does not reach the leader of ``partition``; NONE if it does."""
+        if partition.leader in self._alive:
+            return ErrorCode.NONE
+        leader = self._image.brokers.get(partition.leader)
+        is_unreachable = leader is None or leader.fenced
+        return ErrorCode.LEADER_NOT_AVAILABLE if is_unreachable else ErrorCode.LISTENER_NOT_FOUND
+
+    def offline_replicas(self, partition: PartitionImage) -> list[int]:
+        """The replicas on brokers that the client does not reach."""
+        replicas = partition.replicas
+        return [] if self._alive.issuperset(replicas) else [each for each in replicas if each not in self._alive]
 
 
 def broker_node(context: Context, broker_id: int) -> BrokerNode | None:
