@@ -56,7 +56,7 @@ class Fetched:
 
 
 @attrs.frozen
-class _Leader:
+class _LeaderConnection:
     """The connection, and what the requests on it say."""
 
     connection: BrokerConnection
@@ -89,7 +89,7 @@ class PartitionLeader:
         self._kafka = kafka
         self._isolation_level = IsolationLevel.of(read_committed=read_committed)
         self._topic_id = topic_id
-        self._leader: _Leader | None = None
+        self._leader: _LeaderConnection | None = None
         self._pending: InFlightRequest[FetchResponse] | None = None
         self._buffer = ReceiveBuffer()
 
@@ -154,7 +154,7 @@ class PartitionLeader:
         check(subject, data.error_code)
         return _fetched(str(leader.connection.address), data)
 
-    def _find(self) -> _Leader:
+    def _find(self) -> _LeaderConnection:
         """Return the present leader, connected."""
         name = self._partition.topic
         topic = find_topics(self._client, [name])[name]
@@ -164,7 +164,7 @@ class PartitionLeader:
         described = _described(topic, self._partition)
         if described.leader_id < 0:
             raise Refused(f"partition {self._partition}", ErrorCode.LEADER_NOT_AVAILABLE)
-        return _Leader(self._client.node(described.leader_id), topic.topic_id, described.leader_epoch)
+        return _LeaderConnection(self._client.node(described.leader_id), topic.topic_id, described.leader_epoch)
 
     def _check_id(self, topic: TopicDescription) -> None:
         if topic.topic_id == NO_UUID:
