@@ -24,6 +24,7 @@ import trio
 from kafka_wire.primitives import NO_UUID
 from trio_broker.changes.change_file import FILE_NAME, ChangeFile
 from trio_broker.changes.change_log import ChangeLog
+from trio_broker.cluster.broker_clients import BrokerClients, NoClients
 from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublisher
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.config_trials import ConfigTrials
@@ -51,6 +52,7 @@ from trio_broker.config.resource_config import topic_config
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.coordinator.marker_writer import MarkerWriter
 from trio_broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
+from trio_broker.coordinator.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
 from trio_broker.handlers.support.services import BrokerServices, NodeInfo
 from trio_broker.partition.log_loader import LogLoader
 from trio_broker.partition.partition import Durability
@@ -141,8 +143,10 @@ async def open_services(
             dynamic_config.reconfigurables = (*dynamic_config.reconfigurables, groups)
             producer_ids = ProducerIds(controller.allocate_producer_ids)
             markers = MarkerWriter(replicas, groups)
+            clients = BrokerClients(metadata_cache, NoClients(), next(iter(advertised)))
+            channels = TransactionMarkerChannelManager(markers, clients, metadata_cache, node.node_id)
             transactions = TransactionCoordinator(
-                replicas, markers, controller, metadata_cache, producer_ids, config, runtime
+                replicas, channels, controller, metadata_cache, producer_ids, config, runtime
             )
             # In this order: the coordinators find the partitions of a new topic open.
             publisher.subscribers = (partitions, groups, transactions)
