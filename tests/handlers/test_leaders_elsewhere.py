@@ -151,7 +151,7 @@ async def test_a_leader_that_is_fenced_is_not_available_and_its_replica_is_offli
     assert await in_metadata(client) == await in_description(client) == fenced
 
 
-async def test_a_leader_without_the_listener_is_told_apart_for_clients_that_know_the_code(client):
+async def test_a_leader_without_the_listener_has_a_code_of_its_own_for_clients_that_know_it(client):
     await follow(client.services, registered(2, OTHER[1], listener="OTHER"))
     assert await in_metadata(client) == Described(ErrorCode.LISTENER_NOT_FOUND, -1, (2,))
     assert await in_metadata(client, 5) == Described(ErrorCode.LEADER_NOT_AVAILABLE, -1, (2,))

@@ -22,9 +22,17 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import NO_UUID
-from kafka_wire.stored.metadata import RemoveTopicRecord
+from kafka_wire.stored.metadata import FeatureLevelRecord, RemoveTopicRecord
 from trio_broker.changes.change import Change
-from trio_broker.cluster.cluster_control import NodeRegistration, decide_registration
+from trio_broker.cluster.alter_partition import Altered, PartitionAlteration, decide_alterations
+from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat, BrokerHeartbeatManager
+from trio_broker.cluster.broker_liveness import (
+    BrokerHeartbeatReply,
+    decide_fencing,
+    decide_heartbeat,
+    decide_unregistration,
+)
+from trio_broker.cluster.cluster_control import NodeRegistration, decide_broker_registration, decide_registration
 from trio_broker.cluster.configuration_control import ConfigChange, decide_config_change
 from trio_broker.cluster.controller_client import ConfigOutcome
 from trio_broker.cluster.controller_result import ControllerResult, attempt
@@ -97,6 +105,7 @@ class Controller:
         self._random = runtime.random
         self._log_dirs = log_dirs
         self._lock = trio.Lock()
+        self._sessions = BrokerHeartbeatManager(config.node.broker_session_timeout_ms / 1000)
 
     @property
     def image(self) -> MetadataImage:
@@ -221,7 +230,8 @@ class Controller:
             await self._carry_out([decision], validate_only)
             if not validate_only:
                 for record in decision.records:
-                    log.info("feature %s: finalized at level %d", record.name, record.feature_level)
+                    if isinstance(record, FeatureLevelRecord):
+                        log.info("feature %s: finalized at level %d", record.name, record.feature_level)
 
     async def register_node(self, node: NodeRegistration) -> int:
         async with self._lock:
@@ -230,6 +240,65 @@ class Controller:
             decision = decide_registration(self.image, self.settings, node, broker_epoch=offset)
             await self._carry_out([decision], False)
             return decision.outcome
+
+    # --- brokers of several ---
+
+    async def register_broker(self, node: NodeRegistration) -> int:
+        async with self._lock:
+            steps = decide_broker_registration(
+                self.image,
+                self.settings,
+                node,
+                has_session=self._sessions.has_valid_session(node.node_id, self._clock.monotonic()),
+                broker_epoch=self.image.offset + 1,
+            )
+            decision = await run_steps(steps)
+            await self._carry_out([decision], False)
+            self._sessions.register(node.node_id, decision.outcome, self._clock.monotonic())
+            return decision.outcome
+
+    async def heartbeat(self, heartbeat: BrokerHeartbeat) -> BrokerHeartbeatReply:
+        async with self._lock:
+            decision = await run_steps(decide_heartbeat(self.image, self.settings, self._sessions, heartbeat))
+            await self._carry_out([decision], False)
+            reply = decision.outcome
+            # Behind the write: what was not written is decided again at the next heartbeat.
+            if reply.should_shut_down:
+                self._sessions.end(heartbeat.broker_id)
+                return reply
+            self._sessions.touch(heartbeat, self._clock.monotonic())
+            if reply.in_controlled_shutdown:
+                self._sessions.begin_controlled_shutdown(heartbeat.broker_id, self.image.offset)
+            return reply
+
+    async def alter_partitions(
+        self, broker_id: int, broker_epoch: int, alterations: Sequence[PartitionAlteration]
+    ) -> list[Altered]:
+        async with self._lock:
+            steps = decide_alterations(self.image, self.settings, broker_id, broker_epoch, alterations)
+            return await self._carry_out(await run_steps(steps), False)
+
+    async def unregister_broker(self, broker_id: int) -> None:
+        async with self._lock:
+            decision = await run_steps(decide_unregistration(self.image, self.settings, broker_id))
+            await self._carry_out([decision], False)
+            self._sessions.end(broker_id)
+
+    def begin_sessions(self) -> None:
+        """Give every broker a whole session, at the beginning of the claim."""
+        self._sessions.begin(self.image, self._clock.monotonic())
+
+    async def fence_stale_brokers(self) -> None:
+        """Fence the brokers whose sessions have ended, one after the other."""
+        while True:
+            async with self._lock:
+                broker_id = self._sessions.stale_broker(self.image, self._clock.monotonic())
+                if broker_id is None:
+                    return
+                log.warning("broker %d is fenced: its session has ended", broker_id)
+                decision = await run_steps(decide_fencing(self.image, self.settings, broker_id))
+                await self._carry_out([decision], False)
+                self._sessions.end(broker_id)
 
     async def allocate_producer_ids(self) -> ProducerIdBlock:
         async with self._lock:

@@ -19,6 +19,7 @@ import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.messages.create_topics import BROKER_DEFAULT
 from kafka_wire.primitives import NO_UUID, uuid_text
 from kafka_wire.stored.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from trio_broker.cluster.controller_result import ControllerResult, attempt
@@ -42,9 +43,6 @@ of the cluster wait meanwhile."""
 
 MAX_PARTITIONS: Final = 20_000
 """Partitions of all topics on this node: each keeps files open and some tens of kilobytes of state in memory."""
-
-BROKER_DEFAULT: Final = -1
-"""In the place of a number of partitions or replicas: the broker's own setting counts."""
 
 FIRST_EPOCH: Final = 0
 

@@ -77,7 +77,6 @@ _BROKER_NAMES: Names = {
         alter.log.dirs.replication.quota.window.num
         alter.log.dirs.replication.quota.window.size.seconds
         broker.heartbeat.interval.ms
-        broker.session.timeout.ms
         connection.failed.authentication.delay.ms
         controller.quorum.append.linger.ms
         controller.quorum.election.backoff.max.ms

@@ -48,6 +48,11 @@ class NodeConfig:
         ),
     )
     broker_rack: str | None = key(None, "The rack or zone of this node, advertised to clients.")
+    broker_session_timeout_ms: int = key(
+        9000,
+        "How long a broker may be silent before others lead in its place, where there are several.",
+        validator=at_least(1),
+    )
     log_dirs: tuple[str, ...] = key(
         (DEFAULT_LOG_DIRECTORY,),
         "The data directories, separated by commas; a new partition goes to the one with the fewest.",

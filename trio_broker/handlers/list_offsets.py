@@ -10,7 +10,6 @@ Source: Kafka's ReplicaManager.fetchOffset and UnifiedLog.fetchOffsetByTimestamp
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 from functools import partial
 from operator import methodcaller
@@ -26,6 +25,7 @@ from kafka_wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
+    SpecialTimestamp,
 )
 from trio_broker.common.request_phase import ReleaseHandler, RequestPhase, ignore_release
 from trio_broker.concurrency.steps import Steps
@@ -43,17 +43,6 @@ NOTHING = -1
 
 
 LEADER_EPOCH_SINCE_VERSION = 4
-
-
-class SpecialTimestamp(enum.IntEnum):
-    """Timestamps with a special meaning."""
-
-    LATEST = -1
-    EARLIEST = -2
-    MAX_TIMESTAMP = -3
-    EARLIEST_LOCAL = -4
-    LATEST_TIERED = -5
-    EARLIEST_PENDING_UPLOAD = -6
 
 
 SINCE_VERSION = {

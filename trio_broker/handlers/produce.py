@@ -23,6 +23,9 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.headers import RequestHeader
 from kafka_wire.messages.produce import (
+    ACKS_ALL,
+    ACKS_LEADER,
+    ACKS_NONE,
     BY_ID_SINCE_VERSION,
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -52,10 +55,6 @@ from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.writer import AppendGuard
 from trio_broker.storage.errors import RecordValidationError
-
-ACKS_NONE = 0
-ACKS_LEADER = 1
-ACKS_ALL = -1
 
 INTERNAL_WRITER = "__admin_client"
 """The client id that may produce to internal topics; Kafka's own tools use it."""

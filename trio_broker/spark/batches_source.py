@@ -301,7 +301,8 @@ def _flags(is_set: Callable[[Int64Array], np.ndarray[Any, Any]]) -> _Maker:
 def _codecs(batches: ChunkBatches, slice_: BatchesTask, kind: pa.DataType) -> pa.Array:
     import pyarrow as pa
 
-    from trio_broker.spark.batch_table import CODEC_MASK, CODECS, codec_name
+    from kafka_wire.records.batch import CODEC_MASK
+    from trio_broker.spark.batch_table import CODECS, codec_name
 
     names = pa.array([codec_name(number) for number in range(CODECS)], kind)
     return names.take(pa.array(batches.table.attributes[batches.chosen] & CODEC_MASK))

@@ -289,18 +289,6 @@ class LogManager:
         logs = [*list(self.logs.values()), *beside]
         return min(directories, key=lambda each: sum(log.directory.parent == each.path for log in logs))
 
-    def truncate_log(self, partition: TopicPartition, offset: int, now_ms: int) -> bool:
-        """Cut a log so that it ends at ``offset``; see ``Log.truncate_to``. Returns whether anything was cut.
-
-        Raises:
-            OSError: as ``LogCheckpoints.lower_recovery_point``; nothing is cut.
-            StorageFailed: as ``Log.truncate_to``.
-        """
-        log = self.logs[partition]
-        # First: at no time do the checkpoints say more than what is durable.
-        self.checkpoints.lower_recovery_point(log, offset)
-        return log.truncate_to(offset, now_ms)
-
     def take_logs(self, partitions: Iterable[TopicPartition]) -> list[DeletedLog]:
         """Let these partitions' logs be ours no longer, and release them. What is returned is for ``DeletedLogs``."""
         taken = []

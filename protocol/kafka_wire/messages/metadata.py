@@ -24,9 +24,14 @@ Source: Kafka's MetadataRequest.json and MetadataResponse.json.
 
 from __future__ import annotations
 
+from typing import Final
+
 from kafka_wire.messages.authorized_operations import OPERATIONS_NOT_REQUESTED
 from kafka_wire.primitives import NO_UUID, Boolean, Int16, Int32, String, Uuid
 from kafka_wire.schema import Request, field, message, struct
+
+NO_LEADER: Final = -1
+"""The leader of a partition that has none."""
 
 
 @message(key=3, versions="0-13", flexible="9+")

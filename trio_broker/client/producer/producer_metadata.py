@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 import attrs
 
 from kafka_wire.error_codes import RETRIABLE
-from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+from kafka_wire.messages.metadata import NO_LEADER, MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from kafka_wire.schema import Request
 from trio_broker.client.address import Address
 from trio_broker.client.connection_settings import ConnectionSettings
@@ -32,8 +32,6 @@ later. Kafka's producer waits for ``max.block.ms``, a minute, which is long for 
 
 AUTO_CREATION_FROM: Final = 4
 """The version of Metadata from which on the client says whether a missing topic may be created."""
-
-NO_LEADER: Final = -1
 
 
 @attrs.frozen

@@ -28,6 +28,7 @@ from trio_broker.client.deadline import Deadline, pauses, retry
 from trio_broker.client.error_codes import RETRIED_BY_PRODUCERS
 from trio_broker.client.errors import ClientError, Refused, VersionNotServed, check
 from trio_broker.client.kafka_client import KafkaClient
+from trio_broker.client.transactions import ONGOING
 from trio_broker.common.topic_partition import TopicPartition
 
 T = TypeVar("T")
@@ -41,9 +42,6 @@ FIRST_PROTOCOL_UP_TO: Final = 4
 FIRST_PAUSE_SECONDS: Final = 0.02
 """Before a request is repeated for the first time: the end of a transaction, which it most often waits for, takes a few
 milliseconds. Kafka's TransactionManager.ADD_PARTITIONS_RETRY_BACKOFF_MS."""
-
-ONGOING: Final = "Ongoing"
-"""The state of an open transaction, as ListTransactions names it."""
 
 ENDED: Final = frozenset(
     {

@@ -30,7 +30,8 @@ from trio_broker.client.producer.settings import (
     MOST_REQUEST_BYTES,
 )
 from trio_broker.client.security import Plaintext, parse_security
-from trio_broker.spark.options.option import BOOLEAN, CLOSE, TEXT, Option, ValueType, integer, one_of
+from trio_broker.common.did_you_mean import CLOSE
+from trio_broker.spark.options.option import BOOLEAN, TEXT, Option, ValueType, integer, one_of
 
 PREFIX: Final = "kafka."
 

@@ -12,12 +12,13 @@ from typing import Final
 import attrs
 
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.create_topics import BROKER_DEFAULT
 from trio_broker.client.address import Address
 from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import Refused
 from trio_broker.client.kafka_client import KafkaClient
-from trio_broker.client.topic_changes import BROKER_DEFAULT, create_topic
+from trio_broker.client.topic_changes import create_topic
 from trio_broker.client.topics import find_topics
 from trio_broker.spark.producer.target_topic import TargetError, no_such_topic
 
