@@ -51,6 +51,7 @@ from trio_broker.config.log_config import LogConfig
 from trio_broker.config.resource_config import topic_config
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.coordinator.marker_writer import MarkerWriter
+from trio_broker.coordinator.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from trio_broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from trio_broker.coordinator.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
 from trio_broker.handlers.support.services import BrokerServices, NodeInfo
@@ -170,6 +171,7 @@ async def open_services(
                 groups=groups,
                 markers=markers,
                 transactions=transactions,
+                transaction_verification=AddPartitionsToTxnManager(transactions, clients),
                 trials=ConfigTrials(controller, dynamic_config, changes, clock),
             )
         finally:

@@ -19,6 +19,7 @@ from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.coordinator.marker_writer import MarkerWriter
+from trio_broker.coordinator.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from trio_broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from trio_broker.handlers.support.metadata_answers import MetadataAnswers
 from trio_broker.partition.replica_manager import ReplicaManager
@@ -60,6 +61,7 @@ class BrokerServices:
     groups: GroupCoordinator
     markers: MarkerWriter
     transactions: TransactionCoordinator
+    transaction_verification: AddPartitionsToTxnManager
     trials: ConfigTrials
     metadata_answers: MetadataAnswers = attrs.field(init=False, factory=MetadataAnswers)
     throttled_log: LogThrottle = attrs.field(
