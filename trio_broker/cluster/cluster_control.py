@@ -30,6 +30,7 @@ from trio_broker.cluster.broker_liveness import without_broker
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.features import FeatureLevels, decide_features, reason_against_features
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, BrokerImage, MetadataImage, TopicImage
+from trio_broker.cluster.partition_change_builder import new_leader_epoch
 from trio_broker.cluster.topic_changes import TopicChanges
 from trio_broker.concurrency.steps import Steps
 from trio_broker.config.broker_config import BrokerConfig
@@ -178,5 +179,8 @@ def _elections(
 ) -> Iterator[PartitionChangeRecord]:
     """Begin new leader epochs under the only living node, where it is in sync or may be elected uncleanly."""
     changes = TopicChanges.of(image, config, topic, lambda broker_id, directory: broker_id == node_id)
-    made = (changes.change(index, begins_leader_epoch=True) for index in topic.partitions)
+    made = (
+        new_leader_epoch(partition, topic.topic_id, index, node_id) or changes.change(index, begins_leader_epoch=True)
+        for index, partition in topic.partitions.items()
+    )
     return (change for change in made if change is not None)

@@ -170,7 +170,7 @@ class Controller:
         self, topics: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[NewPartitions | KafkaError]:
         async with self._lock:
-            decisions = await run_steps(decide_new_partitions(self.image, topics))
+            decisions = await run_steps(decide_new_partitions(self.image, topics, self._random))
             outcomes = await self._carry_out(decisions, validate_only)
             if validate_only:
                 return outcomes
