@@ -39,6 +39,9 @@ class OtherBrokers:
             broker.may_answer.set()
         return broker
 
+    async def run(self) -> None:
+        await trio.sleep_forever()
+
     def client(self, broker_id: int) -> OtherBroker:
         if (broker := self.brokers.get(broker_id)) is None:
             raise RequestNotSent(f"broker {broker_id} is not there")

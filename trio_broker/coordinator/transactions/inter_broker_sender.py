@@ -43,6 +43,10 @@ class BrokerClient(Protocol):
 class BrokerClients(Protocol):
     """The clients of the other brokers."""
 
+    async def run(self) -> None:
+        """Keep the connections until cancelled."""
+        ...
+
     def client(self, broker_id: int) -> BrokerClient:
         """That of one broker.
 
@@ -94,7 +98,7 @@ class InterBrokerSender(Generic[ItemT, ResultT]):
         """Send until cancelled."""
         try:
             async with trio.open_nursery() as self._nursery:
-                await trio.sleep_forever()
+                await self.clients.run()
         finally:
             self._nursery = None
 
