@@ -15,6 +15,7 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import read_batches
+from tests.fakes.metadata_logs import take_snapshot
 from tests.handlers.wire_client import ADVERTISED, broker_config
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import batch
@@ -109,7 +110,7 @@ async def test_all_of_a_broker_lies_on_the_disk_of_its_runtime(tmp_path):
     async with open_services(config, runtime, ADVERTISED) as services:
         await create(services)
         await append(services)
-        services.metadata_log.take_snapshot(image_records(services.metadata_cache.image))
+        take_snapshot(services.metadata_log, image_records(services.metadata_cache.image))
     async with open_services(config, runtime, ADVERTISED) as services:
         assert services.replicas.topic("orders").partition(0).log_end_offset == 1
     assert list(tmp_path.iterdir()) == []

@@ -19,11 +19,11 @@ import trio_broker
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.metadata import ConfigRecord, FeatureLevelRecord, encode_metadata_record
+from tests.fakes.metadata_logs import leading_log
 from tests.running_broker import make_broker, running
 from tests.waits import within
 from trio_broker.broker import StartupError
 from trio_broker.cluster.metadata_image import ConfigResourceType
-from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.runtime.real import real_runtime
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.testing.process import BrokerProcess
@@ -121,7 +121,7 @@ def newer(tmp_path) -> Path:
 
 async def write_metadata(directory: Path, *records: bytes) -> None:
     """Append records to the metadata log as another version would."""
-    log = MetadataLog.open(directory, real_runtime(), node_id=1)
+    log = leading_log(directory, real_runtime())
     batch = bytearray(build_batch([NewRecord(0, None, record) for record in records]))
     log.log.append(batch, leader_epoch=log.leader_epoch, now_ms=0, origin=AppendOrigin.COORDINATOR)
     log.close()

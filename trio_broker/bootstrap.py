@@ -18,6 +18,7 @@ from functools import partial
 from itertools import chain
 from pathlib import PurePath
 
+import attrs
 import trio
 
 from kafka_wire.primitives import NO_UUID
@@ -30,6 +31,7 @@ from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.dynamic_config_publisher import BrokerReconfigurable, DynamicConfigPublisher
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.features import require_supported
+from trio_broker.cluster.local_metadata_store import LocalMetadataStore
 from trio_broker.cluster.log_dir_failure_handler import LogDirFailureHandler
 from trio_broker.cluster.lost_metadata import MentionedTopics, require_topics, require_whole_log
 from trio_broker.cluster.metadata_cache import MetadataCache
@@ -37,7 +39,8 @@ from trio_broker.cluster.metadata_delta import ContradictoryMetadata, replayed
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.metadata_publisher import MetadataPublisher
-from trio_broker.cluster.metadata_snapshot import image_records
+from trio_broker.cluster.metadata_snapshot import MetadataSnapshot
+from trio_broker.cluster.metadata_store import Claim
 from trio_broker.cluster.producer_ids import ProducerIds
 from trio_broker.cluster.stored_metadata import require_own_metadata
 from trio_broker.common.topic_partition import TopicPartition
@@ -99,11 +102,14 @@ async def open_services(
     unclosed: set[PurePath] = set()
     broker_epoch = -1
     try:
-        opening = partial(open_metadata, log_manager, runtime, config)
+        opening = partial(open_metadata, log_manager, runtime)
         # So that a broker with a full disk starts, and its operator can delete something.
         with_reserve = log_manager.directories[0].with_reserve
         metadata_log, image = await workers.run(partial(with_reserve, opening))
         try:
+            store = LocalMetadataStore(metadata_log, workers)
+            claim = await store.claim(config.node.node_id)
+            image = attrs.evolve(image, offset=claim.end_offset - 1, epoch=claim.epoch)
             changes = ChangeLog(clock, ChangeFile(runtime.disk, directories[0] / FILE_NAME, workers))
             await workers.run(changes.load)
             changes.record_start(str(config.node.node_id), config.static_texts)
@@ -121,12 +127,12 @@ async def open_services(
                 advertised=advertised,
             )
             publisher = MetadataPublisher(metadata_cache, dynamic_config, changes)
-            controller = Controller(metadata_log, publisher, config, runtime.random, replicas)
+            controller = Controller(store, claim, publisher, config, runtime, replicas)
             ids = list(directory_ids(log_manager).values())
             broker_epoch = await controller.register_node(registration(node, random_uuid(runtime.random), ids))
             # Behind the loading of logs and the registration, by which the snapshot proves its partitions.
             if metadata_log.is_snapshot_due and is_every_topic_known(log_manager, metadata_cache.image):
-                await workers.run(partial(take_snapshot, metadata_log, metadata_cache.image))
+                await take_snapshot(store, claim, metadata_cache.image, runtime)
             # The directory without it is as good as gone. Behind the snapshot, which begins a new segment.
             log_manager.directories[0].watch(metadata_log.log.active_segment.file.path)
             partitions = BrokerMetadataPublisher(replicas, config)
@@ -189,7 +195,7 @@ def require_metadata(disk: Disk, directories: Sequence[PurePath]) -> None:
     require_whole_log(disk, directories[0])
 
 
-def open_metadata(log_manager: LogManager, runtime: Runtime, config: BrokerConfig) -> tuple[MetadataLog, MetadataImage]:
+def open_metadata(log_manager: LogManager, runtime: Runtime) -> tuple[MetadataLog, MetadataImage]:
     """The metadata log, in the first directory, and the image of all its records. Blocks.
 
     Raises:
@@ -200,9 +206,8 @@ def open_metadata(log_manager: LogManager, runtime: Runtime, config: BrokerConfi
     metadata_log = MetadataLog.open(
         directory.path,
         runtime,
-        node_id=config.node.node_id,
         directory_id=directory.properties.directory_uuid,
-        with_reserve=directory.with_reserve,
+        reserve=directory,
         require_in_place=directory.require_in_place,
     )
     offset, epoch = metadata_log.log_end_offset - 1, metadata_log.leader_epoch
@@ -234,12 +239,14 @@ def is_every_topic_known(log_manager: LogManager, image: MetadataImage) -> bool:
     )
 
 
-def take_snapshot(metadata_log: MetadataLog, image: MetadataImage) -> None:
-    """Replace what was replayed by a snapshot, unless there is no room for one: then a later start does. Blocks."""
+async def take_snapshot(store: LocalMetadataStore, claim: Claim, image: MetadataImage, runtime: Runtime) -> None:
+    """Replace what was replayed by a snapshot, unless there is no room for one: then a later start does."""
+    now_ms = runtime.clock.now_ms()
+    make = partial(MetadataSnapshot.of_image, image, last_timestamp_ms=now_ms, now_ms=now_ms)
     try:
-        metadata_log.take_snapshot(image_records(image))
+        await store.take_snapshot(await runtime.workers.run(make), claim=claim)
     except OSError as error:
-        if not is_shortage(error) or metadata_log.failure is not None:
+        if not is_shortage(error) or store.log.failure is not None:
             raise
         log.warning("no snapshot of the metadata is taken: %s", error)
 

@@ -9,6 +9,7 @@ from broker_admin.filters.record_filter import RecordFilter
 from broker_admin.views.cluster.messages import NewMessage
 from kafka_wire.stored.metadata import ConfigRecord
 from tests.admin.live_admin import LiveAdmin
+from tests.fakes.metadata_logs import append
 
 RECORDS = "/api/v1/topics/orders/records"
 
@@ -128,7 +129,7 @@ async def test_text_is_found_in_key_and_value_in_upper_and_lower_case(live: Live
 async def test_passwords_are_not_found_where_they_are_hidden(live: LiveAdmin) -> None:
     """They are in the bytes of the metadata log, of which only what is shown is searched."""
     secret = ConfigRecord(resource_type=4, resource_name="", name="sasl.jaas.config", value="hunter2")
-    await live.broker.services.metadata_log.append([secret])
+    await append(live.broker.services.metadata_log, [secret])
     address = "/api/v1/topics/__cluster_metadata/records"
     assert (await live.get(address, where="hunter2"))["records"] == []
     assert (await live.get(address, where="sasl.jaas.config"))["records"] != []

@@ -8,6 +8,7 @@ import pytest
 
 from tests.fakes.controllers import make_controller
 from tests.fakes.memory_metadata_log import MemoryMetadataLog
+from tests.fakes.metadata_logs import leading_log
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.config.broker_config import BrokerConfig
@@ -52,7 +53,7 @@ def reopen(tmp_path):
     def open_log():
         if opened:
             opened[-1].log.release()
-        opened.append(MetadataLog.open(tmp_path, real_runtime(ManualClock()), node_id=1))
+        opened.append(leading_log(tmp_path, real_runtime(ManualClock())))
         return opened[-1]
 
     yield open_log

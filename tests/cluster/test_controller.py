@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from random import SystemRandom
-
 import pytest
 import trio
 
@@ -20,6 +18,7 @@ from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, 
 from trio_broker.cluster.replication_control import NewPartitions, NewTopic, TopicTarget
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ValueChange
+from trio_broker.runtime.real import real_runtime
 
 BROKER = ConfigResource(ConfigResourceType.BROKER, "1")
 
@@ -63,7 +62,7 @@ async def test_a_topic_of_which_a_broker_reports_no_log_is_deleted_again(control
             return KafkaError("no space", code=ErrorCode.KAFKA_STORAGE_ERROR) if name == "a" else None
 
     config = BrokerConfig({"node.id": "1"})
-    reported = Controller(metadata_log, controller.publisher, config, SystemRandom(), Reports())
+    reported = Controller(metadata_log, metadata_log.held(), controller.publisher, config, real_runtime(), Reports())
     refused, created = await reported.create_topics([NewTopic(name="a"), NewTopic(name="b")])
     assert isinstance(refused, KafkaError)
     assert not isinstance(created, KafkaError)
@@ -111,7 +110,7 @@ async def test_cancellation_between_log_and_image_does_not_part_them(config, nod
     scope = trio.CancelScope()
 
     class CancellingLog(MemoryMetadataLog):
-        async def append(self, records):
+        async def append(self, batch, *, claim, expected_end):
             scope.cancel()
             await trio.lowlevel.checkpoint()
             return 0
@@ -188,7 +187,8 @@ async def test_a_replay_gives_back_the_image_and_the_dynamic_settings(controller
 async def test_decisions_about_topics_read_the_settings_of_the_image(controller, metadata_log):
     """Whatever this process has in effect: here none of the dynamic settings."""
     await controller.change_configs([setting(CLUSTER_DEFAULT, "log.cleaner.max.compaction.lag.ms", "5")])
-    elsewhere = Controller(metadata_log, controller.publisher, BrokerConfig({"node.id": "1"}), SystemRandom())
+    config = BrokerConfig({"node.id": "1"})
+    elsewhere = Controller(metadata_log, metadata_log.held(), controller.publisher, config, real_runtime())
     topic = NewTopic(name="t", configs={"min.compaction.lag.ms": "6"})
     [refused] = await elsewhere.create_topics([topic])
     assert isinstance(refused, KafkaError)

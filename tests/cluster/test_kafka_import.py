@@ -20,6 +20,7 @@ from kafka_wire.records.record import NewRecord
 from kafka_wire.stored import metadata as stored
 from kafka_wire.stored.metadata import METADATA_RECORDS, encode_metadata_record
 from tests.fakes.images import broker_record, partition_record
+from tests.fakes.metadata_logs import append, leading_log, take_snapshot
 from trio_broker.bootstrap import open_services
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.kafka_handover import RECORD_KINDS, HandoverRefused
@@ -31,8 +32,8 @@ from trio_broker.cluster.metadata_image import (
     ConfigResourceType,
     MetadataImage,
 )
-from trio_broker.cluster.metadata_log import MetadataLog, leader_change_value
-from trio_broker.cluster.metadata_snapshot import SnapshotId, image_records, write_snapshot
+from trio_broker.cluster.metadata_log import leader_change_value
+from trio_broker.cluster.metadata_snapshot import MetadataSnapshot, SnapshotId, image_records, write_snapshot
 from trio_broker.cluster.stored_metadata import is_of_kafka, require_own_metadata
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.runtime.clock import ManualClock
@@ -214,8 +215,8 @@ async def test_a_record_that_a_newer_version_acts_by_ends_a_start_in_one_line(di
     make_kafka(disk)
     import_from_kafka(disk, [DATA, MORE], NOW_MS)
     await image_after_a_start(disk)
-    log = MetadataLog.open(DATA, runtime_on(disk), node_id=1)
-    await log.append([entry(1)])
+    log = leading_log(DATA, runtime_on(disk))
+    await append(log, [entry(1)])
     log.close()
     said = "a newer version has left 1 access control entries, which this one does not act by"
     with pytest.raises(MetadataLogUnusable, match=said):
@@ -226,8 +227,8 @@ async def test_the_next_snapshot_takes_kafka_s_records_away(disk: SimulatedDisk)
     make_kafka(disk)
     import_from_kafka(disk, [DATA, MORE], NOW_MS)
     image = await image_after_a_start(disk)
-    log = MetadataLog.open(DATA, runtime_on(disk), node_id=1)
-    log.take_snapshot(image_records(image))
+    log = leading_log(DATA, runtime_on(disk))
+    take_snapshot(log, image_records(image))
     log.close()
     assert log.snapshot is not None
     kept = {entry.name for entry in disk.list_directory(METADATA)}
@@ -243,7 +244,7 @@ async def test_what_a_snapshot_and_the_log_behind_it_say_is_taken_over(disk: Sim
     # Of all but the last record, which is read from the log.
     kept = [record for record in [*OPENING, *CLUSTER] if "Transaction" not in type(record).__name__]
     snapshot = SnapshotId(1 + len(OPENING) + len(CLUSTER), EPOCH)
-    write_snapshot(disk, METADATA, snapshot, kept, last_timestamp_ms=0, now_ms=0)
+    write_snapshot(disk, METADATA, MetadataSnapshot.of(snapshot, kept, last_timestamp_ms=0, now_ms=0))
     import_from_kafka(disk, [DATA, MORE], NOW_MS)
     image = await image_after_a_start(disk)
     assert dict(image.topics["orders"].configs) == {"retention.ms": "9"}

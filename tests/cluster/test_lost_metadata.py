@@ -12,13 +12,13 @@ import attrs
 import pytest
 
 from kafka_wire.stored.metadata import TopicRecord
+from tests.fakes.metadata_logs import leading_log, take_snapshot
 from tests.handlers.wire_client import ADVERTISED, broker_config
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import batch
 from trio_broker.bootstrap import open_services
 from trio_broker.cluster import metadata_log
 from trio_broker.cluster.lost_metadata import require_whole_log
-from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.replication_control import NewTopic, TopicTarget
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.disk_trace import DiskOperation
@@ -35,12 +35,12 @@ CUTS = 8
 
 
 def first_start(runtime: Runtime) -> None:
-    MetadataLog.open(DATA, runtime, node_id=1).close()
+    leading_log(DATA, runtime).close()
 
 
 def second_start_with_snapshot(runtime: Runtime) -> None:
-    log = MetadataLog.open(DATA, runtime, node_id=1)
-    log.take_snapshot([TopicRecord(name="orders", topic_id=UUID(int=1).bytes)])
+    log = leading_log(DATA, runtime)
+    take_snapshot(log, [TopicRecord(name="orders", topic_id=UUID(int=1).bytes)])
     log.close()
 
 

@@ -9,11 +9,11 @@ from uuid import uuid4
 import attrs
 import pytest
 
-from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.control import ControlRecordType, read_control_record
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.metadata import TopicRecord, encode_metadata_record
+from tests.fakes.metadata_logs import append, leading_log
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.metadata_log import (
     METADATA_TOPIC_ID,
@@ -21,7 +21,6 @@ from trio_broker.cluster.metadata_log import (
     leader_change_value,
     read_quorum_state,
 )
-from trio_broker.cluster.quorum_info import QuorumInfo
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.real_disk import RealDisk
@@ -48,14 +47,14 @@ async def test_what_was_appended_comes_back_in_order_after_a_crash(reopen):
     first = [topic("a"), topic("b")]
     second = [topic("c")]
     log = reopen()
-    await log.append(first)
-    await log.append(second)
+    await append(log, first)
+    await append(log, second)
     assert list(reopen().replay()) == first + second
 
 
 async def test_an_append_counts_only_when_it_is_on_the_disk(reopen):
     log = reopen()
-    await log.append([topic("a")])
+    await append(log, [topic("a")])
     assert log.log.recovery_point == log.log_end_offset
 
 
@@ -67,31 +66,27 @@ async def test_a_power_cut_takes_nothing_that_was_appended_not_even_to_a_new_log
         disk.make_directory(DATA)
         disk.sync_directory(DATA.parent)
         runtime = attrs.evolve(real_runtime(clock), disk=disk)
-        log = MetadataLog.open(DATA, runtime, node_id=1)
+        log = leading_log(DATA, runtime)
         records = [topic("a")]
-        await log.append(records)
+        await append(log, records)
         again = attrs.evolve(runtime, disk=disk.power_cut())
-        assert list(MetadataLog.open(DATA, again, node_id=1).replay()) == records, seed
+        assert list(leading_log(DATA, again).replay()) == records, seed
 
 
-async def test_the_quorum_has_agreed_on_what_is_on_the_disk(reopen):
+async def test_what_is_not_synced_is_not_durable(reopen):
     log = reopen()
-    await log.append([topic("a")])
-    agreed = log.log_end_offset
-    assert log.quorum == QuorumInfo(
-        leader_id=1, leader_epoch=1, high_watermark=2, log_end_offset=2, directory_id=NO_UUID
-    )
-
+    await append(log, [topic("a")])
+    assert (log.durable_end, log.log_end_offset) == (2, 2)
     value = encode_metadata_record(topic("b"))
     unsynced = bytearray(build_batch([NewRecord(0, None, value)]))
     log.log.append(unsynced, leader_epoch=1, now_ms=0, origin=AppendOrigin.COORDINATOR)
-    assert (log.quorum.high_watermark, log.quorum.log_end_offset) == (agreed, agreed + 1)
+    assert (log.durable_end, log.log_end_offset) == (2, 3)
 
 
 async def test_one_append_is_one_batch_and_tells_its_first_offset(reopen, segment):
     log = reopen()
     offset = log.log_end_offset
-    assert await log.append([topic("a"), topic("b")]) == offset
+    assert await append(log, [topic("a"), topic("b")]) == offset
     batch = batches(segment)[-1]
     assert (batch.header.base_offset, batch.header.record_count) == (offset, 2)
 
@@ -99,8 +94,8 @@ async def test_one_append_is_one_batch_and_tells_its_first_offset(reopen, segmen
 async def test_a_torn_decision_is_gone_as_a_whole(reopen, segment):
     log = reopen()
     kept = topic("a")
-    await log.append([kept])
-    await log.append([topic("b"), topic("c")])
+    await append(log, [kept])
+    await append(log, [topic("b"), topic("c")])
     with segment.open("r+b") as file:
         file.truncate(segment.stat().st_size - 1)
     assert list(reopen().replay()) == [kept]
@@ -109,7 +104,7 @@ async def test_a_torn_decision_is_gone_as_a_whole(reopen, segment):
 async def test_every_start_is_a_new_epoch_that_opens_with_a_leader_change(reopen, segment):
     reopen()
     log = reopen()
-    await log.append([topic("a")])
+    await append(log, [topic("a")])
     headers = [batch.header for batch in batches(segment)]
     assert [(header.partition_leader_epoch, header.is_control) for header in headers] == [
         (1, True),
@@ -169,7 +164,7 @@ def test_a_quorum_state_that_says_nothing_ends_the_start(tmp_path, content):
 async def test_damage_before_the_end_ends_this_start_and_the_next(reopen, segment, tmp_path):
     log = reopen()
     for name in "abc":
-        await log.append([topic(name)])
+        await append(log, [topic(name)])
     log.log.release()
     position = sum(batch.header.size_bytes for batch in batches(segment)[:2]) - 1
     data = bytearray(segment.read_bytes())
@@ -177,13 +172,13 @@ async def test_damage_before_the_end_ends_this_start_and_the_next(reopen, segmen
     segment.write_bytes(data)
     for _ in range(2):
         with pytest.raises(MetadataLogUnusable, match="was damaged before its end"):
-            MetadataLog.open(tmp_path, real_runtime(ManualClock()), node_id=1)
+            MetadataLog.open(tmp_path, real_runtime(ManualClock()))
 
 
 async def test_a_record_nobody_knows_ends_the_start(reopen, monkeypatch):
     log = reopen()
-    monkeypatch.setattr("trio_broker.cluster.metadata_log.encode_metadata_record", lambda record: b"\x01\x7f\x00")
-    offset = await log.append([topic("a")])
+    monkeypatch.setattr("trio_broker.cluster.metadata_store.encode_metadata_record", lambda record: b"\x01\x7f\x00")
+    offset = await append(log, [topic("a")])
     with pytest.raises(
         MetadataLogUnusable, match=f"the record at offset {offset}: metadata record of unknown type 127"
     ):
@@ -195,13 +190,13 @@ async def test_a_replay_longer_than_one_read_is_whole(reopen, monkeypatch):
     log = reopen()
     records = [topic(f"t{number}") for number in range(20)]
     for record in records:
-        await log.append([record])
+        await append(log, [record])
     assert list(log.replay()) == records
 
 
 async def test_a_closed_log_opens_again(reopen):
     log = reopen()
     record = topic("a")
-    await log.append([record])
+    await append(log, [record])
     log.close()
     assert list(reopen().replay()) == [record]

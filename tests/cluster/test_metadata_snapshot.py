@@ -18,6 +18,7 @@ from kafka_wire.stored.metadata import (
     TopicRecord,
 )
 from tests.fakes.images import broker_record, image_of, partition_record
+from tests.fakes.metadata_logs import append, take_snapshot
 from trio_broker.cluster import metadata_log
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
@@ -80,8 +81,7 @@ def segments(directory):
 
 
 def take(log):
-    log.take_snapshot(list(image_records(fold(log.replay()))))
-    return log.snapshot
+    return take_snapshot(log, list(image_records(fold(log.replay()))))
 
 
 # --- content ---
@@ -133,7 +133,7 @@ def test_a_file_is_named_by_end_offset_and_epoch(directory):
 
 async def test_after_a_snapshot_the_log_begins_where_it_ends_and_the_image_is_the_same(reopen, directory):
     log = reopen()
-    await log.append(HISTORY)
+    await append(log, HISTORY)
     image, end_offset = fold(log.replay()), log.log_end_offset
     snapshot = take(log)
     assert snapshot == SnapshotId(end_offset, log.leader_epoch)
@@ -144,9 +144,9 @@ async def test_after_a_snapshot_the_log_begins_where_it_ends_and_the_image_is_th
 
 async def test_what_comes_after_a_snapshot_is_replayed_after_it(reopen):
     log = reopen()
-    await log.append(HISTORY)
+    await append(log, HISTORY)
     take(log)
-    await log.append([RemoveTopicRecord(topic_id=ORDERS)])
+    await append(log, [RemoveTopicRecord(topic_id=ORDERS)])
     offset, epoch = log.log_end_offset, log.leader_epoch
     log = reopen()
     assert fold(log.replay()).topics == {}
@@ -155,10 +155,10 @@ async def test_what_comes_after_a_snapshot_is_replayed_after_it(reopen):
 
 async def test_a_second_snapshot_takes_the_place_of_the_first(reopen, directory):
     log = reopen()
-    await log.append(HISTORY)
+    await append(log, HISTORY)
     take(log)
     log = reopen()
-    await log.append([RemoveTopicRecord(topic_id=ORDERS)])
+    await append(log, [RemoveTopicRecord(topic_id=ORDERS)])
     second = take(log)
     assert snapshots(RealDisk(), directory) == [second]
     assert fold(reopen().replay()).topics == {}
@@ -166,29 +166,18 @@ async def test_a_second_snapshot_takes_the_place_of_the_first(reopen, directory)
 
 async def test_a_log_closed_after_a_snapshot_opens_again(reopen):
     log = reopen()
-    await log.append(HISTORY)
+    await append(log, HISTORY)
     image = fold(log.replay())
     take(log)
     log.close()
     assert same(fold(reopen().replay()), image)
 
 
-async def test_the_header_has_the_time_of_the_last_record_contained(reopen, directory):
-    log = reopen()
-    await log.append(HISTORY)
-    log._clock.advance(60)
-    snapshot = take(log)
-    header = next(read_batches((directory / snapshot.file_name).read_bytes()))
-    [record] = header.records()
-    assert record.value is not None
-    assert int.from_bytes(record.value[2:10], "big") == log._clock.now_ms() - 60_000
-
-
 async def test_a_snapshot_is_due_when_the_log_since_the_last_one_is_long(reopen, monkeypatch):
     monkeypatch.setattr(metadata_log, "SNAPSHOT_AFTER_RECORDS", 10)
     log = reopen()
     assert not log.is_snapshot_due
-    await log.append(HISTORY)
+    await append(log, HISTORY)
     assert log.is_snapshot_due
     take(log)
     assert not log.is_snapshot_due
@@ -215,10 +204,10 @@ STEPS = (
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_crash_before_any_step_of_a_snapshot_loses_nothing(reopen, directory, step):
     log = reopen()
-    await log.append(HISTORY)
+    await append(log, HISTORY)
     take(log)
     log = reopen()
-    await log.append([TopicRecord(name="later", topic_id=GONE), partition_record(GONE)])
+    await append(log, [TopicRecord(name="later", topic_id=GONE), partition_record(GONE)])
     image = fold(log.replay())
 
     def crash(*arguments):
@@ -241,7 +230,7 @@ async def test_a_crash_before_any_step_of_a_snapshot_loses_nothing(reopen, direc
 async def test_segments_that_a_crash_left_before_a_snapshot_do_not_matter_even_with_gaps(reopen, directory):
     log = reopen()
     for record in HISTORY:
-        await log.append([record])
+        await append(log, [record])
         log.log.roll(0)
     image = fold(log.replay())
     with pytest.MonkeyPatch.context() as patch:
@@ -254,7 +243,7 @@ async def test_segments_that_a_crash_left_before_a_snapshot_do_not_matter_even_w
 
 async def test_a_log_without_the_snapshot_it_begins_at_ends_the_start(reopen, directory):
     log = reopen()
-    await log.append(HISTORY)
+    await append(log, HISTORY)
     snapshot = take(log)
     (directory / snapshot.file_name).unlink()
     with pytest.raises(MetadataLogUnusable, match="begins at offset 16, and there is no snapshot of what was before"):
@@ -272,7 +261,7 @@ async def test_a_log_without_the_snapshot_it_begins_at_ends_the_start(reopen, di
 )
 async def test_a_damaged_snapshot_ends_the_start(reopen, directory, damage, reason):
     log = reopen()
-    await log.append(HISTORY)
+    await append(log, HISTORY)
     path = directory / take(log).file_name
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(MetadataLogUnusable, match=reason):
@@ -281,7 +270,7 @@ async def test_a_damaged_snapshot_ends_the_start(reopen, directory, damage, reas
 
 async def test_a_dump_tells_which_snapshot_it_is_and_what_its_batches_say(reopen, directory):
     log = reopen()
-    await log.append(HISTORY)
+    await append(log, HISTORY)
     lines = list(dump(RealDisk(), directory / take(log).file_name, deep=True))
     assert lines[1] == "Snapshot end offset: 16, epoch: 1"
     assert [line.split("controlType: ")[1] for line in lines if "controlType" in line] == [

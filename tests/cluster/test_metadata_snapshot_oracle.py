@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.test_metadata_snapshot import HISTORY, fold
+from tests.fakes.metadata_logs import append, leading_log, take_snapshot
 from tests.java_programs import Java
-from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.metadata_snapshot import image_records
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
@@ -16,11 +16,11 @@ from trio_broker.runtime.real import real_runtime
 
 @pytest.mark.compat
 async def test_kafka_reads_a_snapshot_as_we_meant_it_and_the_log_after_it(tmp_path: Path, java: Java) -> None:
-    log = MetadataLog.open(tmp_path, real_runtime(ManualClock()), node_id=1)
-    await log.append(HISTORY)
+    log = leading_log(tmp_path, real_runtime(ManualClock()))
+    await append(log, HISTORY)
     records = list(image_records(fold(log.replay())))
-    log.take_snapshot(records)
-    await log.append(HISTORY[:1])
+    take_snapshot(log, records)
+    await append(log, HISTORY[:1])
     log.close()
     assert log.snapshot is not None
     directory = tmp_path / "__cluster_metadata-0"

@@ -224,7 +224,7 @@ async def test_the_records_of_a_shard_are_folded_in_turns(broker, monkeypatch):
     runtime.close()
     runtime.shards.clear()
     async with turns_for_others(90, monkeypatch):
-        runtime.load_new_partitions()
+        runtime.load_led_partitions()
         await runtime.wait_until_loaded()
     assert len((await broker.committed("g"))["t"]) == 95
 

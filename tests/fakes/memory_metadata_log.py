@@ -1,19 +1,21 @@
-"""A metadata log without a disk: keeps each batch that a controller appends."""
+"""A metadata store without a disk, in which broker 1 has the claim: keeps each batch that a controller appends."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator
 from typing import Any
 
 import trio
 
-from kafka_wire.primitives import NO_UUID
 from kafka_wire.stored.metadata import decode_metadata_record, encode_metadata_record
-from trio_broker.cluster.quorum_info import QuorumInfo
+from trio_broker.cluster.metadata_snapshot import MetadataSnapshot
+from trio_broker.cluster.metadata_store import Claim, CommittedBatch, LeaderAndEpoch, PreparedBatch
 
 
 class MemoryMetadataLog:
-    """Has the methods a Controller needs; ``failure``, once set, is what every append raises."""
+    """Implements ``MetadataStore``; ``failure``, once set, is what every append raises."""
+
+    max_batch_bytes = 1024 * 1024
 
     def __init__(self) -> None:
         self.batches: list[list[Any]] = []
@@ -25,19 +27,43 @@ class MemoryMetadataLog:
         return sum(len(batch) for batch in self.batches)
 
     @property
-    def quorum(self) -> QuorumInfo:
-        return QuorumInfo(1, self.leader_epoch, self.log_end_offset, self.log_end_offset, NO_UUID)
-
-    @property
     def records(self) -> list[Any]:
         """All records, as a replay would give them."""
         return [record for batch in self.batches for record in batch]
 
-    async def append(self, records: Sequence[Any]) -> int:
+    def held(self) -> Claim:
+        """The claim of broker 1."""
+        return Claim(1, self.leader_epoch, self.log_end_offset)
+
+    async def append(self, batch: PreparedBatch, *, claim: Claim, expected_end: int) -> int:
         await trio.lowlevel.checkpoint()
         if self.failure is not None:
             raise self.failure
-        offset = self.log_end_offset
+        assert expected_end == self.log_end_offset
         # Through bytes and back, so that a record that cannot be encoded does not pass a test.
-        self.batches.append([decode_metadata_record(encode_metadata_record(record)) for record in records])
-        return offset
+        self.batches.append([decode_metadata_record(encode_metadata_record(record)) for record in batch.records])
+        return expected_end
+
+    def controller(self) -> LeaderAndEpoch:
+        return LeaderAndEpoch(1, self.leader_epoch)
+
+    async def end_offset(self) -> int:
+        return self.log_end_offset
+
+    async def claim(self, node_id: int) -> Claim:
+        raise NotImplementedError
+
+    async def wait_lost(self, claim: Claim) -> None:
+        raise NotImplementedError
+
+    async def resign(self, claim: Claim) -> None:
+        raise NotImplementedError
+
+    def tail(self, from_offset: int) -> AsyncIterator[CommittedBatch]:
+        raise NotImplementedError
+
+    async def snapshot(self) -> MetadataSnapshot | None:
+        raise NotImplementedError
+
+    async def take_snapshot(self, snapshot: MetadataSnapshot, *, claim: Claim) -> None:
+        raise NotImplementedError

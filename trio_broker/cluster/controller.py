@@ -21,6 +21,7 @@ import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.primitives import NO_UUID
 from kafka_wire.stored.metadata import RemoveTopicRecord
 from trio_broker.changes.change import Change
 from trio_broker.cluster.cluster_control import NodeRegistration, decide_registration
@@ -37,6 +38,7 @@ from trio_broker.cluster.metadata_image import (
     TopicImage,
 )
 from trio_broker.cluster.metadata_publisher import MetadataPublisher
+from trio_broker.cluster.metadata_store import Claim, MetadataStore, PreparedBatch
 from trio_broker.cluster.partition_reassignments import Reassignment, decide_reassignment
 from trio_broker.cluster.producer_ids import ProducerIdBlock, decide_producer_id_block
 from trio_broker.cluster.quorum_info import QuorumInfo
@@ -54,36 +56,13 @@ from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ConfigScope
-from trio_broker.runtime.randomness import Random
+from trio_broker.runtime.runtime import Runtime
 
 T = TypeVar("T")
 
 STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
 log = logging.getLogger(__name__)
-
-
-class MetadataLogWriter(Protocol):
-    """What a controller needs of a metadata log."""
-
-    @property
-    def log_end_offset(self) -> int:
-        """The offset that the next record gets."""
-        ...
-
-    @property
-    def leader_epoch(self) -> int:
-        """The epoch that records are appended in."""
-        ...
-
-    @property
-    def quorum(self) -> QuorumInfo:
-        """Who leads the log, and how far it has come."""
-        ...
-
-    async def append(self, records: Sequence[Any]) -> int:
-        """Append as one batch; returns the first offset once all are durable."""
-        ...
 
 
 class LogDirReports(Protocol):
@@ -99,20 +78,23 @@ class Controller:
 
     def __init__(
         self,
-        metadata_log: MetadataLogWriter,
+        store: MetadataStore,
+        claim: Claim,
         publisher: MetadataPublisher,
         config: BrokerConfig,
-        random: Random,
+        runtime: Runtime,
         log_dirs: LogDirReports | None = None,
     ) -> None:
-        """Without ``log_dirs`` no broker reports anything, as where decisions are only previewed."""
+        """Decide under ``claim``. Without ``log_dirs`` no broker reports anything, as where decisions are previewed."""
         self.publisher = publisher
         self.config = config
         self.node_id = config.node.node_id
         self._settings = config
         self._settings_layers: Mapping[ConfigScope, Mapping[str, str]] | None = None
-        self._metadata_log = metadata_log
-        self._random = random
+        self._store = store
+        self._claim = claim
+        self._clock = runtime.clock
+        self._random = runtime.random
         self._log_dirs = log_dirs
         self._lock = trio.Lock()
 
@@ -216,7 +198,7 @@ class Controller:
     ) -> list[KafkaError | None]:
         async with self._lock:
             decisions = (
-                attempt(partial(decide_election, self.image, self.node_id, election, partition))
+                attempt(partial(decide_election, self.image, self.settings, election, partition))
                 for partition in partitions
             )
             return await self._carry_out(decisions, False)
@@ -228,7 +210,7 @@ class Controller:
             decide = partial(
                 decide_reassignment,
                 self.image,
-                self.node_id,
+                self.settings,
                 allow_replication_factor_change=allow_replication_factor_change,
             )
             return await self._carry_out((attempt(partial(decide, wanted)) for wanted in reassignments), False)
@@ -244,7 +226,7 @@ class Controller:
     async def register_node(self, node: NodeRegistration) -> int:
         async with self._lock:
             # Under the lock, so that the registration, the first record of its batch, gets just this offset.
-            offset = self._metadata_log.log_end_offset
+            offset = self.image.offset + 1
             decision = decide_registration(self.image, self.settings, node, broker_epoch=offset)
             await self._carry_out([decision], False)
             return decision.outcome
@@ -256,7 +238,11 @@ class Controller:
             return decision.outcome
 
     async def describe_quorum(self) -> QuorumInfo:
-        return self._metadata_log.quorum
+        leader, end_offset = self._store.controller(), await self._store.end_offset()
+        broker = self.image.brokers.get(leader.leader_id)
+        # The metadata log, or the copy of it, is in the first directory of each broker.
+        directory_id = broker.log_dirs[0] if broker is not None and broker.log_dirs else NO_UUID
+        return QuorumInfo(leader.leader_id, leader.epoch, end_offset, end_offset, directory_id)
 
     # --- the steps of a change ---
 
@@ -280,10 +266,9 @@ class Controller:
         recorded: list[Change] = []
         # Shielded: a batch that is in the log must be in the image too, even if the request is cancelled.
         with trio.CancelScope(shield=True):
-            first_offset = await self._metadata_log.append(records)
-            recorded += await self.publisher.publish(
-                records, offset=first_offset + len(records) - 1, epoch=self._metadata_log.leader_epoch
-            )
+            batch = await PreparedBatch.of(records, self._clock.now_ms())
+            offset = await self._store.append(batch, claim=self._claim, expected_end=self.image.offset + 1)
+            recorded += await self.publisher.publish(records, offset=offset + len(records) - 1, epoch=self._claim.epoch)
         return recorded
 
 

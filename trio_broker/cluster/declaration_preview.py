@@ -5,7 +5,6 @@ Nothing is changed: the metadata log is read to its end and not opened.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -17,9 +16,9 @@ from trio_broker.cluster.declared_topics import carry_out, plan_on_image
 from trio_broker.cluster.dynamic_config_publisher import DynamicConfigPublisher
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_delta import replayed
-from trio_broker.cluster.metadata_image import NO_LEADER, MetadataImage
+from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.metadata_publisher import MetadataPublisher
-from trio_broker.cluster.quorum_info import QuorumInfo
+from trio_broker.cluster.metadata_store import Claim
 from trio_broker.cluster.stored_metadata import read_stored_metadata, require_own_metadata
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.declaration.declaration import Declaration
@@ -44,7 +43,9 @@ async def preview_declaration(
     dynamic_config = DynamicConfigPublisher(config)
     dynamic_config.apply(image, image.configs_by_resource)
     publisher = MetadataPublisher(MetadataCache(image), dynamic_config, ChangeLog(runtime.clock))
-    controller = Controller(ReadMetadataLog(), publisher, config, runtime.random)
+    store: Any = None  # nothing is written
+    claim = Claim(config.node.node_id, image.epoch, image.offset + 1)
+    controller = Controller(store, claim, publisher, config, runtime)
     plans = plan_on_image(declaration, image, config)
     await carry_out(declaration, plans, controller, image, config, validate_only=True)
     return plans
@@ -72,14 +73,3 @@ def image_at_next_start(disk: Disk, config: BrokerConfig) -> MetadataImage:
         return replayed([*read_stored_metadata(disk, metadata).records, node])
     finally:
         directory.unlock()
-
-
-class ReadMetadataLog:
-    """A metadata log for a controller that only checks requests."""
-
-    log_end_offset = 0
-    leader_epoch = 0
-    quorum = QuorumInfo(NO_LEADER, 0, 0, 0, NO_UUID)
-
-    async def append(self, records: Sequence[Any]) -> int:
-        raise AssertionError(f"{len(records)} records of a preview")

@@ -35,7 +35,7 @@ from trio_broker.cluster.keyed_records import unserved
 from trio_broker.cluster.metadata_delta import replayed
 from trio_broker.cluster.metadata_image import NO_LEADER, ConfigResource, ConfigResourceType, MetadataImage
 from trio_broker.cluster.metadata_log import read_quorum_state
-from trio_broker.cluster.metadata_snapshot import SnapshotId, image_records, write_snapshot
+from trio_broker.cluster.metadata_snapshot import MetadataSnapshot, SnapshotId, image_records, write_snapshot
 from trio_broker.cluster.stored_metadata import StoredMetadata, is_of_kafka, read_stored_metadata, stored_batches
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.config.broker_config import BrokerConfig
@@ -92,7 +92,8 @@ def import_from_kafka(disk: Disk, paths: Sequence[PurePath], now_ms: int) -> Imp
                 require_no_other_groups(disk, partition_directory)
         # An epoch that Kafka never used, so that none of its snapshots has this name.
         snapshot = SnapshotId(stored.end_offset, stored.epoch + 1)
-        write_snapshot(disk, directory, snapshot, image_records(image), last_timestamp_ms=now_ms, now_ms=now_ms)
+        records = image_records(image)
+        write_snapshot(disk, directory, MetadataSnapshot.of(snapshot, records, last_timestamp_ms=now_ms, now_ms=now_ms))
     return Imported(
         properties.cluster_id,
         properties.node_id,

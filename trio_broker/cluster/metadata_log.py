@@ -1,7 +1,7 @@
 """The metadata log: KRaft's records in ``__cluster_metadata-0``, with a quorum of one.
 
 An ordinary log of this broker, with three additions. An append returns when it is durable, whatever ``log.durability``
-says. Every start begins a new leader epoch: it is written to ``quorum-state`` first, and the first batch of the epoch
+says. Every leader begins a new leader epoch: it is written to ``quorum-state`` first, and the first batch of the epoch
 is a LEADER_CHANGE control record. And a gap is never accepted: where the data log quarantines damage and continues,
 this one refuses to open until an operator has acted, because a lost record here is a lost topic.
 
@@ -10,7 +10,9 @@ Records of one append share a batch and with it a checksum, so after a crash all
 The log is kept short by snapshots (``metadata_snapshot``): a start that read many records writes one of the image and
 deletes the log before it. The log start offset is the end offset of the newest snapshot and is stored nowhere else.
 
-Everything blocks except ``append``, which waits in a worker thread; a start calls ``open`` and ``replay`` in one too.
+Everything blocks except ``append``: it writes on the event loop, which owns the log, and syncs in a worker thread. What
+blocks is called in a thread, to which the log is handed over meanwhile (``begin_epoch``, ``take_snapshot``) or which
+has it before the loop does (``open``, ``replay``).
 
 Source: docs/formats/metadata-log.md; Kafka's KafkaRaftClient, FileQuorumStateStore, MetadataRecordSerde.
 """
@@ -20,8 +22,8 @@ from __future__ import annotations
 import json
 import logging
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from operator import methodcaller
 from pathlib import PurePath
 from typing import Any, Final, Protocol
 
@@ -29,24 +31,31 @@ import attrs
 import trio
 
 from kafka_wire.errors import WireError
+from kafka_wire.limits import INT32_MAX
 from kafka_wire.primitives import NO_UUID, uuid_text
-from kafka_wire.records.batch import build_batch_in_turns, read_batches
+from kafka_wire.records.batch import RecordBatch, read_batches
 from kafka_wire.records.control import ControlRecord, ControlRecordType, build_control_batch
-from kafka_wire.records.record import NewRecord
-from kafka_wire.stored.metadata import PartitionRecord, TopicRecord, decode_metadata_record, encode_metadata_record
+from kafka_wire.stored.metadata import PartitionRecord, TopicRecord, decode_metadata_record
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.metadata_image import NO_LEADER
-from trio_broker.cluster.metadata_snapshot import SnapshotId, read_snapshot, remove_older, snapshots, write_snapshot
-from trio_broker.cluster.quorum_info import QuorumInfo
+from trio_broker.cluster.metadata_snapshot import (
+    MetadataSnapshot,
+    SnapshotId,
+    read_snapshot,
+    remove_older,
+    snapshots,
+    write_snapshot,
+)
+from trio_broker.cluster.metadata_store import PreparedBatch
 from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC
 from trio_broker.common.topic_partition import TopicPartition
-from trio_broker.concurrency.yield_budget import in_turns
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk, names_in, write_atomically
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage import file_names
 from trio_broker.storage.append import AppendOrigin
-from trio_broker.storage.errors import StorageFailed, is_log_failure
+from trio_broker.storage.durable_log import SyncedFiles
+from trio_broker.storage.errors import SPACE_ERRNOS, StorageFailed, is_log_failure
 from trio_broker.storage.log import Log
 from trio_broker.storage.recovery import open_log
 
@@ -56,7 +65,7 @@ METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 """The reserved id of the metadata topic, the same in every cluster."""
 
 
-MAX_LEADER_EPOCH: Final = 2**31 - 1
+MAX_LEADER_EPOCH: Final = INT32_MAX
 """The largest int32, which a batch can have."""
 
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
@@ -74,15 +83,26 @@ SNAPSHOT_AFTER_RECORDS: Final = 10_000
 _ASIDE = ".corrupt-"
 
 
-class WithReserve(Protocol):
-    """See ``LogDirectory.with_reserve``."""
+class SpaceReserve(Protocol):
+    """The space that a directory keeps back. See ``LogDirectory``."""
 
-    def __call__(self, work: Callable[[], int], /) -> int: ...
+    def with_reserve(self, work: Callable[[], int], /) -> int:
+        """Do ``work``, again with more and more of the reserve where the disk is full. Blocks."""
+        ...
+
+    def give_part_up(self) -> bool:
+        """Free some of the space that is kept back; whether there was any. Blocks."""
+        ...
 
 
-def do_at_once(work: Callable[[], int], /) -> int:
-    """Do ``work`` where no space is kept back."""
-    return work()
+class NoReserve:
+    """Of a directory that keeps no space back."""
+
+    def with_reserve(self, work: Callable[[], int], /) -> int:
+        return work()
+
+    def give_part_up(self) -> bool:
+        return False
 
 
 def trust() -> None:
@@ -98,37 +118,31 @@ class QuorumState:
 
 
 class MetadataLog:
-    """Appends records durably and replays them. Made by ``open``, which begins a new leader epoch."""
+    """Appends records durably and replays them. Made by ``open``; a leader then begins an epoch."""
 
     def __init__(
         self,
         log: Log,
         runtime: Runtime,
         *,
-        node_id: int,
         leader_epoch: int,
         snapshot: SnapshotId | None,
-        directory_id: bytes = NO_UUID,
-        with_reserve: WithReserve = do_at_once,
-        require_in_place: Callable[[], None] = trust,
+        directory_id: bytes,
+        reserve: SpaceReserve,
+        require_in_place: Callable[[], None],
     ) -> None:
-        """``with_reserve`` does what must be possible on a full disk too: topics are deleted by way of this log.
-
-        ``require_in_place`` raises ``OSError`` where the files of the log are no longer those of the data directory.
-        """
         self.log = log
-        self._with_reserve = with_reserve
+        self._reserve = reserve
         self._require_in_place = require_in_place
-        self.node_id = node_id
+        # The newest of which anything is known.
         self.leader_epoch = leader_epoch
         self.directory_id = directory_id
         self.snapshot = snapshot
         # Called when the disk has failed, once and for good.
         self.on_failure: Callable[[OSError], object] = log.fail
-        self._last_timestamp_ms = -1
         self._clock = runtime.clock
         self._workers = runtime.workers
-        # One token: batches reach the log one at a time, and never wait for the threads of requests.
+        # One token: batches reach the disk one at a time, and never wait for the threads of requests.
         self._limiter = trio.CapacityLimiter(1)
 
     @classmethod
@@ -137,14 +151,15 @@ class MetadataLog:
         data_directory: PurePath,
         runtime: Runtime,
         *,
-        node_id: int,
         directory_id: bytes = NO_UUID,
-        with_reserve: WithReserve = do_at_once,
+        reserve: SpaceReserve | None = None,
         require_in_place: Callable[[], None] = trust,
     ) -> MetadataLog:
-        """Open the metadata log of ``data_directory``, or create it, and begin a new leader epoch. Blocks.
+        """Open the metadata log of ``data_directory``, or create it. Blocks.
 
-        A torn tail is cut: it was never acknowledged.
+        ``reserve`` is for what must be possible on a full disk too: topics are deleted by way of this log.
+        ``require_in_place`` raises ``OSError`` where its files are no longer those of the data directory. A torn tail
+        is cut: it was never acknowledged.
 
         Raises:
             MetadataLogUnusable: it is damaged before its end, or its beginning is missing, or its epoch is unknown.
@@ -182,11 +197,10 @@ class MetadataLog:
             raise MetadataLogUnusable(
                 f"{directory} begins at offset {log.log_start_offset}, and there is no snapshot of what was before"
             )
-        state_file = directory / file_names.QUORUM_STATE
         # The largest of three sources: after a crash between the writes, or with a quorum-state file that was lost, one
         # of them is older, and an epoch must never be used twice.
         epochs = (
-            read_quorum_state(disk, state_file).leader_epoch,
+            read_quorum_state(disk, directory / file_names.QUORUM_STATE).leader_epoch,
             log.latest_epoch or 0,
             snapshot.epoch if snapshot is not None else 0,
         )
@@ -194,24 +208,41 @@ class MetadataLog:
         log.sync_after_crash()
         # The name of a new log's directory: without it a power cut takes all that is appended.
         disk.sync_directory(data_directory)
-        leader_epoch = max(epochs) + 1
-        # In this order: a quorum state without any segment proves that the log was lost.
         disk.sync_directory(directory)
-        # Written before the first batch of the epoch: if the broker dies between the two, the next start skips an
-        # epoch.
-        write_quorum_state(disk, state_file, node_id, leader_epoch, directory_id)
-        opened = cls(
+        return cls(
             log,
             runtime,
-            node_id=node_id,
-            leader_epoch=leader_epoch,
+            leader_epoch=max(epochs),
             snapshot=snapshot,
             directory_id=directory_id,
-            with_reserve=with_reserve,
+            reserve=reserve or NoReserve(),
             require_in_place=require_in_place,
         )
-        opened._append_leader_change(node_id)
-        return opened
+
+    def begin_epoch(self, node_id: int) -> bytes:
+        """Have ``node_id`` lead in a new leader epoch; return the batch that this begins with. Blocks.
+
+        Raises:
+            OSError: the disk refused or failed.
+        """
+        self.log.bind_to_thread()
+        epoch = self.leader_epoch + 1
+        control = ControlRecord(ControlRecordType.LEADER_CHANGE, leader_change_value(node_id))
+        batch = bytearray(build_control_batch(control, timestamp=self._clock.now_ms()))
+
+        def begin() -> int:
+            # Behind the names of the segments, in ``open``: a quorum state without any segment proves that the log was
+            # lost. Before the first batch of the epoch: if the broker dies between the two, the next one skips an
+            # epoch.
+            path = self.log.directory / file_names.QUORUM_STATE
+            write_quorum_state(self.log.disk, path, node_id, epoch, self.directory_id)
+            return self._append(batch, epoch)
+
+        self._reserve.with_reserve(begin)
+        # Append, then sync, then return: the records are published only after this.
+        self.log.note_synced(self._sync())
+        self.leader_epoch = epoch
+        return bytes(batch)
 
     @property
     def log_end_offset(self) -> int:
@@ -224,15 +255,9 @@ class MetadataLog:
         return self.log.failure
 
     @property
-    def quorum(self) -> QuorumInfo:
-        """The quorum of one. The high watermark is the end of what is durable: its only voter has not more."""
-        return QuorumInfo(
-            leader_id=self.node_id,
-            leader_epoch=self.leader_epoch,
-            high_watermark=min(self.log.recovery_point, self.log_end_offset),
-            log_end_offset=self.log_end_offset,
-            directory_id=self.directory_id,
-        )
+    def durable_end(self) -> int:
+        """The end of what is on the disk, which no crash takes back."""
+        return min(self.log.recovery_point, self.log_end_offset)
 
     def replay(self) -> Iterator[Any]:
         """Yield the records of the newest snapshot, then all that came after it, oldest first. Blocks.
@@ -251,11 +276,9 @@ class MetadataLog:
 
     def replay_log(self) -> Iterator[Any]:
         """Yield what came after the newest snapshot; otherwise as ``replay``."""
-        offset, end_offset = self.log.log_start_offset, self.log.log_end_offset
-        while offset < end_offset:
-            fetched = self.log.read(offset, READ_BYTES, end_offset=end_offset).records
-            data = fetched if isinstance(fetched, bytes) else fetched.read()
-            for batch in read_batches(data):
+        offset = self.log.log_start_offset
+        while offset < self.log_end_offset:
+            for batch in self.read(offset, self.log_end_offset):
                 offset = batch.header.next_offset
                 if not batch.header.is_control:
                     yield from (self._decode(record.offset, record.value) for record in batch.records())
@@ -266,27 +289,55 @@ class MetadataLog:
         except WireError as error:
             raise MetadataLogUnusable(f"{self.log.directory}: the record at offset {offset}: {error}") from error
 
-    async def append(self, records: Sequence[Any]) -> int:
-        """Append ``records`` as one batch and return the offset of the first, once all are on the disk.
+    def read(self, offset: int, end_offset: int) -> Sequence[RecordBatch]:
+        """Return some whole batches from ``offset`` on, at least one, and none from ``end_offset`` on. Blocks; safe in
+        any thread.
+
+        Raises:
+            OSError: the disk refused.
+            OffsetOutOfRange: ``offset`` is before the log start offset.
+        """
+        fetched = self.log.read_with(methodcaller("read", offset, READ_BYTES, end_offset=end_offset)).result
+        records = fetched.records
+        data = records if isinstance(records, bytes) else records.read()
+        return tuple(read_batches(data))
+
+    async def append(self, batch: PreparedBatch) -> bytes:
+        """Append ``batch`` and return its bytes in the log, once they are on the disk.
 
         The write is not cancellable: after a cancellation nobody could know whether the records are in the log.
 
         Raises:
             OSError: the disk refused and nothing was written, or it failed and the log accepts nothing more.
         """
-        now_ms = self._clock.now_ms()
-        values = (NewRecord(now_ms, None, encode_metadata_record(record)) for record in records)
-        batch = await in_turns(build_batch_in_turns(values))
-        try:
-            append = partial(self._append_durably, batch)
-            # Space that is kept back is for deletions and settings: new partitions would use it up.
-            if not any(isinstance(record, TopicRecord | PartitionRecord) for record in records):
-                append = partial(self._with_reserve, append)
-            return await self._workers.run(append, limiter=self._limiter)
-        except OSError as error:
-            if is_log_failure(error):
-                self.on_failure(error)
-            raise
+        data = bytearray(batch.data)
+        # Space that is kept back is for deletions and settings: new partitions would use it up.
+        may_use_reserve = not any(isinstance(record, TopicRecord | PartitionRecord) for record in batch.records)
+        with trio.CancelScope(shield=True):
+            try:
+                await self._append_with_room(data, may_use_reserve=may_use_reserve)
+                # Append, then sync, then return: the records are published only after this.
+                self.log.note_synced(await self._workers.run(self._sync, limiter=self._limiter))
+            except OSError as error:
+                if self.log.failure is None and is_log_failure(error):
+                    self.log.fail(error)
+                if is_log_failure(error):
+                    self.on_failure(error)
+                raise
+        return bytes(data)
+
+    async def _append_with_room(self, data: bytearray, *, may_use_reserve: bool) -> None:
+        while True:
+            try:
+                self._append(data, self.leader_epoch)
+                return
+            except OSError as error:
+                if not (
+                    may_use_reserve
+                    and error.errno in SPACE_ERRNOS
+                    and await self._workers.run(self._reserve.give_part_up)
+                ):
+                    raise
 
     # --- Snapshots ---
 
@@ -295,8 +346,8 @@ class MetadataLog:
         """Whether the log has grown enough since the last snapshot to be worth another."""
         return self.log.log_end_offset - self.log.log_start_offset >= SNAPSHOT_AFTER_RECORDS
 
-    def take_snapshot(self, records: Iterable[Any]) -> None:
-        """Write a snapshot of ``records``, which yield the same image as all that was replayed, and delete the log
+    def take_snapshot(self, snapshot: MetadataSnapshot) -> None:
+        """Write ``snapshot``, which yields the same image as all that was replayed up to its end, and delete the log
         before it. Blocks; not to be called while ``append`` runs.
 
         A crash at any point leaves either the old snapshot and the log after it, or the new snapshot and a log that may
@@ -308,23 +359,34 @@ class MetadataLog:
         # In this order: the snapshot is durable before the log start moves past its records, and older snapshots are
         # removed only when the log is on the disk in its new form.
         log, now_ms = self.log, self._clock.now_ms()
-        snapshot = SnapshotId(log.log_end_offset, self.leader_epoch)
-        written_ms = self._last_timestamp_ms
-        write_snapshot(log.disk, log.directory, snapshot, records, last_timestamp_ms=written_ms, now_ms=now_ms)
-        self.snapshot = snapshot
+        log.bind_to_thread()
+        write_snapshot(log.disk, log.directory, snapshot)
+        self.snapshot = snapshot.id
         log.roll(now_ms)
         # At no time is there a log without a segment on the disk, which a start would take for a lost one.
         log.sync()
-        log.advance_log_start(snapshot.end_offset)
+        log.advance_log_start(snapshot.id.end_offset)
         log.delete_expired_segments(now_ms, log.log_end_offset)
         log.remove_deleted_files(now_ms)
         log.sync()
-        remove_older(log.disk, log.directory, snapshot)
+        remove_older(log.disk, log.directory, snapshot.id)
+
+    def read_snapshot(self) -> MetadataSnapshot | None:
+        """Return the newest snapshot, if there is one. Blocks.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        if self.snapshot is None:
+            return None
+        content = self.log.disk.read_file(self.log.directory / self.snapshot.file_name)
+        return MetadataSnapshot(self.snapshot, content)
 
     # --- The end ---
 
     def close(self) -> None:
         """Sync and close all files; a log whose disk failed is only released. Blocks."""
+        self.log.bind_to_thread()
         try:
             if self.failure is None:
                 self.log.close()
@@ -334,24 +396,20 @@ class MetadataLog:
         # other disks. The caller sees ``failure``.
         self.log.release()
 
-    def _append_leader_change(self, node_id: int) -> None:
-        control = ControlRecord(ControlRecordType.LEADER_CHANGE, leader_change_value(node_id))
-        self._append_durably(build_control_batch(control, timestamp=self._clock.now_ms()))
-
-    def _append_durably(self, batch: bytes) -> int:
-        info = self.log.append(
-            bytearray(batch),
-            leader_epoch=self.leader_epoch,
+    def _append(self, batch: bytearray, leader_epoch: int) -> int:
+        """Write ``batch``, in which offset and epoch are stamped, and return its offset."""
+        return self.log.append(
+            batch,
+            leader_epoch=leader_epoch,
             now_ms=self._clock.now_ms(),
             origin=AppendOrigin.COORDINATOR,
-        )
-        self._last_timestamp_ms = info.max_timestamp
-        # Append, then sync, then return: the records are published only after this.
-        durable = self.log.sync()
-        assert durable > info.last_offset, f"durable to {durable}, appended to {info.last_offset}"
+        ).first_offset
+
+    def _sync(self) -> SyncedFiles:
+        synced = self.log.sync_files()
         # A file that has lost its name takes all of this without an error.
         self._require_in_place()
-        return info.first_offset
+        return synced
 
 
 def leader_change_value(node_id: int) -> bytes:

@@ -67,6 +67,36 @@ class SnapshotId:
         return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
 
 
+@attrs.frozen
+class MetadataSnapshot:
+    """An image as records. ``content`` are the bytes of a ``.checkpoint`` file."""
+
+    id: SnapshotId
+    content: bytes = attrs.field(repr=False)
+
+    @classmethod
+    def of(
+        cls, snapshot_id: SnapshotId, records: Iterable[Any], *, last_timestamp_ms: int, now_ms: int
+    ) -> MetadataSnapshot:
+        """The snapshot of ``records``; ``last_timestamp_ms`` is that of the last record of the log contained."""
+        batches = encode_snapshot(snapshot_id.epoch, records, last_timestamp_ms=last_timestamp_ms, now_ms=now_ms)
+        return cls(snapshot_id, b"".join(batches))
+
+    @classmethod
+    def of_image(cls, image: MetadataImage, *, last_timestamp_ms: int, now_ms: int) -> MetadataSnapshot:
+        """As ``of``, for all that led to ``image``."""
+        snapshot_id = SnapshotId(image.offset + 1, image.epoch)
+        return cls.of(snapshot_id, image_records(image), last_timestamp_ms=last_timestamp_ms, now_ms=now_ms)
+
+    def records(self) -> Iterator[Any]:
+        """Yield the records that fold into the image.
+
+        Raises:
+            KafkaError, WireError: the content is damaged, or a record is of a kind or version that is not known.
+        """
+        return decode_snapshot(self.content)
+
+
 # --- Files ---
 
 
@@ -76,22 +106,13 @@ def snapshots(disk: Disk, directory: PurePath) -> list[SnapshotId]:
     return sorted(SnapshotId(int(match[1]), int(match[2])) for name in names if (match := _FILE_NAME.fullmatch(name)))
 
 
-def write_snapshot(
-    disk: Disk,
-    directory: PurePath,
-    snapshot: SnapshotId,
-    records: Iterable[Any],
-    *,
-    last_timestamp_ms: int,
-    now_ms: int,
-) -> None:
-    """Write a snapshot of ``records``; durable on return. ``last_timestamp_ms`` is that of the last record contained.
+def write_snapshot(disk: Disk, directory: PurePath, snapshot: MetadataSnapshot) -> None:
+    """Write ``snapshot``; durable on return.
 
     Raises:
         OSError: the disk refused; there is no such snapshot then.
     """
-    content = b"".join(encode_snapshot(snapshot.epoch, records, last_timestamp_ms=last_timestamp_ms, now_ms=now_ms))
-    write_atomically(disk, directory / snapshot.file_name, content)
+    write_atomically(disk, directory / snapshot.id.file_name, snapshot.content)
 
 
 def read_snapshot(disk: Disk, directory: PurePath, snapshot: SnapshotId) -> Iterator[Any]:

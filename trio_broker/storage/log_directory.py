@@ -350,10 +350,11 @@ class LogDirectory:
             try:
                 return work()
             except OSError as error:
-                if error.errno not in SPACE_ERRNOS or isinstance(error, StorageFailed) or not self._give_part_up():
+                if error.errno not in SPACE_ERRNOS or isinstance(error, StorageFailed) or not self.give_part_up():
                     raise
 
-    def _give_part_up(self) -> bool:
+    def give_part_up(self) -> bool:
+        """Free a part of the space that is kept back; return whether there was any. Waits for the disk."""
         path = self.path / file_names.SPACE_RESERVE
         try:
             left = self.disk.status(path).size_bytes - RESERVE_PART_BYTES

@@ -108,7 +108,7 @@ async def test_a_shard_that_is_loaded_anew_does_not_end_the_look_for_what_hangs(
         await trio.sleep(1)
         shard = runtime.shards[0]
         shard.close(ErrorCode.NOT_COORDINATOR)
-        runtime._schedule_load(shard.log.partition, shard.backoff, pause_seconds=10)
+        runtime._load(shard.log.partition, shard.leader_epoch, shard.backoff, pause_seconds=10)
         await trio.sleep(60)
         assert runtime.is_complete
     await trio.sleep(60)

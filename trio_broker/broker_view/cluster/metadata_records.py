@@ -38,7 +38,7 @@ class MetadataRecords:
 
     @property
     def end_offset(self) -> int:
-        return self.log.quorum.high_watermark
+        return self.log.durable_end
 
     def readable(self) -> ReadablePartition:
         log = self.log.log

@@ -1,0 +1,66 @@
+"""The stores that ``test_metadata_store`` holds to the contract, each as several brokers see it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import PurePath
+from typing import Protocol
+
+import attrs
+
+from trio_broker.cluster.local_metadata_store import LocalMetadataStore
+from trio_broker.cluster.metadata_log import MetadataLog
+from trio_broker.cluster.metadata_store import MetadataStore
+from trio_broker.runtime.clock import ManualClock
+from trio_broker.runtime.real import real_runtime
+from trio_broker.runtime.simulated_disk import SimulatedDisk
+
+
+class StoreUnderTest(Protocol):
+    """One store."""
+
+    def of(self, node_id: int) -> MetadataStore:
+        """The store as one broker sees it, always the same object for a broker."""
+        ...
+
+    async def kill(self, node_id: int) -> None:
+        """Have a broker die without a word; return once its claim has run out, if it had it."""
+        ...
+
+    def lose_answer(self, node_id: int) -> None:
+        """Have the next append of a broker raise ``AppendUnknown``, though it is done, where the store knows that."""
+        ...
+
+
+@attrs.define
+class LocalStore:
+    """A log on a disk of this process, which all brokers share."""
+
+    store: LocalMetadataStore
+
+    def of(self, node_id: int) -> MetadataStore:
+        return self.store
+
+    async def kill(self, node_id: int) -> None:
+        self.store.expire(node_id)
+
+    def lose_answer(self, node_id: int) -> None:
+        """Whether an append is on the disk is always known."""
+
+
+@asynccontextmanager
+async def local_store() -> AsyncIterator[StoreUnderTest]:
+    clock = ManualClock()
+    runtime = attrs.evolve(real_runtime(clock), disk=SimulatedDisk(clock))
+    directory = PurePath("/metadata")
+    runtime.disk.make_directory(directory)
+    log = MetadataLog.open(directory, runtime)
+    try:
+        yield LocalStore(LocalMetadataStore(log, runtime.workers))
+    finally:
+        log.close()
+
+
+STORES: dict[str, Callable[[], AbstractAsyncContextManager[StoreUnderTest]]] = {"local": local_store}
+"""By name, what opens an empty store. One that needs a program that is not there skips its tests."""
