@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
+import attrs
 import pytest
 
+from tests.fakes.inline_workers import InlineWorkers
 from tests.handlers.group_client import GroupClient
 from tests.handlers.handler_client import Client
 from tests.handlers.wire_client import ADVERTISED, WireClient, broker_config, new_dispatcher
@@ -50,14 +52,21 @@ def durable_client(durable_replicas):
 
 
 @pytest.fixture
-async def open_wire_client(tmp_path):
+def workers():
+    """What does blocking work. A module about what is done in threads has a fixture of this name."""
+    return InlineWorkers()
+
+
+@pytest.fixture
+async def open_wire_client(tmp_path, workers):
     """Open the parts of a broker with given settings, and return a client of its Dispatcher."""
     async with AsyncExitStack() as stack:
 
         async def open_client(advertised=ADVERTISED, directory="broker", **settings):
             clock = ManualClock()
             config = broker_config(tmp_path / directory, **settings)
-            services = await stack.enter_async_context(open_services(config, real_runtime(clock), advertised))
+            runtime = attrs.evolve(real_runtime(clock), workers=workers)
+            services = await stack.enter_async_context(open_services(config, runtime, advertised))
             return WireClient(new_dispatcher(services), clock)
 
         yield open_client

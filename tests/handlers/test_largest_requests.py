@@ -1,6 +1,7 @@
 """No step of any API makes more calls the more elements a request has, whichever of its arrays they are in.
 
-The requests are made from the declarations, so that no API and no array can be left out. A step is what a task does
+The requests are made from the declarations, so that no API and no array can be left out; arrays inside of arrays are
+left to the night. A step is what a task does
 between two yields; what it costs is counted in calls of functions, those in C included, which no machine changes.
 ``python -m bench loop-hold`` measures the same in milliseconds, with the largest requests that are accepted.
 """
@@ -29,7 +30,11 @@ MAX_CALLS = 2900
 """In one step: fewer than elements, so that a loop over them that calls anything is seen; most take some hundred."""
 
 CASES = [
-    pytest.param(api.request, api.versions.high, path, id=f"{api.api_key.name}-{'.'.join(path)}")
+    pytest.param(
+        *(api.request, api.versions.high, path),
+        id=f"{api.api_key.name}-{'.'.join(path)}",
+        marks=[pytest.mark.soak] if len(path) > 1 else [],
+    )
     for api in served_apis().values()
     for path in array_paths(api.request, api.versions.high)
 ]

@@ -34,6 +34,7 @@ NOT_IN_KAFKA_PYTHON = {
     40: "ExpireDelegationToken",
     41: "DescribeDelegationToken",
     56: "AlterPartition",
+    58: "Envelope",
     62: "BrokerRegistration",
     63: "BrokerHeartbeat",
     64: "UnregisterBroker",

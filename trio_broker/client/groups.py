@@ -22,7 +22,7 @@ from kafka_wire.messages import consumer_group_describe, describe_groups
 from kafka_wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kafka_wire.messages.delete_groups import DeleteGroupsRequest
 from kafka_wire.messages.describe_groups import DEAD, DescribeGroupsRequest
-from kafka_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from kafka_wire.messages.leave_group import MEMBERS_SINCE_VERSION, LeaveGroupRequest, MemberIdentity
 from kafka_wire.messages.list_groups import ListedGroup, ListGroupsRequest
 from trio_broker.client.consumer_protocol import read_assignment, read_subscription
 from trio_broker.client.errors import Refused, check, only
@@ -32,9 +32,6 @@ from trio_broker.common.topic_partition import TopicPartition
 FILTERS_STATES_FROM: Final = 4
 FILTERS_TYPES_FROM: Final = 5
 """The versions of ListGroups from which on it filters by, and returns, states (KIP-518) and types (KIP-848)."""
-
-NAMES_MEMBERS_FROM: Final = 3
-"""The version of LeaveGroup from which on it names members by their group instance ids (KIP-345)."""
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
@@ -138,7 +135,7 @@ def remove_static_member(client: KafkaClient, group_id: str, instance_id: str, r
     def ask() -> None:
         member = MemberIdentity(member_id="", group_instance_id=instance_id, reason=reason)
         request = LeaveGroupRequest(group_id=group_id, members=[member])
-        response = client.ask(client.coordinator(group_id), request, at_least=NAMES_MEMBERS_FROM)
+        response = client.ask(client.coordinator(group_id), request, at_least=MEMBERS_SINCE_VERSION)
         check(f"group {group_id!r}", response.error_code)
         name = f"member {instance_id!r} of group {group_id!r}"
         check(name, only(response.members, name).error_code)

@@ -269,7 +269,6 @@ _BROKER_NAMES: Names = {
     """,
     (ConfigType.STRING, UpdateMode.READ_ONLY): """
         authorizer.class.name
-        inter.broker.listener.name
         metadata.log.dir
         metrics.recording.level
         remote.log.metadata.manager.class.name

@@ -25,7 +25,7 @@ from kafka_wire.messages.api_versions import (
 from trio_broker.cluster.features import FIXED, FeatureLevels, supported_features
 from trio_broker.handlers.support.advertised_versions import advertised_versions
 from trio_broker.handlers.support.context import Context
-from trio_broker.handlers.support.registry import handles, served_apis
+from trio_broker.handlers.support.registry import advertised_apis, handles
 from trio_broker.handlers.support.services import NodeInfo
 
 SOFTWARE_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -63,12 +63,15 @@ def api_versions(request: ApiVersionsRequest, context: Context) -> bytes:
             # The object is the connection's: its later requests, and the line that logs its end, show the software too.
             software.name, software.version = name, software_version
     image = context.services.metadata_cache.image
-    return encoded_answer(version, image.offset, tuple(image.features.items()))
+    is_broker = context.connection.listener_name == context.services.node.inter_broker_listener
+    return encoded_answer(version, image.offset, tuple(image.features.items()), is_broker)
 
 
 @functools.lru_cache(maxsize=ANSWERS_KEPT)
-def encoded_answer(version: int, metadata_offset: int, features: tuple[tuple[str, int], ...]) -> bytes:
-    """The answer in ``version`` of a cluster with these features.
+def encoded_answer(
+    version: int, metadata_offset: int, features: tuple[tuple[str, int], ...], is_broker: bool = False
+) -> bytes:
+    """The answer in ``version`` of a cluster with these features, to a client or to another broker.
 
     Kept, since every connection begins with this request, and to encode the answer takes longer than all else that it
     costs.
@@ -76,7 +79,7 @@ def encoded_answer(version: int, metadata_offset: int, features: tuple[tuple[str
     supported = supported_features(dict(features))
     response = ApiVersionsResponse(
         error_code=ErrorCode.NONE,
-        api_keys=advertised_versions(served_apis().values()),
+        api_keys=advertised_versions(advertised_apis(to_brokers=is_broker)),
         throttle_time_ms=0,
         supported_features=supported_keys(version, supported),
         # Clients keep the answer with the largest epoch they have seen (KIP-584), so it must never fall, over restarts

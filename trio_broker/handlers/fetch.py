@@ -17,6 +17,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.isolation_level import IsolationLevel
 from kafka_wire.messages.fetch import (
+    NAMES_UP_TO,
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
@@ -41,8 +42,6 @@ from trio_broker.partition.fetch_sessions import (
     SessionKey,
 )
 from trio_broker.partition.partition import Partition
-
-BY_ID_SINCE_VERSION = 13
 
 NAMES_LEADERS_SINCE_VERSION = 16
 
@@ -111,7 +110,7 @@ def fetch_in_full(request: FetchRequest, limits: FetchLimits, context: Context) 
     results = yield from read_steps(targets, limits, context)
     session_id = NO_SESSION
     if request.session_epoch == INITIAL_EPOCH:
-        session = replicas.fetch_sessions.create(asked, by_id=context.version >= BY_ID_SINCE_VERSION)
+        session = replicas.fetch_sessions.create(asked, by_id=context.version > NAMES_UP_TO)
         if session is not None:
             # Called for its effect: it notes what this full answer says, so that the next one has only what changed
             # since.
@@ -132,7 +131,7 @@ def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: Contex
     # and its changes.
     asked = yield from asked_partitions(request, context)
     try:
-        by_id = context.version >= BY_ID_SINCE_VERSION
+        by_id = context.version > NAMES_UP_TO
         session = sessions.resume(request.session_id, request.session_epoch, by_id=by_id)
         sessions.extend(session, asked)
     except KafkaError as error:
@@ -183,7 +182,7 @@ def asked_partitions(request: FetchRequest, context: Context) -> Steps[dict[Sess
     map that Kafka builds.
     """
     replicas = context.services.replicas
-    by_id = context.version >= BY_ID_SINCE_VERSION
+    by_id = context.version > NAMES_UP_TO
     asked: dict[SessionKey, FetchTarget] = {}
     number = 0
     budget: YieldBudget | None = None
@@ -218,7 +217,7 @@ def find_partition(key: SessionKey, context: Context) -> Partition | KafkaError:
     """The partition, its topic found by name or by id (KIP-516) as the version has it, or why there is none."""
     replicas = context.services.replicas
     try:
-        by_id = context.version >= BY_ID_SINCE_VERSION
+        by_id = context.version > NAMES_UP_TO
         local = replicas.topic_by_id(key.topic_id) if by_id else replicas.topic(key.topic)
         return local.partition(key.partition)
     except KafkaError as error:

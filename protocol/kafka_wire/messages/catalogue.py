@@ -61,6 +61,7 @@ MESSAGE_FILES: Final = (
     "describe_quorum",
     "alter_partition",
     "update_features",
+    "envelope",
     "describe_cluster",
     "describe_producers",
     "broker_registration",

@@ -33,6 +33,9 @@ from kafka_wire.schema import Request, field, message, struct
 NO_LEADER: Final = -1
 """The leader of a partition that has none."""
 
+AUTO_CREATION_SINCE_VERSION: Final = 4
+"""From it on a request says whether a missing topic may be created; before, it always may."""
+
 
 @message(key=3, versions="0-13", flexible="9+")
 class MetadataRequest(Request["MetadataResponse"]):

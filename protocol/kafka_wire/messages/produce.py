@@ -35,6 +35,9 @@ ACKS_LEADER: Final = 1
 ACKS_ALL: Final = -1
 """The value of ``acks`` with which the broker answers when every in-sync replica has the records."""
 
+ADDS_PARTITIONS_SINCE_VERSION: Final = 12
+"""From it on the request itself adds its partitions to the transaction (KIP-890)."""
+
 BY_ID_SINCE_VERSION: Final = 13
 """From it on topics have their id in place of their name."""
 

@@ -42,6 +42,7 @@ from kafka_wire.messages.metadata import NO_LEADER
 from kafka_wire.messages.produce import (
     ACKS_ALL,
     ACKS_NONE,
+    ADDS_PARTITIONS_SINCE_VERSION,
     BY_ID_SINCE_VERSION,
     PartitionProduceData,
     PartitionProduceResponse,
@@ -71,9 +72,6 @@ from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.client.producer.transactions import Transaction, TransactionClient
 from trio_broker.common.amounts import counted
 from trio_broker.common.topic_partition import TopicPartition
-
-FIRST_PROTOCOL_UP_TO: Final = 11
-"""The last version of Produce that belongs to the first transaction protocol, as which ``transactions`` tells why."""
 
 MOST_LEADERS_AT_ONCE: Final = 16
 """The number of threads that wait for brokers. With more leaders, the remaining requests wait for a free thread."""
@@ -413,7 +411,7 @@ class BatchProducer:
         ids = {batch.partition.topic: self._topic_ids[batch.partition.topic] for batch in batches}
         at_most = BY_ID_SINCE_VERSION - 1 if NO_UUID in ids.values() else NEWEST
         if self._transaction is not None:
-            at_most = FIRST_PROTOCOL_UP_TO
+            at_most = ADDS_PARTITIONS_SINCE_VERSION - 1  # the first protocol; ``transactions`` tells why
         version = connection.version_for(ProduceRequest, at_most=at_most)
         by_topic: dict[str, list[PartitionProduceData]] = defaultdict(list)
         for batch in batches:

@@ -24,7 +24,12 @@ import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.messages.produce import BY_ID_SINCE_VERSION, ProduceRequest, TopicProduceData
+from kafka_wire.messages.produce import (
+    ADDS_PARTITIONS_SINCE_VERSION,
+    BY_ID_SINCE_VERSION,
+    ProduceRequest,
+    TopicProduceData,
+)
 from kafka_wire.records.batch import (
     ATTRIBUTES_LOW_BYTE,
     NO_PRODUCER_EPOCH,
@@ -43,7 +48,6 @@ from trio_broker.partition.partition import Partition
 from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
 from trio_broker.partition.writer import AppendGuard
 
-ADDS_PARTITIONS_SINCE_VERSION: Final = 12
 ABORTABLE_SINCE_VERSION: Final = 11
 PRODUCER: Final = struct.Struct(">qh")
 """A batch's producer id and epoch."""
