@@ -51,6 +51,7 @@ LANES: Mapping[str, tuple[str, ...]] = {
         "admin/test_transaction_walk",
         "admin/test_admin_screenshot",
         "admin/test_schemathesis",
+        "admin/test_accessibility",
     ),
     "compat": ("compat/",),
     "state": ("coordinator/", "partition/", "storage/", "network/"),
