@@ -31,13 +31,14 @@ class BrokerControlState(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class BrokerHeartbeat:
-    """A broker that is alive, and says what it wants."""
+    """A broker that is alive, and says what it wants, and which of its data directories have failed."""
 
     broker_id: int
     broker_epoch: int
     current_metadata_offset: int
     want_fence: bool = False
     want_shut_down: bool = False
+    offline_log_dirs: tuple[bytes, ...] = ()
 
 
 @attrs.define
