@@ -168,11 +168,11 @@ async def test_replicas_in_a_directory_that_failed_lead_no_more(config, sessions
     partitions = [{"replicas": (1, 2), "directories": [each, unknown]} for each in (first, second, unknown)]
     image = cluster_image([2], partitions)
     image = image_after(image, broker_record(1, broker_epoch=10, log_dirs=[first, second]))
-    reply, changed = await beat(image, config, sessions, 1, offline_log_dirs=(first,))
+    reply, changed = await beat(image, config, sessions, 1, offline_log_dirs={first})
     assert not reply.is_fenced
     assert changed.brokers[1].log_dirs == (second,)
     assert [summary(changed, index)[:2] for index in range(3)] == [(2, (2,)), (1, (1, 2)), (1, (1, 2))]
-    again = await beat(changed, config, sessions, 1, offline_log_dirs=(first,))
+    again = await beat(changed, config, sessions, 1, offline_log_dirs={first})
     assert again[1].offset == changed.offset, "it is written once"
     gone = await fence(changed, config, 2)
     assert summary(gone, 0)[0] == NO_LEADER

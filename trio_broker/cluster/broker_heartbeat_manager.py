@@ -9,6 +9,7 @@ Source: Kafka's BrokerHeartbeatManager and BrokerHeartbeatTracker.
 from __future__ import annotations
 
 import enum
+from collections.abc import Set
 from typing import Final
 
 import attrs
@@ -38,7 +39,7 @@ class BrokerHeartbeat:
     current_metadata_offset: int
     want_fence: bool = False
     want_shut_down: bool = False
-    offline_log_dirs: tuple[bytes, ...] = ()
+    offline_log_dirs: Set[bytes] = frozenset()
 
 
 @attrs.define

@@ -346,9 +346,9 @@ class Controller:
                 await self._carry_out([decision], False)
                 self._sessions.end(broker_id)
 
-    async def allocate_producer_ids(self) -> ProducerIdBlock:
+    async def allocate_producer_ids(self, broker_id: int | None = None) -> ProducerIdBlock:
         async with self._lock:
-            decision = decide_producer_id_block(self.image, self.node_id)
+            decision = decide_producer_id_block(self.image, self.node_id if broker_id is None else broker_id)
             await self._carry_out([decision], False)
             return decision.outcome
 

@@ -1,6 +1,6 @@
-"""BrokerHeartbeat: note that a broker is alive, and say what it is to do, as the controller.
+"""BrokerHeartbeat: keep a broker of several registered, and say what it is to do.
 
-Source: Kafka's ControllerApis.handleBrokerHeartBeatRequest and ReplicationControlManager.processBrokerHeartbeat.
+Source: Kafka's ControllerApis.handleBrokerHeartBeatRequest and BrokerHeartbeatManager; KIP-631.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.context import Context
-from trio_broker.handlers.support.controller_requests import require_controller
 from trio_broker.handlers.support.registry import handles
 
 
@@ -17,10 +17,10 @@ def error_response(request: BrokerHeartbeatRequest, error: KafkaError) -> Broker
     return BrokerHeartbeatResponse(error_code=error.code)
 
 
-@handles(BrokerHeartbeatRequest, error_response=error_response, between_brokers=True)
+@handles(BrokerHeartbeatRequest, error_response=error_response, by_controller=True, between_brokers=True)
 async def broker_heartbeat(request: BrokerHeartbeatRequest, context: Context) -> BrokerHeartbeatResponse:
-    """Answer whether the broker may serve, waits, or may end."""
-    require_controller(context)
+    """Take note that a broker is alive, and answer with what it is to do."""
+    offline_log_dirs = {directory async for directory in InTurns(request.offline_log_dirs)}
     context.release_for_disk()
     reply = await context.services.controller.heartbeat(
         BrokerHeartbeat(
@@ -29,7 +29,7 @@ async def broker_heartbeat(request: BrokerHeartbeatRequest, context: Context) ->
             current_metadata_offset=request.current_metadata_offset,
             want_fence=request.want_fence,
             want_shut_down=request.want_shut_down,
-            offline_log_dirs=tuple(request.offline_log_dirs),
+            offline_log_dirs=offline_log_dirs,
         )
     )
     return BrokerHeartbeatResponse(

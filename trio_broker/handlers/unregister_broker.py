@@ -18,7 +18,7 @@ def error_response(request: UnregisterBrokerRequest, error: KafkaError) -> Unreg
     return UnregisterBrokerResponse(error_code=error.code, error_message=str(error))
 
 
-@handles(UnregisterBrokerRequest, error_response=error_response, forwarded=True)
+@handles(UnregisterBrokerRequest, error_response=error_response, by_controller=True)
 async def unregister_broker(request: UnregisterBrokerRequest, context: Context) -> UnregisterBrokerResponse:
     """Unregister the broker; one that is running is refused."""
     context.release_for_disk()
