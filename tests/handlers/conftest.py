@@ -10,6 +10,8 @@ import pytest
 from tests.fakes.inline_workers import InlineWorkers
 from tests.handlers.group_client import GroupClient
 from tests.handlers.handler_client import Client
+from tests.handlers.second_broker import SecondBroker
+from tests.handlers.two_brokers import FROM_BROKER, HERE, Locator, Peers, in_cluster
 from tests.handlers.wire_client import ADVERTISED, WireClient, broker_config, new_dispatcher
 from tests.partition.real_logs import make_replicas
 from trio_broker.bootstrap import open_services
@@ -76,6 +78,13 @@ async def open_wire_client(tmp_path, workers):
 async def wire(open_wire_client):
     """A client of a fresh broker with its defaults but for one offsets partition, which speaks in bytes."""
     return await open_wire_client(offsets_topic_num_partitions="1")
+
+
+@pytest.fixture
+def second_broker(wire):
+    """A broker that is not in the cluster of ``wire`` yet, and reaches it by the listener of brokers."""
+    locator = Locator(HERE)
+    return SecondBroker(in_cluster(wire, locator, Peers(), FROM_BROKER), locator)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tests.handlers.handler_client import joined
 from tests.handlers.two_brokers import HERE, NOWHERE, TwoBrokers, two_brokers
 from trio_broker.cluster.controller_channel import CALL_SECONDS
 from trio_broker.cluster.metadata_image import ConfigResourceType
-from trio_broker.handlers.support.registry import served_apis
+from trio_broker.handlers.support.registry import advertised_apis, served_apis
 from trio_broker.network.errors import CloseConnection
 
 LOGGER = "trio_broker.cluster.controller"
@@ -76,7 +76,7 @@ def alter(*resources: tuple[ConfigResourceType, str, str, str]) -> IncrementalAl
 
 
 def test_what_kafka_forwards_is_forwarded():
-    assert {key for key, api in served_apis().items() if api.forwarded} == KAFKA_FORWARDS
+    assert {each.api_key for each in advertised_apis(to_brokers=False) if each.by_controller} == KAFKA_FORWARDS
 
 
 async def test_a_broker_alone_calls_its_handlers_directly(wire):

@@ -38,6 +38,7 @@ NOT_IN_KAFKA_PYTHON = {
     62: "BrokerRegistration",
     63: "BrokerHeartbeat",
     64: "UnregisterBroker",
+    67: "AllocateProducerIds",
     68: "ConsumerGroupHeartbeat",
     69: "ConsumerGroupDescribe",
 }

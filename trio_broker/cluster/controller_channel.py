@@ -75,6 +75,15 @@ class ControllerChannel:
         """Run the clients until cancelled."""
         await self.clients.run()
 
+    def require_here(self) -> None:
+        """Return if this broker is the controller.
+
+        Raises:
+            NotController: it is not.
+        """
+        if self.locator.controller() is not None:
+            raise NotController("another broker is the controller")
+
     async def call(self, here: Callable[[], Awaitable[T]], there: Callable[[SendToController], Awaitable[T]]) -> T:
         """Return what ``here`` does if this broker is the controller, and else ``there``, which is given how to send.
 

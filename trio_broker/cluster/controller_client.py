@@ -129,8 +129,8 @@ class ControllerClient(Protocol):
         """
         ...
 
-    async def allocate_producer_ids(self) -> ProducerIdBlock:
-        """Return a block of ids that was never allocated before."""
+    async def allocate_producer_ids(self, broker_id: int | None = None) -> ProducerIdBlock:
+        """Return a block of ids that was never allocated before, for a broker, this one by default."""
         ...
 
     async def describe_quorum(self) -> QuorumInfo:

@@ -28,7 +28,7 @@ def error_response(request: AlterConfigsRequest, error: KafkaError) -> AlterConf
     )
 
 
-@handles(AlterConfigsRequest, error_response=error_response, forwarded=True, local_part=LOGGERS)
+@handles(AlterConfigsRequest, error_response=error_response, by_controller=True, local_part=LOGGERS)
 async def alter_configs(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse:
     """Replace the settings of each resource, or answer with its error."""
     return AlterConfigsResponse(

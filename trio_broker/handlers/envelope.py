@@ -61,7 +61,7 @@ def forwarded_request(request: EnvelopeRequest, context: Context) -> ForwardedRe
     except ValueError as error:
         raise KafkaError(str(error), code=ErrorCode.INVALID_REQUEST) from None
     api = served_apis().get(header.api_key)
-    if api is None or not api.forwarded:
+    if api is None or not api.by_controller or api.between_brokers:
         raise KafkaError(f"API {header.api_key} is not forwarded", code=ErrorCode.INVALID_REQUEST)
     if not is_served(header.api_key, header.api_version):
         text = f"{api.api_key.name} v{header.api_version} is not served"

@@ -30,7 +30,7 @@ def error_response(request: IncrementalAlterConfigsRequest, error: KafkaError) -
     )
 
 
-@handles(IncrementalAlterConfigsRequest, error_response=error_response, forwarded=True, local_part=LOGGERS)
+@handles(IncrementalAlterConfigsRequest, error_response=error_response, by_controller=True, local_part=LOGGERS)
 async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: Context
 ) -> IncrementalAlterConfigsResponse:

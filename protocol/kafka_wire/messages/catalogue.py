@@ -69,6 +69,7 @@ MESSAGE_FILES: Final = (
     "unregister_broker",
     "describe_transactions",
     "list_transactions",
+    "allocate_producer_ids",
     "consumer_group_heartbeat",
     "consumer_group_describe",
     "list_config_resources",

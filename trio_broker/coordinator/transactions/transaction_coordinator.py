@@ -28,6 +28,7 @@ from kafka_wire.messages.end_txn import EndTxnResponse
 from kafka_wire.messages.init_producer_id import InitProducerIdResponse
 from kafka_wire.stored.transactions import TransactionStatus
 from trio_broker.cluster.controller_client import ControllerClient
+from trio_broker.cluster.internal_topics import UNSET
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import MetadataImage
@@ -152,17 +153,19 @@ class TransactionCoordinator:
             task_status.started()
 
     def _state_topic(self) -> NewTopic:
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "segment.bytes": str(self.settings.transaction_state_log_segment_size),
+            "unclean.leader.election.enable": "false",
+        }
+        if self.settings.transaction_state_log_min_isr != UNSET:
+            configs["min.insync.replicas"] = str(self.settings.transaction_state_log_min_isr)
         return NewTopic(
             name=TRANSACTION_STATE_TOPIC,
             num_partitions=self.settings.transaction_state_log_num_partitions,
             replication_factor=self.settings.transaction_state_log_replication_factor,
-            configs={
-                "cleanup.policy": "compact",
-                "compression.type": "uncompressed",
-                "min.insync.replicas": str(self.settings.transaction_state_log_min_isr),
-                "segment.bytes": str(self.settings.transaction_state_log_segment_size),
-                "unclean.leader.election.enable": "false",
-            },
+            configs=configs,
         )
 
     async def apply_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:

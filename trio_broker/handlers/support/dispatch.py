@@ -82,10 +82,11 @@ class Dispatcher:
 
     def wired(self, api: ServedApi) -> ServedApi:
         """``api`` with what comes before its handler on this broker: nothing, for nearly all."""
+        channel = self.services.controller_channel
         if api.between_brokers:
             return attrs.evolve(api, handler=partial(from_broker, api))
-        if api.forwarded and self.services.controller_channel is not None:
-            return attrs.evolve(api, handler=forwarding_handler(api, self.services.controller_channel))
+        if api.by_controller and channel is not None:
+            return attrs.evolve(api, handler=forwarding_handler(api, channel))
         return api
 
     async def answer_request(self, request: QueuedRequest) -> bytes:
@@ -286,14 +287,17 @@ class Dispatcher:
 
 
 def from_broker(api: ServedApi, message: Any, context: Context) -> Any:
-    """What the handler of ``api`` returns, if the request came by the listener of brokers.
+    """What the handler of ``api`` returns, if the request came by the listener of brokers, to the broker that is meant.
 
     Raises:
         CloseConnection: it did not.
+        NotController: it is the controller's, and this broker is not the controller.
     """
-    listener = context.connection.listener_name
-    if listener != context.services.node.inter_broker_listener:
+    listener, services = context.connection.listener_name, context.services
+    if listener != services.node.inter_broker_listener:
         raise CloseConnection(f"{api.api_key.name} is between brokers, which do not use the listener {listener}")
+    if api.by_controller and services.controller_channel is not None:
+        services.controller_channel.require_here()
     return api.handler(message, context)
 
 

@@ -57,8 +57,7 @@ async def _answer_forwarded(
     api: ServedApi, message: Any, context: Context, request: ForwardedRequest, channel: ControllerChannel
 ) -> ResponseOf[Any]:
     try:
-        if channel.locator.controller() is not None:
-            raise NotController("another broker is the controller")
+        channel.require_here()
         return await completed(api.handler(message, context))
     except KafkaError as error:
         request.is_misdirected = error.code == ErrorCode.NOT_CONTROLLER

@@ -51,8 +51,9 @@ class LocalPart:
 class ServedApi:
     """One API as this broker serves it.
 
-    ``forwarded``: it is the controller's, to which other brokers send it on, but for its ``local_part``;
-    ``between_brokers``: only brokers may ask it, so it is advertised and let in on their listener alone.
+    ``by_controller``: only the controller answers it, to which other brokers send it on, but for its ``local_part``.
+    ``between_brokers``: only brokers may ask it, so it is advertised and let in on their listener alone. What is both
+    is not sent on: the broker that asks looks for the controller by itself.
 
     ``advertised`` may begin lower than ``versions``: Produce says 0 and serves from 3, because librdkafka before 2.11.1
     does not compress unless Produce v0 is advertised (KAFKA-18659). ``error_response`` builds the response that
@@ -65,7 +66,7 @@ class ServedApi:
     error_response: Refusal
     versions: VersionRange
     advertised: VersionRange
-    forwarded: bool = False
+    by_controller: bool = False
     local_part: LocalPart | None = None
     between_brokers: bool = False
 
@@ -78,7 +79,7 @@ def handles(
     *,
     error_response: Callable[[Any, KafkaError], A],
     advertised_from: int | None = None,
-    forwarded: bool = False,
+    by_controller: bool = False,
     local_part: LocalPart | None = None,
     between_brokers: bool = False,
 ) -> Callable[[HandlerOf[A]], HandlerOf[A]]:
@@ -96,7 +97,7 @@ def handles(
             error_response=error_response,
             versions=kind.VERSIONS,
             advertised=VersionRange(low, kind.VERSIONS.high),
-            forwarded=forwarded,
+            by_controller=by_controller,
             local_part=local_part,
             between_brokers=between_brokers,
         )
