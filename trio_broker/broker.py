@@ -246,6 +246,7 @@ class Broker:
             await nursery.start(services.replicas.run)
             await nursery.start(services.groups.run)
             await nursery.start(services.transactions.run)
+            start_background(nursery, "verification of transactions", services.transaction_verification.run)
             if (refusal := await self._declare(services)) is None:
                 await nursery.start(self.server.run)
                 if self._admin is not None:

@@ -195,10 +195,13 @@ def skip_tags(buffer: ReadableBuffer, position: int, count: int) -> int:
     return position
 
 
-# --- Offsets ---
+# --- Offsets and epochs ---
 
 NO_OFFSET: Final = -1
 """Stands for "none" in a field that has an offset."""
+
+NO_BROKER_EPOCH: Final = -1
+"""Stands for "none" in place of the epoch of a broker's registration."""
 
 # --- Uuids ---
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import attrs
 import pytest
+import trio
+import trio.testing
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
@@ -236,3 +238,29 @@ async def test_what_could_not_be_written_is_decided_again_at_the_next_heartbeat(
     metadata_log.failure = None
     await brokers.beat(1, want_fence=True)
     assert controller.image.brokers[1].fenced
+
+
+async def test_the_controller_fences_balances_and_grows_by_the_clock(brokers, controller, clock, autojump_clock):
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(controller.run)
+        await controller.create_topics([NewTopic(name="__consumer_offsets", assignments={0: [2]})])
+        await trio.sleep(6)
+        assert len(controller.image.topics["__consumer_offsets"].partitions[0].replicas) == 3
+        clock.advance(10)
+        await brokers.beat(2, 3)
+        await trio.sleep(2)
+        assert summary(controller.image) == (2, (2, 3), ())
+        await brokers.beat(1)
+        await brokers.alter([2, 3, 1])
+        await trio.sleep(300)
+        assert summary(controller.image)[0] == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_heartbeat_that_waits_for_its_turn_counts_from_when_it_came(brokers, controller, clock):
+    clock.advance(8)
+    async with trio.open_nursery() as nursery, controller._lock:
+        nursery.start_soon(brokers.beat, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        clock.advance(8)
+        assert controller._sessions.has_valid_session(1, clock.monotonic())

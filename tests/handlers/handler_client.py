@@ -91,6 +91,7 @@ class Client:
             groups=absent,
             markers=absent,
             transactions=absent,
+            transaction_verification=absent,
             trials=absent,
         )
         return Context(request, services)

@@ -147,6 +147,12 @@ async def test_all_brokers_are_described_as_the_client_reaches_them(client):
 async def test_a_leader_that_is_fenced_is_not_available_and_its_replica_is_offline(client):
     await in_metadata(client)
     await follow(client.services, registered(2, OTHER[1], fenced=True))
+    for asked, expected in ((False, [(1, False)]), (True, [(1, False), (2, True)])):
+        request = DescribeClusterRequest(
+            include_cluster_authorized_operations=False, endpoint_type=1, include_fenced_brokers=asked
+        )
+        answer = await client.ask(request, 2)
+        assert [(each.broker_id, each.is_fenced) for each in answer.brokers] == expected
     fenced = Described(ErrorCode.LEADER_NOT_AVAILABLE, -1, (2,))
     assert await in_metadata(client) == await in_description(client) == fenced
 

@@ -67,6 +67,12 @@ class BrokerHeartbeatManager:
         """Begin the session of a broker that has registered; an earlier one of its id ends."""
         self._sessions[broker_id] = _Session(broker_epoch, now)
 
+    def note_contact(self, broker_id: int, broker_epoch: int, now: float) -> None:
+        """Note that a heartbeat has arrived, before it is its turn: one change may keep all others waiting."""
+        session = self._sessions.get(broker_id)
+        if session is not None and session.broker_epoch == broker_epoch:
+            session.last_contact_seconds = now
+
     def touch(self, heartbeat: BrokerHeartbeat, now: float) -> None:
         """Note that a broker is in contact. To be called when what its heartbeat has changed is written."""
         session = self._sessions.get(heartbeat.broker_id)

@@ -18,7 +18,7 @@ import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.primitives import uuid_text
+from kafka_wire.primitives import NO_BROKER_EPOCH, uuid_text
 from kafka_wire.stored.metadata import (
     BrokerEndpoint,
     BrokerFeature,
@@ -38,9 +38,6 @@ from trio_broker.config.listeners import Endpoint
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
-
-NO_BROKER_EPOCH = -1
-"""In the place of the epoch of an earlier life, of which the node has no clean end."""
 
 RESERVED_DIRECTORIES = 100
 """Kafka gives the first ids a meaning of their own, such as "not assigned yet"."""

@@ -37,7 +37,8 @@ from trio_broker.cluster.configuration_control import ConfigChange, decide_confi
 from trio_broker.cluster.controller_client import ConfigOutcome
 from trio_broker.cluster.controller_result import ControllerResult, attempt
 from trio_broker.cluster.features import FeatureUpdate, decide_feature_updates
-from trio_broker.cluster.leader_elections import ElectionType, decide_election
+from trio_broker.cluster.internal_topics import decide_internal_growth
+from trio_broker.cluster.leader_elections import ElectionType, decide_election, decide_leader_balance
 from trio_broker.cluster.metadata_image import (
     CLUSTER_DEFAULT,
     ConfigResource,
@@ -60,6 +61,7 @@ from trio_broker.cluster.replication_control import (
     decide_topic_deletions,
 )
 from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.scheduled_task import ScheduledTask, start_scheduled
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.config.broker_config import BrokerConfig
@@ -69,6 +71,12 @@ from trio_broker.runtime.runtime import Runtime
 T = TypeVar("T")
 
 STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
+
+SESSION_CHECKS = 8
+"""How often within one timeout sessions are looked at: an eighth of it longer, and a silent broker is fenced."""
+
+GROWTH_CHECK_MS = 5000
+"""How long a broker that has joined waits for replicas of the broker's own topics; a look costs less than 1 ms."""
 
 log = logging.getLogger(__name__)
 
@@ -258,6 +266,7 @@ class Controller:
             return decision.outcome
 
     async def heartbeat(self, heartbeat: BrokerHeartbeat) -> BrokerHeartbeatReply:
+        self._sessions.note_contact(heartbeat.broker_id, heartbeat.broker_epoch, self._clock.monotonic())
         async with self._lock:
             decision = await run_steps(decide_heartbeat(self.image, self.settings, self._sessions, heartbeat))
             await self._carry_out([decision], False)
@@ -283,6 +292,43 @@ class Controller:
             decision = await run_steps(decide_unregistration(self.image, self.settings, broker_id))
             await self._carry_out([decision], False)
             self._sessions.end(broker_id)
+
+    # --- what the controller of several brokers does by itself ---
+
+    async def run(self) -> None:
+        """Fence brokers that are silent, balance leaders, and let the broker's own topics grow, until cancelled."""
+        self.begin_sessions()
+        settings = self.config.node
+        tasks = (
+            ScheduledTask("sessions of brokers", self._session_check_ms, self.fence_stale_brokers),
+            ScheduledTask(
+                "balance of leaders",
+                lambda: settings.leader_imbalance_check_interval_seconds * 1000,
+                self.balance_leaders,
+            ),
+            ScheduledTask("replicas of internal topics", lambda: GROWTH_CHECK_MS, self.grow_internal_topics),
+        )
+        async with trio.open_nursery() as nursery:
+            for task in tasks:
+                start_scheduled(nursery, task)
+
+    def _session_check_ms(self) -> int:
+        return max(self.config.node.broker_session_timeout_ms // SESSION_CHECKS, 1)
+
+    async def balance_leaders(self) -> None:
+        """Give preferred replicas their leadership back, some at a time."""
+        is_more = True
+        while is_more:
+            async with self._lock:
+                decision = await run_steps(decide_leader_balance(self.image, self.settings))
+                await self._carry_out([decision], False)
+                is_more = decision.outcome
+
+    async def grow_internal_topics(self) -> None:
+        """Give the broker's own topics the replicas that there are brokers for."""
+        async with self._lock:
+            decision = await run_steps(decide_internal_growth(self.image, self.settings))
+            await self._carry_out([decision], False)
 
     def begin_sessions(self) -> None:
         """Give every broker a whole session, at the beginning of the claim."""

@@ -24,10 +24,16 @@ from kafka_wire.messages.create_topics import BROKER_DEFAULT
 from kafka_wire.primitives import NO_UUID, uuid_text
 from kafka_wire.stored.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from trio_broker.cluster.controller_result import ControllerResult, attempt
+from trio_broker.cluster.internal_topics import (
+    MIN_INSYNC_REPLICAS,
+    default_min_insync_replicas,
+    default_replication_factor,
+)
 from trio_broker.cluster.metadata_image import UNASSIGNED_DIRECTORY, ConfigResourceType, MetadataImage, TopicImage
 from trio_broker.cluster.replica_placer import StripedReplicaPlacer, usable_brokers
 from trio_broker.common.topic_names import (
     CLUSTER_METADATA_TOPIC,
+    TRANSACTION_STATE_TOPIC,
     collision_key,
     is_internal_topic,
     require_valid_topic_name,
@@ -129,6 +135,8 @@ class _TopicPlanner:
         if occurrences > 1:
             raise KafkaError(f"topic {topic.name!r} is named twice in one request", code=ErrorCode.INVALID_REQUEST)
         self._check_name(topic.name)
+        if is_internal_topic(topic.name) and topic.replication_factor == BROKER_DEFAULT and not topic.assignments:
+            topic = _with_internal_defaults(topic, self.image)
         assignment = _assignment_of(topic, self.image, self.config, self.random)
         configs = _checked_configs(topic, self.config)
         self.room.require(assignment)
@@ -157,6 +165,14 @@ class _TopicPlanner:
                 f"topic {name!r} collides with topic {other!r}: '.' and '_' count as the same",
                 code=ErrorCode.INVALID_TOPIC_EXCEPTION,
             )
+
+
+def _with_internal_defaults(topic: NewTopic, image: MetadataImage) -> NewTopic:
+    """A topic of the broker's own with the replicas that no setting gives, and what a write to them needs."""
+    factor = default_replication_factor(image)
+    min_isr = default_min_insync_replicas(factor)
+    defaults = {MIN_INSYNC_REPLICAS: str(min_isr)} if min_isr > 1 or topic.name == TRANSACTION_STATE_TOPIC else {}
+    return attrs.evolve(topic, replication_factor=factor, configs=dict(sorted({**defaults, **topic.configs}.items())))
 
 
 def _wanted_partitions(topic: NewTopic, config: BrokerConfig) -> int:

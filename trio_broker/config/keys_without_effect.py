@@ -25,7 +25,6 @@ _BROKER_NAMES: Names = {
         transaction.partition.verification.enable
     """,
     (ConfigType.BOOLEAN, UpdateMode.READ_ONLY): """
-        auto.leader.rebalance.enable
         controlled.shutdown.enable
         controller.quorum.auto.join.enable
         remote.log.storage.system.enable
@@ -210,7 +209,6 @@ _BROKER_NAMES: Names = {
         delegation.token.expiry.check.interval.ms
         delegation.token.expiry.time.ms
         delegation.token.max.lifetime.ms
-        leader.imbalance.check.interval.seconds
         log.dir.failure.timeout.ms
         metadata.log.max.record.bytes.between.snapshots
         metadata.log.max.snapshot.interval.ms

@@ -27,7 +27,7 @@ from trio_broker.common.topic_names import is_internal_topic, is_valid_topic_nam
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import InTurns, sorted_distinct
 from trio_broker.handlers.support.authorized_operations import topic_operations
-from trio_broker.handlers.support.broker_nodes import BrokerEndpoints, alive_broker_nodes
+from trio_broker.handlers.support.broker_nodes import BrokerEndpoints, broker_nodes
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
@@ -63,7 +63,7 @@ async def describe_topic_partitions(
     limit = min(
         max(request.response_partition_limit, 1), context.services.config.request.max_request_partition_size_limit
     )
-    endpoints = BrokerEndpoints(image, alive_broker_nodes(image, context.connection))
+    endpoints = BrokerEndpoints(image, broker_nodes(image, context.connection))
     return await page(image, endpoints, names, start, limit)
 
 

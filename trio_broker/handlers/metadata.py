@@ -35,7 +35,7 @@ from trio_broker.common.topic_names import is_internal_topic, require_valid_topi
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget, clear_in_turns, in_turns, list_in_turns
 from trio_broker.handlers.support.authorized_operations import cluster_operations, topic_operations
-from trio_broker.handlers.support.broker_nodes import BrokerEndpoints, BrokerNode, alive_broker_nodes
+from trio_broker.handlers.support.broker_nodes import BrokerEndpoints, BrokerNode, broker_nodes
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
@@ -68,7 +68,7 @@ def metadata(request: MetadataRequest, context: Context) -> Steps[MetadataRespon
     """Describe the brokers and the topics asked for; a large answer about all topics, or about one, is kept."""
     services = context.services
     image = services.metadata_cache.image
-    brokers = alive_broker_nodes(image, context.connection)
+    brokers = broker_nodes(image, context.connection)
     key = answer_key(request, context.version, brokers)
     answers = services.metadata_answers
     if (kept := answers.get(described_part(request, context.version, image), key)) is not None:

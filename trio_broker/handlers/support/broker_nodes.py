@@ -1,6 +1,6 @@
 """The brokers of the cluster, each at the address that it has for one client.
 
-Source: Kafka's KRaftMetadataCache.getAliveBrokerNodes; KIP-103 for listeners.
+Source: Kafka's KRaftMetadataCache.getAliveBrokerNodes and getBrokerNodes; KIP-103 for listeners.
 """
 
 from __future__ import annotations
@@ -46,12 +46,14 @@ class BrokerEndpoints:
 
 def broker_node(context: Context, broker_id: int) -> BrokerNode | None:
     """One broker; None if it is fenced or gone, or has no listener of the name of the client's."""
-    nodes = alive_broker_nodes(context.services.metadata_cache.image, context.connection)
+    nodes = broker_nodes(context.services.metadata_cache.image, context.connection)
     return next((each for each in nodes if each.broker_id == broker_id), None)
 
 
-def alive_broker_nodes(image: MetadataImage, connection: ConnectionInfo) -> tuple[BrokerNode, ...]:
-    """The brokers that have a listener of the same name as the client's.
+def broker_nodes(
+    image: MetadataImage, connection: ConnectionInfo, *, with_fenced: bool = False
+) -> tuple[BrokerNode, ...]:
+    """The brokers that have a listener of the same name as the client's, and are not fenced, if not ``with_fenced``.
 
     One that advertises no host has for the client the address that it has connected to (``NodeInfo``).
     """
@@ -59,5 +61,5 @@ def alive_broker_nodes(image: MetadataImage, connection: ConnectionInfo) -> tupl
         BrokerNode(broker.broker_id, endpoint.host or connection.local_host, endpoint.port, broker.rack)
         for broker in image.brokers.values()
         for endpoint in broker.endpoints
-        if endpoint.name == connection.listener_name and not broker.fenced
+        if endpoint.name == connection.listener_name and (with_fenced or not broker.fenced)
     )

@@ -20,6 +20,7 @@ from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.coordinator.marker_writer import MarkerWriter
+from trio_broker.coordinator.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from trio_broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from trio_broker.handlers.support.metadata_answers import MetadataAnswers
 from trio_broker.network.request_channel import QueuedRequest
@@ -64,6 +65,7 @@ class BrokerServices:
     groups: GroupCoordinator
     markers: MarkerWriter
     transactions: TransactionCoordinator
+    transaction_verification: AddPartitionsToTxnManager
     trials: ConfigTrials
     controller_client: ControllerClient = attrs.field(
         default=attrs.Factory(lambda services: services.controller, takes_self=True)

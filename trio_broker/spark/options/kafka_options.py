@@ -66,8 +66,9 @@ BOOTSTRAP_SERVERS: Final = Option(
     "Brokers to ask first; one that answers is enough. Required, unless a reader's `path` names the logs of a broker"
     " that does not run.",
 )
+DEFAULT_CLIENT_ID: Final = "trio-broker-spark"
 CLIENT_ID: Final = Option(
-    "kafka.client.id", TEXT, "trio-broker-spark", "The name of the job in the brokers' logs, metrics and quotas."
+    "kafka.client.id", TEXT, DEFAULT_CLIENT_ID, "The name of the job in the brokers' logs, metrics and quotas."
 )
 SECURITY_PROTOCOL: Final = Option(
     "kafka.security.protocol",

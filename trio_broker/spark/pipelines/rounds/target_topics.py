@@ -20,9 +20,8 @@ from trio_broker.client.errors import Refused
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.topic_changes import create_topic
 from trio_broker.client.topics import find_topics
+from trio_broker.spark.options.kafka_options import DEFAULT_CLIENT_ID
 from trio_broker.spark.producer.target_topic import TargetError, no_such_topic
-
-CLIENT_ID: Final = "trio-broker-spark"
 
 TIMEOUT_SECONDS: Final = 60.0
 """For finding or creating topics; the default of Kafka's admin client."""
@@ -64,7 +63,7 @@ def is_same_cluster(one: tuple[Address, ...], other: tuple[Address, ...]) -> boo
 
 
 def _cluster_id(bootstrap_servers: tuple[Address, ...]) -> str | None:
-    with KafkaClient(ConnectionSettings(bootstrap_servers, CLIENT_ID), Deadline(TIMEOUT_SECONDS)) as client:
+    with KafkaClient(ConnectionSettings(bootstrap_servers, DEFAULT_CLIENT_ID), Deadline(TIMEOUT_SECONDS)) as client:
         return client.attempt(client.brokers).cluster_id
 
 
@@ -86,7 +85,7 @@ def prepare_topics(
         ClientError: the cluster does not answer, or refuses.
     """
     made: list[str] = []
-    with KafkaClient(ConnectionSettings(bootstrap_servers, CLIENT_ID), Deadline(TIMEOUT_SECONDS)) as client:
+    with KafkaClient(ConnectionSettings(bootstrap_servers, DEFAULT_CLIENT_ID), Deadline(TIMEOUT_SECONDS)) as client:
         for name, topic in find_topics(client, sorted(needed)).items():
             if not isinstance(topic, Refused):
                 require_partitions(name, len(topic.partitions), needed[name])
