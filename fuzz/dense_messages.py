@@ -17,7 +17,8 @@ from typing import Any, Final
 import attrs
 
 from kafka_wire.emit_source import BYTES_PER_ELEMENT
-from kafka_wire.primitives import MAX_STRING_BYTES, NULL_STRUCT, Fixed, Sized, unsigned_varint
+from kafka_wire.limits import MAX_STRING_BYTES
+from kafka_wire.primitives import NULL_STRUCT, Fixed, Sized, unsigned_varint
 from kafka_wire.schema import ArrayOf, Field, StructOf, WireType, fields_of
 
 FIRST_UNKNOWN_TAG: Final = 1000

@@ -35,12 +35,12 @@ import pyarrow as pa
 
 from fuzz.records import MAX_INFLATED_BYTES, Statistics, broken, broken_batch, clock_ticks, random_records
 from kafka_wire.errors import KafkaError
+from kafka_wire.limits import MAX_OFFSET
 from kafka_wire.records.batch import (
     BATCH_HEADER_BYTES,
     CODEC_MASK,
     DELETE_HORIZON_BIT,
     LOG_OVERHEAD_BYTES,
-    MAX_OFFSET,
     BatchHeader,
     RecordBatch,
     TimestampType,

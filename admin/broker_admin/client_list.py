@@ -12,6 +12,7 @@ from broker_admin.listing import ListQuery, SortValue, ordered_by
 from broker_admin.schemas import bounded
 from broker_admin.views.node.clients import ServedVersions
 from broker_admin.views.node.identity import AdvertisedListener
+from kafka_wire.limits import MAX_STRING_BYTES
 from trio_broker.coordinator.reporting.snapshot import max_known
 from trio_broker.network.statistics import (
     ApiErrors,
@@ -24,9 +25,6 @@ from trio_broker.network.statistics import (
 
 ClientIdentity = tuple[str, str, str]
 """A client id with the name and the version of its software, by which connections are one client's."""
-
-MAX_CLIENT_ID_LENGTH = 2**15 - 1
-"""Of a request's header: an int16."""
 
 
 @attrs.frozen
@@ -147,7 +145,7 @@ class ConnectionsQuery(ListQuery):
     """Which connections are wanted: of one ``client_id``, in one ``stage``, only those held back."""
 
     order: str = ordered_by("connection_id", CONNECTION_COLUMNS)
-    client_id: str | None = bounded(None, maxLength=MAX_CLIENT_ID_LENGTH)
+    client_id: str | None = bounded(None, maxLength=MAX_STRING_BYTES)
     stage: ConnectionStage | None = None
     muted: bool = False
 

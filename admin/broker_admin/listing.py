@@ -23,7 +23,7 @@ from broker_admin.schemas import bounded
 
 T = TypeVar("T")
 
-MAX_OFFSET = 2**31 - 1
+MAX_LIST_OFFSET = 2**31 - 1
 """How far on a part of what is no list may begin: an int32, more than there are members or partitions."""
 
 DEFAULT_LIMIT = 100

@@ -18,6 +18,7 @@ from typing import Annotated, Any, TypeVar
 import attrs
 
 from broker_admin.encoding import MEMBERS_OF_GROUPS, converter
+from kafka_wire.limits import MAX_PARTITION
 from trio_broker.coordinator.reporting.snapshot import GroupLag, GroupSnapshot
 
 Schema = dict[str, Any]
@@ -39,7 +40,7 @@ class SchemaConstraints:
     words: Schema
 
 
-PartitionNumber = Annotated[int, SchemaConstraints({"minimum": 0, "maximum": 2**31 - 1})]
+PartitionNumber = Annotated[int, SchemaConstraints({"minimum": 0, "maximum": MAX_PARTITION})]
 """Kafka's are int32."""
 
 SCHEMA_METADATA = "schema"

@@ -12,14 +12,12 @@ import attrs
 from broker_admin.group_list import folded
 from broker_admin.listing import ListQuery, SortValue, ordered_by, take_page
 from broker_admin.schemas import bounded
+from kafka_wire.limits import MAX_PRODUCER_ID
 from trio_broker.coordinator.transactions.transaction_snapshot import (
     HeldBackPartition,
     TransactionReport,
     TransactionSnapshot,
 )
-
-MAX_PRODUCER_ID = 2**63 - 1
-"""Kafka's are int64."""
 
 TRANSACTION_COLUMNS: Mapping[str, Callable[[TransactionSnapshot], SortValue]] = {
     "transactional_id": lambda each: each.transactional_id,

@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from kafka_wire.emit_source import TURN_BYTES, TURN_ELEMENTS, Emitter
 from kafka_wire.errors import WireError
+from kafka_wire.limits import MAX_STRING_BYTES
 from kafka_wire.primitives import (
-    MAX_STRING_BYTES,
     NULL_STRUCT,
     TAGGED_NULL_STRUCT,
     Fixed,

@@ -18,16 +18,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kafka_wire.emit_source import TURN_ELEMENTS, Emitter
-from kafka_wire.primitives import (
-    MAX_STRING_BYTES,
-    NULL_STRUCT,
-    ONE_BYTE,
-    TAGGED_NULL_STRUCT,
-    UUID_BYTES,
-    Fixed,
-    Sized,
-    unsigned_varint,
-)
+from kafka_wire.limits import MAX_STRING_BYTES
+from kafka_wire.primitives import NULL_STRUCT, ONE_BYTE, TAGGED_NULL_STRUCT, UUID_BYTES, Fixed, Sized, unsigned_varint
 from kafka_wire.schema import ArrayOf, Field, StructOf, WireType, fields_of
 
 _LEGACY_LENGTH_CODES: Final = {"string": "h", "bytes": "i", "records": "i"}

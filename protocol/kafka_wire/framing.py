@@ -13,8 +13,11 @@ from kafka_wire.primitives import Chunk
 
 SIZE_PREFIX: Final = struct.Struct(">i")
 
-MIN_FRAME_BYTES: Final = 8
+MIN_REQUEST_BYTES: Final = 8
 """A request has at least an API key, a version, and a correlation id; a smaller frame is garbage."""
+
+MIN_RESPONSE_BYTES: Final = 4
+"""A response has at least a correlation id."""
 
 MAX_FRAME_BYTES: Final = 0x7FFFFFFF
 """What the size prefix can say."""

@@ -19,7 +19,8 @@ import attrs
 
 from kafka_wire.apis import FLEXIBLE_FROM, ApiKey
 from kafka_wire.errors import WireError
-from kafka_wire.primitives import MAX_STRING_BYTES, ReadableBuffer, read_tag_count, skip_tags
+from kafka_wire.limits import MAX_STRING_BYTES
+from kafka_wire.primitives import ReadableBuffer, read_tag_count, skip_tags
 
 _FIXED_PART: Final = struct.Struct(">hhih")
 """API key, version, correlation id, and the length of the client id."""

@@ -89,9 +89,6 @@ Read as a ``memoryview`` of the frame, which therefore stays in memory while som
 with a length, which becomes a chunk of its own.
 """
 
-MAX_STRING_BYTES: Final = 0x7FFF
-"""Kafka's limit for every string: what the int16 length of the older versions can say."""
-
 NULL_STRUCT: Final = -1
 """The byte that stands in the place of a struct that is null (KIP-893); 1 stands before one that is not."""
 

@@ -37,6 +37,13 @@ async def test_clients_are_listed_with_software_and_the_map_of_connections_by_st
     assert 'href="/brokers/1/clients" data-key="l"' in text
 
 
+async def test_the_address_of_a_broker_leads_to_the_first_of_its_pages(live: LiveAdmin) -> None:
+    for address in ("/brokers/1", "/brokers/1/"):
+        answer = await live.http.get(address, follow_redirects=True)
+        assert (answer.status_code, answer.url.path) == (200, "/brokers/1/clients"), address
+    await page_of(live.http, "/brokers/2", 404)
+
+
 async def test_connections_can_be_chosen_by_stage_and_an_empty_choice_is_none(live: LiveAdmin) -> None:
     await busy(live)
     assert "<td>idle</td>" in await page_of(live.http, "/brokers/1/clients/connections", stage="")

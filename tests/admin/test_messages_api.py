@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import csv
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -249,6 +251,31 @@ async def test_cells_of_csv_are_no_formulas(live: LiveAdmin) -> None:
     )
 
 
+async def test_a_cell_of_csv_has_every_header_in_order(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders")
+    headers = (("h", b"1"), ("g", None), ("h", b"2"))
+    await live.view.cluster.messages.append("orders", [NewMessage(b"k", b"v", headers)])
+    answer = await live.http.get(RECORDS, params={"format": "csv"})
+    [row] = csv.DictReader(io.StringIO(answer.text))
+    assert json.loads(row["headers"]) == [
+        {"key": "h", "value": "1"},
+        {"key": "g", "value": None},
+        {"key": "h", "value": "2"},
+    ]
+
+
+async def test_a_time_before_1970_is_a_time_and_only_minus_one_is_none(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders")
+    for timestamp_ms in (-1, -2):
+        await live.view.cluster.messages.append("orders", [NewMessage(None, b"v", timestamp_ms=timestamp_ms)])
+    found = await live.get(RECORDS, **{"from": "oldest"})
+    assert ([each["timestamp_ms"] for each in found["records"]], found["reached_ms"]) == ([None, -2], -2)
+    exported = (await live.http.get(RECORDS, params={"from": "oldest", "format": "ndjson"})).text
+    assert [json.loads(line)["timestamp"] for line in exported.splitlines()] == [None, -2]
+    rows = csv.DictReader(io.StringIO((await live.http.get(RECORDS, params={"from": "oldest", "format": "csv"})).text))
+    assert [row["timestamp"] for row in rows] == ["", "1969-12-31T23:59:59.998Z"]
+
+
 BAD_QUERIES = {
     "limit=0": "?limit",
     "limit=1001": "?limit",
@@ -260,6 +287,7 @@ BAD_QUERIES = {
     "from=time&time=99999999999999999999": "?time",
     "partitions=x": "?partitions",
     "partitions=0-9999": "?partitions",
+    "partitions=5-2": "?partitions",
     "decode=java": "?decode",
     "decode=avro&schema=x": "?schema",
     "where=value.": "?where",

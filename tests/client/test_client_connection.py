@@ -58,10 +58,10 @@ def ask(connection: BrokerConnection, version: int | None = None, seconds: float
 
 def test_correlation_ids_begin_anew_after_the_largest():
     with connected(ScriptedKafka({ListGroupsRequest: GROUPS})) as connection:
-        connection._correlation_id = 2**31 - 2
+        connection._protocol._correlation_id = 2**31 - 2
         for following in (2**31 - 1, 0, 1):
             assert ask(connection).groups[0].group_id == "g"
-            assert connection._correlation_id == following
+            assert connection._protocol._correlation_id == following
 
 
 # Versions

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trio_broker.cluster.cluster_control import elect
+from kafka_wire.stored.metadata import PartitionChangeRecord
+from tests.fakes.images import image_with
 from trio_broker.cluster.metadata_image import EndpointImage, PartitionImage
 from trio_broker.cluster.replication_control import NewTopic
 
@@ -16,16 +17,24 @@ def partition(leader, replicas, isr):
 @pytest.mark.parametrize(
     ("before", "unclean", "election"),
     [
-        (partition(1, (1,), (1,)), False, {"leader": 1}),
-        (partition(2, (2, 1), (2, 1)), False, {"leader": 1}),
-        (partition(2, (2, 1), (2,)), False, {"leader": -1}),
-        (partition(2, (2, 1), (2,)), True, {"leader": 1, "isr": [1], "leader_recovery_state": 1}),
-        (partition(2, (2,), (2,)), True, {"leader": -1}),
-        (partition(-1, (2,), (2,)), False, None),
+        (partition(1, (1,), (1,)), "false", {"leader": 1}),
+        (partition(2, (2, 1), (2, 1)), "false", {"leader": 1}),
+        (partition(2, (2, 1), (2,)), "false", {"leader": -1}),
+        (partition(2, (2, 1), (2,)), "true", {"leader": 1, "isr": [1], "leader_recovery_state": 1}),
+        (partition(2, (2,), (2,)), "true", {"leader": -1}),
+        (partition(-1, (2,), (2,)), "false", None),
     ],
 )
-def test_only_a_node_in_sync_leads_unless_unclean_elections_are_allowed(before, unclean, election):
-    assert elect(before, 1, unclean=unclean) == election
+async def test_only_a_node_in_sync_leads_unless_unclean_elections_are_allowed(
+    controller, metadata_log, node, before, unclean, election
+):
+    configs = {"unclean.leader.election.enable": unclean}
+    [topic] = await controller.create_topics([NewTopic(name="t", configs=configs)])
+    controller.publisher.cache.set_image(image_with(controller.image, "t", before))
+    await controller.register_node(node)
+    changes = [record for record in metadata_log.batches[-1] if isinstance(record, PartitionChangeRecord)]
+    expected = [] if election is None else [{"partition_id": 0, "topic_id": topic.topic_id} | election]
+    assert changes == [PartitionChangeRecord(**fields) for fields in expected]
 
 
 async def test_a_start_registers_the_node_at_the_offset_of_its_registration(controller, metadata_log, node):

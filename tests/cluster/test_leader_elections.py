@@ -17,7 +17,7 @@ PREFERRED, UNCLEAN = ElectionType
 
 
 def decide(controller, election, topic="t", partition=0):
-    return decide_election(controller.image, 1, election, TopicPartition(topic, partition))
+    return decide_election(controller.image, controller.settings, election, TopicPartition(topic, partition))
 
 
 @pytest.fixture

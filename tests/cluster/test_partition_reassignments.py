@@ -23,7 +23,7 @@ async def controller(controller):
 def decide(controller, replicas, name="t", partition=0, *, allow_replication_factor_change=True):
     wanted = Reassignment(TopicPartition(name, partition), replicas)
     return decide_reassignment(
-        controller.image, 1, wanted, allow_replication_factor_change=allow_replication_factor_change
+        controller.image, controller.settings, wanted, allow_replication_factor_change=allow_replication_factor_change
     )
 
 
@@ -67,7 +67,7 @@ async def test_no_reassignment_is_under_way_that_could_be_ended(controller):
 @pytest.fixture
 def once_of_two(controller):
     """The partition of a node that was one of two brokers, both of which are registered."""
-    brokers = {**controller.image.brokers, 2: attrs.evolve(controller.image.brokers[1], broker_id=2)}
+    brokers = {**controller.image.brokers, 2: attrs.evolve(controller.image.brokers[1], broker_id=2, fenced=True)}
     partition = PartitionImage(leader=1, leader_epoch=3, partition_epoch=5, replicas=(2, 1), isr=(1,))
     controller.publisher.cache.set_image(image_with(attrs.evolve(controller.image, brokers=brokers), "t", partition))
     return partition

@@ -6,6 +6,7 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,5 +62,10 @@ def test_the_export_of_the_page_is_what_consume_prints_and_produce_reads_it(reco
     variables: Any = SimpleNamespace(partition=3, record=record)
     batch: Any = SimpleNamespace(timestamp_type=timestamp_type.name.lower())
     assert show_lines("orders")(variables, batch).row.encode() == printed
-    timestamp = record.timestamp if record.timestamp >= 0 else None
-    assert parse_record(printed) == ProducerRecord(record.key, record.value, record.headers, 3, timestamp)
+    timestamp = None if record.timestamp == -1 else record.timestamp
+    assert json.loads(printed)["timestamp"] == timestamp
+    if record.timestamp >= -1:
+        assert parse_record(printed) == ProducerRecord(record.key, record.value, record.headers, 3, timestamp)
+    else:
+        with pytest.raises(ValueError, match="'timestamp' is not a whole number from 0 on"):
+            parse_record(printed)

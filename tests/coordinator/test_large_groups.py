@@ -202,12 +202,12 @@ async def test_a_group_that_the_log_refuses_to_delete_half_way_can_be_deleted_on
     await commit(broker, "g", range(25))
     append, appends = broker.services.replicas.appends.append_internal, 0
 
-    def refuse_the_second(partition, batch):
+    def refuse_the_second(partition, batch, *, leader_epoch):
         nonlocal appends
         appends += 1
         if appends == 2:
             raise KafkaError("no", code=ErrorCode.KAFKA_STORAGE_ERROR)
-        append(partition, batch)
+        append(partition, batch, leader_epoch=leader_epoch)
 
     monkeypatch.setattr(broker.services.replicas.appends, "append_internal", refuse_the_second)
     [result] = await broker.groups.delete_groups(["g"], no_park)
@@ -224,7 +224,7 @@ async def test_the_records_of_a_shard_are_folded_in_turns(broker, monkeypatch):
     runtime.close()
     runtime.shards.clear()
     async with turns_for_others(90, monkeypatch):
-        runtime.load_new_partitions()
+        runtime.load_led_partitions()
         await runtime.wait_until_loaded()
     assert len((await broker.committed("g"))["t"]) == 95
 

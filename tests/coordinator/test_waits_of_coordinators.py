@@ -112,7 +112,7 @@ async def test_a_join_ends_with_its_coordinator(broker, autojump_clock):
         for shard in list(runtime.shards.values()):
             shard.close(ErrorCode.NOT_COORDINATOR)
         runtime.shards.clear()
-        runtime.load_new_partitions()
+        runtime.load_led_partitions()
         await runtime.wait_until_loaded()
         group = await Rebalance.begin(broker)
         return Race(begun(group.join(group.second)), runtime.close)

@@ -13,6 +13,7 @@ from kafka_wire.messages.create_partitions import (
 )
 from tests.handlers.admin_client import make_admin_client
 from trio_broker.cluster.replication_control import NewTopic
+from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.handlers.create_partitions import create_partitions, error_response
 
 
@@ -65,6 +66,14 @@ async def test_validate_only_grows_nothing(admin):
 async def test_what_is_no_growth_is_refused_with_the_right_code(admin, topic, code):
     [item] = (await admin.ask(create_partitions, request(topic), 3)).results
     assert (item.error_code, bool(item.error_message)) == (code, True)
+
+
+async def test_an_internal_topic_does_not_grow(admin):
+    """Or the keys that are on other partitions then would begin anew."""
+    await admin.controller.create_topics([NewTopic(name=CONSUMER_OFFSETS_TOPIC, num_partitions=2)])
+    [item] = (await admin.ask(create_partitions, request(growth(CONSUMER_OFFSETS_TOPIC, 4)), 3)).results
+    assert (item.error_code, bool(item.error_message)) == (ErrorCode.INVALID_PARTITIONS, True)
+    assert len(admin.controller.image.topics[CONSUMER_OFFSETS_TOPIC].partitions) == 2
 
 
 async def test_a_manual_assignment_is_taken(admin):

@@ -7,9 +7,11 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
+from tests.fakes.followed_metadata import elected, follow, registered
 from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
 from tests.handlers.wire_client import advertising
+from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.handlers.find_coordinator import error_response, find_coordinator
 from trio_broker.network.request_channel import ConnectionInfo
 
@@ -46,6 +48,22 @@ def only(response, version):
 async def test_every_group_is_looked_after_by_this_node(wire, version):
     answer = only(await wire.ask(request(version), version), version)
     assert (answer.error_code, answer.node_id, answer.host, answer.port) == (0, 1, "broker.test", 9092)
+
+
+@pytest.mark.parametrize("version", [0, 6])
+async def test_a_key_whose_partition_another_broker_leads_is_coordinated_there(open_wire_client, version):
+    wire = await open_wire_client(offsets_topic_num_partitions="1")
+    await wire.services.groups.find("g")
+    records = [registered(2, 9093), elected(wire.services, CONSUMER_OFFSETS_TOPIC, 2)]
+    await follow(wire.services, *records)
+    answer = only(await wire.ask(request(version), version), version)
+    assert (answer.error_code, answer.node_id, answer.host, answer.port) == (0, 2, "broker-2.test", 9093)
+    await follow(wire.services, registered(2, 9093, fenced=True))
+    answer = only(await wire.ask(request(version), version), version)
+    assert (answer.error_code, answer.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+    await follow(wire.services, elected(wire.services, CONSUMER_OFFSETS_TOPIC, -1))
+    answer = only(await wire.ask(request(version), version), version)
+    assert (answer.error_code, answer.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
 
 
 @pytest.mark.parametrize(("version", "message"), [(0, ""), (1, "NONE"), (3, "NONE"), (4, ""), (6, "")])

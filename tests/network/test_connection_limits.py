@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafka_wire.connection import ServerConnection
+from kafka_wire.frame_receiver import FrameReceiver
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.connection import (
     FRAME_GRACE_SECONDS,
@@ -30,7 +30,7 @@ def ends() -> Iterator[tuple[Connection, socket.socket]]:
     ours, peer = socket.socketpair()
     with ours, peer:
         ours.setblocking(False)
-        yield Connection(ours, INFO, ServerConnection(1000), 100.0), peer
+        yield Connection(ours, INFO, FrameReceiver(1000), 100.0), peer
 
 
 def cause(connection: Connection, now: float) -> CloseCause | None:

@@ -14,7 +14,7 @@ import outcome
 import pytest
 import trio
 
-from kafka_wire.connection import ServerConnection
+from kafka_wire.frame_receiver import FrameReceiver
 from kafka_wire.framing import SIZE_PREFIX
 from trio_broker.network.connection import Connection
 from trio_broker.network.errors import ShortRegion
@@ -86,7 +86,7 @@ async def pair() -> AsyncIterator[Pair]:
     with ours, peer:
         ours.setblocking(False)
         peer.setblocking(False)
-        yield Pair(Sender(), Connection(ours, INFO, ServerConnection(1000), 0.0), peer)
+        yield Pair(Sender(), Connection(ours, INFO, FrameReceiver(1000), 0.0), peer)
 
 
 @pytest.fixture

@@ -188,14 +188,6 @@ async def test_a_leader_epoch_never_goes_back(log, asked):
         await partition.writer.begin_epoch(4)
 
 
-def test_more_min_in_sync_replicas_than_there_are_refuse(cached):
-    cached.require_in_sync_replicas()
-    cached.min_in_sync_replicas = 2
-    with pytest.raises(KafkaError) as refused:
-        cached.require_in_sync_replicas()
-    assert refused.value.code == ErrorCode.NOT_ENOUGH_REPLICAS
-
-
 async def test_a_produce_is_completed_when_its_own_offset_is_durable(synced, autojump_clock):
     synced.writer.append(batch(b"a"), now_ms=NOW_MS)
     early, late = DelayedProduce(30, ExpirationReaper()), DelayedProduce(30, ExpirationReaper())

@@ -515,7 +515,7 @@ async def test_new_settings_reach_the_log_and_the_min_in_sync_replicas(cached):
     [partition] = await add_topic(cached)
     cached.update_config("orders", topic_config({"retention.ms": "1234", "min.insync.replicas": "2"}, cached.config))
     assert partition.log.config.retention_ms == 1234
-    assert partition.min_in_sync_replicas == 2
+    assert partition.state.min_in_sync_replicas == 2
     cached.update_config("nothing", topic_config({}, cached.config))
 
 

@@ -98,7 +98,7 @@ async def test_the_broker_s_own_records_need_not_wait_for_the_file_of_leader_epo
     async with trio.open_nursery() as nursery:
         nursery.start_soon(replicas.delete_records, {partition: 4})
         await held.begun.wait()
-        replicas.appends.append_internal(partition, batch(b"offsets"))
+        replicas.appends.append_internal(partition, batch(b"offsets"), leader_epoch=0)
         assert partition.log_end_offset == 11
         held.released.set()
     assert len(held.threads) == 1

@@ -17,7 +17,7 @@ CONFIG = SocketServerConfig()
 def test_bytes_are_there_as_soon_as_they_are_sent():
     network = SimulatedNetwork()
     with listen(Listener("PLAINTEXT", "127.0.0.1", 9092), CONFIG, network) as listening:
-        client = network.connect(9092)
+        client = network.client_socket(9092)
         accepted, peer = listening.accept()
         prepare_socket(accepted, CONFIG)
         with client, accepted:
@@ -46,10 +46,10 @@ def test_port_0_gets_a_port_of_its_own():
 def test_a_port_that_nobody_listens_on_refuses():
     network = SimulatedNetwork()
     with pytest.raises(ConnectionRefusedError):
-        network.connect(9092)
+        network.client_socket(9092)
     listen(Listener("PLAINTEXT", "127.0.0.1", 9092), CONFIG, network).close()
     with pytest.raises(ConnectionRefusedError):
-        network.connect(9092)
+        network.client_socket(9092)
 
 
 def test_a_port_is_taken_once_and_by_network():

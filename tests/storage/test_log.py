@@ -13,7 +13,8 @@ from typing import Any
 import attrs
 import pytest
 
-from kafka_wire.records.batch import MAX_OFFSET, TimestampType, build_batch, read_batches
+from kafka_wire.limits import MAX_OFFSET
+from kafka_wire.records.batch import TimestampType, build_batch, read_batches
 from kafka_wire.records.record import NewRecord
 from tests.storage.compaction_harness import compact
 from trio_broker.config.log_config import CleanupPolicy, LogConfig

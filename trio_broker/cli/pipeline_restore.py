@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
+from kafka_wire.limits import MAX_PARTITION_COUNT
 from trio_broker.cli.assignments import key_value
 from trio_broker.cli.connecting import DEFAULT_BOOTSTRAP_SERVER, addresses
 from trio_broker.cli.output import print_json, print_table
@@ -28,7 +29,7 @@ class NewTopicOptions:
     create_topic: bool = option("--create-topic", is_flag=True, help="Create topics that are missing.")
     topic_partitions: int | None = option(
         "--topic-partitions",
-        type=click.IntRange(1, 0x7FFF_FFFF),
+        type=click.IntRange(1, MAX_PARTITION_COUNT),
         metavar="COUNT",
         help="The partitions of a created topic.  [default: as many as the rows need]",
     )

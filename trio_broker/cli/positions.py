@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 import attrs
 import click
 
+from kafka_wire.limits import MAX_OFFSET
 from trio_broker.cli.assignments import TopicSelection
 from trio_broker.client.errors import all_found
 from trio_broker.client.kafka_client import KafkaClient
@@ -27,8 +28,6 @@ from trio_broker.common.topic_partition import TopicPartition
 
 SHORT_DURATION: Final = re.compile(r"(\d{1,12})(ms|s|m|h|d)", re.ASCII)
 UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-MAX_OFFSET: Final = (1 << 63) - 1
 
 FORMS: Final = (
     "earliest, latest, an offset, -N for the last N, a time such as 2026-01-31T12:00:00 (UTC unless it has a zone), or"

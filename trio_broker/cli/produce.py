@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 
 import click
 
+from kafka_wire.limits import MAX_PARTITION
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import Header
 from trio_broker.cli.connecting import CLIENT_ID, keeps_asking_cluster
@@ -57,7 +58,7 @@ def header(text: str) -> Header:
 @click.option(
     "-H", "--header", "headers", type=header, multiple=True, metavar="KEY=VALUE", help="A header; may be repeated."
 )
-@click.option("-p", "--partition", type=click.IntRange(0, 0x7FFF_FFFF), help="The partition of every record.")
+@click.option("-p", "--partition", type=click.IntRange(0, MAX_PARTITION), help="The partition of every record.")
 @click.option("-Z", "--null", "null_values", is_flag=True, help="An empty value is null: a tombstone.")
 @click.option("-D", "--delimiter", type=separator, metavar="TEXT", help=r"The text after each record; \n if not given.")
 @click.option("--whole", is_flag=True, help="Each file is one record.")

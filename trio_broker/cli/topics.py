@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 import click
 
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.limits import MAX_PARTITION_COUNT, MAX_REPLICATION_FACTOR
 from kafka_wire.primitives import NO_UUID, uuid_text
 from trio_broker.cli.assignments import key_value
 from trio_broker.cli.command_group import CommandGroup
@@ -27,8 +28,7 @@ from trio_broker.client.topics import TopicDescription, describe_topics, find_to
 from trio_broker.common.log_range import LogRange
 from trio_broker.common.topic_partition import TopicPartition
 
-PARTITIONS = click.IntRange(1, 0x7FFF_FFFF)
-"""The numbers of partitions that the protocol can express: an int32."""
+PARTITIONS = click.IntRange(1, MAX_PARTITION_COUNT)
 
 Ranges = Mapping[TopicPartition, LogRange | Refused]
 
@@ -171,7 +171,7 @@ def print_descriptions(documents: Iterable[Row]) -> None:
 )
 @click.option(
     "--replication-factor",
-    type=click.IntRange(1, 0x7FFF),
+    type=click.IntRange(1, MAX_REPLICATION_FACTOR),
     help="The replicas of each partition; the broker's default if not given.",
 )
 @click.option(

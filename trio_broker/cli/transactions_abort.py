@@ -12,6 +12,7 @@ from collections.abc import Collection
 
 import click
 
+from kafka_wire.limits import INT32_MAX, MAX_PRODUCER_EPOCH
 from trio_broker.cli.assignments import TopicSelection, topic_selection
 from trio_broker.cli.connecting import json_option, with_client
 from trio_broker.cli.consent import Consent, is_agreed, needs_consent
@@ -34,9 +35,6 @@ from trio_broker.client.transactions import (
 )
 from trio_broker.common.topic_partition import TopicPartition
 
-MAX_EPOCH = 2**15 - 1
-MAX_INT32 = 2**31 - 1
-
 
 @click.command("abort")
 @click.argument("transactional_id", required=False, metavar="[TRANSACTIONAL_ID]")
@@ -51,8 +49,8 @@ MAX_INT32 = 2**31 - 1
     "--start-offset", type=click.IntRange(min=0), help="Where the transaction begins, as find-hanging shows it."
 )
 @click.option("--producer-id", type=click.IntRange(min=0), help="For brokers before 3.0, which do not tell it.")
-@click.option("--producer-epoch", type=click.IntRange(0, MAX_EPOCH), help="Likewise.")
-@click.option("--coordinator-epoch", type=click.IntRange(-1, MAX_INT32), help="Likewise.")
+@click.option("--producer-epoch", type=click.IntRange(0, MAX_PRODUCER_EPOCH), help="Likewise.")
+@click.option("--coordinator-epoch", type=click.IntRange(-1, INT32_MAX), help="Likewise.")
 @needs_consent
 @json_option
 @with_client

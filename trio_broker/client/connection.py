@@ -1,16 +1,12 @@
 """One connection to one broker. It begins with the agreement on versions; then one request at a time is under way.
 
 ``ask`` sends a request and waits for its answer. ``begin`` and ``finish`` are its two halves, for callers
-that have other work until the answer arrives.
-
-The first request is ApiVersions in the newest version that this client has. A broker that does not have that version
-answers UNSUPPORTED_VERSION, always in version 0, and names the versions of ApiVersions that it does have; the second
-request uses one of them (KIP-511). Afterwards each request is sent in the newest version that both sides have.
+that have other work until the answer arrives. Each request is sent in the newest version that both sides have.
 
 Received bytes are validated: a size out of bounds, another correlation id, or bytes that cannot be decoded close the
 connection with ``NotKafka``. Memory for an answer grows with the received bytes, not with the announced size.
 
-Source: KIP-35, KIP-511; Kafka's NetworkClient.
+What is sent and how it is answered is ``kafka_wire``'s ``ClientConnection``; the socket and its deadlines are here.
 """
 
 from __future__ import annotations
@@ -18,17 +14,15 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import attrs
 
 from kafka_wire.apis import ApiKey, api_name
-from kafka_wire.codec import decode, encode
-from kafka_wire.error_codes import ErrorCode
-from kafka_wire.errors import WireError
-from kafka_wire.framing import SIZE_PREFIX
-from kafka_wire.headers import RequestHeader, read_response_header, request_header
-from kafka_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafka_wire.client_connection import ApiNotServed, ClientConnection, InFlightRequest, ToSend
+from kafka_wire.errors import KafkaError, WireError
+from kafka_wire.framing import MIN_RESPONSE_BYTES, SIZE_PREFIX
+from kafka_wire.messages.api_versions import ApiVersionsResponse
 from kafka_wire.schema import NEWEST, Request, VersionRange
 from trio_broker import __version__
 from trio_broker.client.address import Address
@@ -39,9 +33,9 @@ from trio_broker.client.errors import (
     ConnectFailed,
     ConnectionLost,
     NotKafka,
+    Refused,
     TimedOut,
     VersionNotServed,
-    check,
 )
 from trio_broker.client.receive_buffer import ReceiveBuffer
 
@@ -51,28 +45,12 @@ MAX_RESPONSE_BYTES: Final = 100 * 1024 * 1024
 """The default of ``socket.request.max.bytes``, Kafka's limit for requests. The Metadata of 100,000 partitions takes a
 tenth of it. The first four bytes of an HTTP or TLS answer, read as a size, exceed it, so such a peer is recognised."""
 
-MIN_RESPONSE_BYTES: Final = 4
-"""A correlation id."""
-
-MAX_CORRELATION_ID: Final = 2**31 - 1
-"""The largest int32. After it they begin anew at 0, long after the answer to that one."""
-
 CONNECT_SECONDS: Final = 10.0
 """The longest wait for one address to accept a connection, Kafka's default of ``socket.connection.setup.timeout.ms``.
 An address that drops packets silently must leave time for the next address."""
 
 SOFTWARE_NAME: Final = "trio-broker"
 """The name under which brokers count this client. Only letters, digits, dots and dashes are allowed (KIP-511)."""
-
-
-@attrs.frozen
-class Pending(Generic[ResponseT]):
-    """A request that was sent and is not yet answered. It belongs to the connection that returned it."""
-
-    api_key: int
-    version: int
-    correlation_id: int
-    response: type[ResponseT]
 
 
 @attrs.frozen
@@ -91,17 +69,14 @@ class Feature:
 class BrokerConnection:
     """A connected socket whose peer has reported its versions; not usable after any error.
 
-    ``served`` has the version range of each API that the broker serves, ``features`` its features sorted by name.
+    ``features`` are the broker's, sorted by name.
     """
 
     def __init__(self, address: Address, sock: socket.socket, client_id: str) -> None:
         self.address = address
-        self.served: Mapping[int, VersionRange] = {}
         self.features: tuple[Feature, ...] = ()
         self._socket = sock
-        self._client_id = client_id
-        self._correlation_id = 0
-        self._pending: Pending[Any] | None = None
+        self._protocol = ClientConnection(client_id, SOFTWARE_NAME, __version__)
         self.is_usable = True
 
     @classmethod
@@ -129,27 +104,22 @@ class BrokerConnection:
     # --- Versions ---
 
     def _agree_on_versions(self, deadline: Deadline) -> None:
-        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
-        response = self._api_versions(request, ApiVersionsRequest.VERSIONS.high, deadline)
-        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            ranges = _ranges(response)
-            # Brokers before Kafka 2.4 name no API beside this error. Version 0, which all brokers since 0.10 serve, is
-            # then the fallback, as in Kafka's NetworkClient.handleApiVersionsResponse.
-            highest = ranges.get(ApiKey.API_VERSIONS, VersionRange(0, 0)).high
-            response = self._api_versions(request, min(highest, ApiVersionsRequest.VERSIONS.high), deadline)
-        check(f"{self.address}: ApiVersions", response.error_code)
-        self.served = _ranges(response)
-        self.features = _features(response)
+        to_send: ToSend | None = self._protocol.begin()
+        while to_send is not None:
+            with self._ends_with_errors(ApiKey.API_VERSIONS, deadline):
+                self._send(to_send, deadline)
+                answer = self._receive_frame(deadline, ReceiveBuffer(), MAX_RESPONSE_BYTES)
+                try:
+                    to_send = self._protocol.receive_api_versions(answer)
+                except KafkaError as error:
+                    raise Refused(f"{self.address}: ApiVersions", error.code) from None
+        assert self._protocol.api_versions is not None
+        self.features = _features(self._protocol.api_versions)
 
-    def _api_versions(self, request: ApiVersionsRequest, version: int, deadline: Deadline) -> ApiVersionsResponse:
-        """Send ApiVersions once and decode the answer, which is in version 0 if it begins with UNSUPPORTED_VERSION."""
-        pending = self._send_request(request, ApiVersionsResponse, version, deadline)
-        frame, position = self._receive_answer(pending, deadline, ReceiveBuffer(), MAX_RESPONSE_BYTES)
-        # Every version begins with the error code, so it can be read before the version of the answer is known.
-        code = int.from_bytes(frame[position : position + 2], "big", signed=True)
-        if code == ErrorCode.UNSUPPORTED_VERSION:
-            version = 0
-        return self._decoded(ApiVersionsResponse, ApiKey.API_VERSIONS, version, frame, position)
+    @property
+    def served(self) -> Mapping[int, VersionRange]:
+        """The version range of each API that the broker serves."""
+        return self._protocol.served
 
     def version_for(self, kind: type[Request[Any]], *, at_least: int = 0, at_most: int = NEWEST) -> int:
         """Return the newest version of a request that both sides have, between the two bounds.
@@ -157,21 +127,14 @@ class BrokerConnection:
         Raises:
             VersionNotServed: they have none in common.
         """
-        ours = VersionRange(max(kind.VERSIONS.low, at_least), min(kind.VERSIONS.high, at_most))
-        served = self.served.get(kind.API_KEY, VersionRange(0, -1))
-        version = min(ours.high, served.high)
-        if version < max(ours.low, served.low):
-            raise VersionNotServed(
-                f"{self.address} serves {api_name(kind.API_KEY)} in versions {served}; versions {ours} are needed"
-                if served
-                else f"{self.address} does not serve {api_name(kind.API_KEY)}"
-            )
-        return version
+        try:
+            return self._protocol.version_for(kind, at_least=at_least, at_most=at_most)
+        except ApiNotServed as error:
+            raise VersionNotServed(f"{self.address} {error}") from None
 
     def serves(self, kind: type[Request[Any]]) -> bool:
         """Whether both sides have a version of a request in common."""
-        served = self.served.get(kind.API_KEY, VersionRange(0, -1))
-        return max(kind.VERSIONS.low, served.low) <= min(kind.VERSIONS.high, served.high)
+        return self._protocol.serves(kind)
 
     # --- Asking ---
 
@@ -193,10 +156,13 @@ class BrokerConnection:
         Raises:
             ClientError, ConnectionLost, TimedOut: as ``ask``.
         """
-        self._send_request(request, type(request).RESPONSE, version, deadline)
-        self._pending = None
+        self._require_idle()
+        with self._ends_with_errors(request.API_KEY, deadline):
+            self._send(self._protocol.unanswered_request(request, version), deadline)
 
-    def begin(self, request: Request[ResponseT], deadline: Deadline, version: int | None = None) -> Pending[ResponseT]:
+    def begin(
+        self, request: Request[ResponseT], deadline: Deadline, version: int | None = None
+    ) -> InFlightRequest[ResponseT]:
         """Send a request and return without waiting; ``finish`` has to be called before the next request.
 
         Raises:
@@ -204,11 +170,19 @@ class BrokerConnection:
         """
         if version is None:
             version = self.version_for(type(request))
-        return self._send_request(request, type(request).RESPONSE, version, deadline)
+        self._require_idle()
+        with self._ends_with_errors(request.API_KEY, deadline):
+            in_flight, to_send = self._protocol.request(request, version)
+            self._send(to_send, deadline)
+        return in_flight
+
+    def _require_idle(self) -> None:
+        assert self.is_usable, f"the connection to {self.address} was used after an error"
+        assert not self._protocol.in_flight, f"{self._protocol.in_flight[0]} of {self.address} was not finished"
 
     def finish(
         self,
-        pending: Pending[ResponseT],
+        in_flight: InFlightRequest[ResponseT],
         deadline: Deadline,
         *,
         buffer: ReceiveBuffer | None = None,
@@ -222,46 +196,22 @@ class BrokerConnection:
         Raises:
             ConnectionLost, NotKafka, TimedOut: as ``ask``.
         """
-        frame, position = self._receive_answer(pending, deadline, buffer or ReceiveBuffer(), max_bytes)
-        return self._decoded(pending.response, pending.api_key, pending.version, frame, position)
-
-    def _send_request(
-        self, request: Request[Any], response: type[Any], version: int, deadline: Deadline
-    ) -> Pending[Any]:
-        assert self.is_usable, f"the connection to {self.address} was used after an error"
-        assert self._pending is None, f"{self._pending} of {self.address} was not finished"
-        self._correlation_id = (self._correlation_id + 1) & MAX_CORRELATION_ID
-        pending = Pending(request.API_KEY, version, self._correlation_id, response)
-        header = request_header(RequestHeader(pending.api_key, version, pending.correlation_id, self._client_id))
-        try:
-            chunks = cast("list[bytes]", encode(request, version))
-        except ValueError as error:
-            raise ClientError(f"{api_name(pending.api_key)} cannot be asked so: {error}") from None
-        size = SIZE_PREFIX.pack(len(header) + sum(map(len, chunks)))
-        with self._ends_with_errors(pending.api_key, deadline):
-            # Only the records of a Produce are chunks of their own: to join them with the rest would copy them again.
-            # All that is before them is sent by one write, as one packet.
-            self._send(b"".join((size, header, *chunks[:1])), deadline)
-            for chunk in chunks[1:]:
-                self._send(chunk, deadline)
-        self._pending = pending
-        return pending
-
-    def _receive_answer(
-        self, pending: Pending[Any], deadline: Deadline, buffer: ReceiveBuffer, max_bytes: int
-    ) -> tuple[memoryview, int]:
-        """Return the frame of an answer, and where the body begins in it."""
-        assert pending is self._pending, f"{pending} is not what {self.address} was asked, which is {self._pending}"
-        self._pending = None
-        with self._ends_with_errors(pending.api_key, deadline):
-            frame = self._receive_frame(deadline, buffer, max_bytes)
-        return frame, self._body_position(pending, frame)
+        assert list(self._protocol.in_flight) == [in_flight], f"{in_flight} is not what {self.address} was asked"
+        with self._ends_with_errors(in_flight.api_key, deadline):
+            frame = self._receive_frame(deadline, buffer or ReceiveBuffer(), max_bytes)
+            response: ResponseT = self._protocol.receive_response(frame)[1]
+        return response
 
     @contextlib.contextmanager
     def _ends_with_errors(self, api_key: int, deadline: Deadline) -> Iterator[None]:
-        """Close the connection after any error of the socket, and raise it as a ``ClientError``."""
+        """Close the connection after any error of the socket, and raise it as a ``ClientError``.
+
+        A request that cannot be encoded was not sent, and the connection goes on.
+        """
         try:
             yield
+        except ValueError as error:
+            raise ClientError(f"{api_name(api_key)} cannot be asked so: {error}") from None
         # Before OSError, of which TimeoutError is a subclass: the caller distinguishes the two.
         except TimeoutError:
             self.close()
@@ -276,29 +226,6 @@ class BrokerConnection:
             self.close()
             raise self._not_kafka(api_key, error) from None
 
-    def _body_position(self, pending: Pending[Any], frame: memoryview) -> int:
-        """Return where the body of an answer begins, once it is known to be the answer to this request."""
-        try:
-            correlation_id, position = read_response_header(pending.api_key, pending.version, frame)
-        # IndexError: the tagged fields of a flexible header reach past the end of the frame.
-        except (WireError, IndexError) as error:
-            self.close()
-            raise self._not_kafka(pending.api_key, error) from None
-        if correlation_id != pending.correlation_id:
-            self.close()
-            why = f"it answered request {correlation_id}, not {pending.correlation_id}"
-            raise self._not_kafka(pending.api_key, why)
-        return position
-
-    def _decoded(
-        self, kind: type[ResponseT], api_key: int, version: int, frame: memoryview, position: int
-    ) -> ResponseT:
-        try:
-            return decode(kind, version, frame, position)[0]
-        except WireError as error:
-            self.close()
-            raise self._not_kafka(api_key, error) from None
-
     def _not_kafka(self, api_key: int, why: object) -> NotKafka:
         hint = "" if self.served else " (no Kafka broker, or a listener that wants TLS)"
         return NotKafka(
@@ -307,9 +234,10 @@ class BrokerConnection:
 
     # --- Bytes ---
 
-    def _send(self, data: bytes, deadline: Deadline) -> None:
-        self._socket.settimeout(_socket_seconds(deadline.remaining_seconds))
-        self._socket.sendall(data)
+    def _send(self, chunks: ToSend, deadline: Deadline) -> None:
+        for chunk in chunks:
+            self._socket.settimeout(_socket_seconds(deadline.remaining_seconds))
+            self._socket.sendall(chunk)
 
     def _receive_frame(self, deadline: Deadline, buffer: ReceiveBuffer, max_bytes: int) -> memoryview:
         def receive_into(rest: memoryview) -> int:
@@ -359,10 +287,6 @@ def _socket_seconds(remaining: float) -> float:
 def _reason(error: Exception) -> str:
     """Return the system's text for an error, without the error number."""
     return getattr(error, "strerror", None) or str(error)
-
-
-def _ranges(response: ApiVersionsResponse) -> dict[int, VersionRange]:
-    return {each.api_key: VersionRange(each.min_version, each.max_version) for each in response.api_keys}
 
 
 def _features(response: ApiVersionsResponse) -> tuple[Feature, ...]:

@@ -18,6 +18,7 @@ from typing import Final
 
 import attrs
 
+from kafka_wire.client_connection import InFlightRequest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.isolation_level import IsolationLevel
 from kafka_wire.messages.fetch import (
@@ -35,7 +36,7 @@ from kafka_wire.records.control import EndTransactionMarker, read_control_record
 from kafka_wire.records.errors import CorruptRecordBatch, InvalidRecord
 from kafka_wire.records.record import Record
 from kafka_wire.schema import NEWEST
-from trio_broker.client.connection import MAX_RESPONSE_BYTES, BrokerConnection, Pending
+from trio_broker.client.connection import MAX_RESPONSE_BYTES, BrokerConnection
 from trio_broker.client.deadline import retry
 from trio_broker.client.error_codes import MISSING_TOPIC, RETRIED_BY_READERS
 from trio_broker.client.errors import (
@@ -152,7 +153,7 @@ class _PendingFetch:
     connection: BrokerConnection
     partitions: Mapping[TopicPartition, int]
     topic_names: Mapping[bytes, str]
-    pending: Pending[FetchResponse]
+    pending: InFlightRequest[FetchResponse]
     buffer: ReceiveBuffer
 
 

@@ -4,23 +4,22 @@ The offset of the registration is the broker epoch, which fences earlier process
 node gets a new leader epoch, so that clients and replicas can distinguish what they read before the restart (KIP-101,
 KIP-320, KIP-841). The records are one batch: a node is never half-registered.
 
-Source: Kafka's ClusterControlManager.registerBroker, PartitionChangeBuilder.
+Source: Kafka's ClusterControlManager.registerBroker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import attrs
 
 from kafka_wire.stored.metadata import BrokerEndpoint, ConfigRecord, PartitionChangeRecord, RegisterBrokerRecord
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.features import decide_features
-from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, MetadataImage, TopicImage
+from trio_broker.cluster.topic_changes import TopicChanges
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint
-from trio_broker.config.resource_config import topic_config
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
@@ -41,7 +40,8 @@ def decide_registration(
     image: MetadataImage, config: BrokerConfig, node: NodeRegistration, *, broker_epoch: int
 ) -> ControllerResult[int]:
     """Return the broker epoch and the records of a start; ``broker_epoch`` is the offset that the first will have."""
-    changes = [change for topic in image.topics.values() for change in _elections(topic, config, node.node_id)]
+    topics = image.topics.values()
+    changes = [change for topic in topics for change in _elections(image, config, topic, node.node_id)]
     records = (_registration(node, broker_epoch), *decide_features(image), *_cluster_defaults(image, config), *changes)
     return ControllerResult(broker_epoch, records)
 
@@ -78,24 +78,10 @@ def _registration(node: NodeRegistration, broker_epoch: int) -> RegisterBrokerRe
     )
 
 
-def _elections(topic: TopicImage, config: BrokerConfig, node_id: int) -> list[PartitionChangeRecord]:
-    unclean = topic_config(topic.configs, config, topic.name).unclean_leader_election_enable
-    return [
-        PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, **election)
-        for index, partition in topic.partitions.items()
-        if (election := elect(partition, node_id, unclean=unclean)) is not None
-    ]
-
-
-def elect(partition: PartitionImage, node_id: int, *, unclean: bool) -> dict[str, Any] | None:
-    """Return the fields of the change that makes the only living node lead ``partition``; None when nothing changes.
-
-    A node that was not in sync leads only where ``unclean`` allows it, and is then alone in sync. A partition that the
-    node has no replica of has no leader.
-    """
-    if node_id in partition.isr:
-        # Naming the same leader again begins a new leader epoch, which is the purpose (PartitionRegistration.merge).
-        return {"leader": node_id}
-    if unclean and node_id in partition.replicas:
-        return {"leader": node_id, "isr": [node_id], "leader_recovery_state": 1}
-    return None if partition.leader == NO_LEADER else {"leader": NO_LEADER}
+def _elections(
+    image: MetadataImage, config: BrokerConfig, topic: TopicImage, node_id: int
+) -> Iterator[PartitionChangeRecord]:
+    """Begin new leader epochs under the only living node, where it is in sync or may be elected uncleanly."""
+    changes = TopicChanges.of(image, config, topic, lambda broker_id, directory: broker_id == node_id)
+    made = (changes.change(index, begins_leader_epoch=True) for index in topic.partitions)
+    return (change for change in made if change is not None)

@@ -198,7 +198,7 @@ class Controller:
     ) -> list[KafkaError | None]:
         async with self._lock:
             decisions = (
-                attempt(partial(decide_election, self.image, self.node_id, election, partition))
+                attempt(partial(decide_election, self.image, self.settings, election, partition))
                 for partition in partitions
             )
             return await self._carry_out(decisions, False)
@@ -210,7 +210,7 @@ class Controller:
             decide = partial(
                 decide_reassignment,
                 self.image,
-                self.node_id,
+                self.settings,
                 allow_replication_factor_change=allow_replication_factor_change,
             )
             return await self._carry_out((attempt(partial(decide, wanted)) for wanted in reassignments), False)

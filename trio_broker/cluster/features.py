@@ -30,6 +30,10 @@ GROUP_VERSION: Final = "group.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 """At 2, each transaction ends with a raised epoch, and Produce adds partitions by itself (KIP-890)."""
 
+ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
+"""At 1, replicas that have left an ISR which was too small may lead, and a broker that ended without a clean stop may
+not (KIP-966)."""
+
 
 @attrs.frozen
 class FeatureLevels:

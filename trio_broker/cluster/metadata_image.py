@@ -35,6 +35,9 @@ RECOVERY_UNCHANGED = -1
 UNASSIGNED_DIRECTORY: Final = bytes(15) + b"\x01"
 """Kafka's id for "no log directory was chosen yet" beside a replica."""
 
+MIGRATING_DIRECTORY: Final = bytes(16)
+"""Kafka's id for "not known" beside a replica that is older than ids of log directories."""
+
 
 class ConfigResourceType(enum.IntEnum):
     """What a setting may belong to, numbered as on the wire and in ConfigRecord."""
@@ -105,6 +108,15 @@ class PartitionImage:
             leader_recovery_state=record.leader_recovery_state,
             directories=_beside(record.replicas, record.directories),
         )
+
+    def directory_of(self, replica: int) -> bytes:
+        """The id of the log directory of a replica, as far as it is known."""
+        return dict(zip(self.replicas, self.directories, strict=False)).get(replica, UNASSIGNED_DIRECTORY)
+
+    @property
+    def is_reassigned(self) -> bool:
+        """Whether a reassignment is under way."""
+        return bool(self.adding_replicas or self.removing_replicas)
 
     def changed_by(self, record: PartitionChangeRecord) -> PartitionImage:
         """Return the partition after ``record``; naming a leader raises the leader epoch even if it is the same one."""
@@ -193,6 +205,16 @@ class BrokerImage:
             features={each.name: (each.min_supported_version, each.max_supported_version) for each in record.features},
         )
 
+    @property
+    def is_active(self) -> bool:
+        """Whether it may lead partitions and be in sync."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    def has_online(self, directory: bytes) -> bool:
+        """Whether a replica in the log directory of this id can be served, as far as is known."""
+        is_known = directory not in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY) and self.log_dirs
+        return not is_known or directory in self.log_dirs
+
     def changed_by(self, record: BrokerRegistrationChangeRecord) -> BrokerImage:
         """Return the broker after ``record``."""
         cordoned = record.cordoned_log_dirs
@@ -229,6 +251,11 @@ class MetadataImage:
     """The first id that no broker was given yet."""
     partition_count: int = 0
     """Partitions of all topics."""
+
+    def is_active(self, broker_id: int) -> bool:
+        """Whether a broker of this id is registered, and may lead partitions and be in sync."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.is_active
 
     def configs(self, resource: ConfigResource) -> Mapping[str, str]:
         """Return what is set for ``resource`` itself."""

@@ -31,6 +31,7 @@ import attrs
 import trio
 
 from kafka_wire.errors import WireError
+from kafka_wire.limits import INT32_MAX
 from kafka_wire.primitives import NO_UUID, uuid_text
 from kafka_wire.records.batch import RecordBatch, read_batches
 from kafka_wire.records.control import ControlRecord, ControlRecordType, build_control_batch
@@ -64,7 +65,7 @@ METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 """The reserved id of the metadata topic, the same in every cluster."""
 
 
-MAX_LEADER_EPOCH: Final = 2**31 - 1
+MAX_LEADER_EPOCH: Final = INT32_MAX
 """The largest int32, which a batch can have."""
 
 SEGMENT_BYTES: Final = 64 * 1024 * 1024

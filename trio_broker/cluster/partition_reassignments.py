@@ -1,10 +1,10 @@
 """Decides about reassignments of partitions to other brokers.
 
-The cluster is one node, so no other broker can copy a partition: a reassignment may repeat the replicas, reorder them,
-or leave out those that are not alive. Such a change is complete when it is written, so none is ever in progress that
-could be listed or cancelled.
+A reassignment that adds replicas is under way until all that stay are in sync, which their leader reports
+(``alter_partition``); the replicas that it removes stay until then. One that only takes replicas away or orders them
+otherwise is complete when it is written.
 
-Source: Kafka's ReplicationControlManager.alterPartitionReassignments and PartitionChangeBuilder; KIP-455, KIP-860.
+Source: Kafka's ReplicationControlManager.alterPartitionReassignments and PartitionReassignmentRevert; KIP-455, KIP-860.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import PartitionChangeRecord
 from trio_broker.cluster.controller_result import ControllerResult
-from trio_broker.cluster.metadata_image import UNASSIGNED_DIRECTORY, MetadataImage, PartitionImage
+from trio_broker.cluster.metadata_image import MetadataImage, PartitionImage
+from trio_broker.cluster.partition_change_builder import RECOVERING, Assignment, Election, without
 from trio_broker.cluster.replication_control import check_replicas
+from trio_broker.cluster.topic_changes import TopicChanges
 from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.config.broker_config import BrokerConfig
 
 
 @attrs.frozen
@@ -31,9 +34,9 @@ class Reassignment:
 
 
 def decide_reassignment(
-    image: MetadataImage, node_id: int, wanted: Reassignment, *, allow_replication_factor_change: bool
+    image: MetadataImage, config: BrokerConfig, wanted: Reassignment, *, allow_replication_factor_change: bool
 ) -> ControllerResult[None]:
-    """Give a partition the replicas wanted.
+    """Give a partition the replicas wanted, or begin to; or cancel what has begun.
 
     Raises:
         KafkaError: UNKNOWN_TOPIC_OR_PARTITION; NO_REASSIGNMENT_IN_PROGRESS: there is none to cancel;
@@ -47,36 +50,62 @@ def decide_reassignment(
     present = topic.partitions.get(index)
     if present is None:
         raise KafkaError(f"Unable to find partition {name}:{index}.", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    changes = TopicChanges.of(image, config, topic)
     if wanted.replicas is None:
+        change = _cancellation(changes, present, index)
+    else:
+        replicas = tuple(wanted.replicas)
+        check_replicas(image, replicas)
+        if not allow_replication_factor_change:
+            _require_same_factor(present, replicas)
+        _require_a_broker_to_copy(image, present, replicas)
+        assignment = Assignment.of(present).reassigned_to(replicas)
+        change = changes.change(index, assignment=assignment, election=Election.ONLINE)
+    # Without a change nothing is written: a new leader epoch would make every client of the partition ask for metadata.
+    return ControllerResult(None, () if change is None else (change,))
+
+
+def _cancellation(changes: TopicChanges, present: PartitionImage, index: int) -> PartitionChangeRecord | None:
+    """Give a partition the replicas again that it had.
+
+    If only replicas that were being added are in sync, the first of the others leads at a loss of records.
+    """
+    if not present.is_reassigned:
         raise KafkaError("No partition reassignment is in progress.", code=ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-    replicas = tuple(wanted.replicas)
-    check_replicas(image, replicas)
-    if len(replicas) != len(present.replicas) and not allow_replication_factor_change:
+    assignment = Assignment.of(present).reverted()
+    isr = without(present.isr, present.adding_replicas)
+    reason = None
+    if not assignment.replicas:
+        reason = "addingReplicas contains all replicas."
+    elif not isr and not changes.unclean_leader_election_enable:
+        reason = f"{changes.topic.name}:{index} cannot be reverted without an unclean leader election."
+    if reason is not None:
+        raise KafkaError(f"Invalid replica assignment: {reason}", code=ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+    if isr:
+        return changes.change(index, assignment=assignment, isr=isr)
+    isr = assignment.replicas[:1]
+    return changes.change(index, assignment=assignment, isr=isr, leader_recovery_state=RECOVERING)
+
+
+def _require_same_factor(present: PartitionImage, replicas: tuple[int, ...]) -> None:
+    # Of a reassignment under way, its outcome counts (KIP-860).
+    factor = len(without(present.replicas, present.removing_replicas))
+    if len(replicas) != factor:
         raise KafkaError(
-            f"The replication factor is changed from {len(present.replicas)} to {len(replicas)}",
+            f"The replication factor is changed from {factor} to {len(replicas)}",
             code=ErrorCode.INVALID_REPLICATION_FACTOR,
         )
-    # Nothing is written: a new leader epoch would make every client of the partition ask for metadata.
-    if replicas == present.replicas:
-        return ControllerResult(None, ())
-    _require_no_copying(present, replicas, node_id)
-    change = PartitionChangeRecord(
-        partition_id=index,
-        topic_id=topic.topic_id,
-        replicas=list(replicas),
-        isr=[broker_id for broker_id in present.isr if broker_id in replicas],
-        # Naming the leader begins a new leader epoch, which fences the replicas that are left out.
-        leader=node_id,
-        directories=[UNASSIGNED_DIRECTORY] * len(replicas),
-    )
-    return ControllerResult(None, (change,))
 
 
-def _require_no_copying(present: PartitionImage, replicas: tuple[int, ...], node_id: int) -> None:
-    added = [broker_id for broker_id in replicas if broker_id not in present.replicas]
+def _require_a_broker_to_copy(image: MetadataImage, present: PartitionImage, replicas: tuple[int, ...]) -> None:
+    """Refuse a copy while a single broker is alive: nobody would make it, however long the reassignment lasted."""
+    active = [broker.broker_id for broker in image.brokers.values() if broker.is_active]
+    added = without(replicas, present.replicas)
+    if len(active) != 1:
+        return
     if added:
         reason = f"broker {added[0]} has no replica of it, and is not alive to copy one"
-    elif node_id not in replicas or node_id not in present.isr:
+    elif active[0] not in replicas or active[0] not in present.isr:
         reason = "no replica that is alive and in sync would be left"
     else:
         return

@@ -23,7 +23,12 @@ from kafka_wire.primitives import NO_UUID, uuid_text
 from kafka_wire.stored.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from trio_broker.cluster.controller_result import ControllerResult, attempt
 from trio_broker.cluster.metadata_image import UNASSIGNED_DIRECTORY, ConfigResourceType, MetadataImage, TopicImage
-from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC, collision_key, require_valid_topic_name
+from trio_broker.common.topic_names import (
+    CLUSTER_METADATA_TOPIC,
+    collision_key,
+    is_internal_topic,
+    require_valid_topic_name,
+)
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import count_in_turns, list_in_turns
 from trio_broker.config.broker_config import BrokerConfig
@@ -351,6 +356,10 @@ class _GrowthPlanner:
             raise KafkaError(f"topic {wanted.name!r} is named twice in one request", code=ErrorCode.INVALID_REQUEST)
         topic = find_topic(self.image, TopicTarget(name=wanted.name))
         present = len(topic.partitions)
+        if is_internal_topic(topic.name):
+            # Kafka adds them, and the keys that are coordinated in others from then on lose their state.
+            text = f"topic {topic.name!r} keeps its {present} partition(s), by whose number each key has one"
+            raise KafkaError(text, code=ErrorCode.INVALID_PARTITIONS)
         if wanted.count <= present:
             raise KafkaError(
                 f"topic {wanted.name!r} has {present} partition(s), and {wanted.count} would not be more",

@@ -5,7 +5,8 @@
 
 Bytes that are UTF-8 are a string. Other bytes are in ``key_base64`` or ``value_base64``, in place of ``key`` or
 ``value``. A null key or value is null, and so is a timestamp that the record does not have. A written line is read back
-to exactly the same bytes.
+to exactly the same record, but for a time before 1970: it is written as it is stored, and refused as Kafka's producers
+refuse it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import binascii
 import json
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
+
+from kafka_wire.records.batch import NO_TIMESTAMP
 
 BASE64: Final = "_base64"
 """What the name of a field ends with that has bytes in base64."""
@@ -53,7 +56,7 @@ def record_line(topic: str, partition: int, record: StoredRecord, *, is_append_t
         "topic": topic,
         "partition": partition,
         "offset": record.offset,
-        "timestamp": record.timestamp if record.timestamp >= 0 else None,
+        "timestamp": time_of(record),
         "timestamp_type": "append" if is_append_time else "create",
         **text_or_base64("key", record.key),
         **text_or_base64("value", record.value),
@@ -63,6 +66,11 @@ def record_line(topic: str, partition: int, record: StoredRecord, *, is_append_t
         ],
     }
     return json.dumps(row, separators=(",", ":")) + "\n"
+
+
+def time_of(record: StoredRecord) -> int | None:
+    """Return a record's timestamp, which may be before 1970; None where it has none."""
+    return None if record.timestamp == NO_TIMESTAMP else record.timestamp
 
 
 def text_or_base64(name: str, data: bytes | None) -> dict[str, str | None]:

@@ -68,16 +68,19 @@ class Barrier:
 @attrs.define
 class Backoff:
     """How long to wait before something that fails is tried again: twice as long each time, up to
-    ``LONGEST_PAUSE_SECONDS``; once it has worked for longer than that, as at the first time."""
+    ``longest_pause_seconds``; once it has worked for longer than that, as at the first time."""
 
+    first_pause_seconds: float = FIRST_PAUSE_SECONDS
+    longest_pause_seconds: float = LONGEST_PAUSE_SECONDS
     _pause_seconds: float = attrs.field(default=0.0, init=False)
     _tried_again_at: float = attrs.field(default=-math.inf, init=False)
 
     def next_pause(self) -> float:
         """It has failed: the seconds to wait now."""
         now = trio.current_time()
-        has_worked = now - self._tried_again_at > LONGEST_PAUSE_SECONDS
-        self._pause_seconds = FIRST_PAUSE_SECONDS if has_worked else min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
+        has_worked = now - self._tried_again_at > self.longest_pause_seconds
+        doubled = min(2 * self._pause_seconds, self.longest_pause_seconds)
+        self._pause_seconds = self.first_pause_seconds if has_worked else doubled
         self._tried_again_at = now + self._pause_seconds
         return self._pause_seconds
 

@@ -22,15 +22,15 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
-from kafka_wire.primitives import MAX_STRING_BYTES
+from kafka_wire.limits import INT32_MAX, INT64_MAX, MAX_STRING_BYTES
 from trio_broker.config.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-INT_MAX = 2**31 - 1
-LONG_MAX = 2**63 - 1
+INT_MAX = INT32_MAX
+LONG_MAX = INT64_MAX
 DOUBLE_MAX = sys.float_info.max
 """Java's ``Double.MAX_VALUE``, which stands for no limit."""
 

@@ -165,7 +165,7 @@ class GroupCoordinator:
     def topic_opened(self, name: str) -> None:
         """Load the shards whose partitions could not be opened before."""
         if name == self.runtime.topic:
-            self.runtime.load_new_partitions()
+            self.runtime.load_led_partitions()
 
     async def expire_offsets(self) -> None:
         """Delete offsets that have expired, and groups that have neither offsets nor members left."""
@@ -173,12 +173,12 @@ class GroupCoordinator:
 
     # ---- requests -------------------------------------------------------------------------------------------------
 
-    async def find(self, group_id: str) -> None:
+    async def find(self, group_id: str) -> int:
         """``find_steps`` in the calling task."""
-        await run_steps(self.find_steps(group_id))
+        return await run_steps(self.find_steps(group_id))
 
-    def find_steps(self, group_id: str) -> Steps[None]:
-        """Make sure that this broker coordinates ``group_id``.
+    def find_steps(self, group_id: str) -> Steps[int]:
+        """The id of the broker that coordinates ``group_id``.
 
         Raises:
             KafkaError: ``COORDINATOR_NOT_AVAILABLE``: not now.
@@ -292,8 +292,8 @@ class GroupCoordinator:
             raise KafkaError(text, code=ErrorCode.NOT_COORDINATOR)
         return shard.end_transaction(end)
 
-    def partition_of(self, group_id: str) -> TopicPartition:
-        """The partition of ``__consumer_offsets`` that has ``group_id``, which a transaction of its offsets writes to.
+    def own_partition_of(self, group_id: str) -> TopicPartition:
+        """The partition of ``__consumer_offsets`` that has ``group_id``, which is coordinated here.
 
         Raises:
             KafkaError: those of ``shard``.

@@ -22,17 +22,12 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from kafka_wire.limits import MAX_PARTITION_COUNT, MAX_REPLICATION_FACTOR
 from trio_broker.common.did_you_mean import did_you_mean
 from trio_broker.declaration.declaration import DeclarationError, DeclaredTopic
 
 TABLES: Final = ("topics",)
 TOPIC_KEYS: Final = ("partitions", "replication_factor", "config")
-
-MAX_PARTITIONS: Final = 0x7FFF_FFFF
-"""The protocol has an int32 for it. The broker's own limit is far lower."""
-
-MAX_REPLICATION_FACTOR: Final = 0x7FFF
-"""The protocol has an int16 for it."""
 
 _POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
@@ -93,7 +88,7 @@ def _topic(file: str, name: str, table: Any) -> DeclaredTopic:
         if _is_part_of_name(key, table)
     ]
     values: dict[str, int | None] = {}
-    for key, largest in (("partitions", MAX_PARTITIONS), ("replication_factor", MAX_REPLICATION_FACTOR)):
+    for key, largest in (("partitions", MAX_PARTITION_COUNT), ("replication_factor", MAX_REPLICATION_FACTOR)):
         value = values[key] = table.get(key)
         # A bool is an int, too.
         if value is not None and (type(value) is not int or not 1 <= value <= largest):

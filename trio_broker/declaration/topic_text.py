@@ -7,6 +7,7 @@ be empty, which leaves it to the broker.
 
 from __future__ import annotations
 
+from kafka_wire.limits import MAX_PARTITION_COUNT
 from trio_broker.declaration.declaration import DeclaredTopic
 
 FORM = "NAME[:PARTITIONS[:KEY=VALUE,KEY=VALUE…]]"
@@ -22,7 +23,9 @@ def parse_topic(text: str, origin: str) -> DeclaredTopic:
     name, partitions, settings = (*text.split(":", 2), "", "")[:3]
     if not name:
         raise ValueError(f"{text!r} names no topic; the form is {FORM}")
-    if partitions and not (partitions.isascii() and partitions.isdecimal() and 0 < int(partitions) < 2**31):
+    if partitions and not (
+        partitions.isascii() and partitions.isdecimal() and 0 < int(partitions) <= MAX_PARTITION_COUNT
+    ):
         raise ValueError(f"{text!r}: {partitions!r} is no number of partitions; the form is {FORM}")
     return DeclaredTopic(
         name=name, partitions=int(partitions) if partitions else None, settings=_settings(text, settings), origin=origin

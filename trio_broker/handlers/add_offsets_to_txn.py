@@ -30,7 +30,7 @@ def add_offsets_to_txn(request: AddOffsetsToTxnRequest, context: Context) -> Ste
     services = context.services
     # A group that nobody has looked for may be the first of all.
     yield from services.groups.find_steps(request.group_id)
-    partition = services.groups.partition_of(request.group_id)
+    partition = services.groups.runtime.partition_of(request.group_id)
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
         yield from services.transactions.add_partitions_steps(

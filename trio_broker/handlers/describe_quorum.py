@@ -89,4 +89,5 @@ async def describe_partition(topic: str, index: int, context: Context) -> Partit
 async def describe_leader(context: Context) -> Node:
     quorum = await context.services.controller.describe_quorum()
     node, name = broker_node(context, quorum.leader_id), context.connection.listener_name
-    return Node(node_id=node.broker_id, listeners=[Listener(name=name, host=node.host, port=node.port)])
+    listeners = [] if node is None else [Listener(name=name, host=node.host, port=node.port)]
+    return Node(node_id=quorum.leader_id, listeners=listeners)

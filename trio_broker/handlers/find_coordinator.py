@@ -1,6 +1,7 @@
-"""FindCoordinator: the broker that coordinates a group or a transactional id, which is always this one.
+"""FindCoordinator: the broker that coordinates a group or a transactional id.
 
-The answer has its address on the listener of the client's connection. The internal topic is created by the first
+It leads the partition of the internal topic that the key lives on, and has its address on the listener of the client's
+connection. The internal topic is created by the first
 request: Kafka answers that one with COORDINATOR_NOT_AVAILABLE and creates the topic afterwards; here the topic is
 created first, which spares the client a retry.
 
@@ -18,7 +19,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
-from trio_broker.handlers.support.broker_nodes import broker_node
+from trio_broker.handlers.support.broker_nodes import BrokerNode, broker_node
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
@@ -57,11 +58,10 @@ def refused_key(key: str, error: KafkaError) -> Coordinator:
 
 @handles(FindCoordinatorRequest, error_response=error_response)
 def find_coordinator(request: FindCoordinatorRequest, context: Context) -> Steps[FindCoordinatorResponse]:
-    """Answer with this node as the coordinator of every group and transactional id."""
+    """Answer with the coordinator of each group or transactional id."""
     if context.version >= BATCHED_SINCE_VERSION:
         return (yield from find_each(request, context))
-    yield from require_coordinator(request.key_type, request.key, context)
-    node = broker_node(context, context.services.node.node_id)
+    node = yield from coordinator_of(request.key_type, request.key, context)
     return FindCoordinatorResponse(
         error_message=NO_ERROR_MESSAGE, node_id=node.broker_id, host=node.host, port=node.port
     )
@@ -81,25 +81,28 @@ def find_each(request: FindCoordinatorRequest, context: Context) -> Steps[FindCo
 def find_one(key_type: int, key: str, context: Context) -> Steps[Coordinator]:
     """The coordinator of one key, or the error that refuses it."""
     try:
-        yield from require_coordinator(key_type, key, context)
+        node = yield from coordinator_of(key_type, key, context)
     except KafkaError as error:
         return refused_key(key, error)
-    node = broker_node(context, context.services.node.node_id)
     return Coordinator(key=key, node_id=node.broker_id, host=node.host, port=node.port, error_message="")
 
 
-def require_coordinator(key_type: int, key: str, context: Context) -> Steps[None]:
-    """Make sure that ``key`` has a coordinator, which is then this node.
+def coordinator_of(key_type: int, key: str, context: Context) -> Steps[BrokerNode]:
+    """The broker that coordinates ``key``.
 
     Raises:
         KafkaError: ``INVALID_REQUEST``; ``COORDINATOR_NOT_AVAILABLE`` where a retry may succeed.
     """
     match key_type:
         case KeyType.GROUP:
-            yield from context.services.groups.find_steps(key)
+            broker_id = yield from context.services.groups.find_steps(key)
         case KeyType.TRANSACTIONAL_ID:
-            yield from context.services.transactions.find_steps(key)
+            broker_id = yield from context.services.transactions.find_steps(key)
         case KeyType.SHARE_PARTITION:
             raise KafkaError("share groups are not served", code=ErrorCode.INVALID_REQUEST)
         case _:
             raise KafkaError(f"{key_type} is no type of coordinator", code=ErrorCode.INVALID_REQUEST)
+    if (node := broker_node(context, broker_id)) is None:
+        text = f"broker {broker_id}, which coordinates {key!r:.200}, is not there or lacks this listener"
+        raise KafkaError(text, code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return node

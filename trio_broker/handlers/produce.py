@@ -35,7 +35,7 @@ from kafka_wire.messages.produce import (
 )
 from kafka_wire.records.batch import ATTRIBUTES_LOW_BYTE, CODEC_MASK, PRODUCER_ID_POSITION, TRANSACTIONAL_BIT
 from kafka_wire.records.errors import InvalidRecord
-from trio_broker.common.request_phase import ReleaseHandler, ignore_release
+from trio_broker.common.request_phase import ReleaseHandler
 from trio_broker.common.topic_names import is_internal_topic
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
@@ -44,11 +44,11 @@ from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.transactional_produce import NotInTransaction, TransactionalProduce
 from trio_broker.network.client_activity import NOT_IDEMPOTENT, ProducerActivity
 from trio_broker.network.errors import CloseConnection
-from trio_broker.partition.leader_appends import AppendGuard, RequiredOffset
+from trio_broker.partition.leader_appends import RequiredOffset
 from trio_broker.partition.local_topics import LocalTopic
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
-from trio_broker.storage.append import AppendInfo
+from trio_broker.partition.writer import AppendGuard
 from trio_broker.storage.errors import RecordValidationError
 
 ACKS_NONE = 0
@@ -184,12 +184,11 @@ class ProduceOperation:
             # As ``is_transactional``, without a call: every batch of every client is asked.
             if len(records) > ATTRIBUTES_LOW_BYTE and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
                 guard = self._guard(partition, records)
-            info = yield from append_batch(
-                self.replicas,
+            info = yield from self.replicas.appends.append_steps(
                 partition,
                 records,
-                acks_all=is_acks_all,
                 produce_version=self.header.api_version,
+                acks_all=is_acks_all,
                 release_handler=release_handler,
                 guard=guard,
             )
@@ -256,30 +255,6 @@ def require_may_write(local: LocalTopic, client_id: str | None) -> None:
     # accidents, not attacks.
     if is_internal_topic(local.name) and client_id != INTERNAL_WRITER:
         raise KafkaError(f"{local.name} is internal", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
-
-
-def append_batch(
-    replicas: ReplicaManager,
-    partition: Partition,
-    records: memoryview,
-    *,
-    acks_all: bool,
-    produce_version: int,
-    release_handler: ReleaseHandler = ignore_release,
-    guard: AppendGuard | None = None,
-) -> Steps[AppendInfo]:
-    """Append a batch as a producer's; with ``acks_all`` only where as many replicas would have it as the topic wants.
-
-    Raises:
-        KafkaError: nothing was appended, or the disk failed.
-    """
-    partition.require_leader()
-    # Before the append: records that are refused but in the log would be there twice after the producer's retry.
-    if acks_all:
-        partition.require_in_sync_replicas()
-    return replicas.appends.append_steps(
-        partition, records, produce_version=produce_version, release_handler=release_handler, guard=guard
-    )
 
 
 @handles(ProduceRequest, error_response=error_response, advertised_from=0)

@@ -91,7 +91,7 @@ class TransactionalCaller:
         return response  # type: ignore[return-value]  # that of a commit, which is what is asked
 
     def _commit(self, commit: OffsetCommitRequest) -> Steps[OffsetCommitResponse]:
-        partition = self.services.groups.partition_of(commit.group_id)
+        partition = self.services.groups.own_partition_of(commit.group_id)
         if not self._has_commits_in(partition):
             yield from self._add(partition)
             # Once more, as nothing comes between this and the append: the transaction may have ended meanwhile, and no

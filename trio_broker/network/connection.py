@@ -14,7 +14,7 @@ from typing import Protocol
 
 import attrs
 
-from kafka_wire.connection import ServerConnection
+from kafka_wire.frame_receiver import FrameReceiver
 from kafka_wire.headers import RequestHeader
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.client_activity import ClientActivity
@@ -94,7 +94,7 @@ class Connection:
 
     sock: socket.socket
     info: ConnectionInfo
-    protocol: ServerConnection
+    protocol: FrameReceiver
     last_active: float
     connected_at: float = attrs.field(default=attrs.Factory(lambda self: self.last_active, takes_self=True))
     client: ClientActivity = attrs.field(factory=ClientActivity)

@@ -1,4 +1,5 @@
-"""Why a connection ends: the cause that is counted, and the reason that is logged."""
+"""Why a connection of a client ends, with the cause that is counted and the reason that is logged; and what may become
+of a request that this broker sends to another one."""
 
 from __future__ import annotations
 
@@ -67,3 +68,15 @@ class ShortRegion(CloseConnection):
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, CloseCause.FAILURE)
+
+
+class RequestFailed(Exception):
+    """A request to another broker was not answered; the text names the broker and says why."""
+
+
+class RequestNotSent(RequestFailed):
+    """It was not sent, so it was not carried out."""
+
+
+class ResponseLost(RequestFailed):
+    """It was sent; whether it was carried out is unknown."""

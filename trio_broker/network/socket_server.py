@@ -28,7 +28,7 @@ from functools import partial
 import attrs
 import trio
 
-from kafka_wire.connection import ServerConnection
+from kafka_wire.frame_receiver import FrameReceiver
 from trio_broker.common.busy_time import Utilization
 from trio_broker.common.log_throttle import LogThrottle
 from trio_broker.concurrency.barrier import Backoff, Barrier, start_background
@@ -328,7 +328,7 @@ class SocketServer:
         )
 
     def _make_connection(self, sock: socket.socket, info: ConnectionInfo) -> Connection:
-        return Connection(sock, info, ServerConnection(self.config.socket_request_max_bytes), self.clock.monotonic())
+        return Connection(sock, info, FrameReceiver(self.config.socket_request_max_bytes), self.clock.monotonic())
 
     def connections(self) -> Iterator[Connection]:
         """Every connection; they may come and go meanwhile."""

@@ -2,8 +2,8 @@
 
 A delayed request registers with each of its partitions, is woken at most once, and then looks at the partitions itself
 to see what came true: waking says "look again" and nothing else, so a spurious wake costs one look and can do no
-harm. A missing wake would cost the client its whole timeout; so a partition that fails or is deleted wakes everyone
-too.
+harm. A missing wake would cost the client its whole timeout; so a partition that fails, is deleted or is led elsewhere
+wakes everyone too.
 
 All of this happens on the event loop, between checkpoints, and therefore needs no lock.
 
@@ -205,7 +205,8 @@ class DelayedOperations:
         self._order = itertools.count()
 
     def add_produce(self, required_offset: int, delayed: DelayedProduce) -> None:
-        """Notify ``delayed`` when the high watermark reaches ``required_offset``, or when the partition fails."""
+        """Notify ``delayed`` when the high watermark reaches ``required_offset``, or when the partition fails or
+        is led elsewhere."""
         delayed.partitions_pending += 1
         heapq.heappush(self.produces, HighWatermarkWaiter(required_offset, next(self._order), delayed))
 
@@ -239,7 +240,7 @@ class DelayedOperations:
             delayed.wake()
 
     def release(self) -> None:
-        """The partition has failed: nothing that waits for it will come."""
+        """The partition has failed, or is led elsewhere: nothing that waits for it here will come."""
         # Counted as completed, not woken: a Produce to several partitions goes on waiting for the others.
         for waiter in self.produces:
             waiter.delayed.partition_completed()

@@ -29,7 +29,8 @@ from trio_broker.common.request_phase import ReleaseHandler, RequestPhase
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.partition.delayed_operations import DelayedFetch
-from trio_broker.partition.partition import NO_EPOCH, Partition
+from trio_broker.partition.partition import Partition
+from trio_broker.partition.state import NO_EPOCH
 from trio_broker.runtime.disk import FileRegion
 from trio_broker.storage.leader_epochs import EpochEndOffset
 from trio_broker.storage.log_reader import LogReader

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import attrs
 import trio
@@ -26,7 +26,9 @@ from trio_broker.concurrency.yield_budget import partition_in_turns
 from trio_broker.partition.delayed_operations import DelayedProduce, ExpirationReaper
 from trio_broker.partition.log_dir_failures import LogDirFailures
 from trio_broker.partition.partition import Partition
+from trio_broker.partition.state import NO_EPOCH
 from trio_broker.partition.transaction_end import TransactionEnd
+from trio_broker.partition.writer import AppendGuard
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage import validation
 from trio_broker.storage.append import AppendInfo, AppendOrigin
@@ -43,24 +45,26 @@ EPOCH_WRITES_AT_ONCE = 64
 default, so that none of these waits for the event loop."""
 
 
-AppendGuard: TypeAlias = Callable[[], None]
-"""Raises ``KafkaError`` if a batch may not be appended at this moment."""
-
-
 @attrs.frozen
 class RequiredOffset:
-    """A partition and the high watermark that makes an append to it safe."""
+    """A partition and the high watermark that makes an append to it safe, as long as the leadership of
+    ``leader_epoch``, in which it was appended, is not lost. Made in the turn of the append."""
 
     partition: Partition
     required_offset: int
+    leader_epoch: int = attrs.field(
+        default=attrs.Factory(lambda required: required.partition.leader_epoch, takes_self=True)
+    )
 
     def code(self) -> ErrorCode:
         """The result of the append at the end of the wait."""
-        if self.partition.state.high_watermark >= self.required_offset:
-            return ErrorCode.NONE
-        if self.partition.failure is not None:
-            return self.partition.failure.code
-        return ErrorCode.REQUEST_TIMED_OUT
+        state = self.partition.state
+        # First: another leader may have cut what was appended here, and its high watermark is about other records.
+        if not state.has_led_since(self.leader_epoch):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if state.high_watermark >= self.required_offset:
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if state.is_under_min_isr else ErrorCode.NONE
+        return ErrorCode.REQUEST_TIMED_OUT if state.failure is None else state.failure.code
 
 
 class LeaderAppends:
@@ -82,10 +86,12 @@ class LeaderAppends:
         records: memoryview,
         *,
         produce_version: int,
+        acks_all: bool = False,
         release_handler: ReleaseHandler = ignore_release,
         guard: AppendGuard | None = None,
     ) -> Steps[AppendInfo]:
-        """Append one batch to a partition: at once, unless it or one before it must wait.
+        """Append one batch to a partition: at once, unless it or one before it must wait. With ``acks_all`` only where
+        as many replicas would have it as the topic wants.
 
         ``guard`` is called immediately before the append, and raises what forbids it.
 
@@ -93,7 +99,7 @@ class LeaderAppends:
         a leader epoch. Before it waits for the disk, ``release_handler`` gives the handler slot back.
 
         Raises:
-            KafkaError: the batch was refused, the partition is out of use, or its disk failed.
+            KafkaError: the batch was refused, the partition is out of use or not led here, or its disk failed.
         """
         config, now_ms, writer = partition.log.config, self.clock.now_ms(), partition.writer
         batch = validation.check_client_batch(records, config, produce_version)
@@ -102,16 +108,16 @@ class LeaderAppends:
         if takes_long or writer.needs_epoch_entry or writer.is_busy:
             if writer.needs_epoch_entry or writer.is_busy:
                 release_handler(RequestPhase.DISK)
-            append = partial(self._append_in_turn, partition, batch, takes_long, guard)
+            # Also before the work: producers that have missed an election would cause much of it in vain.
+            writer.require_may_append(acks_all=acks_all)
+            append = partial(self._append_in_turn, partition, batch, takes_long, acks_all, guard)
             info: AppendInfo = yield partial(writer.execute, append)
             return info
         batch = validation.prepare(batch, config, now_ms, partition.topic_partition)
-        if guard is not None:
-            guard()
-        return self._append_now(partition, batch, now_ms)
+        return self._append_now(partition, batch, now_ms, acks_all, guard)
 
     async def _append_in_turn(
-        self, partition: Partition, batch: RecordBatch, takes_long: bool, guard: AppendGuard | None
+        self, partition: Partition, batch: RecordBatch, takes_long: bool, acks_all: bool, guard: AppendGuard | None
     ) -> AppendInfo:
         """A command: append a batch, however long it takes, behind those that came before it."""
         config, now_ms = partition.log.config, self.clock.now_ms()
@@ -123,15 +129,13 @@ class LeaderAppends:
             batch = prepare()
         if partition.writer.needs_epoch_entry:
             await self.failures.changing(partition, partition.writer.write_epochs())
-        # Again, since the topic may have been deleted or its disk may have failed during the wait.
-        partition.require_leader()
-        if guard is not None:
-            guard()
-        return self._append_now(partition, batch, self.clock.now_ms())
+        return self._append_now(partition, batch, self.clock.now_ms(), acks_all, guard)
 
-    def _append_now(self, partition: Partition, batch: RecordBatch, now_ms: int) -> AppendInfo:
+    def _append_now(
+        self, partition: Partition, batch: RecordBatch, now_ms: int, acks_all: bool, guard: AppendGuard | None
+    ) -> AppendInfo:
         try:
-            info = partition.writer.append_prepared(batch, now_ms=now_ms)
+            info = partition.writer.append_prepared(batch, now_ms=now_ms, acks_all=acks_all, guard=guard)
         except OSError as error:
             raise self.failures.storage_failed(partition, error) from error
         self._count(info)
@@ -142,21 +146,26 @@ class LeaderAppends:
         self.appended_records += info.last_offset - info.first_offset + 1
         self.appended_bytes += info.appended_bytes
 
-    def append_internal(self, partition: Partition, batch: memoryview) -> None:
+    def append_internal(self, partition: Partition, batch: memoryview, *, leader_epoch: int) -> None:
         """Append a batch of the broker's own, such as a coordinator's, at once and without a checkpoint.
 
-        ``ready_to_append`` must have been awaited in this leader epoch.
+        It is refused in another leader epoch than ``leader_epoch``, unless that is ``NO_EPOCH``. ``ready_to_append``
+        must have been awaited in this epoch.
 
         Raises:
-            KafkaError: nothing was appended: the log refused, the partition is out of use, or its disk failed.
+            KafkaError: nothing was appended: the log refused, the partition is out of use or not led here, or its disk
+                failed.
         """
-        partition.require_leader()
-        partition.require_in_sync_replicas()
-        if partition.writer.needs_epoch_entry:
+        writer = partition.writer
+        writer.require_may_append(acks_all=True, leader_epoch=leader_epoch)
+        if writer.needs_epoch_entry:
             text = f"{partition.topic_partition}: leader epoch {partition.leader_epoch} has only begun"
             raise KafkaError(text, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        now_ms = self.clock.now_ms()
         try:
-            info = partition.writer.append(batch, now_ms=self.clock.now_ms(), origin=AppendOrigin.COORDINATOR)
+            info = writer.append(
+                batch, now_ms=now_ms, origin=AppendOrigin.COORDINATOR, acks_all=True, leader_epoch=leader_epoch
+            )
         except OSError as error:
             raise self.failures.storage_failed(partition, error) from error
         self._count(info)
@@ -171,21 +180,23 @@ class LeaderAppends:
         if writer.is_busy or writer.needs_epoch_entry:
             yield partial(writer.execute, partial(self._append_marker, partition, end))
         else:
-            self.append_end(partition, end)
+            self.append_end(partition, end, leader_epoch=NO_EPOCH)
         return partition.log_end_offset
 
     async def _append_marker(self, partition: Partition, end: TransactionEnd) -> None:
         if partition.writer.needs_epoch_entry:
             await self.failures.changing(partition, partition.writer.write_epochs())
-        self.append_end(partition, end)
+        self.append_end(partition, end, leader_epoch=NO_EPOCH)
 
-    def append_end(self, partition: Partition, end: TransactionEnd) -> None:
+    def append_end(self, partition: Partition, end: TransactionEnd, *, leader_epoch: int) -> None:
         """As ``append_internal``, for the end of a transaction."""
+        # First: the producers of a partition that another broker leads say nothing.
+        partition.writer.require_may_append(acks_all=True, leader_epoch=leader_epoch)
         producers = partition.log.producers
         if end.has_raised_epoch:
             producers.check_end(end.producer_id, end.producer_epoch)
         end = end.where_known(producers.coordinator_epoch(end.producer_id))
-        self.append_internal(partition, end.batch(self.clock.now_ms()))
+        self.append_internal(partition, end.batch(self.clock.now_ms()), leader_epoch=leader_epoch)
 
     async def ready_to_append(self, partition: Partition) -> None:
         """Write down where the partition's leader epoch begins, if that has not been done.

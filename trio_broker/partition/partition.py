@@ -22,14 +22,11 @@ from kafka_wire.isolation_level import IsolationLevel
 from trio_broker.config.log_config import LogConfig
 from trio_broker.partition.append_times import AppendTimes
 from trio_broker.partition.delayed_operations import DelayedOperations
-from trio_broker.partition.state import PartitionState
+from trio_broker.partition.state import NO_EPOCH, PartitionState
 from trio_broker.partition.view import LogView, PublishedState
 from trio_broker.partition.writer import InThread, PartitionWriter
 from trio_broker.storage.log import Log
 from trio_broker.storage.producer_state import ProducerStates
-
-NO_EPOCH = -1
-"""The leader epoch of a client that does not want to be checked."""
 
 
 class Durability(enum.Enum):
@@ -59,7 +56,6 @@ class Partition:
         self.topic_id = log.topic_id
         self.log = log
         self.durability = durability
-        self.min_in_sync_replicas = log.config.min_insync_replicas
         state = PartitionState(
             leader_epoch=leader_epoch,
             log_start_offset=log.log_start_offset,
@@ -69,6 +65,7 @@ class Partition:
             durable_offset=log.recovery_point,
             waits_for_disk=durability is Durability.FSYNC,
             transactions=log.producers.transactions,
+            min_in_sync_replicas=log.config.min_insync_replicas,
         )
         self.delayed = DelayedOperations()
         self.state: PublishedState = state
@@ -83,7 +80,7 @@ class Partition:
     def configure(self, config: LogConfig) -> None:
         """Let the settings of the topic count from now on."""
         self.log.config = config
-        self.min_in_sync_replicas = config.min_insync_replicas
+        self.writer.state.min_in_sync_replicas = config.min_insync_replicas
 
     # ---- what is visible ------------------------------------------------------------------------------------------
 
@@ -179,18 +176,6 @@ class Partition:
         if (failure := self.state.failure) is not None:
             # A new one each time: an exception that is raised twice drags all its tracebacks along.
             raise KafkaError(str(failure), code=failure.code)
-
-    def require_in_sync_replicas(self) -> None:
-        """Refuse an acks=all append that could not be as safe as the topic demands: this replica is the only one.
-
-        Raises:
-            KafkaError: ``NOT_ENOUGH_REPLICAS``; nothing may be appended then.
-        """
-        if self.min_in_sync_replicas > 1:
-            raise KafkaError(
-                f"{self.topic_partition} has 1 in-sync replica and min.insync.replicas is {self.min_in_sync_replicas}",
-                code=ErrorCode.NOT_ENOUGH_REPLICAS,
-            )
 
     def fail(self, failure: KafkaError) -> None:
         """Take the partition out of use for good; every waiting request gets the error now. The first failure

@@ -8,7 +8,7 @@ readers moved. The caller does the rest: syncs, answers, wakes. Always::
 ``high_watermark`` only grows within a leader epoch, unless a follower's log is cut below it. One rule moves it: it is
 the least of the log end offset, the ``replicated_offset`` and, in fsync mode, the durable offset. A leader that is the
 only in-sync replica, as every leader of a single node is, waits for nobody else; how many replicas there must be is
-not asked here, but before an append. ``last_stable_offset`` follows in the same step.
+asked before an append. ``last_stable_offset`` follows in the same step.
 
 Source: Kafka's Partition (``maybeIncrementLeaderHW``) and UnifiedLog (``maybeIncrementFirstUnstableOffset``).
 """
@@ -21,6 +21,9 @@ from collections.abc import Mapping
 
 from kafka_wire.errors import KafkaError
 from trio_broker.storage.open_transactions import OpenTransactions
+
+NO_EPOCH = -1
+"""The leader epoch of a caller that does not want to be checked."""
 
 NOT_AWAITED = 2**63 - 1
 """The replicated offset of a leader whose in-sync replicas are itself alone: larger than any offset."""
@@ -49,8 +52,10 @@ class PartitionState:
         "is_leader",
         "last_stable_offset",
         "leader_epoch",
+        "leads_since_epoch",
         "log_end_offset",
         "log_start_offset",
+        "min_in_sync_replicas",
         "replicated_offset",
         "visible_bytes",
         "waits_for_disk",
@@ -66,10 +71,15 @@ class PartitionState:
         durable_offset: int,
         waits_for_disk: bool,
         transactions: OpenTransactions,
+        min_in_sync_replicas: int = 1,
     ) -> None:
         """Begin as the leader, and its only in-sync replica."""
         self.leader_epoch = leader_epoch
         self.is_leader = True
+        # The epoch in which this leadership began; the later ones followed it without another leader in between.
+        self.leads_since_epoch = leader_epoch
+        # ``min.insync.replicas``
+        self.min_in_sync_replicas = min_in_sync_replicas
         # What every request gets once the partition was deleted or its disk failed; set once, and never cleared.
         self.failure: KafkaError | None = None
         # Where the logs of the other in-sync replicas end; a leader's.
@@ -102,6 +112,20 @@ class PartitionState:
 
     # ---- who leads
 
+    @property
+    def in_sync_replica_count(self) -> int:
+        """How many replicas are in sync, this leader included."""
+        return 1 + len(self.in_sync_replicas)
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether fewer replicas are in sync than acks=all demands."""
+        return self.in_sync_replica_count < self.min_in_sync_replicas
+
+    def has_led_since(self, leader_epoch: int) -> bool:
+        """Whether this is the leader, as it was in ``leader_epoch``, and there was no other in between."""
+        return self.is_leader and self.leads_since_epoch <= leader_epoch
+
     def lead(self, leader_epoch: int, in_sync_replicas: Mapping[int, int]) -> Advance:
         """Lead from now on, with these other in-sync replicas and where their logs end, as far as that is known.
 
@@ -109,7 +133,8 @@ class PartitionState:
         """
         assert leader_epoch >= self.leader_epoch, f"{self!r}: epoch {leader_epoch}"
         self.leader_epoch = leader_epoch
-        self.is_leader = True
+        if not self.is_leader:
+            self.is_leader, self.leads_since_epoch = True, leader_epoch
         return self.set_in_sync_replicas(in_sync_replicas)
 
     def follow(self, leader_epoch: int) -> None:

@@ -8,21 +8,25 @@ changes what the loop reads.
 An append is executed at once, without a checkpoint, unless it or a command before it must wait: for the first entry of
 a leader epoch, or for a look into a large batch. Then all that come after it wait as well, so none is overtaken.
 
-Source: KIP-101 for leader epochs; Kafka's Partition and UnifiedLog, which have locks for this.
+Leadership is a condition of each append, asked at the moment of the write, whatever it has waited for before.
+
+Source: KIP-101 for leader epochs; Kafka's Partition (``appendRecordsToLeader``) and UnifiedLog, which have locks for
+this.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
+from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import RecordBatch
 from trio_broker.partition.append_times import AppendTimes
 from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.delayed_operations import DelayedOperations
-from trio_broker.partition.state import Advance, PartitionState
+from trio_broker.partition.state import NO_EPOCH, Advance, PartitionState
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.durable_log import SyncedFiles
 from trio_broker.storage.log import Log
@@ -30,6 +34,9 @@ from trio_broker.storage.retention import ExpiredSegment
 from trio_broker.storage.segment_swap import SegmentSwap
 
 T = TypeVar("T")
+
+AppendGuard: TypeAlias = Callable[[], None]
+"""Raises ``KafkaError`` if a batch may not be appended at this moment."""
 
 
 class InThread(Protocol):
@@ -84,6 +91,31 @@ class PartitionWriter(CommandQueue):
 
     # ---- appending ------------------------------------------------------------------------------------------------
 
+    def require_may_append(self, *, acks_all: bool, leader_epoch: int = NO_EPOCH) -> None:
+        """Refuse an append where the partition cannot be used, is not led here, or not in ``leader_epoch`` if that is
+        given; and one with ``acks_all`` that could not be as safe as the topic demands.
+
+        Raises:
+            KafkaError: the partition's failure, ``NOT_LEADER_OR_FOLLOWER``, ``NOT_ENOUGH_REPLICAS``.
+        """
+        state = self.state
+        if (failure := state.failure) is not None:
+            # A new one each time: an exception that is raised twice drags all its tracebacks along.
+            raise KafkaError(str(failure), code=failure.code)
+        if not state.is_leader:
+            text = f"{self.log.topic_partition} is not led here"
+            raise KafkaError(text, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if leader_epoch not in (NO_EPOCH, state.leader_epoch):
+            text = f"{self.log.topic_partition} is led in epoch {state.leader_epoch}, and no longer in {leader_epoch}"
+            raise KafkaError(text, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        # Before the append: records that are refused but in the log would be there twice after the producer's retry.
+        if acks_all and state.is_under_min_isr:
+            raise KafkaError(
+                f"{self.log.topic_partition}: in-sync replicas are {state.in_sync_replica_count}, and"
+                f" min.insync.replicas is {state.min_in_sync_replicas}",
+                code=ErrorCode.NOT_ENOUGH_REPLICAS,
+            )
+
     def append(
         self,
         records: memoryview,
@@ -91,13 +123,16 @@ class PartitionWriter(CommandQueue):
         now_ms: int,
         produce_version: int | None = None,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        acks_all: bool = False,
+        leader_epoch: int = NO_EPOCH,
     ) -> AppendInfo:
         """Append as the leader, at once and without a checkpoint: one batch of a client, or the broker's own.
 
         Raises:
-            KafkaError: the log refused the batch; nothing was appended.
+            KafkaError: as ``require_may_append``, or the log refused the batch; nothing was appended.
             OSError: the disk failed.
         """
+        self.require_may_append(acks_all=acks_all, leader_epoch=leader_epoch)
         assert not self.needs_epoch_entry, f"{self!r}: epoch {self.state.leader_epoch} has no entry"
         leader_epoch = self.state.leader_epoch
         info = self.log.append(
@@ -105,8 +140,16 @@ class PartitionWriter(CommandQueue):
         )
         return self._appended(info, now_ms)
 
-    def append_prepared(self, batch: RecordBatch, *, now_ms: int) -> AppendInfo:
-        """As ``append``, for a client's batch that the log has checked and prepared: what is left never takes long."""
+    def append_prepared(
+        self, batch: RecordBatch, *, now_ms: int, acks_all: bool, guard: AppendGuard | None = None
+    ) -> AppendInfo:
+        """As ``append``, for a client's batch that the log has checked and prepared: what is left never takes long.
+
+        ``guard`` raises what else forbids the append.
+        """
+        self.require_may_append(acks_all=acks_all)
+        if guard is not None:
+            guard()
         assert not self.needs_epoch_entry, f"{self!r}: epoch {self.state.leader_epoch} has no entry"
         info = self.log.append_prepared(batch, leader_epoch=self.state.leader_epoch, now_ms=now_ms)
         return self._appended(info, now_ms)
@@ -181,7 +224,7 @@ class PartitionWriter(CommandQueue):
         if advance is not Advance.NOTHING and state.failure is None:
             self._delayed.advanced(advance, state.high_watermark, state.visible_bytes - visible_before)
 
-    # ---- leader epochs --------------------------------------------------------------------------------------------
+    # ---- who leads ------------------------------------------------------------------------------------------------
 
     async def begin_epoch(self, leader_epoch: int) -> None:
         """Lead in a later epoch. Every waiting Fetch checks again, since it may have been fenced."""
@@ -193,6 +236,15 @@ class PartitionWriter(CommandQueue):
         self.log.begin_epoch(leader_epoch)
         self.needs_epoch_entry = self.log.needs_epoch_entry(leader_epoch)
         self._delayed.wake_fetches()
+
+    async def make_follower(self, leader_epoch: int) -> None:
+        """Follow another broker in a later epoch: what waits for this one as a leader ends, and the client asks that
+        broker."""
+        await self.execute(partial(_at_once, partial(self._make_follower, leader_epoch)))
+
+    def _make_follower(self, leader_epoch: int) -> None:
+        self.state.follow(leader_epoch)
+        self._delayed.release()
 
     async def ready_to_append(self) -> None:
         """Write down where the leader epoch begins, if that has not been done.

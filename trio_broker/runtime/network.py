@@ -1,4 +1,4 @@
-"""The network as a broker sees it: sockets to listen on, and connections to the receiver of its alerts.
+"""The network as a broker sees it: sockets to listen on, and connections to other brokers and to other servers.
 
 What an accepted socket does, and knows of what is unread, is the kernel's in both worlds: a simulated one has only
 another way to its peer.
@@ -6,11 +6,12 @@ another way to its peer.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import socket
 import sys
 import termios
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import trio
 
@@ -32,13 +33,18 @@ class Network(Protocol):
         """
         ...
 
-    async def connect_stream(self, host: str, port: int) -> trio.SocketStream:
+    async def connect(self, host: str, port: int) -> trio.abc.Stream:
         """Return a connection to a server.
 
         Raises:
-            OSError: the host is unknown, or does not take it.
+            OSError: the host is unknown, or has not taken it within ``CONNECT_SECONDS``; ``strerror`` says why.
         """
         ...
+
+
+CONNECT_SECONDS: Final = 10.0
+"""The longest wait for a server to take a connection, Kafka's default of ``socket.connection.setup.timeout.ms``: a host
+that drops packets silently must not hold its caller for the minutes after which a kernel gives up."""
 
 
 ALL_ADDRESSES = "::"
@@ -81,5 +87,20 @@ class RealNetwork:
         )[0]
         return socket.socket(family, kind, protocol), address
 
-    async def connect_stream(self, host: str, port: int) -> trio.SocketStream:
-        return await trio.open_tcp_stream(host, port)
+    async def connect(self, host: str, port: int) -> trio.abc.Stream:
+        try:
+            with trio.fail_after(CONNECT_SECONDS):
+                return await trio.open_tcp_stream(host, port)
+        except trio.TooSlowError:
+            raise TimeoutError(errno.ETIMEDOUT, f"no answer within {CONNECT_SECONDS:g} s") from None
+        # OverflowError: a port above 65535, as a broken broker may announce. UnicodeError: a host that is no name.
+        except (OSError, OverflowError, UnicodeError) as error:
+            raise _connect_error(error) from None
+
+
+def _connect_error(error: Exception) -> OSError:
+    """Return why a server was not reached. Trio's own error has the errors of its attempts as a cause only."""
+    cause = error.__cause__ or error
+    while isinstance(cause, BaseExceptionGroup):
+        cause = cause.exceptions[-1]
+    return OSError(getattr(cause, "errno", None) or errno.EHOSTUNREACH, getattr(cause, "strerror", None) or str(cause))

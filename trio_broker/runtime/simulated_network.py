@@ -69,7 +69,7 @@ class SimulatedNetwork:
         self._sockets[sock] = None
         return sock, self._address(sock.port)
 
-    def connect(self, port: int) -> socket.socket:
+    def client_socket(self, port: int) -> socket.socket:
         """Return a connected, non-blocking socket.
 
         Raises:
@@ -85,10 +85,10 @@ class SimulatedNetwork:
         self._clients[sock] = None
         return sock
 
-    async def connect_stream(self, host: str, port: int) -> trio.SocketStream:
+    async def connect(self, host: str, port: int) -> trio.abc.Stream:
         """See ``Network``. Every host is this one."""
         await trio.lowlevel.checkpoint()
-        return trio.SocketStream(trio.socket.from_stdlib_socket(self.connect(port)))
+        return trio.SocketStream(trio.socket.from_stdlib_socket(self.client_socket(port)))
 
     def reset(self) -> None:
         """Do what the kernel does when a process ends: close its listening sockets and its connections."""

@@ -22,15 +22,9 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from kafka_wire.limits import MAX_OFFSET
 from kafka_wire.primitives import ReadableBuffer
-from kafka_wire.records.batch import (
-    ATTRIBUTES_POSITION,
-    BATCH_HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
-    MAGIC,
-    MAGIC_POSITION,
-    MAX_OFFSET,
-)
+from kafka_wire.records.batch import ATTRIBUTES_POSITION, BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, MAGIC_POSITION
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.crc import crc32c
 

@@ -19,7 +19,8 @@ from collections.abc import Sequence
 
 import attrs
 
-from kafka_wire.records.batch import MAX_OFFSET, RecordBatch, read_batches
+from kafka_wire.limits import MAX_OFFSET
+from kafka_wire.records.batch import RecordBatch, read_batches
 from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig

@@ -14,6 +14,7 @@ import struct
 import attrs
 
 from kafka_wire.errors import KafkaError
+from kafka_wire.limits import MAX_OFFSET_DELTA
 from kafka_wire.records.batch import (
     BATCH_HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
@@ -24,9 +25,6 @@ from kafka_wire.records.batch import (
 )
 from kafka_wire.records.errors import CorruptRecordBatch, InvalidRecord
 from trio_broker.storage.log_file import LogFile
-
-MAX_RELATIVE_OFFSET = 2**31 - 1
-"""Indexes hold offsets relative to the segment's base as int32."""
 
 MIN_BATCH_LENGTH = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
 """The smallest length field of a batch, which counts what follows it."""
@@ -62,7 +60,7 @@ def problem_with(header: BatchHeader, buffer: memoryview, place: BatchPlace) -> 
     # What lies before the CRC is not covered by it: offsets and epoch must make sense by themselves.
     if header.base_offset < place.next_offset or header.last_offset_delta < 0:
         return f"batch at {header.base_offset} behind offset {place.next_offset}"
-    if header.last_offset - place.segment_base_offset > MAX_RELATIVE_OFFSET:
+    if header.last_offset - place.segment_base_offset > MAX_OFFSET_DELTA:
         return f"batch at {header.base_offset} is too far from the segment's base"
     if place.limit is not None and header.last_offset >= place.limit:
         return f"batch ends at {header.last_offset}, the next segment begins at {place.limit}"
@@ -138,6 +136,6 @@ def good_batch_behind(file: LogFile, bad_position: int, file_size: int, place: B
 
 def _looks_good(chunk: bytes, start: int, place: BatchPlace) -> bool:
     base_offset, length, epoch, _ = _CANDIDATE.unpack_from(chunk, start)
-    end = place.segment_base_offset + MAX_RELATIVE_OFFSET + 1 if place.limit is None else place.limit
+    end = place.segment_base_offset + MAX_OFFSET_DELTA + 1 if place.limit is None else place.limit
     in_segment: bool = place.next_offset <= base_offset < end
     return in_segment and length >= MIN_BATCH_LENGTH and (epoch < 0 or epoch >= place.last_epoch)

@@ -26,11 +26,11 @@ from pathlib import PurePath
 
 import attrs
 
+from kafka_wire.limits import MAX_OFFSET_DELTA
 from trio_broker.config.config_key import LONG_MAX
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk
 from trio_broker.storage import file_names
-from trio_broker.storage.batch_checks import MAX_RELATIVE_OFFSET
 from trio_broker.storage.log_reader import ReadableLog
 from trio_broker.storage.segment import Segment
 
@@ -198,7 +198,7 @@ def group_segments(segments: Sequence[Segment], config: LogConfig, end_offset: i
             groups
             and len(groups[-1]) < MAX_GROUP_SEGMENTS
             and together.fit(config)
-            and (not segment.size or following - 1 - groups[-1][0].base_offset <= MAX_RELATIVE_OFFSET)
+            and (not segment.size or following - 1 - groups[-1][0].base_offset <= MAX_OFFSET_DELTA)
         ):
             groups[-1].append(segment)
             total = together

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from kafka_wire.errors import KafkaError, WireError
+from kafka_wire.limits import MAX_SEQUENCE
 from kafka_wire.records.batch import BatchHeader, RecordBatch
 from kafka_wire.records.control import EndTransactionMarker, read_control_record
 from kafka_wire.records.errors import CorruptRecordBatch
@@ -143,7 +144,7 @@ def _record_lines(batch: RecordBatch, print_records: bool, topic: str) -> Iterat
 def _record_line(header: BatchHeader, record: Record, print_records: bool, topic: str) -> str:
     sequence = header.base_sequence
     if sequence >= 0:
-        sequence = (sequence + record.offset - header.base_offset) & (2**31 - 1)
+        sequence = (sequence + record.offset - header.base_offset) & MAX_SEQUENCE
     names = ",".join(name for name, _ in record.headers)
     line = (
         f"| offset: {record.offset} {_time_name(header)}: {record.timestamp} keySize: {_length(record.key)}"

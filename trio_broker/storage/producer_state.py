@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import attrs
 
+from kafka_wire.limits import MAX_SEQUENCE
 from kafka_wire.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
 from trio_broker.storage.errors import (
     InvalidProducerEpoch,
@@ -37,7 +38,6 @@ MAX_REFUSED = 100
 """Producers of one log of which refused batches are remembered: those that repeat one do so within seconds, and a
 client may name any producer."""
 
-MAX_SEQUENCE = 2**31 - 1
 NO_COORDINATOR_EPOCH = -1
 
 

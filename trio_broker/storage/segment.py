@@ -22,12 +22,12 @@ from pathlib import PurePath
 
 import attrs
 
+from kafka_wire.limits import MAX_OFFSET_DELTA
 from kafka_wire.records.batch import LOG_OVERHEAD_BYTES, BatchHeader
 from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk, FileRegion
 from trio_broker.storage import file_names
-from trio_broker.storage.batch_checks import MAX_RELATIVE_OFFSET
 from trio_broker.storage.indexed_segment import MAX_CACHED_POSITIONS, IndexedSegment
 from trio_broker.storage.time_index import TimestampOffset
 
@@ -130,7 +130,7 @@ class Segment(IndexedSegment):
             self._is_index_full = self.offset_index.is_full or self.time_index.is_full
         if self._is_index_full:
             return "index full"
-        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+        if last_offset - self.base_offset > MAX_OFFSET_DELTA:
             return "offsets would not fit the index"
         return None
 

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from threading import get_ident  # noqa: TID251 - starts no thread
 
+from kafka_wire.limits import MAX_OFFSET_DELTA
 from kafka_wire.records.batch import BatchHeader, RecordBatch
 from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk
 from trio_broker.storage import batch_checks, batch_scan, file_names
-from trio_broker.storage.batch_checks import MAX_RELATIVE_OFFSET, BatchPlace
+from trio_broker.storage.batch_checks import BatchPlace
 from trio_broker.storage.batch_scan import BatchSpan, LocatedHeader
 from trio_broker.storage.log_file import LogFile
 
@@ -118,7 +119,7 @@ class SegmentFile:
     @property
     def _end_offset(self) -> int:
         """No batch ends at it or behind it. While the segment is being opened its end is not known."""
-        return self.next_offset if self.next_offset > self.base_offset else self.base_offset + MAX_RELATIVE_OFFSET + 1
+        return self.next_offset if self.next_offset > self.base_offset else self.base_offset + MAX_OFFSET_DELTA + 1
 
     def note_damage(self, position: int, first_offset: int) -> None:
         """Let every read end before the damage at ``position``, where ``first_offset`` or a later one is lost."""

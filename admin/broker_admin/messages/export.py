@@ -37,7 +37,10 @@ def csv_text(rows: Sequence[MessageRow]) -> str:
     writer = csv.writer(out)
     writer.writerow(CSV_COLUMNS)
     for row in rows:
-        headers = {header.name: cell(header.value) for header in row.headers}
+        # A list, as in a line of JSON: a record may have several headers with one name.
+        headers = [
+            {"key": each.name, "value": None if each.value is None else cell(each.value)} for each in row.headers
+        ]
         writer.writerow(
             [
                 row.partition,

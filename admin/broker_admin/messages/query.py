@@ -17,11 +17,11 @@ from broker_admin.messages.rows import MAX_SHOWN_BYTES, SHOWN_BYTES, Decoders
 from broker_admin.problems import FieldError, Problem, query_pointer
 from broker_admin.schemas import bounded
 from broker_admin.views.cluster.messages import MessagesView, ReadablePartition
+from kafka_wire.limits import MAX_OFFSET
 
 MAX_SEARCHED_PARTITIONS = 500
 """Partitions of one search: each holds a piece of its log, and the cursor, a part of an address, names them all."""
 
-MAX_OFFSET = 2**63 - 1
 MAX_TIME_MS = 2**53
 """As far as numbers are exact in JavaScript: 285,000 years."""
 
@@ -112,7 +112,7 @@ def chosen_partitions(text: str, readable: Sequence[ReadablePartition]) -> list[
     """The partitions that ``text`` names, of those that there are; the first ones where it names none.
 
     Raises:
-        Problem: 400, too many; 404, there is no such partition.
+        Problem: 400, too many, or a range is empty; 404, there is no such partition.
     """
     if not text:
         return list(readable[:MAX_SEARCHED_PARTITIONS])
@@ -121,6 +121,8 @@ def chosen_partitions(text: str, readable: Sequence[ReadablePartition]) -> list[
     for item in text.split(","):
         first, _, last = item.partition("-")
         numbers = range(int(first), int(last or first) + 1)
+        if not numbers:
+            raise refused("partitions", f"the range {item} ends before it begins")
         if len(numbers) + len(wanted) > MAX_SEARCHED_PARTITIONS:
             raise refused("partitions", f"a search is over at most {MAX_SEARCHED_PARTITIONS} partitions")
         wanted.update(numbers)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import attrs
 
 from broker_admin.schemas import PartitionNumber, bounded
-
-MAX_TIMESTAMP_MS = 2**63 - 1
+from kafka_wire.limits import MAX_TIMESTAMP_MS
 
 FORMS = ("text", "json", "base64")
 

@@ -14,7 +14,7 @@ from broker_admin.decoders.choice import TEXT_DECODERS, Decoder, has_control_cha
 from broker_admin.decoders.decoded import Decoded
 from broker_admin.texts import line_text
 from broker_admin.views.cluster.messages import BatchInfo, OwnFormat
-from trio_broker.common.record_json import StoredRecord
+from trio_broker.common.record_json import StoredRecord, time_of
 
 SHOWN_BYTES = 16 * 1024
 """As much of a key, value or header as a list shows, unless it is asked for more."""
@@ -203,7 +203,7 @@ def message_row(variables: RecordVariables, batch: BatchInfo, decoders: Decoders
     return MessageRow(
         partition=variables.partition,
         offset=record.offset,
-        timestamp_ms=record.timestamp if record.timestamp >= 0 else None,
+        timestamp_ms=time_of(record),
         key=part(record.key, variables.decoded_key(), shown_bytes),
         value=part(record.value, variables.decoded_value(), shown_bytes),
         headers=headers,

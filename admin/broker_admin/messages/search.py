@@ -25,6 +25,7 @@ from broker_admin.messages.partition_scan import PartitionScan
 from broker_admin.messages.query import ScanRange, make_cursor
 from broker_admin.messages.rows import Decoders, MessageRow, RecordVariables, Show
 from broker_admin.views.cluster.messages import MessagesView
+from trio_broker.common.record_json import time_of
 
 SEARCH_SECONDS = 2.0
 """A search in one turn takes about this long at the most: as long as one waits for an answer. The cursor goes on."""
@@ -240,7 +241,7 @@ class MessageSearch:
             seconds=round(self.seconds, 3),
             failed_records=0 if self.filter is None else self.filter.failures,
             first_failure="" if self.filter is None else self.filter.first_failure,
-            reached_ms=reached.timestamp if reached is not None and reached.timestamp >= 0 else None,
+            reached_ms=None if reached is None else time_of(reached),
             reached_offset=reached.offset if reached is not None and len(self.scans) == 1 else None,
             errors=tuple(UnsearchedPartition(partition, error) for partition, error in sorted(errors.items())),
             next_cursor=make_cursor(self.forward, positions) if positions else None,

@@ -16,7 +16,6 @@ from broker_admin.app_state import node_of
 from broker_admin.client_list import (
     CLIENT_COLUMNS,
     CONNECTION_COLUMNS,
-    MAX_CLIENT_ID_LENGTH,
     ClientDescription,
     ClientsQuery,
     ClientSummary,
@@ -39,6 +38,7 @@ from broker_admin.routing import NodeRoute
 from broker_admin.schemas import bounded
 from broker_admin.view import NodeView
 from broker_admin.views.node.clients import NetworkLimits
+from kafka_wire.limits import MAX_STRING_BYTES
 from trio_broker.network.statistics import ConnectionStage, ConnectionStatistics
 
 
@@ -46,7 +46,7 @@ from trio_broker.network.statistics import ConnectionStage, ConnectionStatistics
 class ClientQuery:
     """Which client is wanted."""
 
-    client_id: str = bounded(maxLength=MAX_CLIENT_ID_LENGTH)
+    client_id: str = bounded(maxLength=MAX_STRING_BYTES)
 
 
 @attrs.frozen

@@ -25,7 +25,6 @@ from broker_admin.routes.groups import get_group, get_offsets, group_id_of
 from broker_admin.routing import RawPathRoute
 from broker_admin.schemas import PartitionNumber, bounded
 from broker_admin.views.cluster.group_changes import (
-    MAX_OFFSET,
     DeletedGroup,
     DeletedOffsets,
     GroupRefused,
@@ -35,9 +34,7 @@ from broker_admin.views.cluster.group_changes import (
     ResetScope,
     ResetTarget,
 )
-
-MAX_NAME_LENGTH = 32_767
-"""Of a group's id or a topic's name in a request; the protocol has no longer strings."""
+from kafka_wire.limits import MAX_OFFSET, MAX_STRING_BYTES
 
 MAX_SCOPES = 1000
 """Topics named in one change; without any it is about all of the group's."""
@@ -74,7 +71,7 @@ VALUE_TARGETS = (
 class ResetScopeBody:
     """A topic, or those of its ``partitions`` that are named."""
 
-    topic: str = bounded(maxLength=MAX_NAME_LENGTH)
+    topic: str = bounded(maxLength=MAX_STRING_BYTES)
     partitions: tuple[PartitionNumber, ...] | None = bounded(None, minItems=1, maxItems=MAX_SCOPE_PARTITIONS)
 
 
@@ -88,7 +85,7 @@ class OffsetResetBody:
     shift_by: int | None = bounded(None, minimum=-MAX_OFFSET, maximum=MAX_OFFSET)
     time: str | None = bounded(None, maxLength=MAX_TIME_CHARACTERS)
     duration: str | None = bounded(None, maxLength=MAX_TIME_CHARACTERS)
-    group: str | None = bounded(None, maxLength=MAX_NAME_LENGTH)
+    group: str | None = bounded(None, maxLength=MAX_STRING_BYTES)
     file: str | None = bounded(None, maxLength=MAX_FILE_CHARACTERS)
 
     def reset(self) -> OffsetReset:

@@ -23,7 +23,7 @@ from broker_admin.app_state import cluster_of, now_ms_of, state_of
 from broker_admin.encoding import encode, json_response, json_response_from_thread
 from broker_admin.group_diagnosis import LagDiagnosis, diagnosis
 from broker_admin.group_list import GroupList, GroupsQuery, select_groups
-from broker_admin.listing import MAX_LIMIT, MAX_OFFSET
+from broker_admin.listing import MAX_LIMIT, MAX_LIST_OFFSET
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem
 from broker_admin.routing import RawPathRoute
@@ -48,7 +48,7 @@ class GroupIdQuery:
 class PartQuery(GroupIdQuery):
     """Which members or partitions of a group are wanted."""
 
-    offset: int = bounded(0, minimum=0, maximum=MAX_OFFSET)
+    offset: int = bounded(0, minimum=0, maximum=MAX_LIST_OFFSET)
     limit: int = bounded(MAX_LIMIT, minimum=1, maximum=MAX_LIMIT)
 
     @property

@@ -1,17 +1,25 @@
-"""The pages ``/storage`` and ``/tasks`` of a broker: what its disks and its event loop are busy with."""
+"""The pages of a broker that say what its disks and its event loop are busy with, and the address of all its pages."""
 
 from __future__ import annotations
 
 from functools import partial
+from http import HTTPStatus
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
-from broker_admin.app_state import node_of
-from broker_admin.node_addresses import NODE_PAGES
+from broker_admin.app_state import node_of, state_of
+from broker_admin.node_addresses import NODE_PAGES, at_broker
 from broker_admin.pages import frame, page_response, render_template
 from broker_admin.routing import NodeRoute
 from broker_admin.storage_texts import forecast_text, recovery_text, retention_text
+
+
+async def get_broker_page(request: Request) -> Response:
+    """Lead to the first of the broker's pages that the navigation has."""
+    state = state_of(request)
+    first = next(each for each in state.navigation if each.path.startswith(f"{NODE_PAGES}/"))
+    return RedirectResponse(at_broker(first.path, state.broker_id), HTTPStatus.TEMPORARY_REDIRECT)
 
 
 async def get_storage_page(request: Request) -> Response:
@@ -43,4 +51,8 @@ async def get_tasks_page(request: Request) -> Response:
     return await page_response(request, render)
 
 
-ROUTES = [NodeRoute(NODE_PAGES + "/storage", get_storage_page), NodeRoute(NODE_PAGES + "/tasks", get_tasks_page)]
+ROUTES = [
+    NodeRoute(NODE_PAGES, get_broker_page),
+    NodeRoute(NODE_PAGES + "/storage", get_storage_page),
+    NodeRoute(NODE_PAGES + "/tasks", get_tasks_page),
+]

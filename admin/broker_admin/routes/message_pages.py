@@ -48,6 +48,7 @@ from broker_admin.record_search import NO_SUCH_TOPIC, require_contents, search_r
 from broker_admin.texts import line_text, number_text
 from broker_admin.topic_tabs import tabs_of
 from broker_admin.views.cluster.messages import BatchInfo
+from kafka_wire.limits import MAX_OFFSET, MAX_PARTITION
 from trio_broker.common.escaping import LINE_ENDS_AND_TABS, escape_unprintable
 from trio_broker.common.record_json import StoredRecord, text_or_base64
 
@@ -59,9 +60,6 @@ MAX_FORM_BYTES = 64 * 1024
 
 HEX_BYTES = 4096
 """Of a key or a value, as hexadecimal on its record's page."""
-
-MAX_PAGE_PARTITION = 2**31 - 1
-MAX_PAGE_OFFSET = 2**63 - 2
 
 ENDINGS = {
     SearchEnd.LIMIT: "more available",
@@ -161,7 +159,7 @@ async def get_message_page(request: Request) -> Response:
     """The page of one record, or of the first one behind its place if that is empty."""
     state, topic = state_of(request), request.path_params["topic"]
     partition, offset = request.path_params["partition"], request.path_params["offset"]
-    if partition > MAX_PAGE_PARTITION or offset > MAX_PAGE_OFFSET:
+    if partition > MAX_PARTITION or offset >= MAX_OFFSET:
         raise Problem(404, "no partition has this number, or no record this offset")
     asked = query_of(request, RecordsQuery)
     query = attrs.evolve(asked, from_="offset", offset=offset, partitions=str(partition), limit=1, cursor="", where="")

@@ -17,9 +17,10 @@ from broker_admin.encoding import json_response_from_thread
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, caller_name, read_change
-from broker_admin.routes.topics import MAX_INT64, PurgeBody, purge_target
+from broker_admin.routes.topics import PurgeBody, purge_target
 from broker_admin.schemas import bounded
 from broker_admin.views.cluster.topics import TopicRefused
+from kafka_wire.limits import MAX_TIMESTAMP_MS
 
 MAX_SELECTED_TOPICS = 500
 """Topics of one call: each deletion is on the disk before the next begins, some milliseconds each."""
@@ -38,7 +39,7 @@ class SelectionPurge:
 
     topics: tuple[str, ...] = bounded(maxItems=MAX_SELECTED_TOPICS)
     to_end: bool = False
-    to_timestamp_ms: int | None = bounded(None, minimum=0, maximum=MAX_INT64)
+    to_timestamp_ms: int | None = bounded(None, minimum=0, maximum=MAX_TIMESTAMP_MS)
 
 
 @attrs.frozen(kw_only=True)

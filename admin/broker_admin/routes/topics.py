@@ -56,12 +56,10 @@ from broker_admin.views.cluster.topics import (
     TopicSummary,
 )
 from broker_admin.views.node.topic_segments import PartitionSegments, SegmentDetail
+from kafka_wire.limits import MAX_OFFSET, MAX_PARTITION_COUNT, MAX_REPLICATION_FACTOR, MAX_TIMESTAMP_MS
 
 MAX_PURGED_PARTITIONS = 10_000
 """Partitions that one purge may name."""
-
-MAX_INT64 = 2**63 - 1
-"""The largest offset, and the largest timestamp."""
 
 
 NO_SUCH_TOPIC = {404: "there is no such topic"}
@@ -74,8 +72,8 @@ class NewTopicBody:
     """A topic to be created. What is not given is the broker's default; ``configs`` are settings of its own."""
 
     name: str = bounded(maxLength=1000)
-    partitions: int | None = bounded(None, minimum=1, maximum=2**31 - 1)
-    replication_factor: int | None = bounded(None, minimum=1, maximum=2**15 - 1)
+    partitions: int | None = bounded(None, minimum=1, maximum=MAX_PARTITION_COUNT)
+    replication_factor: int | None = bounded(None, minimum=1, maximum=MAX_REPLICATION_FACTOR)
     configs: Mapping[str, str | int | float | bool] = attrs.field(factory=dict)
 
 
@@ -83,7 +81,7 @@ class NewTopicBody:
 class AddPartitionsBody:
     """How many partitions the topic shall have in all."""
 
-    partitions: int = bounded(minimum=1, maximum=2**31 - 1)
+    partitions: int = bounded(minimum=1, maximum=MAX_PARTITION_COUNT)
 
 
 @attrs.frozen
@@ -91,8 +89,8 @@ class PurgeBody:
     """Up to where records are deleted, by one of three, and in which ``partitions``; none means all."""
 
     to_end: bool = False
-    to_offset: int | None = bounded(None, minimum=0, maximum=MAX_INT64)
-    to_timestamp_ms: int | None = bounded(None, minimum=0, maximum=MAX_INT64)
+    to_offset: int | None = bounded(None, minimum=0, maximum=MAX_OFFSET)
+    to_timestamp_ms: int | None = bounded(None, minimum=0, maximum=MAX_TIMESTAMP_MS)
     partitions: tuple[PartitionNumber, ...] = bounded((), maxItems=MAX_PURGED_PARTITIONS)
 
 

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from broker_admin.app_state import cluster_of
 from broker_admin.encoding import encode, json_response, json_response_from_thread
-from broker_admin.listing import MAX_LIMIT, MAX_OFFSET
+from broker_admin.listing import MAX_LIMIT, MAX_LIST_OFFSET
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem, status_of
 from broker_admin.request_body import ChangeQuery, read_change
@@ -28,7 +28,6 @@ from broker_admin.routing import RawPathRoute
 from broker_admin.schemas import bounded
 from broker_admin.topic_paths import name_of, partition_of
 from broker_admin.transaction_list import (
-    MAX_PRODUCER_ID,
     HeldBackList,
     HeldBackQuery,
     TransactionList,
@@ -42,11 +41,8 @@ from broker_admin.views.cluster.transactions import (
     TransactionDetail,
     TransactionRefused,
 )
+from kafka_wire.limits import MAX_OFFSET, MAX_PRODUCER_EPOCH, MAX_PRODUCER_ID
 from trio_broker.coordinator.transactions.transaction_snapshot import TransactionReport
-
-MAX_LOG_OFFSET = 2**63 - 1
-MAX_EPOCH = 2**15 - 1
-"""Kafka's offsets are int64, the epochs of producers int16."""
 
 PROBLEMS: Mapping[int, str] = {
     404: "there is no such transactional id, or no such partition",
@@ -67,7 +63,7 @@ class TransactionIdQuery:
 class TransactionQuery(TransactionIdQuery):
     """Which partitions of a transaction are wanted."""
 
-    offset: int = bounded(0, minimum=0, maximum=MAX_OFFSET)
+    offset: int = bounded(0, minimum=0, maximum=MAX_LIST_OFFSET)
     limit: int = bounded(MAX_LIMIT, minimum=1, maximum=MAX_LIMIT)
 
 
@@ -83,14 +79,14 @@ class AbortBody:
     """The producer that has the transaction open, as the list shows it."""
 
     producer_id: int = bounded(minimum=0, maximum=MAX_PRODUCER_ID)
-    producer_epoch: int = bounded(minimum=0, maximum=MAX_EPOCH)
+    producer_epoch: int = bounded(minimum=0, maximum=MAX_PRODUCER_EPOCH)
 
 
 @attrs.frozen(kw_only=True)
 class AbortInPartitionBody:
     """Where the hanging transaction begins, as ``first_offset`` of the list."""
 
-    start_offset: int = bounded(minimum=0, maximum=MAX_LOG_OFFSET)
+    start_offset: int = bounded(minimum=0, maximum=MAX_OFFSET)
 
 
 def transactional_id_of(request: Request) -> str:

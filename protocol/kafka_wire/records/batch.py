@@ -38,6 +38,7 @@ from itertools import islice
 import attrs
 
 from kafka_wire.emit_source import TURN_ELEMENTS
+from kafka_wire.limits import MAX_OFFSET, MAX_OFFSET_DELTA, MAX_SEQUENCE
 from kafka_wire.primitives import ReadableBuffer
 from kafka_wire.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Codec, compress, decompress
 from kafka_wire.records.crc import crc32c
@@ -86,12 +87,6 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_PARTITION_LEADER_EPOCH = -1
-
-MAX_SEQUENCE = 2**31 - 1
-"""After it comes 0."""
-
-MAX_OFFSET = 2**63 - 1
-MAX_OFFSET_DELTA = 2**31 - 1
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _STAMP = struct.Struct(">qii")

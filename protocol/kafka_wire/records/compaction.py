@@ -25,6 +25,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from kafka_wire.limits import INT64_MAX, INT64_MIN
 from kafka_wire.records.batch import (
     CODEC_MASK,
     DELETE_HORIZON_BIT,
@@ -38,9 +39,6 @@ from kafka_wire.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, compr
 from kafka_wire.records.errors import InvalidRecord
 from kafka_wire.records.record import MIN_RECORD_BYTES, ZIGZAG
 from kafka_wire.records.varint import append_varint, read_varint, read_varlong
-
-MAX_DELTA = 2**63 - 1
-"""A record's time is a varlong beside the time of its batch. One that needs more than 64 bits ends the reading."""
 
 _NULL = 0x01
 """The varint -1, which is the length of a null key or value."""
@@ -178,7 +176,8 @@ def rewrite_batch(
         base, deltas = header.base_timestamp, columns.timestamp_deltas
         timestamps = [base + deltas[index] for index in kept]
     base_timestamp = timestamps[0] if delete_horizon_ms is None else delete_horizon_ms
-    if not -MAX_DELTA - 1 <= min(timestamps) - base_timestamp <= max(timestamps) - base_timestamp <= MAX_DELTA:
+    # A record's time is a varlong beside the time of its batch; one of more than 64 bits would end the reading.
+    if not INT64_MIN <= min(timestamps) - base_timestamp <= max(timestamps) - base_timestamp <= INT64_MAX:
         base_timestamp, delete_horizon_ms = header.base_timestamp, None
     if base_timestamp == header.base_timestamp and header.timestamp_type is TimestampType.CREATE_TIME:
         block = _copied(columns, kept)

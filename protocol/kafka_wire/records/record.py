@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.limits import INT64_MAX, INT64_MIN
 from kafka_wire.records.errors import InvalidRecord
 from kafka_wire.records.varint import append_varint, read_varint, read_varlong
 
@@ -33,9 +34,6 @@ Header = tuple[str, bytes | None]
 
 KeyAndValue = tuple[bytes | None, bytes | None]
 """What is left of a record without offset, timestamp and headers."""
-
-INT64_MAX = 2**63 - 1
-INT64_MIN = -(2**63)
 
 MAX_RECORD_BYTES = 2**31 - 9
 """The largest array that every JVM makes: Kafka's default of ``max.decompressed.message.bytes``."""

@@ -58,7 +58,7 @@ def append(log: Log, batch: bytes) -> None:
 def batches(log: Log) -> list[tuple[int, list[bytes]] | tuple[int, bool]]:
     """What a shard that is loaded reads: producer and keys of a batch, or how a producer's transaction ended."""
     unused = cast(Any, None)
-    part = CoordinatorLog(unused, unused).read_slice(0, log.log_end_offset, LogReader(log, 0))
+    part = CoordinatorLog(unused, unused, leader_epoch=1).read_slice(0, log.log_end_offset, LogReader(log, 0))
     assert part.next_offset == log.log_end_offset
     return [
         (each.producer_id, [key for key, _ in each.records])

@@ -25,6 +25,7 @@ from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRunti
 from trio_broker.coordinator.runtime.log import CoordinatorLog
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.coordinator.runtime.shard import Shard
+from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.runtime.clock import ManualClock
 
 TOPIC = "__leases"
@@ -35,6 +36,7 @@ class Leases:
     """What handlers would call."""
 
     runtime: CoordinatorRuntime[LeaseMachine]
+    services: BrokerServices
 
     @property
     def shard(self) -> Shard[LeaseMachine]:
@@ -53,12 +55,12 @@ class Leases:
 
 
 @asynccontextmanager
-async def running_leases(directory: Path, clock: ManualClock) -> AsyncIterator[Leases]:
+async def running_leases(directory: Path, clock: ManualClock, partitions: int = 1) -> AsyncIterator[Leases]:
     async with running_coordinator(directory, clock=clock, log_durability="page-cache") as broker:
         services = broker.services
         runtime = CoordinatorRuntime(
             topic=TOPIC,
-            new_topic=lambda: NewTopic(name=TOPIC, num_partitions=1, configs={"cleanup.policy": "compact"}),
+            new_topic=lambda: NewTopic(name=TOPIC, num_partitions=partitions, configs={"cleanup.policy": "compact"}),
             new_machine=LeaseMachine,
             commit_timeout_seconds=5,
             replicas=services.replicas,
@@ -72,7 +74,7 @@ async def running_leases(directory: Path, clock: ManualClock) -> AsyncIterator[L
         async with trio.open_nursery() as nursery:
             await nursery.start(runtime.run)
             await runtime.wait_until_loaded()
-            yield Leases(runtime)
+            yield Leases(runtime, services)
             nursery.cancel_scope.cancel()
 
 
@@ -351,7 +353,7 @@ async def test_metadata_go_on_while_a_shard_is_loaded(leases, monkeypatch, autoj
 
     monkeypatch.setattr(CoordinatorLog, "slices", hang)
     leases.runtime.shards.clear()
-    leases.runtime.load_new_partitions()
+    leases.runtime.load_led_partitions()
     await trio.testing.wait_all_tasks_blocked()
     [outcome] = await leases.runtime.controller.create_topics([NewTopic(name="t", num_partitions=1)])
     assert not isinstance(outcome, KafkaError)

@@ -107,7 +107,7 @@ async def test_a_shard_that_is_loaded_anew_does_not_end_the_look_for_what_hangs(
         await trio.sleep(1)
         shard = runtime.shards[0]
         shard.close(ErrorCode.NOT_COORDINATOR)
-        runtime._schedule_load(shard.log.partition, shard.backoff, pause_seconds=10)
+        runtime._load(shard.log.partition, shard.leader_epoch, shard.backoff, pause_seconds=10)
         await trio.sleep(60)
         assert runtime.is_complete
     await trio.sleep(60)
@@ -232,7 +232,7 @@ async def test_topics_are_created_while_a_disk_refuses_to_end_what_hangs_there(m
         lose(client, 0, topic=state.topic, index=state.partition)
     refused = []
 
-    def refuse(*arguments: Any) -> None:
+    def refuse(*arguments: Any, **keywords: Any) -> None:
         refused.append(arguments)
         raise KafkaError("the disk is full", code=ErrorCode.KAFKA_STORAGE_ERROR)
 

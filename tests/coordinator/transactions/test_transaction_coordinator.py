@@ -171,7 +171,7 @@ async def test_what_waits_to_write_markers_leaves_them_to_the_shard_that_has_tak
             nursery.start_soon(client.end, producer)
             await trio.testing.wait_all_tasks_blocked(0.01)
             shard.close(ErrorCode.NOT_COORDINATOR)
-            client.coordinator.runtime._schedule_load(shard.log.partition, shard.backoff)
+            client.coordinator.runtime._load(shard.log.partition, shard.leader_epoch, shard.backoff)
             await client.coordinator.runtime.wait_until_loaded()
         await client.completed()
     assert client.markers(0) == [(producer.producer_id, producer.epoch, True)]

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from fuzz.records import Statistics
 from fuzz.spark_decoder import GuardedMemory, Log, check, decoded, expected, fuzz, random_batches
-from kafka_wire.records.batch import MAX_OFFSET, TimestampType, build_batch
+from kafka_wire.limits import MAX_OFFSET
+from kafka_wire.records.batch import TimestampType, build_batch
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import NewRecord, Record
 from tests.spark.decoder.decoder_logs import NOW_MS, PARTITION, chunk, table_of, with_header

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_wire.limits import INT64_MAX
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.options.offset_specs import (
     Earliest,
@@ -24,7 +25,6 @@ from trio_broker.spark.options.offset_specs import (
 
 ORDERS_0 = TopicPartition("orders", 0)
 ORDERS_1 = TopicPartition("orders", 1)
-LONG_MAX = 2**63 - 1
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ LONG_MAX = 2**63 - 1
         ("EARLIEST", Earliest()),
         ("Latest", Latest()),
         ('{"orders": {"0": 23, "1": -2}}', SpecificOffsets({ORDERS_0: 23, ORDERS_1: -2})),
-        (f'{{"orders": {{"0": {LONG_MAX}}}}}', SpecificOffsets({ORDERS_0: LONG_MAX})),
+        (f'{{"orders": {{"0": {INT64_MAX}}}}}', SpecificOffsets({ORDERS_0: INT64_MAX})),
         ('{"orders": {}}', SpecificOffsets({})),
         ("{}", SpecificOffsets({})),
     ],
@@ -69,7 +69,7 @@ def test_offsets_that_are_understood(text, spec):
         ('{"orders": {"1": null}}', "orders-1: null is not a whole number"),
         ('{"orders": {"1": NaN}}', "NaN is not a whole number"),
         ('{"orders": {"1": {"2": 3}}}', 'orders-1: {"2": 3} is not a whole number'),
-        (f'{{"orders": {{"1": {LONG_MAX + 1}}}}}', f"orders-1: {LONG_MAX + 1} needs more than 64 bits"),
+        (f'{{"orders": {{"1": {INT64_MAX + 1}}}}}', f"orders-1: {INT64_MAX + 1} needs more than 64 bits"),
         ('{"orders": {"1": %s}}' % ("9" * 5000), ""),
         ('{"orders": {"1": 1, "1": 2}}', "'1' is named twice"),
         ('{"orders": {"1": 1}, "orders": {"2": 2}}', "'orders' is named twice"),
@@ -93,7 +93,7 @@ def test_an_error_repeats_only_the_beginning_of_a_long_value():
     ("text", "reason"),
     [
         ('{"orders": {"0": -1}}', "orders-0: -1 is no time; one is milliseconds since 1970"),
-        (f'{{"orders": {{"0": {LONG_MAX + 1}}}}}', "orders-0: 9223372036854775808 needs more than 64 bits"),
+        (f'{{"orders": {{"0": {INT64_MAX + 1}}}}}', "orders-0: 9223372036854775808 needs more than 64 bits"),
         ('{"orders": {"0": 1.5}}', "orders-0: 1.5 is not a whole number"),
     ],
 )
@@ -104,10 +104,10 @@ def test_times_of_partitions_that_mean_nothing(text, reason):
 
 
 def test_times_have_64_bits():
-    assert parse_timestamps_json(f'{{"orders": {{"0": {LONG_MAX}, "1": 0}}}}') == {ORDERS_0: LONG_MAX, ORDERS_1: 0}
-    assert parse_timestamp(str(LONG_MAX)) == LONG_MAX
+    assert parse_timestamps_json(f'{{"orders": {{"0": {INT64_MAX}, "1": 0}}}}') == {ORDERS_0: INT64_MAX, ORDERS_1: 0}
+    assert parse_timestamp(str(INT64_MAX)) == INT64_MAX
     with pytest.raises(ValueError, match="more than 64 bits"):
-        parse_timestamp(str(LONG_MAX + 1))
+        parse_timestamp(str(INT64_MAX + 1))
     with pytest.raises(ValueError, match="-5 is no time"):
         parse_timestamp("-5")
     with pytest.raises(ValueError, match="'2024-01-01' is not a whole number"):
@@ -144,7 +144,7 @@ def test_assigned_partitions_that_mean_nothing(text, reason):
 partitions = st.builds(TopicPartition, st.text(min_size=1, max_size=5), st.integers(0, 20))
 
 
-@given(st.dictionaries(partitions, st.integers(-2, LONG_MAX)), st.randoms())
+@given(st.dictionaries(partitions, st.integers(-2, INT64_MAX)), st.randoms())
 def test_offsets_are_written_alike_in_whatever_order_they_were_found_and_read_back(offsets, random):
     """Spark compares the offsets of a stream as texts."""
     items = list(offsets.items())

@@ -36,7 +36,7 @@ from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC, is_internal_t
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.list_offsets import find_offset
-from trio_broker.handlers.produce import append_batch, require_may_write
+from trio_broker.handlers.produce import require_may_write
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.partition.fetch_operation import FetchedPartition, FetchLimits, FetchTarget
 from trio_broker.partition.leader_appends import RequiredOffset
@@ -141,7 +141,7 @@ class LiveMessagesView:
                 build = partial(batch_of, [messages[number] for number in numbers], now_ms)
                 batch = await self.services.runtime.workers.run(build)
                 info = await run_steps(
-                    append_batch(replicas, partition, batch, acks_all=True, produce_version=PRODUCE_VERSION)
+                    replicas.appends.append_steps(partition, batch, produce_version=PRODUCE_VERSION, acks_all=True)
                 )
             except KafkaError as error:
                 fill(results, numbers, AppendedMessage(index, None, f"{error.code.name}: {error}"))

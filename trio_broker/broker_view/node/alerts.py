@@ -146,7 +146,7 @@ class Receiver:
             headers["Authorization"] = config.alerts_webhook_authorization
         body = message(config.alerts_webhook_format, news, sender, clock.now_ms(), active)
         try:
-            await post(address, headers, body, connect=self.services.runtime.network.connect_stream)
+            await post(address, headers, body, connect=self.services.runtime.network.connect)
         except PostError as error:
             self._note_failure(f"{error}", address)
         else:

@@ -25,7 +25,7 @@ async def partition_readings(services: BrokerServices) -> list[PartitionReading]
                 preferred_leader=state.replicas[0],
                 replica_count=len(state.replicas),
                 in_sync_replica_count=len(state.isr),
-                min_in_sync_replicas=partition.min_in_sync_replicas,
+                min_in_sync_replicas=partition.state.min_in_sync_replicas,
                 log_start_offset=partition.log_start_offset,
                 last_stable_offset=partition.last_stable_offset,
                 high_watermark=partition.high_watermark,

@@ -35,6 +35,7 @@ from typing import Final
 import attrs
 
 from kafka_wire.error_codes import RETRIABLE, ErrorCode
+from kafka_wire.limits import MAX_SEQUENCE
 from kafka_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafka_wire.messages.produce import (
     BY_ID_SINCE_VERSION,
@@ -44,7 +45,7 @@ from kafka_wire.messages.produce import (
     TopicProduceData,
 )
 from kafka_wire.primitives import NO_UUID
-from kafka_wire.records.batch import MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from kafka_wire.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from kafka_wire.schema import NEWEST
 from trio_broker.client.configs import Resource, ResourceType, describe_configs
 from trio_broker.client.connection import BrokerConnection

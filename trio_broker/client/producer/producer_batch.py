@@ -13,12 +13,12 @@ from typing import Final
 
 import attrs
 
+from kafka_wire.limits import MAX_SEQUENCE
 from kafka_wire.primitives import ReadableBuffer
 from kafka_wire.records.batch import (
     BATCH_HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     MAGIC,
-    MAX_SEQUENCE,
     NO_PARTITION_LEADER_EPOCH,
     NO_SEQUENCE,
     TRANSACTIONAL_BIT,

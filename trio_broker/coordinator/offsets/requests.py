@@ -18,6 +18,7 @@ import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.limits import MAX_TIMESTAMP_MS
 from kafka_wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -52,9 +53,6 @@ from trio_broker.coordinator.runtime.result import Completion, CoordinatorResult
 
 NO_RETENTION_TIME = -1
 """Sent by clients that leave the retention of their offsets to the broker."""
-
-MAX_TIMESTAMP_MS = 2**63 - 1
-"""A retention that ends later ends here."""
 
 MIN_COMMIT_BYTES = 40
 """The least size of a commit's record, without the names."""

@@ -2,8 +2,14 @@
 
 A key (a group's id) lives with all its records on one partition of the coordinator's internal topic, by the hash of the
 key; the broker that leads the partition coordinates the key. The topic is created when the first client looks for a
-coordinator. A shard is one partition and the state that its records describe: it is loaded before it answers; until
-then requests get COORDINATOR_LOAD_IN_PROGRESS.
+coordinator. A shard is one partition and the state that its records describe, in one leader epoch: it is loaded before
+it answers; until then requests get COORDINATOR_LOAD_IN_PROGRESS. Shards come and go with the leadership, in tasks of
+their own, for which no publisher of metadata waits. One that is led in a newer epoch is another one, which reads the
+log anew.
+
+All brokers go by the number of partitions that the metadata has, so that they agree on the coordinator of a key. The
+controller lets no internal topic grow: a key's partition would change, and its state stay behind. (Kafka lets it grow,
+and each broker goes by the number at its start.)
 
 From then on every event appends its records before another event can change the state: either all that an event changes
 is in the log, or the request is answered with why not. An event runs between two checkpoints, so nothing comes between.
@@ -17,7 +23,7 @@ AutoTopicCreationManager.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -30,10 +36,11 @@ from kafka_wire.schema import Request
 from trio_broker.cluster.controller_client import ControllerClient
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_delta import MetadataDelta
-from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.cluster.metadata_image import NO_LEADER, MetadataImage, PartitionImage
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.common.log_throttle import LogThrottle
 from trio_broker.common.request_phase import ReleaseHandler
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.barrier import Backoff, start_background, start_once
 from trio_broker.concurrency.steps import Steps
 from trio_broker.coordinator.runtime.log import CoordinatorLog, coordinator_code
@@ -107,6 +114,10 @@ class CoordinatorRuntime(Generic[MachineT]):
         return Now(trio.current_time(), self.clock.now_ms(), self.expiry_clock.now_ms())
 
     @property
+    def node_id(self) -> int:
+        return self.replicas.config.node.node_id
+
+    @property
     def image(self) -> MetadataImage:
         """The cluster's current metadata."""
         return self.metadata_cache.image
@@ -119,29 +130,52 @@ class CoordinatorRuntime(Generic[MachineT]):
             self._nursery = nursery
             try:
                 start_background(nursery, f"timers of {self.topic}", self.timer.run)
-                self.load_new_partitions()
+                self.load_led_partitions()
                 task_status.started()
                 await trio.sleep_forever()
             finally:
                 self._nursery = None
 
-    def load_new_partitions(self) -> None:
+    def load_led_partitions(self) -> None:
         """Begin to load the shards of the partitions that this broker leads and that have none."""
-        topic = self.replicas.topics.get(self.topic)
-        if topic is None:
-            return
-        if not self.shards:
-            # Kafka, too, goes by the number at the start: keys would change their partition if it grew.
-            self._partition_count = len(self.image.topics[self.topic].partitions)
-            self._known_partitions.clear()
-        for index, partition in topic.partitions.items():
-            if index not in self.shards and index < self._partition_count:
-                self._schedule_load(partition, Backoff())
+        if (topic := self.image.topics.get(self.topic)) is not None:
+            self._follow(topic.partitions)
 
-    def _schedule_load(self, partition: Partition, backoff: Backoff, pause_seconds: float = 0.0) -> None:
-        """Load the shard of ``partition`` in a task of its own: nobody who changes the metadata waits for it."""
+    def _follow(self, partitions: Mapping[int, PartitionImage]) -> None:
+        """Load or unload the shards of ``partitions``, as the metadata have their leaders now."""
+        count = len(self.image.topics[self.topic].partitions)
+        if count != self._partition_count:
+            self._partition_count = count
+            self._known_partitions.clear()
+        for index, partition in partitions.items():
+            if partition.leader == self.node_id:
+                self.schedule_load(index, partition.leader_epoch)
+            else:
+                self.schedule_unload(index, partition.leader_epoch)
+
+    def schedule_load(self, index: int, leader_epoch: int) -> None:
+        """Load the shard of a partition that this broker leads from ``leader_epoch`` on, in a task of its own.
+
+        Nothing happens if that epoch is past, the shard has it already, or the partition has no log here as yet.
+        """
+        partition = self.replicas.find(TopicPartition(self.topic, index))
+        if partition is None or leader_epoch < self.image.topics[self.topic].partitions[index].leader_epoch:
+            return
+        if (shard := self.shards.get(index)) is not None and shard.leader_epoch < leader_epoch:
+            self.schedule_unload(index, leader_epoch)
+        if index not in self.shards:
+            self._load(partition, leader_epoch, Backoff())
+
+    def schedule_unload(self, index: int, leader_epoch: int) -> None:
+        """Close the shard of a partition that is led from ``leader_epoch`` on by another broker or anew: what waits
+        gets NOT_COORDINATOR. Nothing happens if the shard is of that epoch or a later one."""
+        if (shard := self.shards.get(index)) is not None and shard.leader_epoch < leader_epoch:
+            del self.shards[index]
+            shard.close(ErrorCode.NOT_COORDINATOR)
+
+    def _load(self, partition: Partition, leader_epoch: int, backoff: Backoff, pause_seconds: float = 0.0) -> None:
         if self._nursery is not None:
-            shard = self._new_shard(partition, backoff)
+            shard = self._new_shard(partition, leader_epoch, backoff)
             self.shards[partition.topic_partition.partition] = shard
             load = partial(shard.load, self._loading, pause_seconds)
             start_once(self._nursery, f"loading of {partition.topic_partition}", load)
@@ -150,7 +184,7 @@ class CoordinatorRuntime(Generic[MachineT]):
         """Load anew what a bug has closed, after a pause: it may come again at the same record."""
         partition = closed.log.partition
         if self.shards.get(partition.topic_partition.partition) is closed:
-            self._schedule_load(partition, closed.backoff, closed.backoff.next_pause())
+            self._load(partition, closed.leader_epoch, closed.backoff, closed.backoff.next_pause())
 
     @property
     def is_loaded(self) -> bool:
@@ -162,9 +196,9 @@ class CoordinatorRuntime(Generic[MachineT]):
         while loading := [shard for shard in self.shards.values() if not shard.is_settled.is_set()]:
             await loading[0].is_settled.wait()
 
-    def _new_shard(self, partition: Partition, backoff: Backoff) -> Shard[MachineT]:
+    def _new_shard(self, partition: Partition, leader_epoch: int, backoff: Backoff) -> Shard[MachineT]:
         return Shard(
-            log=CoordinatorLog(partition, self.replicas),
+            log=CoordinatorLog(partition, self.replicas, leader_epoch),
             new_machine=self.new_machine,
             timer=self.timer,
             now=self.now,
@@ -175,13 +209,14 @@ class CoordinatorRuntime(Generic[MachineT]):
         )
 
     def apply_metadata(self, delta: MetadataDelta) -> None:
-        """Follow the internal topic: its partitions begin to be loaded, and are closed when it is deleted."""
+        """Follow the internal topic: shards are loaded and unloaded with the leadership of their partitions, and closed
+        when the topic is deleted."""
         if any(topic.name == self.topic for topic in delta.deleted_topics):
             log.warning("%s was deleted: all that it coordinates is gone", self.topic)
             self.close()
             self.shards.clear()
-        if self.topic in delta.changed_topics:
-            self.load_new_partitions()
+        if (topic := self.image.topics.get(self.topic)) is not None:
+            self._follow(delta.changed_partitions(topic.topic_id))
 
     def close(self) -> None:
         """Complete all requests that wait with NOT_COORDINATOR, and answer no more."""
@@ -204,9 +239,12 @@ class CoordinatorRuntime(Generic[MachineT]):
         if shard is not None and shard.is_active:
             shard.on_timeout(key)
 
-    def _shard_of(self, key: str) -> Shard[MachineT] | None:
+    def _index_of(self, key: str) -> int:
         index = self._known_partitions.get(key)
-        return self.shards.get(partition_for(key, self._partition_count) if index is None else index)
+        return partition_for(key, self._partition_count) if index is None else index
+
+    def _shard_of(self, key: str) -> Shard[MachineT] | None:
+        return self.shards.get(self._index_of(key))
 
     def _remember(self, key: str) -> None:
         """Keep the partition of ``key``, which is coordinated here, in the place of the one that is known longest."""
@@ -230,18 +268,35 @@ class CoordinatorRuntime(Generic[MachineT]):
 
     # ---- finding the coordinator ----------------------------------------------------------------------------------
 
-    def find(self, key: str) -> Steps[None]:
-        """Make sure that this broker coordinates ``key``; create the internal topic if it does not exist.
+    def find(self, key: str) -> Steps[int]:
+        """The id of the broker that coordinates ``key``; create the internal topic if it does not exist.
 
         Raises:
             KafkaError: ``COORDINATOR_NOT_AVAILABLE``: not now.
         """
         if self.topic not in self.image.topics:
             yield self._create_topic
-        shard = self._shard_of(key)
-        if shard is None or not shard.is_available:
+        index = self._index_of(key)
+        topic = self.image.topics.get(self.topic)
+        leader = NO_LEADER if topic is None or index not in topic.partitions else topic.partitions[index].leader
+        if leader == self.node_id:
+            is_available = (shard := self.shards.get(index)) is not None and shard.is_available
+        else:
+            is_available = leader != NO_LEADER
+        if not is_available:
             text = f"the partition of {self.topic} for {key!r} is not available"
             raise KafkaError(text, code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return leader
+
+    def partition_of(self, key: str) -> TopicPartition:
+        """The partition of the internal topic that ``key`` lives on, on whichever broker.
+
+        Raises:
+            KafkaError: ``COORDINATOR_NOT_AVAILABLE``: the topic has not been created.
+        """
+        if self.topic not in self.image.topics:
+            raise KafkaError(f"there is no {self.topic}", code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return TopicPartition(self.topic, self._index_of(key))
 
     async def _create_topic(self) -> None:
         async with self._creating:
@@ -296,10 +351,10 @@ class CoordinatorRuntime(Generic[MachineT]):
             KafkaError: the records were not made durable, or not in time.
         """
         partition = shard.log.partition
-        if partition.high_watermark >= required_offset:
+        if partition.high_watermark >= required_offset and shard.log.is_led:
             return
         [code] = await self.replicas.appends.wait_until_replicated(
-            [RequiredOffset(partition, required_offset)],
+            [RequiredOffset(partition, required_offset, shard.leader_epoch)],
             timeout_seconds=self.commit_timeout_seconds,
             release_handler=release_handler,
         )

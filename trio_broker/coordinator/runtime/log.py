@@ -54,10 +54,17 @@ class LogSlice:
 
 @attrs.define(eq=False)
 class CoordinatorLog:
-    """Appends and reads the records of one shard."""
+    """Appends and reads the records of one shard, as the leader of ``partition`` in ``leader_epoch`` alone."""
 
     partition: Partition
     replicas: ReplicaManager
+    leader_epoch: int
+
+    @property
+    def is_led(self) -> bool:
+        """Whether this broker leads the partition in the epoch."""
+        state = self.partition.state
+        return state.is_leader and state.leader_epoch == self.leader_epoch
 
     @property
     def max_batch_bytes(self) -> int:
@@ -90,18 +97,19 @@ class CoordinatorLog:
         if size > max_bytes:
             text = f"{self.partition.topic_partition}: {size} bytes, max.message.bytes is {max_bytes}"
             raise KafkaError(text, code=ErrorCode.RECORD_LIST_TOO_LARGE)
-        self.replicas.appends.append_internal(self.partition, memoryview(batch))
+        self.replicas.appends.append_internal(self.partition, memoryview(batch), leader_epoch=self.leader_epoch)
 
     def end_transaction(self, end: TransactionEnd) -> None:
         """Append the marker; errors as ``append``."""
-        self.replicas.appends.append_end(self.partition, end)
+        self.replicas.appends.append_end(self.partition, end, leader_epoch=self.leader_epoch)
 
     async def ready_to_append(self) -> None:
-        """Begin this leader epoch, if it has not begun; ``append`` needs it.
+        """Begin the leader epoch, if it has not begun; ``append`` needs it.
 
         Raises:
-            KafkaError: the disk failed.
+            KafkaError: it is not the partition's epoch, or the disk failed.
         """
+        self.partition.require_leader(self.leader_epoch)
         await self.replicas.appends.ready_to_append(self.partition)
 
     async def slices(self) -> AsyncGenerator[LogSlice, None]:
@@ -147,7 +155,7 @@ def coordinator_code(code: ErrorCode) -> ErrorCode:
     match code:
         case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE | ErrorCode.UNKNOWN_SERVER_ERROR:
             return ErrorCode.UNKNOWN_SERVER_ERROR
-        case ErrorCode.NOT_ENOUGH_REPLICAS | ErrorCode.REQUEST_TIMED_OUT:
+        case ErrorCode.NOT_ENOUGH_REPLICAS | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND | ErrorCode.REQUEST_TIMED_OUT:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         case ErrorCode.INVALID_PRODUCER_EPOCH | ErrorCode.INVALID_TXN_STATE:
             return code

@@ -67,7 +67,7 @@ class ShardState(enum.Enum):
 
 @attrs.define(eq=False)
 class Shard(Generic[MachineT]):
-    """One partition, with the machine that its records have made so far.
+    """One partition in one leader epoch, with the machine that its records have made so far.
 
     The time (``now``) and the cluster's metadata go to the machine with each event.
     """
@@ -104,7 +104,16 @@ class Shard(Generic[MachineT]):
     @property
     def is_available(self) -> bool:
         """Whether it answers, or will as soon as it is loaded."""
-        return self.state in (ShardState.LOADING, ShardState.ACTIVE) and self.log.partition.failure is None
+        return self.state in (ShardState.LOADING, ShardState.ACTIVE) and self.log.is_led and self._has_disk
+
+    @property
+    def _has_disk(self) -> bool:
+        return self.log.partition.state.failure is None
+
+    @property
+    def leader_epoch(self) -> int:
+        """The leader epoch that all its appends are made in."""
+        return self.log.leader_epoch
 
     def require_active(self) -> None:
         """Refuse while the shard cannot answer.
@@ -112,12 +121,12 @@ class Shard(Generic[MachineT]):
         Raises:
             KafkaError: ``COORDINATOR_LOAD_IN_PROGRESS``, ``NOT_COORDINATOR``.
         """
-        if self.state is ShardState.ACTIVE and self.log.partition.failure is None:
+        if self.state is ShardState.ACTIVE and self.log.is_led and self._has_disk:
             return
         if self.state is ShardState.LOADING:
             text = f"{self.log.partition.topic_partition} is being loaded"
             raise KafkaError(text, code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        raise self._not_coordinator("it is closed, or could not be loaded")
+        raise self._not_coordinator("it is closed, could not be loaded, or is not led here")
 
     def _not_coordinator(self, reason: str) -> KafkaError:
         return KafkaError(f"{self.log.partition.topic_partition}: {reason}", code=ErrorCode.NOT_COORDINATOR)
@@ -138,7 +147,8 @@ class Shard(Generic[MachineT]):
                 with barrier:
                     async with limiter:
                         await self._load()
-                    return
+                    if self.state is not ShardState.LOADING:
+                        return
                 pause_seconds = self.backoff.next_pause()
                 self.was_tried.set()
             self.close(ErrorCode.NOT_COORDINATOR)
@@ -154,9 +164,10 @@ class Shard(Generic[MachineT]):
                         # Not maybe_yield: a coroutine for each of a million records would take as long as they.
                         if budget.is_spent:
                             await budget.renewed()
-        await self.log.ready_to_append()
-        # The shard may have been closed while it was read.
-        if self.state is ShardState.LOADING:
+        if self.log.is_led:
+            await self.log.ready_to_append()
+        # The shard may have been closed while it was read, or is about to be, since another epoch has begun.
+        if self.state is ShardState.LOADING and self.log.is_led:
             # No checkpoint comes before the end of this, so no request meets a shard that is half loaded.
             self._begin(machine)
 
@@ -252,6 +263,10 @@ class Shard(Generic[MachineT]):
             if not self._differs_from_log(end_offset):
                 raise
             raise self._give_up(bug, result.completions) from bug
+        finally:
+            if self.is_active and not self.log.is_led:
+                # The log has refused this, as it will all else. What waits need not wait for the metadata.
+                self.close(ErrorCode.NOT_COORDINATOR)
 
     def _commit(self, key: str, result: CoordinatorResult[Any], now: Now) -> None:
         machine, records, replaced = self.machine, result.records, NO_COMPLETIONS

@@ -166,13 +166,13 @@ class TransactionCoordinator:
     def topic_opened(self, name: str) -> None:
         """Load the shards whose partitions could not be opened before, and end what hangs in them."""
         if name == self.runtime.topic:
-            self.runtime.load_new_partitions()
+            self.runtime.load_led_partitions()
         self.hanging.partitions_opened()
 
     # ---- requests -------------------------------------------------------------------------------------------------
 
-    def find_steps(self, transactional_id: str) -> Steps[None]:
-        """Make sure that this broker coordinates ``transactional_id``; errors as ``CoordinatorRuntime.find``."""
+    def find_steps(self, transactional_id: str) -> Steps[int]:
+        """The id of the broker that coordinates ``transactional_id``; errors as ``CoordinatorRuntime.find``."""
         return self.runtime.find(transactional_id)
 
     def _shard(self, transactional_id: str) -> Shard[TransactionMachine]:

@@ -22,13 +22,14 @@ from typing import Final
 
 import attrs
 
+from kafka_wire.limits import MAX_PRODUCER_EPOCH
 from kafka_wire.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from kafka_wire.stored.transactions import PartitionsSchema, TransactionLogValue, TransactionStatus
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
 
-MAX_EPOCH: Final = 2**15 - 1
+MAX_EPOCH: Final = MAX_PRODUCER_EPOCH
 """No client gets it: it is left for fencing the producer that has the epoch before it, so only markers have it. A
 transaction that ends with it replaces the producer id.
 """

@@ -22,10 +22,10 @@ class BrokerNode:
     rack: str | None
 
 
-def broker_node(context: Context, broker_id: int) -> BrokerNode:
-    """One broker, which has a listener of the name of the client's."""
+def broker_node(context: Context, broker_id: int) -> BrokerNode | None:
+    """One broker; None if it is fenced or gone, or has no listener of the name of the client's."""
     nodes = alive_broker_nodes(context.services.metadata_cache.image, context.connection)
-    return next(each for each in nodes if each.broker_id == broker_id)
+    return next((each for each in nodes if each.broker_id == broker_id), None)
 
 
 def alive_broker_nodes(image: MetadataImage, connection: ConnectionInfo) -> tuple[BrokerNode, ...]:

@@ -38,10 +38,10 @@ from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.transactions import code_in
-from trio_broker.partition.leader_appends import AppendGuard
 from trio_broker.partition.local_topics import LocalTopic
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
+from trio_broker.partition.writer import AppendGuard
 
 ADDS_PARTITIONS_SINCE_VERSION: Final = 12
 ABORTABLE_SINCE_VERSION: Final = 11

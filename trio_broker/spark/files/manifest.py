@@ -19,6 +19,7 @@ from urllib.parse import quote, urlsplit
 
 import attrs
 
+from kafka_wire.limits import MAX_OFFSET
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import SourceUnavailable, SparkJobError
 
@@ -32,8 +33,6 @@ MAX_ERROR_BYTES: Final = 64 * 1024
 
 DEFAULT_TIMEOUT_SECONDS: Final = 30.0
 """Kafka's ``request.timeout.ms``: the broker may be busy, and a single thread makes all its manifests."""
-
-MAX_OFFSET: Final = 2**63 - 1
 
 UNKNOWN_EPOCH: Final = -1
 """The leader epoch of a log whose newest one is not known; batches are not compared with it."""

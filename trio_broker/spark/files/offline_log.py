@@ -33,18 +33,12 @@ from typing import Final
 
 import attrs
 
+from kafka_wire.limits import MAX_OFFSET
 from kafka_wire.records.batch import BATCH_HEADER_BYTES, MAGIC, MAGIC_POSITION
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.errors import CorruptData, SourceUnavailable
-from trio_broker.spark.files.manifest import (
-    MAX_OFFSET,
-    UNKNOWN_EPOCH,
-    IndexEntry,
-    LogSegment,
-    PartitionLog,
-    with_active_end,
-)
+from trio_broker.spark.files.manifest import UNKNOWN_EPOCH, IndexEntry, LogSegment, PartitionLog, with_active_end
 from trio_broker.spark.files.segment_files import OpenSegment, open_file, start_position, topic_id_in
 from trio_broker.spark.files.transport import READ_BYTES, SegmentReader
 from trio_broker.spark.ranges import OffsetRange

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Any, Final
 
+from kafka_wire.limits import INT32_MAX
 from kafka_wire.records.compression import Codec
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.producer.settings import (
@@ -29,16 +30,7 @@ from trio_broker.client.producer.settings import (
     MOST_REQUEST_BYTES,
 )
 from trio_broker.client.security import Plaintext, parse_security
-from trio_broker.spark.options.option import (
-    BOOLEAN,
-    CLOSE,
-    INT_MAX,
-    TEXT,
-    Option,
-    ValueType,
-    integer,
-    one_of,
-)
+from trio_broker.spark.options.option import BOOLEAN, CLOSE, TEXT, Option, ValueType, integer, one_of
 
 PREFIX: Final = "kafka."
 
@@ -85,19 +77,19 @@ SECURITY_PROTOCOL: Final = Option(
 )
 REQUEST_TIMEOUT_MS: Final = Option(
     "kafka.request.timeout.ms",
-    integer(1, INT_MAX),
+    integer(1, INT32_MAX),
     DEFAULT_REQUEST_TIMEOUT_MS,
     "How long one answer is waited for, in milliseconds.",
 )
 RETRY_BACKOFF_MS: Final = Option(
     "kafka.retry.backoff.ms",
-    integer(0, INT_MAX),
+    integer(0, INT32_MAX),
     DEFAULT_RETRY_BACKOFF_MS,
     "The first pause before something is tried again, in milliseconds; each next one doubles.",
 )
 RETRY_BACKOFF_MAX_MS: Final = Option(
     "kafka.retry.backoff.max.ms",
-    integer(0, INT_MAX),
+    integer(0, INT32_MAX),
     DEFAULT_RETRY_BACKOFF_MAX_MS,
     "The longest pause, in milliseconds.",
 )
@@ -120,29 +112,29 @@ ISOLATION_LEVEL: Final = Option(
 )
 FETCH_MAX_BYTES: Final = Option(
     "kafka.fetch.max.bytes",
-    integer(1, INT_MAX),
+    integer(1, INT32_MAX),
     50 * 1024 * 1024,
     "The most that one answer of a broker holds, in bytes.",
 )
 MAX_PARTITION_FETCH_BYTES: Final = Option(
     "kafka.max.partition.fetch.bytes",
-    integer(1, INT_MAX),
+    integer(1, INT32_MAX),
     8 * 1024 * 1024,
     "The most that one answer holds of a partition, in bytes; a larger batch still comes, alone.",
     difference="There 1 MiB. A task reads one partition, and larger answers were read three times faster.",
 )
 FETCH_MIN_BYTES: Final = Option(
-    "kafka.fetch.min.bytes", integer(0, INT_MAX), 1, "What a broker waits for before it answers, in bytes."
+    "kafka.fetch.min.bytes", integer(0, INT32_MAX), 1, "What a broker waits for before it answers, in bytes."
 )
 FETCH_MAX_WAIT_MS: Final = Option(
     "kafka.fetch.max.wait.ms",
-    integer(0, INT_MAX),
+    integer(0, INT32_MAX),
     500,
     "How long a broker waits for `kafka.fetch.min.bytes`, in milliseconds.",
 )
 RECEIVE_BUFFER_BYTES: Final = Option(
     "kafka.receive.buffer.bytes",
-    integer(-1, INT_MAX),
+    integer(-1, INT32_MAX),
     -1,
     "The buffer of a connection in the system, in bytes; -1 leaves it to the system.",
     difference="There 65,536, which keeps the system from growing the buffer.",
@@ -204,20 +196,20 @@ BUFFER_MEMORY: Final = Option(
 )
 DELIVERY_TIMEOUT_MS: Final = Option(
     "kafka.delivery.timeout.ms",
-    integer(1, INT_MAX),
+    integer(1, INT32_MAX),
     DEFAULT_DELIVERY_TIMEOUT_MS,
     "How long a batch is tried before the task fails, from its first attempt on, in milliseconds.",
 )
 MAX_BLOCK_MS: Final = Option(
     "kafka.max.block.ms",
-    integer(1, INT_MAX),
+    integer(1, INT32_MAX),
     DEFAULT_MAX_BLOCK_MS,
     "How long brokers are tried for topics and a producer id, in milliseconds.",
     difference="A topic that does not exist is waited for 1 s.",
 )
 TRANSACTION_TIMEOUT_MS: Final = Option(
     "kafka.transaction.timeout.ms",
-    integer(1, INT_MAX),
+    integer(1, INT32_MAX),
     DEFAULT_TRANSACTION_TIMEOUT_MS,
     "With `exactly-once`: after how long brokers abort what is not committed, in milliseconds.",
     difference="There 60,000, and without effect.",

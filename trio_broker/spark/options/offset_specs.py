@@ -16,8 +16,9 @@ from typing import Any, Final, Protocol
 
 import attrs
 
+from kafka_wire.limits import INT32_MAX, INT64_MAX
 from trio_broker.common.topic_partition import TopicPartition
-from trio_broker.spark.options.option import INT_MAX, LONG_MAX, parse_long
+from trio_broker.spark.options.option import parse_long
 from trio_broker.spark.options.selection import Selection
 
 EARLIEST_OFFSET: Final = -2
@@ -193,7 +194,7 @@ def parse_partitions_json(text: str) -> tuple[TopicPartition, ...]:
         if not isinstance(numbers, list):
             raise ValueError(f"{topic}: {_shown(numbers)} is no list of partitions; expected {PARTITIONS_EXAMPLE}")
         for number in numbers:
-            if not _is_integer(number) or not 0 <= number <= INT_MAX:
+            if not _is_integer(number) or not 0 <= number <= INT32_MAX:
                 raise ValueError(f"{topic}: {_shown(number)} is no partition")
             if (partition := TopicPartition(topic, number)) in partitions:
                 raise ValueError(f"{partition} is named twice")
@@ -227,11 +228,11 @@ def _by_partition(text: str, example: str) -> Iterator[tuple[TopicPartition, int
         if not isinstance(numbers, dict):
             raise ValueError(f"{topic}: {_shown(numbers)} has no partitions; expected {example}")
         for partition, number in numbers.items():
-            if not _PARTITION.fullmatch(partition) or len(partition) > MOST_DIGITS or int(partition) > INT_MAX:
+            if not _PARTITION.fullmatch(partition) or len(partition) > MOST_DIGITS or int(partition) > INT32_MAX:
                 raise ValueError(f"{topic}: {_shown(partition)} is no partition")
             if not _is_integer(number):
                 raise ValueError(f"{topic}-{partition}: {_shown(number)} is not a whole number")
-            if not -LONG_MAX - 1 <= number <= LONG_MAX:
+            if not -INT64_MAX - 1 <= number <= INT64_MAX:
                 raise ValueError(f"{topic}-{partition}: {_shown(number)} needs more than 64 bits")
             yield TopicPartition(topic, int(partition)), number
 

@@ -20,14 +20,12 @@ from typing import Any, Final, Generic, TypeVar
 
 import attrs
 
+from kafka_wire.limits import INT64_MAX
 from trio_broker.spark.errors import OptionError
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 E = TypeVar("E", bound=Enum)
-
-INT_MAX: Final = 2**31 - 1
-LONG_MAX: Final = 2**63 - 1
 
 MILLISECONDS: Final = {
     "us": 0.001,
@@ -87,7 +85,7 @@ def _parse_duration_ms(text: str) -> int:
     match = _DURATION.fullmatch(text.lower())
     if match is None or (unit := match[2] or "ms") not in MILLISECONDS:
         raise ValueError(f"{text!r} is not a duration; one is a whole number and one of {', '.join(MILLISECONDS)}")
-    if (duration_ms := int(int(match[1]) * MILLISECONDS[unit])) > LONG_MAX:
+    if (duration_ms := int(int(match[1]) * MILLISECONDS[unit])) > INT64_MAX:
         raise ValueError(f"{text} is too long")
     return duration_ms
 
@@ -110,12 +108,12 @@ def parse_long(text: str) -> int:
     """Read a whole number of 64 bits."""
     if not _INTEGER.fullmatch(text):
         raise ValueError(f"{text!r} is not a whole number")
-    if not -LONG_MAX - 1 <= (number := int(text)) <= LONG_MAX:
+    if not -INT64_MAX - 1 <= (number := int(text)) <= INT64_MAX:
         raise ValueError(f"{text} needs more than 64 bits")
     return number
 
 
-def integer(minimum: int, maximum: int = LONG_MAX) -> ValueType[int]:
+def integer(minimum: int, maximum: int = INT64_MAX) -> ValueType[int]:
     """Return the type of a whole number between the two, inclusive."""
 
     def parse(text: str) -> int:

@@ -12,6 +12,7 @@ import re
 from enum import Enum
 from typing import Any, Final
 
+from kafka_wire.limits import INT32_MAX
 from kafka_wire.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, MAX_DECOMPRESSED_BYTES
 from trio_broker.spark.chunk import DEFAULT_BATCH_ROWS
 from trio_broker.spark.options.offset_specs import (
@@ -21,18 +22,7 @@ from trio_broker.spark.options.offset_specs import (
     parse_timestamp,
     parse_timestamps_json,
 )
-from trio_broker.spark.options.option import (
-    BOOLEAN,
-    DURATION_MS,
-    INT_MAX,
-    NAMES,
-    TEXT,
-    Mode,
-    Option,
-    ValueType,
-    integer,
-    one_of,
-)
+from trio_broker.spark.options.option import BOOLEAN, DURATION_MS, NAMES, TEXT, Mode, Option, ValueType, integer, one_of
 from trio_broker.spark.options.selection import Assign, Subscribe, SubscribePattern
 
 NOT_IN_SPARK: Final = "Not there."
@@ -175,7 +165,7 @@ FAIL_ON_DATA_LOSS: Final = Option(
 )
 MIN_PARTITIONS: Final = Option(
     "minPartitions",
-    integer(1, INT_MAX),
+    integer(1, INT32_MAX),
     None,
     "About how many tasks there are to be at least: large partitions are cut. Otherwise there is one for each"
     " partition.",
@@ -229,7 +219,7 @@ POLL_TIMEOUT_MS: Final = Option(
 )
 FETCH_OFFSET_RETRIES: Final = Option(
     "fetchOffset.numRetries",
-    integer(1, INT_MAX),
+    integer(1, INT32_MAX),
     3,
     "How often the brokers are asked for offsets before the query fails.",
     attribute="fetch_offset_retries",

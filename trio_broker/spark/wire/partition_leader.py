@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import attrs
 
+from kafka_wire.client_connection import InFlightRequest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.isolation_level import IsolationLevel
 from kafka_wire.messages.fetch import (
@@ -26,7 +27,7 @@ from kafka_wire.messages.fetch import (
 )
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.schema import NEWEST
-from trio_broker.client.connection import MAX_RESPONSE_BYTES, BrokerConnection, Pending
+from trio_broker.client.connection import MAX_RESPONSE_BYTES, BrokerConnection
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import Refused, TopicReplaced, check, only
 from trio_broker.client.kafka_client import KafkaClient
@@ -88,7 +89,7 @@ class PartitionLeader:
         self._isolation_level = IsolationLevel.of(read_committed=read_committed)
         self._topic_id = topic_id
         self._leader: _Leader | None = None
-        self._pending: Pending[FetchResponse] | None = None
+        self._pending: InFlightRequest[FetchResponse] | None = None
         self._buffer = ReceiveBuffer()
 
     @property

@@ -11,9 +11,6 @@ from typing import Protocol
 
 import attrs
 
-MAX_OFFSET = 2**63 - 1
-"""Kafka's offsets are int64."""
-
 
 class ResetTarget(enum.Enum):
     """Where a reset puts the offsets; those that need a value have it in the attribute of ``OffsetReset`` named so."""

@@ -10,7 +10,7 @@ from datetime import datetime
 from importlib import resources
 from typing import Any, Final
 
-from trio_broker.common.amounts import bytes_text, short_number_text
+from trio_broker.common.amounts import bytes_text, short_duration_text, short_number_text
 from trio_broker.spark.pipelines.stats.report import damage_count
 
 TEMPLATE: Final = "page.html"
@@ -56,13 +56,8 @@ def time(text: str | None) -> str:
 
 
 def duration(milliseconds: float | None) -> str:
-    """Return a duration in its largest unit: ``250 ms``, ``1.5 h``."""
-    if milliseconds is None:
-        return UNKNOWN
-    for unit_ms, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")):
-        if milliseconds >= unit_ms:
-            return f"{milliseconds / unit_ms:.1f} {unit}"
-    return f"{milliseconds:.0f} ms"
+    """Return a duration by its largest units: ``250 ms``, ``1 h 30 min``."""
+    return UNKNOWN if milliseconds is None else short_duration_text(milliseconds / 1000)
 
 
 def seconds(text: str) -> float | None:

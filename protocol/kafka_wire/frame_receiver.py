@@ -1,4 +1,4 @@
-"""A connection as the broker sees it: bytes in, frames out, and no socket.
+"""The receiving half of a connection, of a broker or of a client: bytes in, frames out, and no socket.
 
 The owner of the socket reads into one staging buffer for all of its connections and hands the bytes to
 ``receive_data``, which keeps a copy of just those bytes. So a connection that is idle holds no buffer. Frames are cut
@@ -19,7 +19,7 @@ import mmap  # noqa: TID251 - memory that no file is behind
 from typing import Final, TypeAlias
 
 from kafka_wire.errors import WireError
-from kafka_wire.framing import MIN_FRAME_BYTES, SIZE_PREFIX
+from kafka_wire.framing import MIN_REQUEST_BYTES, SIZE_PREFIX
 
 DIRECT_RECEIVE_BYTES: Final = 32 * 1024
 """A frame that lacks at least this much is read straight into its own buffer. Below it the rest comes through the
@@ -40,15 +40,16 @@ saves."""
 FrameBuffer: TypeAlias = bytearray | mmap.mmap
 
 
-class ServerConnection:
+class FrameReceiver:
     """Cuts the bytes of one connection into frames.
 
-    ``max_request_bytes`` may change while the connection lives, as it does after authentication; it holds for the next
-    size that is looked at.
+    ``max_frame_bytes`` may change while the connection lives, as it does after authentication; it holds for the next
+    size that is looked at. Without ``min_frame_bytes`` the frames are requests.
     """
 
-    def __init__(self, max_request_bytes: int) -> None:
-        self.max_request_bytes = max_request_bytes
+    def __init__(self, max_frame_bytes: int, min_frame_bytes: int = MIN_REQUEST_BYTES) -> None:
+        self.max_frame_bytes = max_frame_bytes
+        self.min_frame_bytes = min_frame_bytes
         # Whether part of a frame is here, be it only a byte of its size; if not, the connection is idle. An attribute
         # to read: a property would cost every request two calls.
         self.frame_under_way = False
@@ -139,7 +140,7 @@ class ServerConnection:
         if not self.frame_under_way:
             size = len(data) - SIZE_PREFIX.size
             # One request, and nothing else: nearly always.
-            if MIN_FRAME_BYTES <= size <= self.max_request_bytes and SIZE_PREFIX.unpack_from(data)[0] == size:
+            if self.min_frame_bytes <= size <= self.max_frame_bytes and SIZE_PREFIX.unpack_from(data)[0] == size:
                 return memoryview(bytearray(data))[SIZE_PREFIX.size :]
         self.receive_data(data)
         return self.next_frame()
@@ -158,8 +159,8 @@ class ServerConnection:
             return None
         (size,) = SIZE_PREFIX.unpack_from(received, self._cut)
         # Before the bytes are counted: a size that is not allowed is an error even if all of it never comes.
-        if not MIN_FRAME_BYTES <= size <= self.max_request_bytes:
-            raise WireError(f"a frame of {size} bytes; allowed are {MIN_FRAME_BYTES} to {self.max_request_bytes}")
+        if not self.min_frame_bytes <= size <= self.max_frame_bytes:
+            raise WireError(f"a frame of {size} bytes; allowed are {self.min_frame_bytes} to {self.max_frame_bytes}")
         end = begin + size
         if end > len(received):
             return None
@@ -189,7 +190,7 @@ class ServerConnection:
         return size is not None and self._is_refused(size)
 
     def _is_refused(self, size: int) -> bool:
-        return not MIN_FRAME_BYTES <= size <= self.max_request_bytes
+        return not self.min_frame_bytes <= size <= self.max_frame_bytes
 
     # --- What is under way ---
 

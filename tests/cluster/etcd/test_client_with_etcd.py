@@ -1,0 +1,197 @@
+"""The client speaks to a real etcd: what its messages mean there, which limits it meets, users and TLS."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+import trio
+import trustme
+
+from tests.etcd_server import etcd_client, etcd_server
+from tests.waits import fail_after
+from trio_broker.cluster.etcd.client import EtcdAddresses
+from trio_broker.cluster.etcd.errors import EtcdCompacted, EtcdRefused, EtcdUnavailable, EtcdUnknown
+from trio_broker.cluster.etcd.messages import Event, RangeRequest, created_at, delete, get, has_value, modified_at, put
+
+LIMIT_BYTES = 1024 * 1024
+WAIT_SECONDS = 10.0
+
+
+@pytest.fixture
+async def server(tmp_path: Path):
+    async with etcd_server(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+async def client(server):
+    async with etcd_client(server.addresses) as client:
+        yield client
+
+
+async def test_a_txn_compares_the_birth_and_the_last_change_of_keys(client):
+    born = await client.txn([created_at(b"/a", 0)], [put(b"/a", b"1")], [get(b"/a")])
+    assert born.succeeded
+    again = await client.txn([created_at(b"/a", 0)], [put(b"/a", b"2")], [get(b"/a")])
+    assert not again.succeeded
+    [kv] = again.responses[0].range.kvs
+    assert (kv.value, kv.create_revision, kv.version) == (b"1", born.header.revision, 1)
+    changed = await client.txn([created_at(b"/a", kv.create_revision), has_value(b"/a", b"1")], [put(b"/a", b"")])
+    assert changed.succeeded
+    assert not (await client.txn([modified_at(b"/a", kv.mod_revision)], [put(b"/a", b"3")])).succeeded
+    assert (await client.txn([modified_at(b"/a", changed.header.revision)], [delete(b"/a")])).succeeded
+
+
+async def test_a_range_is_read_in_pages(client):
+    await client.txn([], [put(b"/p/%03d" % number, bytes([number])) for number in range(120)])
+    page = await client.range(RangeRequest(key=b"/p/", range_end=b"/p0", limit=50))
+    assert page.more
+    assert [kv.key for kv in page.kvs] == [b"/p/%03d" % number for number in range(50)]
+    rest = await client.range(RangeRequest(key=page.kvs[-1].key + b"\0", range_end=b"/p0"))
+    assert not rest.more
+    assert len(rest.kvs) == 70
+
+
+async def test_sixteen_large_values_at_once_pass_the_flow_control(client):
+    async with trio.open_nursery() as nursery:
+        for number in range(16):
+            nursery.start_soon(client.txn, [], [put(b"/v/%d" % number, bytes([number]) * 100_000)])
+    values = await client.range(RangeRequest(key=b"/v/", range_end=b"/v0"))
+    assert sum(len(kv.value) for kv in values.kvs) == 1_600_000
+
+
+async def test_a_request_that_is_too_large_is_refused_and_the_connection_goes_on(client):
+    for size in (1_600_000, 8_000_000):
+        with pytest.raises((EtcdRefused, EtcdUnavailable)) as refusal:
+            await client.txn([], [put(b"/large", bytes(size))])
+        assert "larg" in str(refusal.value)
+    await client.txn([], [put(b"/large", bytes(LIMIT_BYTES))])
+
+
+async def test_more_operations_than_etcd_takes_and_a_key_twice_are_refused(client):
+    with pytest.raises(EtcdRefused, match="too many operations"):
+        await client.txn([], [put(b"/%d" % number, b"") for number in range(129)])
+    with pytest.raises(EtcdRefused, match="duplicate key"):
+        await client.txn([], [put(b"/a", b""), put(b"/a", b"")])
+
+
+async def test_a_lease_takes_its_key_with_it(client):
+    lease = await client.lease_grant(1)
+    await client.txn([], [put(b"/leased", b"", lease=lease.id)])
+    assert (await client.lease_keep_alive(lease.id)).ttl == lease.ttl
+    await client.lease_revoke(lease.id)
+    assert not (await client.range(RangeRequest(key=b"/leased"))).kvs
+    assert (await client.lease_keep_alive(lease.id)).ttl == 0
+    with pytest.raises(EtcdRefused, match="lease not found"):
+        await client.lease_revoke(lease.id)
+
+
+async def test_a_watch_begins_at_its_start_revision(client):
+    first = await client.txn([], [put(b"/w/1", b"one")])
+    await client.txn([], [put(b"/w/2", b"two"), put(b"/other", b"")])
+    async with client.watch(b"/w/", b"/w0", first.header.revision) as watch:
+        events: list[Event] = []
+        with fail_after(WAIT_SECONDS):
+            while len(events) < 2:
+                events += (await watch.receive()).events
+            await client.txn([], [delete(b"/w/1")])
+            events += (await watch.receive()).events
+    assert [(event.type, event.kv and event.kv.key) for event in events] == [(0, b"/w/1"), (0, b"/w/2"), (1, b"/w/1")]
+
+
+async def test_what_was_compacted_is_refused_by_ranges_and_watches(client, server):
+    revision = (await client.txn([], [put(b"/c", b"1")])).header.revision
+    last = (await client.txn([], [put(b"/c", b"2")])).header.revision
+    etcdctl(server.port, "compact", str(last))
+    with pytest.raises(EtcdCompacted):
+        await client.range(RangeRequest(key=b"/c", revision=revision))
+    async with client.watch(b"/c", b"", revision) as watch:
+        with fail_after(WAIT_SECONDS), pytest.raises(EtcdUnavailable, match="compacted"):
+            await watch.receive()
+
+
+async def test_a_stopped_etcd_is_unknown_and_then_unavailable_until_it_is_back(client, server):
+    server.kill()
+    with pytest.raises((EtcdUnknown, EtcdUnavailable)):
+        await client.status()
+    with pytest.raises(EtcdUnavailable, match=f"127.0.0.1:{server.port}"):
+        await client.status()
+    server.start()
+    with fail_after(WAIT_SECONDS):
+        while True:
+            try:
+                assert (await client.status()).db_size > 0
+                return
+            except (EtcdUnknown, EtcdUnavailable):
+                await trio.sleep(0.05)
+
+
+async def test_the_next_member_is_asked_where_one_takes_no_connection_or_does_not_answer(server):
+    [silent] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    endpoints = [("127.0.0.1", 1), silent.socket.getsockname()[:2], ("127.0.0.1", server.port)]
+    async with etcd_client(EtcdAddresses(endpoints)) as client:
+        assert (await client.status()).db_size > 0
+    await silent.aclose()
+
+
+async def test_a_user_is_authenticated_and_again_when_the_token_has_expired(client, server):
+    for command in (
+        ("user", "add", "root:r"),
+        ("user", "add", "broker:b"),
+        ("role", "add", "log"),
+        ("role", "grant-permission", "log", "readwrite", "--prefix=true", "/t/"),
+        ("user", "grant-role", "broker", "log"),
+        ("user", "grant-role", "root", "root"),
+        ("auth", "enable"),
+    ):
+        etcdctl(server.port, *command)
+    with pytest.raises(EtcdRefused, match="user name is empty"):
+        await client.range(RangeRequest(key=b"/t/1"))
+    endpoints = server.addresses.endpoints
+    async with trio.open_nursery() as nursery:
+        user = type(client)(EtcdAddresses(endpoints, user="broker", password="b"), trio.open_tcp_stream)
+        await nursery.start(user.run)
+        await user.txn([created_at(b"/t/1", 0)], [put(b"/t/1", b"")])
+        with pytest.raises(EtcdRefused, match="permission denied"):
+            await user.txn([], [put(b"/other", b"")])
+        user._token = "expired.1"
+        assert (await user.range(RangeRequest(key=b"/t/1"))).kvs
+        untrusted = type(client)(EtcdAddresses(endpoints, user="broker", password="wrong"), trio.open_tcp_stream)
+        await nursery.start(untrusted.run)
+        with pytest.raises(EtcdUnavailable, match="authentication failed"):
+            await untrusted.status()
+        nursery.cancel_scope.cancel()
+
+
+async def test_tls_with_a_certificate_that_is_trusted_and_one_that_is_not(tmp_path):
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    certificate.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    files = ("--cert-file", str(tmp_path / "cert.pem"), "--key-file", str(tmp_path / "key.pem"))
+    async with etcd_server(tmp_path, *files, scheme="https") as server:
+        endpoints = [("127.0.0.1", server.port)]
+        async with etcd_client(EtcdAddresses(endpoints, ssl_context=trusting)) as client:
+            await client.txn([], [put(b"/secure", b"")])
+        async with trio.open_nursery() as nursery:
+            untrusted = type(client)(
+                EtcdAddresses(endpoints, ssl_context=ssl.create_default_context()), trio.open_tcp_stream
+            )
+            await nursery.start(untrusted.run)
+            with pytest.raises(EtcdUnavailable, match="certificate"):
+                await untrusted.status()
+            nursery.cancel_scope.cancel()
+
+
+def etcdctl(port: int, *arguments: str) -> None:
+    subprocess.run(
+        ["etcdctl", f"--endpoints=127.0.0.1:{port}", *arguments],
+        env={"ETCDCTL_API": "3", "PATH": "/usr/bin:/usr/local/bin"},
+        check=True,
+        capture_output=True,
+    )

@@ -1,0 +1,99 @@
+"""A real etcd on ports and a directory of its own, for tests; those that need one are skipped where there is none."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import attrs
+import trio
+
+from tests.oracles import absent
+from tests.waits import fail_after
+from trio_broker.cluster.etcd.client import EtcdAddresses, EtcdClient
+from trio_broker.cluster.etcd.errors import EtcdError
+from trio_broker.cluster.etcd.messages import put
+
+START_SECONDS = 20.0
+
+FAST_ELECTIONS = ("--heartbeat-interval", "10", "--election-timeout", "100")
+"""A member alone waits out an election before it serves. The shortest lease is a second then."""
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+@attrs.define
+class EtcdServer:
+    """One member. ``kill`` and ``start`` keep its data."""
+
+    program: str
+    directory: Path
+    arguments: Sequence[str] = ()
+    scheme: str = "http"
+    port: int = attrs.field(factory=free_port)
+    peer_port: int = attrs.field(factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        client, peer = f"{self.scheme}://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
+        command = [
+            *(self.program, "--name", "test", "--data-dir", str(self.directory / "data"), *FAST_ELECTIONS),
+            *("--listen-client-urls", client, "--advertise-client-urls", client),
+            *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"test={peer}"),
+            *self.arguments,
+        ]
+        with (self.directory / "etcd.log").open("ab") as output:
+            self.process = subprocess.Popen(command, stdout=output, stderr=output)
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    @property
+    def addresses(self) -> EtcdAddresses:
+        return EtcdAddresses([("127.0.0.1", self.port)])
+
+
+@contextlib.asynccontextmanager
+async def etcd_server(directory: Path, *arguments: str, scheme: str = "http") -> AsyncIterator[EtcdServer]:
+    """A member that has started; it may not take calls yet."""
+    program = shutil.which("etcd")
+    if program is None:
+        absent("etcd", "there is no etcd")
+    server = EtcdServer(program, directory, arguments, scheme)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@contextlib.asynccontextmanager
+async def etcd_client(addresses: EtcdAddresses) -> AsyncIterator[EtcdClient]:
+    """A client, whose first write has gone through."""
+    async with trio.open_nursery() as nursery:
+        client = EtcdClient(addresses, trio.open_tcp_stream)
+        await nursery.start(client.run)
+        await ready(client)
+        yield client
+        nursery.cancel_scope.cancel()
+
+
+async def ready(client: EtcdClient) -> None:
+    with fail_after(START_SECONDS):
+        while True:
+            try:
+                await client.txn([], [put(b"ready", b"")])
+                return
+            except EtcdError:
+                await trio.sleep(0.05)

@@ -1,0 +1,65 @@
+"""What a call of etcd may come to, besides an answer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+
+class MalformedMessage(ValueError):
+    """The bytes are no such protobuf message."""
+
+
+class EtcdError(Exception):
+    """A call has no answer of use. The subclass says whether it was carried out."""
+
+
+class EtcdUnknown(EtcdError):
+    """The call may have been carried out, or may be yet: a deadline, a lost connection, a member without a leader."""
+
+
+class EtcdUnavailable(EtcdError):
+    """The call was not carried out, and may be later: nobody could be reached, or etcd has too many requests."""
+
+
+class EtcdRefused(EtcdError):
+    """The call was not carried out, and will not be: a limit, a missing permission, a mistake of ours."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{text} (gRPC code {code})")
+        self.code = code
+
+
+class EtcdNotAuthenticated(EtcdRefused):
+    """The token has expired, or none was sent and one is needed."""
+
+
+class EtcdCompacted(EtcdRefused):
+    """The revision is older than etcd's last compaction."""
+
+
+class EtcdOutOfSpace(EtcdRefused):
+    """etcd's database has reached its quota: puts and new leases are refused until an operator has made room."""
+
+
+OK: Final = 0
+UNKNOWN_CODES: Final = frozenset({1, 2, 4, 10, 13, 14, 15})
+"""CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, ABORTED, INTERNAL, UNAVAILABLE, DATA_LOSS."""
+RESOURCE_EXHAUSTED: Final = 8
+OUT_OF_RANGE: Final = 11
+UNAUTHENTICATED: Final = 16
+
+
+def error_of(code: int, text: str) -> EtcdError:
+    """The error that a gRPC status stands for.
+
+    Source: etcd's api/v3rpc/rpctypes/error.go.
+    """
+    if code in UNKNOWN_CODES:
+        return EtcdUnknown(f"{text} (gRPC code {code})")
+    if code == RESOURCE_EXHAUSTED:
+        return EtcdOutOfSpace(code, text) if "database space exceeded" in text else EtcdUnavailable(text)
+    if code == OUT_OF_RANGE and "compacted" in text:
+        return EtcdCompacted(code, text)
+    if code == UNAUTHENTICATED or "user name is empty" in text:
+        return EtcdNotAuthenticated(code, text)
+    return EtcdRefused(code, text)

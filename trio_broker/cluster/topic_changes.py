@@ -1,0 +1,68 @@
+"""What all changes of a topic's partitions go by: the live brokers, and the settings of the topic.
+
+Source: Kafka's ReplicationControlManager (LeaderAcceptor, getTopicEffectiveMinIsr).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from kafka_wire.stored.metadata import PartitionChangeRecord
+from trio_broker.cluster.features import ELIGIBLE_LEADER_REPLICAS_VERSION
+from trio_broker.cluster.metadata_image import MetadataImage, TopicImage
+from trio_broker.cluster.partition_change_builder import Election, IsAcceptableLeader, PartitionChangeBuilder
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.resource_config import topic_config
+
+
+@attrs.frozen
+class TopicChanges:
+    """Makes changes of the partitions of ``topic``."""
+
+    topic: TopicImage
+    is_acceptable_leader: IsAcceptableLeader
+    min_insync_replicas: int
+    unclean_leader_election_enable: bool
+    eligible_leader_replicas_enabled: bool
+
+    @classmethod
+    def of(
+        cls,
+        image: MetadataImage,
+        config: BrokerConfig,
+        topic: TopicImage,
+        is_acceptable_leader: IsAcceptableLeader | None = None,
+    ) -> TopicChanges:
+        """With ``is_acceptable_leader`` other brokers may lead than those that ``image`` says are active."""
+
+        def is_active(broker_id: int, directory: bytes) -> bool:
+            broker = image.brokers.get(broker_id)
+            return broker is not None and broker.is_active and broker.has_online(directory)
+
+        settings = topic_config(topic.configs, config, topic.name)
+        return cls(
+            topic,
+            is_acceptable_leader or is_active,
+            settings.min_insync_replicas,
+            settings.unclean_leader_election_enable,
+            image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0,
+        )
+
+    @property
+    def online_election(self) -> Election:
+        """The election that keeps a partition served: any live replica may be elected where the topic allows it."""
+        return Election.UNCLEAN if self.unclean_leader_election_enable else Election.ONLINE
+
+    def change(self, index: int, **targets: Any) -> PartitionChangeRecord | None:
+        """Return the change of one partition to ``targets``, the fields of ``PartitionChangeBuilder``."""
+        return PartitionChangeBuilder(
+            partition=self.topic.partitions[index],
+            topic_id=self.topic.topic_id,
+            index=index,
+            is_acceptable_leader=self.is_acceptable_leader,
+            min_insync_replicas=self.min_insync_replicas,
+            eligible_leader_replicas_enabled=self.eligible_leader_replicas_enabled,
+            **({"election": self.online_election} | targets),
+        ).build()
