@@ -139,12 +139,14 @@ async def test_an_answer_may_come_in_pieces(autojump_clock):
 async def test_the_answer_to_a_cancelled_caller_is_dropped(autojump_clock):
     async with running() as harness:
         peer = await connected(harness)
-        gone, other = harness.sends(heartbeat("gone")), harness.sends(ListGroupsRequest())
-        headers = [(await peer.receive())[0], (await peer.receive())[0]]
+        gone = harness.sends(heartbeat("gone"))
+        header, _ = await peer.receive()
+        other = harness.sends(ListGroupsRequest())
+        next_header, _ = await peer.receive()
         gone.scope.cancel()
         await gone.ends()
-        await peer.answer(headers[0], HeartbeatResponse())
-        await peer.answer(headers[1], GROUPS)
+        await peer.answer(header, HeartbeatResponse())
+        await peer.answer(next_header, GROUPS)
         assert isinstance(await other.ends(), ListGroupsResponse)
 
 

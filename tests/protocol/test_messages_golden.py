@@ -25,9 +25,13 @@ NEVER_SENT = {
     "DescribeDelegationTokenRequest",
     "DescribeClientQuotasRequest",
     "UnregisterBrokerRequest",
+    "AlterPartitionRequest",
+    "BrokerRegistrationRequest",
+    "BrokerHeartbeatRequest",
 }
 """Clients send OffsetForLeaderEpoch only after the leader has changed, which the recorder's broker does not do. None of
-the three has an admin call for delegation tokens, for quotas or for taking a broker out.
+the three has an admin call for delegation tokens, for quotas or for taking a broker out. The last three are
+between brokers.
 """
 
 each_frame = pytest.mark.parametrize("golden", GOLDEN_FRAMES, ids=str)

@@ -1,8 +1,8 @@
 """Two codecs that were not written here read our bytes and write them again, byte for byte.
 
-kio knows every message of Kafka 4.3, kafka-python all but those of KIP-848 and of delegation tokens. kafka-python uses
-Kafka's names for the fields, so its values are compared one by one as well; kio has names and types of its own. What
-they write is what we wrote, so that reading their bytes is reading ours, which the round trips cover.
+kio knows every message of Kafka 4.3, kafka-python all but those of KIP-848, of delegation tokens and between brokers.
+kafka-python uses Kafka's names for the fields, so its values are compared one by one as well; kio has names and types
+of its own. What they write is what we wrote, so that reading their bytes is reading ours, which the round trips cover.
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ NOT_IN_KAFKA_PYTHON = {
     39: "RenewDelegationToken",
     40: "ExpireDelegationToken",
     41: "DescribeDelegationToken",
+    56: "AlterPartition",
+    62: "BrokerRegistration",
+    63: "BrokerHeartbeat",
     64: "UnregisterBroker",
     68: "ConsumerGroupHeartbeat",
     69: "ConsumerGroupDescribe",
 }
-"""By API key; it has no delegation tokens, takes no broker out of a cluster, and has no consumer of the KIP-848
-protocol."""
+"""By API key; it has no delegation tokens, nothing that only brokers send, takes no broker out of a cluster, and has no
+consumer of the KIP-848 protocol."""
 
 NEW_IN_4_4 = {18: 5, 28: 6, 42: 3}
 """By API key the version that neither of the two knows yet: ApiVersions, TxnOffsetCommit, DeleteGroups."""

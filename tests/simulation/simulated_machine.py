@@ -17,7 +17,7 @@ from trio_broker.runtime.cpu_clock import ManualCpuClock
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.simulated_clock import SimulatedClock
 from trio_broker.runtime.simulated_disk import SimulatedDisk
-from trio_broker.runtime.simulated_network import SimulatedNetwork
+from trio_broker.runtime.simulated_network import SimulatedHost
 from trio_broker.runtime.simulated_volume import ProcessEnded
 from trio_broker.runtime.simulated_workers import SimulatedWorkers
 
@@ -49,7 +49,7 @@ class Life:
 class Machine:
     """``run`` owns the processes; the other methods are called while it runs."""
 
-    network: SimulatedNetwork
+    host: SimulatedHost
     random: random.Random
     port: int
     durability: str
@@ -127,7 +127,7 @@ class Machine:
             random=of_broker,
             disk=self.disk,
             workers=SimulatedWorkers(of_workers, self.disk.seconds_taken, report_passes=self.report_passes),
-            network=self.network,
+            network=self.host,
             cpu_clock=ManualCpuClock(),
         )
 
@@ -174,7 +174,7 @@ class Machine:
         # All three before the broker's next step.
         life.killed = True
         self.disk = end()
-        self.network.reset()
+        self.host.reset()
         life.scope.cancel()
         await life.ended.wait()
 

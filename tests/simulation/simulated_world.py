@@ -169,7 +169,7 @@ class FaultyConnection:
         chance, machine = self.world.random, self.world.machine
         await trio.sleep(chance.expovariate(1000))
         if self._stream is None:
-            sock = machine.network.client_socket(machine.port)
+            sock = machine.host.network.client_socket(machine.host.name, machine.port)
             self._stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
         stream = self._stream
         body = request_bytes(request, version, self.name)

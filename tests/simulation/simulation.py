@@ -515,7 +515,7 @@ def run_simulation(seed: int, draw_plan: Callable[[random.Random], Plan]) -> Res
     if plan.grain_seconds:
         jump_in_grains(clock, plan.grain_seconds)
     report_passes = REPORT_PASSES if plan.grain_seconds else 0
-    machine = Machine(network, chance, PORT, plan.durability, SimulatedClock(clock), report_passes)
+    machine = Machine(network.host("broker"), chance, PORT, plan.durability, SimulatedClock(clock), report_passes)
     new_connection = FaultyConnection if plan.has_network else DirectConnection
     world = World(machine, chance, new_connection, plan.loses_log, pause_seconds=plan.pause_seconds)
     simulation = Simulation(chance, plan, machine, world)

@@ -94,7 +94,7 @@ def test_a_change_of_io_threads_on_a_slow_disk_gets_its_verdict(
 ) -> None:
     monkeypatch.setattr(effect_watch, "WINDOW_SECONDS", WINDOW_SECONDS)
     network, clock = SimulatedNetwork(), trio.testing.MockClock(autojump_threshold=0)
-    machine = Machine(network, random.Random(7), 9092, "fsync", SimulatedClock(clock))
+    machine = Machine(network.host("broker"), random.Random(7), 9092, "fsync", SimulatedClock(clock))
     world = World(machine, random.Random(8), DirectConnection, faults=False)
     try:
         measured = trio.run(effect_of_resizing, machine, world, before, after, clock=clock)
