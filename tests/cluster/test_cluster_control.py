@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_wire.stored.metadata import PartitionChangeRecord
+from tests.fakes.controllers import set_image
 from tests.fakes.images import image_with
 from trio_broker.cluster.metadata_image import EndpointImage, PartitionImage
 from trio_broker.cluster.replication_control import NewTopic
@@ -30,7 +31,7 @@ async def test_only_a_node_in_sync_leads_unless_unclean_elections_are_allowed(
 ):
     configs = {"unclean.leader.election.enable": unclean}
     [topic] = await controller.create_topics([NewTopic(name="t", configs=configs)])
-    controller.publisher.cache.set_image(image_with(controller.image, "t", before))
+    set_image(controller, image_with(controller.image, "t", before))
     await controller.register_node(node)
     changes = [record for record in metadata_log.batches[-1] if isinstance(record, PartitionChangeRecord)]
     expected = [] if election is None else [{"partition_id": 0, "topic_id": topic.topic_id} | election]

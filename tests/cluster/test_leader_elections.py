@@ -7,6 +7,7 @@ import pytest
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from tests.fakes.controllers import set_image
 from tests.fakes.images import image_with
 from trio_broker.cluster.leader_elections import ElectionType, decide_election
 from trio_broker.cluster.metadata_image import NO_LEADER, PartitionImage
@@ -28,7 +29,7 @@ async def controller(controller):
 
 def place(controller, leader, replicas, isr):
     partition = PartitionImage(leader=leader, leader_epoch=3, partition_epoch=5, replicas=replicas, isr=isr)
-    controller.publisher.cache.set_image(image_with(controller.image, "t", partition))
+    set_image(controller, image_with(controller.image, "t", partition))
 
 
 @pytest.mark.parametrize("election", ElectionType)

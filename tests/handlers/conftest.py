@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
-
 import pytest
+import trio
 
 from tests.handlers.group_client import GroupClient
 from tests.handlers.handler_client import Client
@@ -52,15 +51,24 @@ def durable_client(durable_replicas):
 @pytest.fixture
 async def open_wire_client(tmp_path):
     """Open the parts of a broker with given settings, and return a client of its Dispatcher."""
-    async with AsyncExitStack() as stack:
+    ended = trio.Event()
+
+    async def host(config, clock, advertised, *, task_status):
+        async with open_services(config, real_runtime(clock), advertised) as services:
+            task_status.started(services)
+            await ended.wait()
+
+    # In tasks of this fixture: clients are opened by other fixtures and by tests, which end before them.
+    async with trio.open_nursery() as nursery:
 
         async def open_client(advertised=ADVERTISED, directory="broker", **settings):
             clock = ManualClock()
             config = broker_config(tmp_path / directory, **settings)
-            services = await stack.enter_async_context(open_services(config, real_runtime(clock), advertised))
+            services = await nursery.start(host, config, clock, advertised)
             return WireClient(new_dispatcher(services), clock)
 
         yield open_client
+        ended.set()
 
 
 @pytest.fixture

@@ -108,8 +108,9 @@ def require_supported(image: MetadataImage) -> None:
 
 def decide_feature_updates(
     image: MetadataImage, node_id: int, updates: Sequence[FeatureUpdate]
-) -> ControllerResult[None]:
-    """Finalize all the levels asked for, or none. Of a feature that is named twice the last level counts.
+) -> ControllerResult[Mapping[str, int]]:
+    """Finalize all the levels asked for, or none; return those that are new. Of a feature that is named twice the last
+    level counts.
 
     Raises:
         KafkaError: INVALID_UPDATE_VERSION: a level is not known, or lies the other way than the type of its update.
@@ -123,12 +124,10 @@ def decide_feature_updates(
                 code=ErrorCode.INVALID_UPDATE_VERSION,
             )
         levels[update.feature] = update.level
-    records = (
-        FeatureLevelRecord(name=name, feature_level=level)
-        for name, level in levels.items()
-        if level != current_level(image, name)
+    new = {name: level for name, level in levels.items() if level != current_level(image, name)}
+    return ControllerResult(
+        new, tuple(FeatureLevelRecord(name=name, feature_level=level) for name, level in new.items())
     )
-    return ControllerResult(None, tuple(records))
 
 
 def reason_to_refuse(image: MetadataImage, node_id: int, update: FeatureUpdate) -> str | None:
