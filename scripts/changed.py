@@ -52,7 +52,7 @@ TESTS_OF: Mapping[str, tuple[str, ...]] = {
     "bench/": ("bench/",),
     "deploy/": ("test_deploy", "admin/test_prometheus_alerts"),
     "docs/": ("docs/", "config/", "handlers/test_apis_documentation.py"),
-    "examples/": ("examples/",),
+    "examples/": ("examples/", "spark/test_example"),
     "fuzz/": ("protocol/test_fuzz", "compat/test_fuzz", "spark/decoder/"),
     "scripts/": ("test_lanes.py", "test_changed.py", "test_waits.py", "test_pressure.py"),
     "README.md": ("docs/",),

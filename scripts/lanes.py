@@ -6,7 +6,8 @@ is 0 only if every lane passed and every lane had something to run.
 
 Before that line the run says whether the machine was short of CPU (``scripts/pressure.py``), names the lanes that
 failed meanwhile, and those that took much more CPU than in the last run. What each whole lane took is kept in
-``.check/times.json``; the longest starts first.
+``.check/times.json``; the longest starts first. The CPU is that of all processes, those included that outlive the lane
+(``scripts/counted.py``).
 
 Every test file belongs to exactly one lane: the one that names the longest beginning of its path. A new folder lands in
 the lane ``core`` by itself.
@@ -35,6 +36,7 @@ from scripts.pressure import EXTENDED_WAITS, CpuOfRun, Notes, processor_count, r
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 REPORTS = ROOT / ".check"
+COUNTED = ROOT / "scripts" / "counted.py"
 
 TIMES = "times.json"
 """The file in ``REPORTS`` that outlives a run."""
@@ -126,7 +128,8 @@ class Lane:
         self.seconds = -time.monotonic()
         with self.output.open("wb") as output:
             self._process = subprocess.Popen(
-                self.command,
+                # Without site-packages, which it does not need.
+                [sys.executable, "-S", str(COUNTED), *self.command],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,

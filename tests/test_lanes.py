@@ -110,6 +110,17 @@ def test_a_lane_without_tests_counts_by_its_status(status: int) -> None:
     assert printed[-1] == str(Counts())
 
 
+def test_the_cpu_of_what_outlives_its_lane_is_counted() -> None:
+    """The orphan computes when the lane's own process has ended, as a JVM ends after the pytest that started it."""
+    computes = "import sys, time\nsys.stdin.read()\nwhile time.process_time() < 0.5: pass"
+    starts = f"subprocess.Popen([sys.executable, '-c', {computes!r}], stdin=subprocess.PIPE)"
+    lane = Lane("orphan", [sys.executable, "-c", f"import os, subprocess, sys; {starts}; os._exit(3)"])
+    passed, printed = run_lanes(lane)
+    assert not passed, "the exit code is that of the lane's own process"
+    assert lane.status == 3
+    assert lane.cpu_seconds > 0.5 or sys.platform != "linux", printed
+
+
 def test_a_lane_that_a_signal_ends_fails() -> None:
     passed, _ = run_lanes(Lane("crash", [sys.executable, "-c", "import os; os.abort()"]))
     assert not passed

@@ -130,13 +130,13 @@ async def test_every_broker_follows_what_one_of_them_decides(start, autojump_clo
 async def test_a_slow_part_of_the_broker_holds_up_no_decision(start, autojump_clock):
     slow = HeldSubscriber()
     one, two = await start(1, slow), await start(2)
-    changes = [await one.controller.writer.append([topic(name)]) for name in "abc"]
+    for name in "abc":
+        await one.controller.writer.append([topic(name)])
     await settled()
     assert set(one.controller.image.topics) == set(two.image.topics) == set("abc")
     assert slow.deltas == []
     slow.going_on.set()
-    for change in changes:
-        await change.wait_published()
+    await settled()
     assert [delta.changed_topics for delta in slow.deltas] == [("a",), ("b",), ("c",)]
 
 
@@ -204,8 +204,8 @@ async def test_the_journal_of_the_controller_s_broker_says_who_asked(start, auto
     token = CALLER.set(origin)
     change = await one.controller.writer.append([topic("t")])
     CALLER.reset(token)
-    recorded = await change.wait_published()
-    assert [(each.resource, each.origin) for each in recorded] == [("t", origin)]
+    await settled()
+    assert [(each.resource, each.origin) for each in change.recorded] == [("t", origin)]
     await settled()
     assert [(each.resource, each.origin.channel) for each in two.changes.changes] == [("t", ChangeChannel.BROKER)]
 
@@ -276,7 +276,6 @@ async def test_a_decision_larger_than_a_batch_is_published_as_a_whole(start, sto
     first = await store.end_offset()
     records = [topic(f"t{number}") for number in range(40)]
     change = await one.controller.writer.append(records)
-    await change.wait_published()
     await settled()
     assert await store.end_offset() == first + len(records) + 2 == change.image.offset + 1
     [delta] = seen.deltas
@@ -325,7 +324,7 @@ async def test_a_transaction_that_fails_in_its_middle_is_aborted_by_the_next_dec
         await one.controller.writer.append([topic(f"t{number}") for number in range(40)])
     await settled()
     assert one.image.topics == one.controller.image.topics == {}
-    change = await one.controller.writer.append([topic("u")])
-    await change.wait_published()
+    await one.controller.writer.append([topic("u")])
+    await settled()
     assert isinstance(calls[-2].records[0], AbortTransactionRecord)
     assert set(one.image.topics) == {"u"}

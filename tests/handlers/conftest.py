@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 import trio
 
+from tests.fakes.inline_workers import InlineWorkers
 from tests.handlers.group_client import GroupClient
 from tests.handlers.handler_client import Client
+from tests.handlers.second_broker import SecondBroker
+from tests.handlers.two_brokers import FROM_BROKER, HERE, Locator, Peers, in_cluster
 from tests.handlers.wire_client import ADVERTISED, WireClient, broker_config, new_dispatcher
 from tests.partition.real_logs import make_replicas
 from trio_broker.bootstrap import open_services
@@ -49,12 +53,18 @@ def durable_client(durable_replicas):
 
 
 @pytest.fixture
-async def open_wire_client(tmp_path):
+def workers():
+    """What does blocking work. A module about what is done in threads has a fixture of this name."""
+    return InlineWorkers()
+
+
+@pytest.fixture
+async def open_wire_client(tmp_path, workers):
     """Open the parts of a broker with given settings, and return a client of its Dispatcher."""
     ended = trio.Event()
 
-    async def host(config, clock, advertised, *, task_status):
-        async with open_services(config, real_runtime(clock), advertised) as services:
+    async def host(config, runtime, advertised, *, task_status):
+        async with open_services(config, runtime, advertised) as services:
             task_status.started(services)
             await ended.wait()
 
@@ -64,7 +74,8 @@ async def open_wire_client(tmp_path):
         async def open_client(advertised=ADVERTISED, directory="broker", **settings):
             clock = ManualClock()
             config = broker_config(tmp_path / directory, **settings)
-            services = await nursery.start(host, config, clock, advertised)
+            runtime = attrs.evolve(real_runtime(clock), workers=workers)
+            services = await nursery.start(host, config, runtime, advertised)
             return WireClient(new_dispatcher(services), clock)
 
         yield open_client
@@ -75,6 +86,13 @@ async def open_wire_client(tmp_path):
 async def wire(open_wire_client):
     """A client of a fresh broker with its defaults but for one offsets partition, which speaks in bytes."""
     return await open_wire_client(offsets_topic_num_partitions="1")
+
+
+@pytest.fixture
+def second_broker(wire):
+    """A broker that is not in the cluster of ``wire`` yet, and reaches it by the listener of brokers."""
+    locator = Locator(HERE)
+    return SecondBroker(in_cluster(wire, locator, Peers(), FROM_BROKER), locator)
 
 
 @pytest.fixture

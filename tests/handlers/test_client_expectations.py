@@ -10,7 +10,7 @@ from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, To
 from kafka_wire.schema import default_instance
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.resource_config import topic_config
-from trio_broker.handlers.support.registry import served_apis
+from trio_broker.handlers.support.registry import advertised_apis, served_apis
 
 ADVERTISED_BY_KAFKA_4_4 = {
     ApiKey.PRODUCE: (0, 13),
@@ -72,13 +72,13 @@ ADVERTISED_BY_KAFKA_4_4 = {
 
 EVERY_SERVED_VERSION = [
     pytest.param(api, version, id=f"{api.api_key.name}-v{version}")
-    for api in served_apis().values()
+    for api in advertised_apis(to_brokers=False)
     for version in range(api.versions.low, api.versions.high + 1)
 ]
 
 
 def test_the_old_minima_are_kept_for_clients_that_look_at_the_maximum_alone():
-    advertised = {api.api_key: tuple(api.advertised) for api in served_apis().values()}
+    advertised = {api.api_key: tuple(api.advertised) for api in advertised_apis(to_brokers=False)}
     assert advertised == ADVERTISED_BY_KAFKA_4_4
 
 

@@ -34,7 +34,7 @@ async def refusal(append) -> ErrorCode:
 
 
 async def test_what_is_not_led_here_takes_nothing_from_anybody(replicas, partition):
-    await partition.writer.make_follower(4)
+    partition.writer.make_follower(4)
 
     async def internal():
         replicas.appends.append_internal(partition, batch(b"offsets"), leader_epoch=NO_EPOCH)
@@ -55,7 +55,7 @@ async def test_a_leadership_that_is_lost_while_an_append_waits_refuses_it(replic
 
     async def follow_soon() -> None:
         await lose.wait()
-        partition.writer._make_follower(4)
+        partition.writer.make_follower(4)
 
     codes = []
 
@@ -87,7 +87,7 @@ async def test_a_decision_of_another_epoch_is_not_appended(replicas, partition, 
 
 async def test_what_forbids_a_batch_beside_leadership_is_not_asked_without_it(replicas, partition):
     """The producers of a partition that another broker leads would give the wrong, perhaps a final, error."""
-    await partition.writer.make_follower(4)
+    partition.writer.make_follower(4)
 
     def guard() -> None:
         raise KafkaError("not in the transaction", code=ErrorCode.INVALID_TXN_STATE)
@@ -132,7 +132,7 @@ async def test_a_lost_leadership_ends_what_waits(replicas, partition, autojump_c
     async with trio.open_nursery() as nursery:
         nursery.start_soon(waited, replicas, RequiredOffset(partition, 9), codes)
         await trio.testing.wait_all_tasks_blocked()
-        await partition.writer.make_follower(4)
+        partition.writer.make_follower(4)
         await partition.writer.begin_epoch(5)
     assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert fetch.is_woken

@@ -91,9 +91,9 @@ def test_a_follower_that_is_cut_forgets_what_was_behind():
     follower.follow(1)
     follower.appended(8, 40)
     follower.leader_reported(8)
-    follower.truncated(0, 5, OpenTransactions())
+    follower.truncated(0, 5, 4, OpenTransactions())
     assert (follower.durable_offset, follower.high_watermark, follower.log_end_offset) == (4, 5, 5)
-    follower.truncated(90, 90, OpenTransactions())
+    follower.truncated(90, 90, 90, OpenTransactions())
     assert (follower.log_start_offset, follower.high_watermark, follower.log_end_offset) == (90, 90, 90)
 
 
@@ -215,7 +215,8 @@ class PartitionStateMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
         end = data.draw(st.integers(self.state.log_start_offset, self.state.log_end_offset))
-        self.state.truncated(self.state.log_start_offset, end, self.transactions)
+        durable = min(self.state.durable_offset, end)
+        self.state.truncated(self.state.log_start_offset, end, durable, self.transactions)
         self.highest = self.state.high_watermark
         self.leader_high_watermark = min(self.leader_high_watermark, end)
 

@@ -13,6 +13,7 @@ from kafka_wire.records.batch import RecordBatch, build_batch, read_batches
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.record import NewRecord
+from tests.storage.followed_log import append_as_follower
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk
@@ -92,6 +93,10 @@ class LogBench:
     ) -> AppendInfo:
         leader_epoch = self.leader_epoch if epoch is None else epoch
         return self.log.append(memoryview(data), leader_epoch=leader_epoch, now_ms=self.now_ms, origin=origin)
+
+    def replicate(self, data: bytes | bytearray) -> AppendInfo:
+        """Append what a leader has sent."""
+        return append_as_follower(self.log, data, self.now_ms)
 
     def end_transaction(self, producer_id: int, *, committed: bool, epoch: int = 0) -> AppendInfo:
         return self.append_bytes(make_marker(producer_id, epoch=epoch, committed=committed), AppendOrigin.COORDINATOR)

@@ -25,6 +25,7 @@ from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.record import NewRecord
 from tests.storage.compaction_harness import Round, planned
+from tests.storage.followed_log import truncate_log
 from tests.storage.log_content import (
     Written,
     check_epochs,
@@ -373,7 +374,7 @@ class InterruptedLogs:
         offset = self.chance.choice(offsets)
         model.durable_end = min(model.durable_end, offset)
         model.has_been_cut = True
-        self._manager.truncate_log(model.partition, offset, self.clock.now_ms())
+        truncate_log(self._manager, model.partition, offset, self.clock.now_ms())
         model.cut(log.log_end_offset)
         self._learn_sequences(model, log)
 

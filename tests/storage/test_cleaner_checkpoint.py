@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from tests.storage.conftest import NOW_MS, make_batch
+from tests.storage.followed_log import truncate
 from tests.storage.managed_logs import create_log, delete_logs, load_logs
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
@@ -128,8 +129,8 @@ def test_a_log_that_is_cut_is_dirty_from_there_on(directory: Path) -> None:
     manager.create(ORDERS)
     log = manager.logs.logs[ORDERS]
     log.first_dirty_offset = 4
-    log.truncate_to(2, NOW_MS)
+    truncate(log, 2, NOW_MS)
     assert log.first_dirty_offset == 2
-    log.restart_at(9, NOW_MS)
+    truncate(log, 9, NOW_MS, begins_anew=True)
     assert log.first_dirty_offset is None
     manager.logs.close()

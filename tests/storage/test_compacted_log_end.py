@@ -12,7 +12,6 @@ from kafka_wire.records.batch import LOG_OVERHEAD_BYTES
 from tests.storage.compaction_harness import compact
 from tests.storage.conftest import LogBench, make_batch
 from trio_broker.config.log_config import CleanupPolicy
-from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.directory_check import PartitionTask
 from trio_broker.storage.findings import FindingKind
 from trio_broker.storage.partition_check import PartitionBounds, check_partition
@@ -166,7 +165,7 @@ def test_a_gap_that_comes_from_the_leader_lies_between_segments(make_log: MakeLo
         struct.pack_into(">q", batch, 0, offset)
         struct.pack_into(">i", batch, 12, 0)
         copied += batch
-    follower.append_bytes(copied, AppendOrigin.REPLICATION)
+    follower.replicate(copied)
     assert [segment.base_offset for segment in follower.log.segments] == [0, 10, 20]
     offsets = follower.offsets()
     follower.crash(recovery_point=0)

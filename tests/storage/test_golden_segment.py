@@ -9,7 +9,6 @@ import pytest
 
 from kafka_wire.records.batch import RecordBatch, build_batch, read_batch_header, read_batches
 from kafka_wire.records.record import NewRecord
-from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.transaction_index import AbortedTransaction
 
 BASE_MS = 1_700_000_000_000
@@ -59,7 +58,7 @@ def golden(make_log: Callable[..., Any]) -> Any:
         (plain, 105),
         (idempotent, 107),
     ):
-        bench.append_bytes(stamped(data, offset), AppendOrigin.REPLICATION)
+        bench.replicate(stamped(data, offset))
     return bench
 
 

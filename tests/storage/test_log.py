@@ -17,8 +17,10 @@ from kafka_wire.limits import MAX_OFFSET
 from kafka_wire.records.batch import TimestampType, build_batch, read_batches
 from kafka_wire.records.record import NewRecord
 from tests.storage.compaction_harness import compact
+from tests.storage.followed_log import truncate
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.real_disk import RealDisk, RealFileRegion
+from trio_broker.storage import producer_snapshot
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.errors import FencedLeaderEpoch, LogClosed, OffsetOutOfRange, OffsetsExhausted, StorageFailed
 from trio_broker.storage.leader_epochs import EpochEndOffset
@@ -189,7 +191,7 @@ def test_an_index_that_was_cut_has_room_again(make_log: MakeLog, now_ms: int):
     for number in range(4):
         bench.append(timestamp=now_ms + number)
     assert [segment.base_offset for segment in bench.log.segments] == [0, 3]
-    bench.log.truncate_to(1, now_ms)
+    truncate(bench.log, 1, now_ms)
     for number in range(1, 4):
         bench.append(timestamp=now_ms + number)
     assert [segment.base_offset for segment in bench.log.segments] == [0, 3]
@@ -199,7 +201,7 @@ def test_offsets_that_do_not_fit_the_index_roll(bench: LogBench, batch: Callable
     bench.append()
     far = batch()
     far[0:8] = (2**31).to_bytes(8, "big")
-    bench.append_bytes(far, AppendOrigin.REPLICATION)
+    bench.replicate(far)
     assert [segment.base_offset for segment in bench.log.segments] == [0, 2**31]
 
 
@@ -209,7 +211,7 @@ def test_a_log_at_the_end_of_the_offsets_refuses_what_has_no_place_and_takes_wha
 ):
     far = batch()
     far[0:8] = (MAX_OFFSET - 3).to_bytes(8, "big")
-    bench.append_bytes(far, AppendOrigin.REPLICATION)
+    bench.replicate(far)
     before = bench.log.active_segment.size
     for count in (3, 4, 1000):
         with pytest.raises(OffsetsExhausted):
@@ -320,7 +322,7 @@ def test_reading_in_a_gap_at_the_end_of_a_segment_goes_on_in_the_next(bench: Log
     bench.log.roll(bench.now_ms)
     data = batch()
     data[0:8] = (50).to_bytes(8, "big")
-    bench.append_bytes(data, AppendOrigin.REPLICATION)
+    bench.replicate(data)
     assert fetch(bench, 1, 1 << 20) == [50]
 
 
@@ -517,7 +519,7 @@ def test_a_leader_that_was_replaced_cannot_append(bench: LogBench, batch: Callab
     copied = batch()
     copied[0:8], copied[12:16] = (1).to_bytes(8, "big"), (2).to_bytes(4, "big")
     with pytest.raises(FencedLeaderEpoch):
-        bench.append_bytes(copied, AppendOrigin.REPLICATION)
+        bench.replicate(copied)
     assert bench.log.log_end_offset == 1
 
 
@@ -598,8 +600,7 @@ def test_truncation_cuts_batches_epochs_and_producers(make_log: MakeLog, now_ms:
         record = NewRecord(now_ms + sequence, b"k", b"v")
         data = build_batch([record], producer_id=4, producer_epoch=0, base_sequence=sequence)
         bench.append_bytes(bytearray(data), epoch=sequence // 4)
-    assert bench.log.truncate_to(6, now_ms)
-    assert not bench.log.truncate_to(6, now_ms)
+    truncate(bench.log, 6, now_ms)
     assert bench.log.log_end_offset == 6
     assert bench.offsets() == list(range(6))
     assert bench.log.latest_epoch == 1
@@ -611,9 +612,20 @@ def test_truncation_cuts_batches_epochs_and_producers(make_log: MakeLog, now_ms:
     assert bench.offsets() == list(range(7))
 
 
+@pytest.mark.parametrize(("offset", "kept"), [(2, [1, 2]), (1, [1]), (0, [])])
+def test_producer_snapshots_behind_a_cut_go_with_it(make_log: MakeLog, now_ms: int, offset: int, kept: list[int]):
+    """One would be taken for true as soon as the log has grown past it again."""
+    bench = make_log()
+    for sequence in range(4):
+        bench.append(producer_id=4, producer_epoch=0, sequence=sequence)
+        bench.log.roll(now_ms)
+    truncate(bench.log, offset, now_ms)
+    assert sorted(producer_snapshot.offsets(bench.disk, bench.log.directory)) == kept
+
+
 def test_a_log_can_begin_anew_at_an_offset(bench: LogBench, now_ms: int):
     bench.append(5, producer_id=4, producer_epoch=0, sequence=0)
-    bench.log.restart_at(100, now_ms)
+    truncate(bench.log, 100, now_ms, begins_anew=True)
     assert (bench.log.log_start_offset, bench.log.log_end_offset) == (100, 100)
     assert bench.log.latest_epoch is None
     assert bench.append(producer_id=4, producer_epoch=0, sequence=77).first_offset == 100

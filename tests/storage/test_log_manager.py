@@ -428,41 +428,6 @@ def test_where_there_are_recovery_points_there_are_log_starts(
     assert written == ["log-start-offset-checkpoint"]
 
 
-def test_the_recovery_point_is_lowered_on_the_disk_before_a_log_is_cut(
-    start: Manager, batch: Batch, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
-    manager = start()
-    log = create_log(manager, ORDERS, ID_A, CONFIG)
-    for _ in range(5):
-        append(log, batch(2), clock)
-    log.sync()
-    manager.checkpoints.write()
-    points = tmp_path / "data/recovery-point-offset-checkpoint"
-    assert points.read_bytes() == b"0\n1\norders 0 10\n"
-    cut = Log.truncate_to
-
-    def cut_and_compare(log: Log, offset: int, now_ms: int) -> bool:
-        assert points.read_bytes() == b"0\n1\norders 0 4\n"
-        return cut(log, offset, now_ms)
-
-    monkeypatch.setattr(Log, "truncate_to", cut_and_compare)
-    assert manager.truncate_log(ORDERS, 4, clock.now_ms())
-    assert log.log_end_offset == 4
-
-
-def test_a_log_is_not_cut_if_its_recovery_point_cannot_be_lowered(
-    start: Manager, batch: Batch, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-):
-    manager = start()
-    log = create_log(manager, ORDERS, ID_A, CONFIG)
-    append(log, batch(2), clock)
-    append(log, batch(2), clock)
-    monkeypatch.setattr(checkpoints, "write_offsets", fail_with(OSError(errno.ENOSPC, "full")))
-    with pytest.raises(OSError, match="cannot be lowered"):
-        manager.truncate_log(ORDERS, 2, clock.now_ms())
-    assert log.log_end_offset == 4
-
-
 def test_records_without_the_topics_id_are_refused_and_a_log_without_a_record_is_a_stray(
     start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path
 ):

@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import NewRecord
+from tests.storage.followed_log import truncate
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.real_disk import RealDisk, RealFileRegion
@@ -126,7 +127,7 @@ class LogMachine(RuleBasedStateMachine):
         offsets = [written.offset for written in self.written if written.offset >= self.start]
         if offsets:
             offset = data.draw(st.sampled_from(offsets))
-            self.log.truncate_to(offset, NOW_MS)
+            truncate(self.log, offset, NOW_MS)
             self.written = [written for written in self.written if written.offset < offset]
             self.synced = min(self.synced, offset)
             self.begin_producer()

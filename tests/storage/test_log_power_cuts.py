@@ -11,6 +11,7 @@ import pytest
 
 from tests.storage.compaction_harness import Round
 from tests.storage.conftest import NOW_MS, TOPIC_ID, make_batch, make_marker
+from tests.storage.followed_log import truncate
 from tests.storage.log_content import found_records
 from tests.storage.managed_logs import create_log, delete_logs, load_logs
 from trio_broker.common.topic_partition import TopicPartition
@@ -205,7 +206,7 @@ def test_a_recovery_point_behind_the_end_of_a_log_that_was_cut_is_written_anew_a
         log.append(make_batch(), leader_epoch=0, now_ms=NOW_MS)
     log.sync()
     assert not broker.manager.checkpoints.write()
-    log.truncate_to(1, NOW_MS)
+    truncate(log, 1, NOW_MS)
     log = broker.cut_power()
     assert log.log_end_offset == 1
     for _ in range(4):
@@ -223,7 +224,7 @@ def test_a_truncation_is_durable_before_the_next_epoch(seed: int):
         machine.append(value)
         machine.log.roll(NOW_MS)
     machine.log.sync()
-    machine.log.truncate_to(1, NOW_MS)
+    truncate(machine.log, 1, NOW_MS)
     machine.log.assign_epoch(5, 1)
     machine.cut_power(recovery_point=1)
     assert machine.values() == [b"kept"]
@@ -234,7 +235,7 @@ def test_beginning_anew_is_durable(seed: int):
     machine = Machine(seed)
     machine.append()
     machine.log.sync()
-    machine.log.restart_at(50, NOW_MS)
+    truncate(machine.log, 50, NOW_MS, begins_anew=True)
     machine.cut_power(recovery_point=0)
     log: Log = machine.log
     assert (log.log_start_offset, log.log_end_offset) == (50, 50)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import PurePath
 
+import attrs
 import pytest
 
 from tests.storage.interrupted_logs import InterruptedLogs
@@ -23,6 +24,7 @@ from trio_broker.storage.open_transactions import OpenTransactions
 from trio_broker.storage.producer_state import ProducerEntry, ProducerStates
 from trio_broker.storage.segment import Segment
 from trio_broker.storage.transaction_index import TransactionIndex
+from trio_broker.storage.truncatable_log import LogCut, TruncatableLog, TruncationPlan
 
 SEEDS_PER_TEST = 10
 FIRST_SEED, END_SEED = (int(seed) for seed in os.environ.get("POWER_CUT_SEEDS", "100000:102000").split(":"))
@@ -73,7 +75,6 @@ def test_the_same_seed_does_the_same():
 
 
 RARE_MISTAKES = {
-    "_reload_producers": 767,
     "rewrite": 54,
     "sync_after_crash": 54,
     "problem_with": 30,
@@ -105,6 +106,11 @@ def restore_no_transactions(states: ProducerStates, entries: list[ProducerEntry]
     states.end_offset = end_offset
 
 
+def keep_producers(log: Log, plan: TruncationPlan) -> LogCut:
+    """Go on with what producers have written behind the cut."""
+    return TruncatableLog.cut(log, attrs.evolve(plan, producers=log.producers))
+
+
 def forget_nothing(epochs: LeaderEpochs, end_offset: int) -> bool:
     """Keep the epochs of what was cut off."""
     return False
@@ -117,7 +123,8 @@ def forget_nothing(epochs: LeaderEpochs, end_offset: int) -> bool:
         (Segment, "sync_indexes", nothing),
         (Segment, "rewrite", nothing),
         (Log, "sync_after_crash", sync_only),
-        (Log, "_reload_producers", nothing),
+        (Log, "cut", keep_producers),
+        (Log, "lower_recovery_point", nothing),
         (LogCheckpoints, "write", nothing),
         (LogDirectory, "forget", nothing),
         (LeaderEpochs, "write_file", nothing),

@@ -24,12 +24,21 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.stored.metadata import RemoveTopicRecord
 from trio_broker.changes.change import Change
-from trio_broker.cluster.cluster_control import NodeRegistration, decide_registration
+from trio_broker.cluster.alter_partition import Altered, PartitionAlteration, decide_alterations
+from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat, BrokerHeartbeatManager
+from trio_broker.cluster.broker_liveness import (
+    BrokerHeartbeatReply,
+    decide_fencing,
+    decide_heartbeat,
+    decide_unregistration,
+)
+from trio_broker.cluster.cluster_control import NodeRegistration, decide_broker_registration, decide_registration
 from trio_broker.cluster.configuration_control import ConfigChange, decide_config_change
 from trio_broker.cluster.controller_client import ConfigOutcome
 from trio_broker.cluster.controller_result import ControllerResult, attempt
 from trio_broker.cluster.features import FeatureUpdate, decide_feature_updates
-from trio_broker.cluster.leader_elections import ElectionType, decide_election
+from trio_broker.cluster.internal_topics import decide_internal_growth
+from trio_broker.cluster.leader_elections import ElectionType, decide_election, decide_leader_balance
 from trio_broker.cluster.metadata_image import (
     CLUSTER_DEFAULT,
     ConfigResource,
@@ -54,6 +63,7 @@ from trio_broker.cluster.replication_control import (
     decide_topic_deletions,
 )
 from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.scheduled_task import ScheduledTask, start_scheduled
 from trio_broker.concurrency.steps import Steps, run_steps
 from trio_broker.concurrency.yield_budget import InTurns, list_in_turns
 from trio_broker.config.broker_config import BrokerConfig
@@ -63,6 +73,12 @@ from trio_broker.runtime.runtime import Runtime
 T = TypeVar("T")
 
 STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
+
+SESSION_CHECKS = 8
+"""How often within one timeout sessions are looked at: an eighth of it longer, and a silent broker is fenced."""
+
+GROWTH_CHECK_MS = 5000
+"""How long a broker that has joined waits for replicas of the broker's own topics; a look costs less than 1 ms."""
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +113,7 @@ class Controller:
         self._runtime = runtime
         self._log_dirs = log_dirs
         self._lock = trio.Lock()
+        self._sessions = BrokerHeartbeatManager(config.node.broker_session_timeout_ms / 1000)
 
     async def lead(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Claim the metadata log, decide while the claim lasts, and claim it again, until cancelled. Started when this
@@ -107,6 +124,7 @@ class Controller:
                 await self.loader.wait_loaded(claim.end_offset)
                 async with self._lock:
                     self.writer.activate(claim)
+                    self.begin_sessions()
                 task_status.started()
                 task_status = trio.TASK_STATUS_IGNORED
                 await self._store.wait_lost(claim)
@@ -184,7 +202,7 @@ class Controller:
         self, topics: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[NewPartitions | KafkaError]:
         outcomes, _ = await self._carry_out(
-            lambda: decide_new_partitions(self.image, topics), validate_only=validate_only
+            lambda: decide_new_partitions(self.image, topics, self._runtime.random), validate_only=validate_only
         )
         return outcomes if validate_only else [self._unless_unheld(outcome) async for outcome in InTurns(outcomes)]
 
@@ -252,8 +270,114 @@ class Controller:
             lambda: decide_registration(self.image, self.settings, node, broker_epoch=self.writer.end_offset)
         )
 
-    async def allocate_producer_ids(self) -> ProducerIdBlock:
-        return await self._decide(lambda: decide_producer_id_block(self.image, self.node_id))
+    async def allocate_producer_ids(self, broker_id: int | None = None) -> ProducerIdBlock:
+        for_broker = self.node_id if broker_id is None else broker_id
+        return await self._decide(lambda: decide_producer_id_block(self.image, for_broker))
+
+    # --- brokers of several ---
+
+    async def register_broker(self, node: NodeRegistration) -> int:
+        now = self._runtime.clock.monotonic
+        return await self._decide(
+            lambda: decide_broker_registration(
+                self.image,
+                self.settings,
+                node,
+                has_session=self._sessions.has_valid_session(node.node_id, now()),
+                broker_epoch=self.writer.end_offset,
+            ),
+            written=lambda broker_epoch: self._sessions.register(node.node_id, broker_epoch, now()),
+        )
+
+    async def heartbeat(self, heartbeat: BrokerHeartbeat) -> BrokerHeartbeatReply:
+        now = self._runtime.clock.monotonic
+        self._sessions.note_contact(heartbeat.broker_id, heartbeat.broker_epoch, now())
+
+        def note(reply: BrokerHeartbeatReply) -> None:
+            if reply.should_shut_down:
+                self._sessions.end(heartbeat.broker_id)
+                return
+            self._sessions.touch(heartbeat, now())
+            if reply.in_controlled_shutdown:
+                self._sessions.begin_controlled_shutdown(heartbeat.broker_id, self.image.offset)
+
+        # What was not written is decided again at the next heartbeat. No broker waits with its session until this one
+        # has followed.
+        return await self._decide(
+            lambda: decide_heartbeat(self.image, self.settings, self._sessions, heartbeat), written=note, follows=False
+        )
+
+    async def alter_partitions(
+        self, broker_id: int, broker_epoch: int, alterations: Sequence[PartitionAlteration]
+    ) -> list[Altered]:
+        def decide() -> Steps[Iterable[ControllerResult[Altered] | KafkaError]]:
+            return decide_alterations(self.image, self.settings, broker_id, broker_epoch, alterations)
+
+        # The leader follows its own copy of the metadata, whatever this broker has followed.
+        carried_out = await self._carry_out(decide, follows=False)
+        return carried_out[0]
+
+    async def unregister_broker(self, broker_id: int) -> None:
+        await self._decide(
+            lambda: decide_unregistration(self.image, self.settings, broker_id),
+            written=lambda _: self._sessions.end(broker_id),
+        )
+
+    # --- what the controller of several brokers does by itself ---
+
+    async def run(self) -> None:
+        """Fence brokers that are silent, balance leaders, and let the broker's own topics grow, until cancelled. While
+        this broker is not the controller nothing is done."""
+        settings = self.config.node
+        tasks = (
+            ScheduledTask("sessions of brokers", self._session_check_ms, self.fence_stale_brokers),
+            ScheduledTask(
+                "balance of leaders",
+                lambda: settings.leader_imbalance_check_interval_seconds * 1000,
+                self.balance_leaders,
+            ),
+            ScheduledTask("replicas of internal topics", lambda: GROWTH_CHECK_MS, self.grow_internal_topics),
+        )
+        async with trio.open_nursery() as nursery:
+            for task in tasks:
+                start_scheduled(nursery, task)
+
+    def _session_check_ms(self) -> int:
+        return max(self.config.node.broker_session_timeout_ms // SESSION_CHECKS, 1)
+
+    async def balance_leaders(self) -> None:
+        """Give preferred replicas their leadership back, some at a time."""
+        while self.writer.is_active and await self._decide(
+            lambda: decide_leader_balance(self.image, self.settings), follows=False
+        ):
+            pass
+
+    async def grow_internal_topics(self) -> None:
+        """Give the broker's own topics the replicas that there are brokers for."""
+        if self.writer.is_active:
+            await self._decide(lambda: decide_internal_growth(self.image, self.settings), follows=False)
+
+    def begin_sessions(self) -> None:
+        """Give every broker a whole session, at the beginning of the claim."""
+        self._sessions.begin(self.image, self._runtime.clock.monotonic())
+
+    async def fence_stale_brokers(self) -> None:
+        """Fence the brokers whose sessions have ended, one after the other."""
+        is_more = self.writer.is_active
+        while is_more:
+            is_more = await self._decide(self._fence_stalest, written=self._fenced, follows=False) is not None
+
+    def _fence_stalest(self) -> Steps[ControllerResult[int | None]]:
+        broker_id = self._sessions.stale_broker(self.image, self._runtime.clock.monotonic())
+        if broker_id is None:
+            return ControllerResult(None, ())
+        log.warning("broker %d is fenced: its session has ended", broker_id)
+        decision = yield from decide_fencing(self.image, self.settings, broker_id)
+        return ControllerResult(broker_id, decision.records)
+
+    def _fenced(self, broker_id: int | None) -> None:
+        if broker_id is not None:
+            self._sessions.end(broker_id)
 
     async def describe_quorum(self) -> QuorumInfo:
         leader, end_offset = self._store.controller(), await self._store.end_offset()
@@ -275,30 +399,58 @@ class Controller:
 
     # --- the steps of a change ---
 
-    async def _decide(self, decide: Callable[[], ControllerResult[T]], *, validate_only: bool = False) -> T:
-        """Carry out one decision, which may be refused as a whole; return its outcome."""
-        decisions = (decide() for _ in range(1))
-        [outcome], _ = await self._carry_out(lambda: list_in_turns(decisions), validate_only=validate_only)
-        assert not isinstance(outcome, KafkaError), outcome
-        return outcome
+    async def _decide(
+        self,
+        decide: Callable[[], ControllerResult[T] | Steps[ControllerResult[T]]],
+        *,
+        validate_only: bool = False,
+        written: Callable[[T], object] | None = None,
+        follows: bool = True,
+    ) -> T:
+        """Carry out one decision, which may be refused as a whole, and return its outcome.
+
+        With that ``written`` is called behind the write, before the next decision. Without ``follows`` nobody waits
+        until this broker follows.
+        """
+        async with self._lock:
+            self.writer.require_active()
+            decided = decide()
+            decision = decided if isinstance(decided, ControllerResult) else await run_steps(decided)
+            if not validate_only:
+                await self._append([decision])
+            if written is not None:
+                written(decision.outcome)
+            end_offset = self.writer.end_offset
+        if follows:
+            await self.loader.wait_loaded(end_offset)
+        return decision.outcome
 
     async def _carry_out(
-        self, decide: Callable[[], Steps[Iterable[ControllerResult[T] | KafkaError]]], *, validate_only: bool = False
+        self,
+        decide: Callable[[], Steps[Iterable[ControllerResult[T] | KafkaError]]],
+        *,
+        validate_only: bool = False,
+        follows: bool = True,
     ) -> tuple[list[T | KafkaError], Sequence[Change]]:
-        """Decide and, unless only validating, append what was decided; wait until this broker follows.
-
-        Returns each outcome or error, and what was recorded as changed.
+        """Decide and, unless only validating, append what was decided; with ``follows`` wait until this broker has
+        followed. Returns each outcome or error, and what was recorded as changed.
         """
-        change: ExpectedChange | None = None
         async with self._lock:
             self.writer.require_active()
             # The image stands still meanwhile: only the holder of the lock appends.
             decisions = [decision async for decision in InTurns(await run_steps(decide()))]
-            if not validate_only and (records := await records_of(decisions)):
-                change = await self.writer.append(records)
-        # Behind the lock: what a part of this broker takes to follow holds up no other decision.
-        recorded = () if change is None else await change.wait_published()
-        return await outcomes_of(decisions), recorded
+            change = None if validate_only else await self._append(decisions)
+            end_offset = self.writer.end_offset
+        # Behind the lock: what a part of this broker takes to follow holds up no other decision. A refusal waits too:
+        # a topic that is there already is one that this broker knows.
+        if follows:
+            await self.loader.wait_loaded(end_offset)
+        return await outcomes_of(decisions), () if change is None else change.recorded
+
+    async def _append(self, decisions: Sequence[ControllerResult[Any] | KafkaError]) -> ExpectedChange | None:
+        """Append the records of all decisions as one; None if there are none."""
+        records = await records_of(decisions)
+        return await self.writer.append(records) if records else None
 
 
 async def records_of(decisions: Sequence[ControllerResult[Any] | KafkaError]) -> list[Any]:

@@ -14,11 +14,14 @@ import attrs
 
 from kafka_wire.errors import KafkaError
 from trio_broker.changes.change import Change
+from trio_broker.cluster.alter_partition import PartitionAlteration
+from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat
+from trio_broker.cluster.broker_liveness import BrokerHeartbeatReply
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.configuration_control import ConfigChange
 from trio_broker.cluster.features import FeatureUpdate
 from trio_broker.cluster.leader_elections import ElectionType
-from trio_broker.cluster.metadata_image import ConfigResource, TopicImage
+from trio_broker.cluster.metadata_image import ConfigResource, PartitionImage, TopicImage
 from trio_broker.cluster.partition_reassignments import Reassignment
 from trio_broker.cluster.producer_ids import ProducerIdBlock
 from trio_broker.cluster.quorum_info import QuorumInfo
@@ -92,8 +95,42 @@ class ControllerClient(Protocol):
         """Register this start and begin new leader epochs for the node's partitions. Returns the broker epoch."""
         ...
 
-    async def allocate_producer_ids(self) -> ProducerIdBlock:
-        """Return a block of ids that was never allocated before."""
+    async def register_broker(self, node: NodeRegistration) -> int:
+        """Register the start of one broker of several, which is fenced at first. Returns the broker epoch.
+
+        Raises:
+            KafkaError: as ``decide_broker_registration``.
+        """
+        ...
+
+    async def heartbeat(self, heartbeat: BrokerHeartbeat) -> BrokerHeartbeatReply:
+        """Take note that a broker is alive, and return what it is to do.
+
+        Raises:
+            KafkaError: STALE_BROKER_EPOCH.
+        """
+        ...
+
+    async def alter_partitions(
+        self, broker_id: int, broker_epoch: int, alterations: Sequence[PartitionAlteration]
+    ) -> list[PartitionImage | KafkaError]:
+        """Give each partition the ISR that its leader wants; return it as it is then, or its error.
+
+        Raises:
+            KafkaError: STALE_BROKER_EPOCH.
+        """
+        ...
+
+    async def unregister_broker(self, broker_id: int) -> None:
+        """Take a broker that is gone for good out of the cluster.
+
+        Raises:
+            KafkaError: as ``decide_unregistration``.
+        """
+        ...
+
+    async def allocate_producer_ids(self, broker_id: int | None = None) -> ProducerIdBlock:
+        """Return a block of ids that was never allocated before, for a broker, this one by default."""
         ...
 
     async def describe_quorum(self) -> QuorumInfo:

@@ -13,6 +13,7 @@ Source: Kafka's MetadataLoader.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import attrs
 import trio
@@ -39,17 +40,7 @@ class ExpectedChange:
     delta: MetadataDelta
     image: MetadataImage
     caller: Caller
-    recorded: list[Change] = attrs.field(factory=list)
-    _published: trio.Event = attrs.field(factory=trio.Event)
-
-    def set_published(self, recorded: list[Change]) -> None:
-        self.recorded = recorded
-        self._published.set()
-
-    async def wait_published(self) -> list[Change]:
-        """Wait until all parts of this broker have followed; return what was recorded of it."""
-        await self._published.wait()
-        return self.recorded
+    recorded: Sequence[Change] = ()
 
 
 @attrs.define(eq=False)
@@ -84,7 +75,7 @@ class MetadataLoader:
         self._expected.pop(expected.image.offset, None)
 
     async def wait_loaded(self, offset: int) -> None:
-        """Wait until everything before ``offset`` is published."""
+        """Wait until everything before ``offset`` is published, and all parts of this broker have followed."""
         while self.next_offset < offset:
             await self._loaded.wait()
 
@@ -124,4 +115,4 @@ class MetadataLoader:
         finally:
             CALLER.reset(token)
         if expected is not None:
-            expected.set_published(recorded)
+            expected.recorded = recorded

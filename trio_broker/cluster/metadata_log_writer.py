@@ -23,6 +23,7 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
+from trio_broker.cluster.controller_channel import NotController
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.metadata_loader import ExpectedChange, MetadataLoader
@@ -93,17 +94,18 @@ class MetadataLogWriter:
         """The claim.
 
         Raises:
-            KafkaError: NOT_CONTROLLER: there is none.
+            NotController: there is none.
         """
         if self._claim is None:
-            raise KafkaError("this broker is not the controller", code=ErrorCode.NOT_CONTROLLER)
+            raise NotController("this broker is not the controller")
         return self._claim
 
     async def append(self, records: Sequence[Any]) -> ExpectedChange:
         """Append ``records`` as one decision; they are in ``image`` then. An append that has begun goes on to its end.
 
         Raises:
-            KafkaError: NOT_CONTROLLER: the claim is over and nothing was appended. REQUEST_TIMED_OUT: nobody knows.
+            NotController: the claim is over and nothing was appended.
+            KafkaError: REQUEST_TIMED_OUT: nobody knows.
             OSError: the store refused and nothing has changed, or it has failed.
         """
         await self._settle()
@@ -155,7 +157,7 @@ class MetadataLogWriter:
                 self._loader.forget(expected)
             self.deactivate()
             await self._store.resign(claim)
-            raise KafkaError("this broker is not the controller any more", code=ErrorCode.NOT_CONTROLLER) from error
+            raise NotController("this broker is not the controller any more") from error
         except OSError:
             if expected is not None:
                 self._loader.forget(expected)

@@ -32,7 +32,7 @@ def error_response(
     )
 
 
-@handles(AlterPartitionReassignmentsRequest, error_response=error_response)
+@handles(AlterPartitionReassignmentsRequest, error_response=error_response, by_controller=True)
 async def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: Context
 ) -> AlterPartitionReassignmentsResponse:

@@ -21,7 +21,7 @@ def error_response(request: ListPartitionReassignmentsRequest, error: KafkaError
     return ListPartitionReassignmentsResponse(error_code=error.code, error_message=str(error), topics=[])
 
 
-@handles(ListPartitionReassignmentsRequest, error_response=error_response)
+@handles(ListPartitionReassignmentsRequest, error_response=error_response, by_controller=True)
 async def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: Context
 ) -> ListPartitionReassignmentsResponse:

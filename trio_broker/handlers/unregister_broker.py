@@ -19,7 +19,7 @@ def error_response(request: UnregisterBrokerRequest, error: KafkaError) -> Unreg
     return UnregisterBrokerResponse(error_code=error.code, error_message=str(error))
 
 
-@handles(UnregisterBrokerRequest, error_response=error_response)
+@handles(UnregisterBrokerRequest, error_response=error_response, by_controller=True)
 async def unregister_broker(request: UnregisterBrokerRequest, context: Context) -> UnregisterBrokerResponse:
     """Answer which broker is not registered, or that this one cannot be taken out of its own cluster."""
     if request.broker_id not in context.services.metadata_cache.image.brokers:

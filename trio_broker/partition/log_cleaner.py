@@ -170,7 +170,8 @@ class LogCleaner:
         if chosen is None:
             return False
         partition, compacted = chosen
-        if partition.failure is None:  # it was not deleted while the others were looked at
+        # It may have been deleted while the others were looked at.
+        if partition.failure is None and not partition.writer.is_truncating:
             self._rounds[partition] = _Round()
             start_once(nursery, "compaction", partial(self._perform, partition, compacted))
         return True
@@ -379,8 +380,8 @@ class LogCleaner:
         return partition in self._rounds
 
     async def wait_idle(self, partition: Partition) -> None:
-        """End the round that is under way in ``partition``, so that its files may be closed. It has failed before, so
-        that no other begins."""
+        """End the round that is under way in ``partition``, so that its files may be closed or cut. It has failed
+        before, or is being cut, so that no other begins."""
         if (this_round := self._rounds.get(partition)) is not None:
             this_round.scope.cancel()
             await this_round.done.wait()

@@ -162,8 +162,10 @@ class LogScrubber:
         self._positions[partition.topic_partition] = segment.next_offset
         self._segments += 1
         path = segment.file.path
-        # What was read under a name that has become another segment's, or nobody's, says nothing.
-        if partition.failure is None and any(each is segment for each in partition.log.segments):
+        # What was read under a name that has become another segment's, or nobody's, says nothing; nor of one that was
+        # cut meanwhile.
+        is_there = segment.size == scrub.size and any(each is segment for each in partition.log.segments)
+        if partition.failure is None and is_there:
             if reason is None:
                 self._damaged.pop(path, None)
             else:

@@ -183,11 +183,13 @@ class PartitionState:
         self.last_stable_offset = max(self.last_stable_offset, log_start_offset)
         self._check()
 
-    def truncated(self, log_start_offset: int, log_end_offset: int, transactions: OpenTransactions) -> None:
+    def truncated(
+        self, log_start_offset: int, log_end_offset: int, durable_offset: int, transactions: OpenTransactions
+    ) -> None:
         """A follower's log was cut, because it differed from its leader's, or began anew elsewhere."""
         assert not self.is_leader, f"{self!r} is never cut"
         self.log_start_offset, self.log_end_offset = log_start_offset, log_end_offset
-        self.durable_offset = min(self.durable_offset, log_end_offset)
+        self.durable_offset = durable_offset
         self.high_watermark = max(min(self.high_watermark, log_end_offset), log_start_offset)
         self.replicated_offset = min(self.replicated_offset, self.high_watermark)
         # Of one that was cut in two, too many bytes will count: that costs a fetch a look, too few cost it its timeout.

@@ -32,6 +32,7 @@ from trio_broker.storage.durable_log import SyncedFiles
 from trio_broker.storage.log import Log
 from trio_broker.storage.retention import ExpiredSegment
 from trio_broker.storage.segment_swap import SegmentSwap
+from trio_broker.storage.truncatable_log import TruncationPlan
 
 T = TypeVar("T")
 
@@ -65,6 +66,8 @@ class PartitionWriter(CommandQueue):
         self.log = log
         self.log_directory = log.directory.parent
         self.state = state
+        # A truncation is under way, beside which nothing is synced or compacted.
+        self.is_truncating = False
         self.syncs_slowly = False
         self.reads_slowly = False
         self.append_times = AppendTimes()
@@ -194,7 +197,7 @@ class PartitionWriter(CommandQueue):
     def needs_sync(self) -> bool:
         """Whether there is something to sync: in fsync mode all that is not durable, else what a sync was asked for."""
         state = self.state
-        if state.failure is not None:
+        if state.failure is not None or self.is_truncating:
             return False
         return state.durable_offset < (state.log_end_offset if state.waits_for_disk else self._flush_offset)
 
@@ -224,6 +227,85 @@ class PartitionWriter(CommandQueue):
         if advance is not Advance.NOTHING and state.failure is None:
             self._delayed.advanced(advance, state.high_watermark, state.visible_bytes - visible_before)
 
+    # ---- following ------------------------------------------------------------------------------------------------
+
+    def require_following(self, leader_epoch: int) -> None:
+        """Refuse what the leader of ``leader_epoch`` asks for where another one leads by now.
+
+        Raises:
+            KafkaError: the partition's failure, ``FENCED_LEADER_EPOCH``.
+        """
+        state = self.state
+        if (failure := state.failure) is not None:
+            raise KafkaError(str(failure), code=failure.code)
+        if state.is_leader or state.leader_epoch != leader_epoch:
+            text = f"{self.log.topic_partition} no longer follows the leader of epoch {leader_epoch}: {state!r}"
+            raise KafkaError(text, code=ErrorCode.FENCED_LEADER_EPOCH)
+
+    async def append_as_follower(self, records: memoryview, *, leader_epoch: int, now_ms: int) -> AppendInfo:
+        """Append what was fetched from the leader of ``leader_epoch``.
+
+        Raises:
+            KafkaError: nothing was appended: the records are damaged, do not go on from the end of the log, are of a
+                later epoch, or this broker no longer follows that leader.
+            OSError: the disk refused or failed.
+        """
+        return await self.execute(partial(self._append_as_follower, records, leader_epoch, now_ms))
+
+    async def _append_as_follower(self, records: memoryview, leader_epoch: int, now_ms: int) -> AppendInfo:
+        self.require_following(leader_epoch)
+        log = self.log
+        batches = log.check_replicated(records, leader_epoch)
+        log.begin_epochs_of(batches)
+        if not log.epochs.is_written:
+            await self.write_epochs()
+            self.require_following(leader_epoch)
+        return self._appended(log.append_as_follower(batches, records, now_ms), now_ms)
+
+    def leader_reported(self, high_watermark: int) -> None:
+        """The leader says where its high watermark is."""
+        state, visible_before = self.state, self.state.visible_bytes
+        advance = state.leader_reported(high_watermark)
+        if advance is not Advance.NOTHING:
+            self._delayed.advanced(advance, state.high_watermark, state.visible_bytes - visible_before)
+
+    async def truncate(self, offset: int, *, leader_epoch: int, now_ms: int, begins_anew: bool = False) -> None:
+        """Cut the log at ``offset``, as the leader of ``leader_epoch`` has it, or have it begin anew there.
+
+        To be called while ``is_truncating``, when no sync and no compaction is under way, and no recovery point on the
+        disk is behind ``offset``.
+
+        Raises:
+            KafkaError: this broker no longer follows that leader; nothing was cut.
+            OSError: the disk refused or failed.
+        """
+        assert self.is_truncating, f"{self!r}: a sync may be under way"
+        await self.execute(partial(self._truncate, offset, leader_epoch, now_ms, begins_anew))
+
+    async def _truncate(self, offset: int, leader_epoch: int, now_ms: int, begins_anew: bool) -> None:
+        self.require_following(leader_epoch)
+        log = self.log
+        if offset < log.log_end_offset or begins_anew:
+            plan = await self._in_thread(partial(log.plan_truncation, offset, begins_anew=begins_anew))
+            self.require_following(leader_epoch)
+            await self._cut(plan.result, now_ms)
+        # Also where there is nothing to cut: as a leader this broker may have begun an epoch, and appended nothing.
+        log.epochs.truncate_from_end(log.log_end_offset)
+        await self.write_epochs()
+
+    async def _cut(self, plan: TruncationPlan, now_ms: int) -> None:
+        log, state = self.log, self.state
+        cut = log.cut(plan)
+        state.truncated(log.log_start_offset, log.log_end_offset, log.recovery_point, log.producers.transactions)
+        self._flush_offset = min(self._flush_offset, log.log_end_offset)
+        try:
+            synced = await self._in_thread(partial(log.sync_cut, cut, now_ms))
+        except OSError as error:
+            raise log.fail(error) from error
+        log.note_cut(synced, now_ms)
+        self._active_base_offset = log.active_segment.base_offset
+        self._delayed.wake_fetches()
+
     # ---- who leads ------------------------------------------------------------------------------------------------
 
     async def begin_epoch(self, leader_epoch: int) -> None:
@@ -237,12 +319,9 @@ class PartitionWriter(CommandQueue):
         self.needs_epoch_entry = self.log.needs_epoch_entry(leader_epoch)
         self._delayed.wake_fetches()
 
-    async def make_follower(self, leader_epoch: int) -> None:
-        """Follow another broker in a later epoch: what waits for this one as a leader ends, and the client asks that
-        broker."""
-        await self.execute(partial(_at_once, partial(self._make_follower, leader_epoch)))
-
-    def _make_follower(self, leader_epoch: int) -> None:
+    def make_follower(self, leader_epoch: int) -> None:
+        """Follow another broker in a later epoch: at once, so that no append that waits is made. What waits for this
+        one as a leader ends, and the client asks that broker."""
         self.state.follow(leader_epoch)
         self._delayed.release()
 

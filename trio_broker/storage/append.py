@@ -2,9 +2,9 @@
 
 Nothing in a client's batch is trusted: ``validation`` checks the batch before it comes to the log, ``producer_state``
 its place in the producer's sequence. A coordinator's batch (offsets, transaction markers, metadata) is the broker's
-own and may hold control records. A leader's, which a follower copies, is a fact: offsets and epochs stay as they
-are, and only order and checksum are verified. All checks come before the first change, so a refusal leaves the log as
-it was.
+own and may hold control records. A leader's, which a follower copies (``Log.append_as_follower``), is a fact: offsets
+and epochs stay as they are, and only order and checksum are verified. All checks come before the first change, so a
+refusal leaves the log as it was.
 
 The order on a leader, in ``Log.append_prepared``: check; record the leader epoch if it is new; stamp offset and epoch;
 roll if due; write; move the log end; take note of the producer; index an aborted transaction.
@@ -24,7 +24,13 @@ from kafka_wire.records.batch import RecordBatch, read_batches
 from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
-from trio_broker.storage.errors import FencedLeaderEpoch, OffsetsExhausted, RecordListTooLarge, UnexpectedAppendOffset
+from trio_broker.storage.errors import (
+    FencedLeaderEpoch,
+    OffsetsExhausted,
+    RecordListTooLarge,
+    UnexpectedAppendOffset,
+    UnknownLeaderEpoch,
+)
 from trio_broker.storage.producer_state import BatchMetadata
 
 
@@ -33,7 +39,6 @@ class AppendOrigin(enum.Enum):
 
     CLIENT = "a producer: everything is checked, offsets are given here"
     COORDINATOR = "the broker itself: control batches are allowed, offsets are given here"
-    REPLICATION = "copied from a leader: offsets and epochs are facts"
 
 
 @attrs.define
@@ -74,13 +79,19 @@ def batches_of(records: memoryview) -> list[RecordBatch]:
 
 
 def check_order(
-    topic_partition: TopicPartition, batches: Sequence[RecordBatch], log_end_offset: int, epoch: int | None
+    topic_partition: TopicPartition,
+    batches: Sequence[RecordBatch],
+    log_end_offset: int,
+    epoch: int | None,
+    leader_epoch: int,
 ) -> None:
-    """See that offsets and epochs go on from where a log ends, in ``epoch``, and never fall.
+    """See that offsets and epochs go on from where a log ends, in ``epoch``, and never fall, and that no batch is of a
+    later epoch than the leader that it was fetched from (KAFKA-18723).
 
     Raises:
         UnexpectedAppendOffset: an offset falls.
         FencedLeaderEpoch: an epoch does.
+        UnknownLeaderEpoch: one is above ``leader_epoch``.
     """
     for header in (batch.header for batch in batches):
         # Only falling is wrong: a leader that compacts sends batches with gaps between them.
@@ -94,6 +105,8 @@ def check_order(
         if epoch is not None and header.partition_leader_epoch < epoch:
             raise FencedLeaderEpoch(f"{topic_partition}: epoch {header.partition_leader_epoch} after {epoch}")
         epoch = header.partition_leader_epoch
+        if epoch > leader_epoch:
+            raise UnknownLeaderEpoch(f"{topic_partition}: epoch {epoch}, the leader's is {leader_epoch}")
 
 
 def check_offsets(log_end_offset: int, records: int) -> None:

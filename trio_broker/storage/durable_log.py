@@ -54,12 +54,11 @@ class LoadedLog:
 @attrs.frozen
 class SyncedFiles:
     """What one sync has brought to the disk: everything before ``end_offset``, the indexes of the ``sealed`` segments,
-    and so many changes of the directory. ``truncations`` tells whether the log was cut meanwhile."""
+    and so many changes of the directory."""
 
     end_offset: int
     sealed: tuple[Segment, ...]
     directory_changes: int
-    truncations: int
 
 
 @attrs.frozen
@@ -100,8 +99,8 @@ class DurableLog(ReadableLog):
         # Counted rather than flagged: changes during a sync are for the next one.
         self._directory_changes = 0
         self._directory_synced = 0
-        # Lets ``note_synced`` notice that the log was cut while the files were synced.
-        self._truncations = 0
+        # Whether ``close`` has nothing to write as long as nothing is appended and no name changes.
+        self._was_settled = loaded.is_settled
         # Becomes the ``durable_stable_offset`` when a sync has reached its end.
         self._noted_stable: NotedStableOffset | None = None
         self._note_stable_offset()
@@ -144,7 +143,7 @@ class DurableLog(ReadableLog):
         self.check_online()
         # All of this is taken before the disk is asked: what comes meanwhile is for the next sync.
         end_offset, sealed = self.log_end_offset, tuple(self._unsynced_segments)
-        synced = SyncedFiles(end_offset, sealed, self._directory_changes, self._truncations)
+        synced = SyncedFiles(end_offset, sealed, self._directory_changes)
         directory_is_dirty = synced.directory_changes != self._directory_synced
         if self.recovery_point >= end_offset and not sealed and not directory_is_dirty:
             return synced
@@ -163,10 +162,8 @@ class DurableLog(ReadableLog):
         self.assert_owner()
         self._unsynced_segments = [each for each in self._unsynced_segments if each not in synced.sealed]
         self._directory_synced = synced.directory_changes
-        # After a truncation ``end_offset`` may lie beyond new records that no sync has covered.
-        if synced.truncations == self._truncations:
-            self.recovery_point = max(self.recovery_point, synced.end_offset)
-            self._note_stable_offset()
+        self.recovery_point = max(self.recovery_point, synced.end_offset)
+        self._note_stable_offset()
         for segment in synced.sealed:
             segment.file.note_synced()
         if self.recovery_point == self.log_end_offset:

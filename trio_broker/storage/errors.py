@@ -135,6 +135,12 @@ class FencedLeaderEpoch(KafkaError):
     code = ErrorCode.FENCED_LEADER_EPOCH
 
 
+class UnknownLeaderEpoch(KafkaError):
+    """A replicated batch is of a later leader epoch than the leader that it was fetched from."""
+
+    code = ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
 class UnexpectedAppendOffset(KafkaError):
     """A replicated batch would overwrite offsets the log already has, or its offsets run backwards."""
 

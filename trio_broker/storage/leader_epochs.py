@@ -117,13 +117,7 @@ class LeaderEpochs:
         """
         assert epoch >= 0, f"epoch {epoch}"
         assert start_offset >= 0, f"start offset {start_offset}"
-        return self.assign_all([EpochEntry(epoch, start_offset)])
-
-    def assign_all(self, beginnings: Iterable[EpochEntry]) -> bool:
-        """As ``assign``, for several epochs with one wait for the disk."""
-        entries = self._entries
-        for beginning in beginnings:
-            entries = _with(entries, beginning)
+        entries = _with(self._entries, EpochEntry(epoch, start_offset))
         if entries is self._written:
             return False
         self.write_file(entries)
@@ -173,11 +167,6 @@ class LeaderEpochs:
         spanning = EpochEntry(self._entries[index - 1].epoch, start_offset)
         self._entries = [spanning, *self._entries[index:]]
         return True
-
-    def clear(self) -> None:
-        """Forget everything: the log starts anew."""
-        self._entries = []
-        self.write()
 
     def write(self) -> None:
         """Make the file say what memory says. Blocks on fsync."""

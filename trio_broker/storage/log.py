@@ -5,8 +5,8 @@ offset on) and the producer states (which batches are repetitions). All of this 
 owner: in the broker, the event loop. ``read`` and ``sync_files`` may run in worker threads at the same time (see
 ``segment`` for why that is right).
 
-A log has three floors: ``DurableLog`` is about what is on the disk, ``SegmentedLog`` about segments that come and go,
-and ``Log`` about what is appended, and cut.
+A log has four floors: ``DurableLog`` is about what is on the disk, ``SegmentedLog`` about segments that come and go,
+``TruncatableLog`` about an end that is cut, and ``Log`` about what is appended.
 
 Promises:
 
@@ -27,18 +27,17 @@ from itertools import pairwise
 import attrs
 
 from kafka_wire.records.batch import NO_TIMESTAMP, BatchHeader, RecordBatch, TimestampType
-from trio_broker.storage import append, file_names, partition_metadata, producer_replay, producer_snapshot, validation
+from trio_broker.storage import append, file_names, partition_metadata, producer_replay, validation
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.durable_log import LoadedLog
 from trio_broker.storage.errors import FencedLeaderEpoch, StorageFailed
 from trio_broker.storage.leader_epochs import EpochEndOffset, EpochEntry
 from trio_broker.storage.producer_state import TransactionMarker
-from trio_broker.storage.segment import Segment
-from trio_broker.storage.segmented_log import SegmentedLog
 from trio_broker.storage.transaction_index import AbortedTransaction
+from trio_broker.storage.truncatable_log import TruncatableLog
 
 
-class Log(SegmentedLog):
+class Log(TruncatableLog):
     """See the head of the file. Made by ``recovery.open_log``."""
 
     def __init__(self, loaded: LoadedLog) -> None:
@@ -47,7 +46,7 @@ class Log(SegmentedLog):
         # Their file is written after that, and before the first record: see ``write_epochs``.
         has_epochs = self.epochs.entries or self.disk.exists(self.directory / file_names.LEADER_EPOCH_CHECKPOINT)
         self._is_identified = bool(has_epochs)
-        self._was_settled, self._opened_end_offset = loaded.is_settled, self.log_end_offset
+        self._opened_end_offset = self.log_end_offset
 
     @property
     def latest_epoch(self) -> int | None:
@@ -84,8 +83,6 @@ class Log(SegmentedLog):
             batch = validation.prepare(batch, self._config, now_ms, self.topic_partition)
             return self.append_prepared(batch, leader_epoch=leader_epoch, now_ms=now_ms)
         self.check_online()
-        if origin is AppendOrigin.REPLICATION:
-            return self._append_from_leader(buffer, now_ms)
         # Offsets are stamped in place, and the bytes of a request may be shared.
         if buffer.readonly:
             buffer = memoryview(bytearray(buffer))
@@ -149,16 +146,32 @@ class Log(SegmentedLog):
             producer_replay.note(producers, batch.header, marker)
         return info
 
-    def _append_from_leader(self, records: memoryview, now_ms: int) -> AppendInfo:
+    def check_replicated(self, records: memoryview, leader_epoch: int) -> list[RecordBatch]:
+        """Return the batches of ``records``, fetched from the leader of ``leader_epoch``, for ``append_as_follower``.
+
+        Raises:
+            KafkaError: they are damaged, do not go on from where the log ends, or are of a later epoch.
+            StorageFailed: the disk failed for good earlier.
+        """
+        self.check_online()
         batches = append.batches_of(records)
-        append.check_order(self.topic_partition, batches, self.log_end_offset, self.epochs.latest_epoch)
-        self._identify()
-        # The epochs before the batches, as above, and all with one wait for the disk.
-        self.epochs.assign_all(
-            EpochEntry(batch.header.partition_leader_epoch, batch.header.base_offset)
-            for batch in batches
-            if batch.header.partition_leader_epoch >= 0
-        )
+        append.check_order(self.topic_partition, batches, self.log_end_offset, self.epochs.latest_epoch, leader_epoch)
+        return batches
+
+    def begin_epochs_of(self, batches: Sequence[RecordBatch]) -> None:
+        """Let the leader epochs of a leader's batches begin where they do, in memory. Their file is to be written
+        before the batches are appended."""
+        for header in (batch.header for batch in batches):
+            if header.partition_leader_epoch >= 0:
+                self.epochs.note(header.partition_leader_epoch, header.base_offset)
+
+    def append_as_follower(self, batches: Sequence[RecordBatch], records: memoryview, now_ms: int) -> AppendInfo:
+        """Append ``records``, which are ``batches`` of a leader: offsets and epochs are facts.
+
+        Raises:
+            OSError: the disk refused; batches of another segment may have been appended.
+            StorageFailed: the disk failed for good.
+        """
         # One write for all, unless together they are larger than a segment of this log may be, or there are gaps.
         is_one_row = all(one.header.next_offset == other.header.base_offset for one, other in pairwise(batches))
         is_one_write = is_one_row and len(records) <= self._config.segment_size
@@ -279,81 +292,6 @@ class Log(SegmentedLog):
         """Return where ``epoch``, or the largest known one below it, ends in this log."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
-    # --- Truncation ---
-
-    def truncate_to(self, offset: int, now_ms: int) -> bool:
-        """Cut the log so that it ends at ``offset``, as a follower does whose log differs from its leader's.
-
-        Returns whether anything was cut, which is then durable. No recovery point on the disk may lie behind
-        ``offset``: a start would take the records that are gone, or later ones, for durable ones that are lost. So
-        where there are checkpoints, ``LogManager.truncate_log`` is called. Waits for the disk. Not to be called while
-        ``sync`` or ``read`` run.
-
-        Raises:
-            StorageFailed: the disk does not say that the cut is durable.
-        """
-        self.check_online()
-        if offset >= self.log_end_offset:
-            return False
-        self._truncations += 1
-        self.name_changes += 1
-        self.lower_recovery_point(offset)
-        if self.first_dirty_offset is not None:
-            self.first_dirty_offset = min(self.first_dirty_offset, offset)
-        behind = [segment for segment in self._segments if segment.base_offset > offset]
-        if len(behind) == len(self._segments):
-            return self.restart_at(offset, now_ms)
-        self._remove_durably(behind, now_ms)
-        self.active_segment.truncate_to(offset)
-        self.log_end_offset = offset
-        # Otherwise a power cut could bring records back at offsets that belong to the next epoch, and no leader would
-        # have them cut again.
-        self._or_fail(self.active_segment.sync)
-        if self.epochs.truncate_from_end(offset):
-            self.epochs.write()
-        self._reload_producers(offset)
-        return True
-
-    def lower_recovery_point(self, offset: int) -> None:
-        """Count nothing behind ``offset`` as durable any longer: it is about to be cut."""
-        self.assert_owner()
-        self.recovery_point = min(self.recovery_point, offset)
-        # The cut may take a marker of what lies before it.
-        self.durable_stable_offset = self.log_start_offset
-        self._noted_stable = None
-
-    def restart_at(self, offset: int, now_ms: int) -> bool:
-        """Drop everything and begin, empty, at ``offset``; otherwise as ``truncate_to``."""
-        self.check_online()
-        self._truncations += 1
-        self._remove_durably(self._segments, now_ms)
-        self._segments = (Segment.create(self.disk, self.directory, offset, self._config, now_ms),)
-        self.log_start_offset = self.log_end_offset = self.recovery_point = offset
-        self.durable_stable_offset, self._noted_stable = offset, None
-        self.first_dirty_offset = None
-        self._or_fail(partial(self.disk.sync_directory, self.directory))
-        self.epochs.clear()
-        # Without any snapshot: state from before would refuse the first batches as out of sequence.
-        self._reload_producers(-1)
-        self.producers.end_offset = offset
-        return True
-
-    def _remove_durably(self, behind: Sequence[Segment], now_ms: int) -> None:
-        """Remove the segments at the end of the log, one by one from the newest down: a power cut in between leaves a
-        log that ends later, and not one with a hole.
-        """
-        for segment in reversed(behind):
-            self._remove_segments([segment], now_ms)
-            self._or_fail(partial(self.disk.sync_directory, self.directory))
-
-    def _reload_producers(self, end_offset: int) -> None:
-        for offset in producer_snapshot.offsets(self.disk, self.directory):
-            if offset > end_offset:
-                self.disk.unlink(file_names.segment_path(self.directory, offset, file_names.SNAPSHOT_SUFFIX))
-        self.producers = producer_replay.load_producer_states(
-            self.disk, self.directory, self._segments, end_offset, self.log_start_offset
-        )
-
     # --- The end ---
 
     def close(self) -> None:
@@ -384,8 +322,7 @@ class Log(SegmentedLog):
     @property
     def _is_as_opened(self) -> bool:
         """Whether the files are still as a clean stop left them, or as those of a new log are made."""
-        has_changed_names = self._directory_changes or self._truncations
-        return self._was_settled and self.log_end_offset == self._opened_end_offset and not has_changed_names
+        return self._was_settled and self.log_end_offset == self._opened_end_offset and not self._directory_changes
 
     def release(self) -> None:
         """Release descriptors and memory without a sync, as a crash would. The log accepts nothing more."""

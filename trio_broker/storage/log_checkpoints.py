@@ -105,17 +105,6 @@ class LogCheckpoints:
             text = f"what the checkpoints say of {partition} cannot be changed: {error.strerror}"
             raise OSError(error.errno, text, str(directory.path))
 
-    def lower_recovery_point(self, log: Log, offset: int) -> None:
-        """Count nothing of a log behind ``offset`` as durable any longer, on the disk either: it is about to be cut.
-
-        Raises:
-            OSError: that could not be written; nothing may be cut.
-        """
-        log.lower_recovery_point(offset)
-        if error := self.write().get(log.directory.parent):
-            text = f"the recovery point of {log.topic_partition} cannot be lowered: {error.strerror}"
-            raise OSError(error.errno, text, str(log.directory))
-
     def _of_unopened(
         self, directory: LogDirectory, offsets: Mapping[TopicPartition, int] | None
     ) -> dict[TopicPartition, int]:

@@ -25,7 +25,7 @@ from typing import TypeVar
 import attrs
 
 from kafka_wire.errors import KafkaError
-from kafka_wire.primitives import uuid_text
+from kafka_wire.primitives import NO_BROKER_EPOCH, uuid_text
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.config_key import LONG_MAX
 from trio_broker.config.log_config import LogConfig
@@ -55,8 +55,6 @@ from trio_broker.storage.segmented_log import DeletedFile
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-NO_BROKER_EPOCH = -1
 
 LEFT_OVER_DELETE_DELAY_MS = LogConfig().file_delete_delay_ms
 """How long a partition that was deleted before the last stop stays: its topic's own setting went with the topic."""
@@ -288,18 +286,6 @@ class LogManager:
             return directories[0]
         logs = [*list(self.logs.values()), *beside]
         return min(directories, key=lambda each: sum(log.directory.parent == each.path for log in logs))
-
-    def truncate_log(self, partition: TopicPartition, offset: int, now_ms: int) -> bool:
-        """Cut a log so that it ends at ``offset``; see ``Log.truncate_to``. Returns whether anything was cut.
-
-        Raises:
-            OSError: as ``LogCheckpoints.lower_recovery_point``; nothing is cut.
-            StorageFailed: as ``Log.truncate_to``.
-        """
-        log = self.logs[partition]
-        # First: at no time do the checkpoints say more than what is durable.
-        self.checkpoints.lower_recovery_point(log, offset)
-        return log.truncate_to(offset, now_ms)
 
     def take_logs(self, partitions: Iterable[TopicPartition]) -> list[DeletedLog]:
         """Let these partitions' logs be ours no longer, and release them. What is returned is for ``DeletedLogs``."""

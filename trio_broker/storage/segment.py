@@ -28,6 +28,7 @@ from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk, FileRegion
 from trio_broker.storage import file_names
+from trio_broker.storage.batch_scan import BatchSpan
 from trio_broker.storage.indexed_segment import MAX_CACHED_POSITIONS, IndexedSegment
 from trio_broker.storage.time_index import TimestampOffset
 
@@ -247,9 +248,9 @@ class Segment(IndexedSegment):
 
     # --- The end of a segment ---
 
-    def truncate_to(self, offset: int) -> None:
-        """Cut the batch that holds ``offset`` and all behind it; the segment then ends at ``offset``."""
-        span = self.find(offset)
+    def cut(self, offset: int, span: BatchSpan | None) -> None:
+        """Let the segment end at ``offset``, before the batch at ``span`` that holds it, if there is one. The file is
+        still to be cut to ``size``."""
         if span is not None:
             # The indexes go first: an entry past the end of the log would send a reader into bytes of a later batch.
             self.offset_index.truncate_to(span.base_offset)
@@ -257,7 +258,6 @@ class Segment(IndexedSegment):
             self.transaction_index.truncate_to(offset)
             self._is_index_full = None
             self.size = span.position
-            self.file.truncate(self.size)
             self.position_cache = {}
             self._damage = {}
             # For the largest timestamp, which may have been in what was cut. The result is known: the cut is at the end

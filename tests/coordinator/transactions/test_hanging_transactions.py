@@ -14,6 +14,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.stored.transactions import TransactionStatus
 from tests.coordinator.transactions.open_transactions import SECOND_PROTOCOL, committed, refuse_appends, started
 from tests.handlers.transaction_client import PRODUCE_SECOND_PROTOCOL, TransactionClient, running_transactions, until
+from tests.storage.followed_log import truncate_log
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from trio_broker.common.topic_partition import TopicPartition
@@ -28,7 +29,7 @@ from trio_broker.storage.errors import StorageShortage
 def lose(client: TransactionClient, end_offset: int, *, topic: str = "t", index: int = 0) -> None:
     """Cut a log, as a power cut does in page-cache mode."""
     manager, partition = client.wire.services.replicas.log_manager, TopicPartition(topic, index)
-    manager.truncate_log(partition, end_offset, client.wire.clock.now_ms())
+    truncate_log(manager, partition, end_offset, client.wire.clock.now_ms())
 
 
 @pytest.mark.parametrize("commits", [True, False])

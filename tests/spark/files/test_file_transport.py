@@ -12,6 +12,7 @@ import attrs
 import pytest
 
 from tests.spark.log_files import COMPACTED, ORDERS, LogFiles, numbered, read, rows, transport
+from tests.storage.followed_log import truncate
 from trio_broker.spark.errors import CorruptData, DataLoss, SourceUnavailable
 from trio_broker.spark.files import transport as transport_module
 from trio_broker.spark.files.manifest import AbortedRange
@@ -280,7 +281,7 @@ def test_a_file_that_is_cut_while_it_is_read_ends_in_an_error_and_not_in_a_signa
 
 def test_a_batch_of_a_later_leader_epoch_was_written_in_anothers_place(log: LogFiles) -> None:
     planned, offsets = transport(log), log.range()
-    log.log.truncate_to(60, log.now_ms)
+    truncate(log.log, 60, log.now_ms)
     log.log.assign_epoch(4, 60)
     while log.log.log_end_offset < 120:
         log.append(b"other", b"other", b"other", epoch=4)

@@ -14,6 +14,7 @@ import pytest
 
 from tests.spark.log_files import COMPACTED, CountedManifests, LogFiles, numbered, read, rows, transport
 from tests.storage.compaction_harness import Round
+from tests.storage.followed_log import truncate
 from trio_broker.spark.errors import CorruptData, DataLoss, SourceUnavailable
 from trio_broker.spark.files import transport as transport_module
 from trio_broker.spark.files.transport import MAX_PLANS
@@ -320,21 +321,21 @@ def test_a_later_leader_epoch_behind_the_range_takes_nothing_from_it(tmp_path: P
 
 def test_a_log_that_was_cut_below_the_range_is_data_loss(log: LogFiles) -> None:
     source, offsets = transport(log, manifests=CountedManifests(log)), log.range()
-    log.log.truncate_to(60, log.now_ms)
+    truncate(log.log, 60, log.now_ms)
     with pytest.raises(DataLoss, match="the log ends at offset 60, before 90 that was its end: it was cut"):
         read(source, offsets)
 
 
 def test_a_log_that_was_cut_is_read_to_its_end_where_that_is_allowed(log: LogFiles) -> None:
     source, offsets = transport(log, manifests=CountedManifests(log), fail_on_data_loss=False), log.range()
-    log.log.truncate_to(60, log.now_ms)
+    truncate(log.log, 60, log.now_ms)
     assert read(source, offsets) == numbered(0, 60)
 
 
 def test_what_was_written_since_a_log_was_cut_is_not_read_in_its_place(log: LogFiles) -> None:
     source = transport(log, manifests=CountedManifests(log), fail_on_data_loss=False)
     offsets = log.range()
-    log.log.truncate_to(60, log.now_ms)
+    truncate(log.log, 60, log.now_ms)
     log.append(b"not safe yet")
     log.high_watermark = 60
     assert read(source, offsets) == numbered(0, 60)

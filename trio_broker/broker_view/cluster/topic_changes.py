@@ -22,13 +22,14 @@ from broker_admin.views.cluster.topics import (
 )
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.messages.create_topics import BROKER_DEFAULT
 from kafka_wire.primitives import uuid_text
 from trio_broker.broker_view.cluster.config import alteration
 from trio_broker.changes.audit_context import CALLER, THE_BROKER
 from trio_broker.changes.change import ChangeChannel, ChangeOrigin
 from trio_broker.cluster.configuration_control import ResourceAlterations
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, TopicImage
-from trio_broker.cluster.replication_control import BROKER_DEFAULT, NewPartitions, NewTopic, TopicTarget
+from trio_broker.cluster.replication_control import NewPartitions, NewTopic, TopicTarget
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.resource_config import topic_entries
 from trio_broker.handlers.support.record_deletion import deletable_partition
@@ -125,7 +126,7 @@ class LiveTopicChangesView:
         outcomes: dict[Partition, int | KafkaError] = {}
         for index in sorted(partitions or self._existing(name).partitions):
             try:
-                partition = deletable_partition(replicas, name, index)
+                partition = deletable_partition(self.services, name, index)
                 offsets[partition] = await self._offset_of(partition, target)
                 starts[partition] = partition.log_start_offset
                 outcomes[partition] = replicas.require_deletable(partition, offsets[partition])

@@ -1,0 +1,47 @@
+"""The clients of several other servers, one for each address.
+
+Source: Kafka's NetworkClient, which has the connections to all nodes in one.
+"""
+
+from __future__ import annotations
+
+import attrs
+import trio
+
+from trio_broker.concurrency.barrier import start_background
+from trio_broker.network.network_client import NetworkClient, NetworkClientSettings
+from trio_broker.runtime.network import Network
+
+
+@attrs.define(eq=False)
+class NetworkClients:
+    """Makes each client when it is first asked for, and has it run for as long as ``run``.
+
+    One is never dropped: without requests it is a task that waits, and a cluster has few addresses.
+    """
+
+    network: Network
+    settings: NetworkClientSettings
+    _clients: dict[tuple[str, int], NetworkClient] = attrs.field(factory=dict, init=False)
+    _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
+
+    def client(self, host: str, port: int) -> NetworkClient:
+        """Return the client of an address. Before ``run`` nothing is sent by it."""
+        if (client := self._clients.get((host, port))) is None:
+            client = self._clients[host, port] = NetworkClient(self.network, host, port, self.settings)
+            self._start(client)
+        return client
+
+    def _start(self, client: NetworkClient) -> None:
+        if self._nursery is not None:
+            start_background(self._nursery, f"client of {client}", client.run)
+
+    async def run(self) -> None:
+        """Run all clients until cancelled."""
+        try:
+            async with trio.open_nursery() as self._nursery:
+                for client in self._clients.values():
+                    self._start(client)
+                await trio.sleep_forever()
+        finally:
+            self._nursery = None
