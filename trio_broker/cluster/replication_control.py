@@ -24,13 +24,10 @@ from kafka_wire.messages.create_topics import BROKER_DEFAULT
 from kafka_wire.primitives import NO_UUID, uuid_text
 from kafka_wire.stored.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from trio_broker.cluster.controller_result import ControllerResult, attempt
-from trio_broker.cluster.internal_topics import (
-    MIN_INSYNC_REPLICAS,
-    default_min_insync_replicas,
-    default_replication_factor,
-)
+from trio_broker.cluster.internal_topics import default_min_insync_replicas, default_replication_factor
 from trio_broker.cluster.metadata_image import UNASSIGNED_DIRECTORY, ConfigResourceType, MetadataImage, TopicImage
 from trio_broker.cluster.replica_placer import StripedReplicaPlacer, usable_brokers
+from trio_broker.cluster.topic_changes import MIN_INSYNC_REPLICAS
 from trio_broker.common.topic_names import (
     CLUSTER_METADATA_TOPIC,
     TRANSACTION_STATE_TOPIC,
