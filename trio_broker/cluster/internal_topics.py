@@ -4,7 +4,8 @@ A cluster that begins with one broker must not be found later with one copy of i
 further replicas when brokers join, by a reassignment as any other, and with three of them a write needs two in sync, as
 Kafka's default is. What a setting or an operator has said is left alone.
 
-Source: Kafka's offsets.topic.replication.factor, transaction.state.log.replication.factor and -.min.isr.
+Source: Kafka's offsets.topic.replication.factor, transaction.state.log.replication.factor and -.min.isr;
+docs/decisions/0096-replicas-without-a-setting.md.
 """
 
 from __future__ import annotations

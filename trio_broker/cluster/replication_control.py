@@ -26,6 +26,7 @@ from kafka_wire.stored.metadata import ConfigRecord, PartitionRecord, RemoveTopi
 from trio_broker.cluster.controller_result import ControllerResult, attempt
 from trio_broker.cluster.internal_topics import default_min_insync_replicas, default_replication_factor
 from trio_broker.cluster.metadata_image import UNASSIGNED_DIRECTORY, ConfigResourceType, MetadataImage, TopicImage
+from trio_broker.cluster.partition_change_builder import without
 from trio_broker.cluster.replica_placer import StripedReplicaPlacer, usable_brokers
 from trio_broker.cluster.topic_changes import MIN_INSYNC_REPLICAS
 from trio_broker.common.topic_names import (
@@ -425,8 +426,10 @@ def _additional_assignment(
 ) -> list[tuple[int, ...]]:
     present = len(topic.partitions)
     additional = wanted.count - present
-    # As in Kafka, one of its partitions gives the replication factor of the topic; there is always one.
-    replication_factor = len(topic.partitions[0].replicas)
+    # As in Kafka, one of its partitions gives the replication factor of the topic; there is always one. Of a
+    # reassignment under way, its outcome counts.
+    first = topic.partitions[0]
+    replication_factor = len(without(first.replicas, first.removing_replicas))
     if wanted.assignments is None:
         return place_replicas(image, random, additional, replication_factor)
     if len(wanted.assignments) != additional:
