@@ -48,6 +48,8 @@ WITHOUT_BARRIER = {
     "trio_broker/network/processor.py: self._take_turns",
     "trio_broker/runtime/real_workers.py: self._run_thread",
     "trio_broker/runtime/simulated_workers.py: self._run_item",
+    # A part of one connection, which ends with it.
+    "trio_broker/cluster/etcd/grpc_connection.py: self._write",
     # Parts of one request, which fails with them.
     "trio_broker/broker_view/node/connection_diagnosis.py: self._examine",
     "admin/broker_admin/event_stream.py: cancel_at_disconnect",

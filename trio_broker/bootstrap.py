@@ -24,6 +24,7 @@ import trio
 from kafka_wire.primitives import NO_UUID
 from trio_broker.changes.change_file import FILE_NAME, ChangeFile
 from trio_broker.changes.change_log import ChangeLog
+from trio_broker.cluster.broker_clients import BrokerClients
 from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublisher
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.config_trials import ConfigTrials
@@ -46,13 +47,17 @@ from trio_broker.cluster.replica_brokers import ImageBrokers
 from trio_broker.cluster.stored_metadata import require_own_metadata
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.config.listeners import Endpoint
+from trio_broker.config.listeners import Endpoint, inter_broker_listener
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.resource_config import topic_config
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.coordinator.marker_writer import MarkerWriter
+from trio_broker.coordinator.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from trio_broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
+from trio_broker.coordinator.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
 from trio_broker.handlers.support.services import BrokerServices, NodeInfo
+from trio_broker.network.network_client import NetworkClientSettings
+from trio_broker.network.network_clients import NetworkClients
 from trio_broker.partition.log_loader import LogLoader
 from trio_broker.partition.partition import Durability
 from trio_broker.partition.replica_manager import ReplicaManager
@@ -150,8 +155,10 @@ async def open_services(
             dynamic_config.reconfigurables = (*dynamic_config.reconfigurables, groups)
             producer_ids = ProducerIds(controller.allocate_producer_ids)
             markers = MarkerWriter(replicas, groups)
+            clients = partial(broker_clients, config, runtime, metadata_cache)
+            channels = TransactionMarkerChannelManager(markers, clients(), metadata_cache, node.node_id)
             transactions = TransactionCoordinator(
-                replicas, markers, controller, metadata_cache, producer_ids, config, runtime
+                replicas, channels, controller, metadata_cache, producer_ids, config, runtime
             )
             # In this order: the coordinators find the partitions of a new topic open.
             publisher.subscribers = (partitions, groups, transactions)
@@ -175,6 +182,7 @@ async def open_services(
                 groups=groups,
                 markers=markers,
                 transactions=transactions,
+                transaction_verification=AddPartitionsToTxnManager(transactions, clients()),
                 trials=ConfigTrials(controller, dynamic_config, changes, clock),
             )
             replicated |= replicas.replicated_high_watermarks()
@@ -194,6 +202,13 @@ async def open_services(
             broker_epoch=broker_epoch,
         )
         await run_shielded(workers, closing)
+
+
+def broker_clients(config: BrokerConfig, runtime: Runtime, metadata_cache: MetadataCache) -> BrokerClients:
+    """Clients of the other brokers, for one part of this one."""
+    settings = NetworkClientSettings(f"broker-{config.node.node_id}")
+    listener_name = inter_broker_listener(config.socket_server)
+    return BrokerClients(metadata_cache, NetworkClients(runtime.network, settings), listener_name)
 
 
 async def run_shielded(workers: Workers, work: Callable[[], object]) -> None:

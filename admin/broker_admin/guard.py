@@ -15,7 +15,6 @@ Imports hypercorn's inner classes, hence the pin to 0.18 in pyproject.toml. Impo
 
 from __future__ import annotations
 
-import errno
 import logging
 import math
 import socket
@@ -35,16 +34,12 @@ from hypercorn.utils import wrap_app
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from wsproto.utilities import ProtocolError as WebSocketError
 
+from trio_broker.common.exhaustion import EXHAUSTED, EXHAUSTED_PAUSE_SECONDS
+
 log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 256
 """An admin page needs two; each costs a few tasks and buffers of the loop that serves Kafka's clients."""
-
-EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
-"""The process or the system has run out of something that closing connections frees."""
-
-EXHAUSTED_PAUSE_SECONDS = 0.1
-"""Between two tries meanwhile: short against a browser's timeout, long against a busy loop."""
 
 EXHAUSTED_LINE_SECONDS = 10.0
 """Between two log lines that say so."""

@@ -8,14 +8,11 @@ from broker_admin.health import Health, findings_in, health
 from broker_admin.health_rules import RuleFinding
 from broker_admin.view import BrokerView, NodeView
 from broker_admin.views.node.identity import NodeDescription
-from broker_admin.views.node.overview import LaggingGroup, OverviewReadings
+from broker_admin.views.node.overview import LISTED, LaggingGroup, OverviewReadings
 from broker_admin.views.node.storage import DirectoryReport, TopicSize
 from trio_broker.changes.change import Change
 from trio_broker.metrics.history import HistorySample
 from trio_broker.network.statistics import RecentError
-
-LISTED = 5
-"""Changes and errors in the overview; their own pages have the others."""
 
 
 @attrs.frozen

@@ -40,6 +40,9 @@ class SchemaConstraints:
     words: Schema
 
 
+MAX_TIME_MS = 2**53
+"""As far as numbers are exact in JavaScript: 285,000 years."""
+
 PartitionNumber = Annotated[int, SchemaConstraints({"minimum": 0, "maximum": MAX_PARTITION})]
 """Kafka's are int32."""
 

@@ -24,6 +24,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.framing import frame
 from kafka_wire.headers import RequestHeader, read_response_header, request_header
+from kafka_wire.limits import INT32_MAX
 from kafka_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafka_wire.primitives import ReadableBuffer
 from kafka_wire.schema import NEWEST, NO_VERSIONS, Request, VersionRange
@@ -33,7 +34,7 @@ ResponseT = TypeVar("ResponseT")
 ToSend: TypeAlias = list[ReadableBuffer]
 """The chunks of a request with its size, in the order in which they are sent."""
 
-MAX_CORRELATION_ID: Final = 2**31 - 1
+MAX_CORRELATION_ID: Final = INT32_MAX
 """The largest int32. After it they begin anew at 0, long after the answer to that one."""
 
 

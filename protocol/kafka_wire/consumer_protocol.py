@@ -25,6 +25,9 @@ from kafka_wire.schema import field, message, struct
 
 T = TypeVar("T")
 
+PROTOCOL_TYPE: Final = "consumer"
+"""The protocol type of groups of consumers. Kafka Connect has ``connect``, the schema registry ``sr``, and so on."""
+
 NEWEST_VERSION: Final = 3
 
 MAX_ELEMENTS: Final = 60_000

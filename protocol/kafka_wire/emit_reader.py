@@ -18,7 +18,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from kafka_wire.emit_source import TURN_BYTES, TURN_ELEMENTS, Emitter
+from kafka_wire.emit_source import LEGACY_LENGTH_CODES, TURN_BYTES, TURN_ELEMENTS, Emitter
 from kafka_wire.errors import WireError
 from kafka_wire.limits import MAX_STRING_BYTES
 from kafka_wire.primitives import (
@@ -63,7 +63,6 @@ _NUMBER_BYTES: Final = 32
 _LIST_BYTES: Final = 88
 _SIZED_BYTES: Final = {"string": 56, "bytes": 40, "records": 200}
 
-_LEGACY_LENGTH_CODES: Final = {"string": "h", "bytes": "i", "records": "i"}
 _CONTENTS: Final = {
     "string": "str(buf[pos:end], 'utf-8')",
     "bytes": "bytes(buf[pos:end])",
@@ -217,7 +216,7 @@ class _ReaderEmitter(Emitter):
                     raise TypeError(f"{where}: {wire_type.kafka_type} cannot be null")
                 self._fixed.append((code, target))
             case Sized(kafka_type):
-                self.length("n", _LEGACY_LENGTH_CODES[kafka_type], where, nullable=nullable)
+                self.length("n", LEGACY_LENGTH_CODES[kafka_type], where, nullable=nullable)
                 self.unless_null("n", target, nullable, lambda: self.contents(kafka_type, target, where))
             case ArrayOf(element):
                 count = f"count_{self.source.number()}"
@@ -354,7 +353,7 @@ def minimal_bytes(wire_type: WireType, version: int, flexible: bool) -> int:
         case Fixed():
             return wire_type.size
         case Sized(kafka_type):
-            return 1 if flexible else struct.calcsize(">" + _LEGACY_LENGTH_CODES[kafka_type])
+            return 1 if flexible else struct.calcsize(">" + LEGACY_LENGTH_CODES[kafka_type])
         case ArrayOf():
             return 1 if flexible else 4
         case StructOf(cls):

@@ -24,6 +24,9 @@ are text in other letters than ASCII."""
 BYTES_PER_ELEMENT: Final = TURN_BYTES // TURN_ELEMENTS
 """Of a string or of bytes that count as much as an element."""
 
+LEGACY_LENGTH_CODES: Final = {"string": "h", "bytes": "i", "records": "i"}
+"""How ``struct`` writes the lengths of versions that are not flexible."""
+
 _INDENT: Final = "    "
 _LITERAL_TYPES: Final = (int, str, bytes, bool, float, type(None))
 

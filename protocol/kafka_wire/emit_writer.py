@@ -17,12 +17,11 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from kafka_wire.emit_source import TURN_ELEMENTS, Emitter
+from kafka_wire.emit_source import LEGACY_LENGTH_CODES, TURN_ELEMENTS, Emitter
 from kafka_wire.limits import MAX_STRING_BYTES
 from kafka_wire.primitives import NULL_STRUCT, ONE_BYTE, TAGGED_NULL_STRUCT, UUID_BYTES, Fixed, Sized, unsigned_varint
 from kafka_wire.schema import ArrayOf, Field, StructOf, WireType, fields_of
 
-_LEGACY_LENGTH_CODES: Final = {"string": "h", "bytes": "i", "records": "i"}
 _ZERO_BYTE: Final = "x"
 """The ``struct`` code that writes a zero and takes no value."""
 
@@ -221,7 +220,7 @@ class _WriterEmitter(Emitter):
         source = self.source
         self.take("value", slot, where, nullable)
         source.line("n = -1 if value is None else len(value)" if nullable else "n = len(value)")
-        self.length("n", _LEGACY_LENGTH_CODES[kafka_type])
+        self.length("n", LEGACY_LENGTH_CODES[kafka_type])
         with source.block("if n > 0:"):
             if kafka_type == "bytes":
                 source.line(f"{self._append}(value)")

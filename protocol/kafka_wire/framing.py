@@ -19,6 +19,10 @@ MIN_REQUEST_BYTES: Final = 8
 MIN_RESPONSE_BYTES: Final = 4
 """A response has at least a correlation id."""
 
+MAX_RESPONSE_BYTES: Final = 100 * 1024 * 1024
+"""The default of ``socket.request.max.bytes``, Kafka's limit for requests. The Metadata of 100,000 partitions takes a
+tenth of it. The first four bytes of an HTTP or TLS answer, read as a size, exceed it, so such a peer is recognised."""
+
 MAX_FRAME_BYTES: Final = 0x7FFFFFFF
 """What the size prefix can say."""
 

@@ -20,13 +20,12 @@ import attrs
 from kafka_wire.apis import FLEXIBLE_FROM, ApiKey
 from kafka_wire.errors import WireError
 from kafka_wire.limits import MAX_STRING_BYTES
-from kafka_wire.primitives import ReadableBuffer, read_tag_count, skip_tags
+from kafka_wire.primitives import NO_TAGS, ReadableBuffer, read_tag_count, skip_tags
 
 _FIXED_PART: Final = struct.Struct(">hhih")
 """API key, version, correlation id, and the length of the client id."""
 
 _CORRELATION_ID: Final = struct.Struct(">i")
-_NO_TAGS: Final = b"\0"
 
 _NEVER_FLEXIBLE: Final = 1 << 15
 """No API version is as high."""
@@ -79,7 +78,7 @@ def read_request_header(frame: ReadableBuffer) -> tuple[RequestHeader, int]:
         raise WireError(f"the client id has the length {length}")
     if api_version >= _FLEXIBLE_FROM.get(api_key, _NEVER_FLEXIBLE):
         # Fast path: clients send none.
-        if frame[position : position + 1] == _NO_TAGS:
+        if frame[position : position + 1] == NO_TAGS:
             position += 1
         else:
             tags, position = read_tag_count(frame, position)
@@ -102,13 +101,13 @@ def request_header(header: RequestHeader) -> bytes:
     except struct.error as error:
         raise ValueError(f"{header}: {error}") from None
     # The tags come last, although the client id before them keeps its int16 length in header 2 (KIP-482).
-    return fixed + (client_id or b"") + (_NO_TAGS if is_flexible(header.api_key, header.api_version) else b"")
+    return fixed + (client_id or b"") + (NO_TAGS if is_flexible(header.api_key, header.api_version) else b"")
 
 
 def response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
     """Write the header of the response to a request of this API and version."""
     if api_version >= _TAGGED_RESPONSE_FROM.get(api_key, _NEVER_FLEXIBLE):
-        return _CORRELATION_ID.pack(correlation_id) + _NO_TAGS
+        return _CORRELATION_ID.pack(correlation_id) + NO_TAGS
     return _CORRELATION_ID.pack(correlation_id)
 
 

@@ -12,6 +12,12 @@ INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
 
+MAX_VARINT_BYTES: Final = 5
+"""A 32-bit number needs no more; a longer one is an attack or garbage, so reading stops there."""
+
+MAX_VARLONG_BYTES: Final = 10
+"""64 bits in groups of seven."""
+
 MAX_STRING_BYTES: Final = INT16_MAX
 """Kafka's limit for every string: what the int16 length of the older versions can say."""
 

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final, Protocol, TypeAlias
 import attrs
 
 from kafka_wire.errors import WireError
+from kafka_wire.limits import MAX_VARINT_BYTES
 
 ReadableBuffer: TypeAlias = bytes | bytearray | memoryview
 """What is decoded: anything contiguous, one byte an item."""
@@ -98,9 +99,6 @@ TAGGED_NULL_STRUCT: Final = 0
 
 # --- Varints; those of records, which are signed, are in ``records.varint`` ---
 
-MAX_VARINT_BYTES: Final = 5
-"""A 32-bit number needs no more; a longer one is an attack or garbage, so reading stops there."""
-
 ONE_BYTE: Final = tuple(bytes((value,)) for value in range(128))
 """The unsigned varints of one byte, by value."""
 
@@ -153,6 +151,9 @@ def unsigned_varint(value: int) -> bytes:
 
 # --- Tagged fields ---
 
+NO_TAGS: Final = b"\0"
+"""The count of tagged fields of a struct that has none."""
+
 MAX_TAGS: Final = 100
 """Tagged fields of one struct. Kafka's own have under ten, known and unknown ones; Kafka 4.4 takes 10,000. So few are
 skipped in one turn, in the header of a request too, which is read before there could be any."""
@@ -194,10 +195,13 @@ def skip_tags(buffer: ReadableBuffer, position: int, count: int) -> int:
     return position
 
 
-# --- Offsets ---
+# --- Offsets and epochs ---
 
 NO_OFFSET: Final = -1
 """Stands for "none" in a field that has an offset."""
+
+NO_BROKER_EPOCH: Final = -1
+"""Stands for "none" in place of the epoch of a broker's registration."""
 
 # --- Uuids ---
 

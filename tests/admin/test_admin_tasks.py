@@ -14,7 +14,8 @@ from trio_broker.broker_view.node import step_monitor
 from trio_broker.broker_view.node import tasks as broker_tasks
 from trio_broker.broker_view.node.step_monitor import StepMonitor
 from trio_broker.broker_view.node.task_frames import place_of
-from trio_broker.network.loop_monitor import RECENT_INTERVALS, LoopMonitor
+from trio_broker.network.loop_monitor import LoopMonitor
+from trio_broker.network.request_metrics import RECENT_INTERVALS
 
 
 async def tasks_named(live, name):

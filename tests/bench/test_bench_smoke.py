@@ -91,6 +91,7 @@ def test_what_needs_kafka_is_one_line_where_its_jars_are_not(tmp_path: Path, mon
     ]
 
 
+@pytest.mark.soak
 def test_deliveries_to_each_consumer_are_measured_also_without_kafka(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     outcome = latency.latency(Options(tmp_path, repeats=1, scale=0.005))
@@ -101,6 +102,7 @@ def test_deliveries_to_each_consumer_are_measured_also_without_kafka(tmp_path: P
     assert [row[3] for row in table.rows] == [10, 10, 20, 20, 10, 10]
 
 
+@pytest.mark.soak
 def test_both_durability_modes_are_asked_the_same(tmp_path: Path):
     outcome = disk.fsync_cost(Options(tmp_path, repeats=1, scale=0.001))
     (table,) = outcome.tables
@@ -108,7 +110,8 @@ def test_both_durability_modes_are_asked_the_same(tmp_path: Path):
     assert {goal for goal in GOALS if goal.startswith("fsync-cost")} == set(outcome.measures)
 
 
-@pytest.mark.parametrize("name", ["read-committed", pytest.param("transactions-start", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["read-committed", "transactions-start"])
 def test_transactions_are_read_and_loaded(tmp_path: Path, name: str):
     measures = BENCHMARKS[name](Options(tmp_path, repeats=1, scale=0.005)).measures
     assert {goal for goal in GOALS if goal.startswith(name)} <= set(measures)

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 
 from kafka_wire.records.record import NewRecord
+from kafka_wire.stored.offset_commits import COMMIT_PREFIX
 from trio_broker.cli import main
 from trio_broker.coordinator import group_machine
 from trio_broker.coordinator.classic import sync_group
@@ -48,7 +49,7 @@ def commits_are_not_written() -> None:
 
 
 def _is_commit(record: NewRecord) -> bool:
-    return record.key is not None and record.key.startswith(group_machine.COMMIT_PREFIX)
+    return record.key is not None and record.key.startswith(COMMIT_PREFIX)
 
 
 def old_commits_come_back() -> None:
@@ -58,7 +59,7 @@ def old_commits_come_back() -> None:
 
     def replay_first(machine: group_machine.GroupMachine, record: Any) -> None:
         key = bytes(record[0])
-        if not key.startswith(group_machine.COMMIT_PREFIX) or key not in seen:
+        if not key.startswith(COMMIT_PREFIX) or key not in seen:
             replay(machine, record)
         seen.add(key)
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.compat
 
 SEED, SECONDS = "RESIZE_SEED", "RESIZE_SECONDS"
 
-SLICE_SECONDS = 4
+SLICE_SECONDS = 2
 LONG_SECONDS = 600
 
 

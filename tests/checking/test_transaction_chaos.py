@@ -32,8 +32,8 @@ def live_through(directory: Path, seed: int, kills: int, durability: str) -> Non
     assert sum(event.is_ok for event in report.history) > kills, "somebody did something"
 
 
-def test_transactions_keep_their_promises_through_five_kills(tmp_path: Path) -> None:
-    live_through(tmp_path, 1, 5, "fsync")
+def test_transactions_keep_their_promises_through_three_kills(tmp_path: Path) -> None:
+    live_through(tmp_path, 1, 3, "fsync")
 
 
 @pytest.mark.soak

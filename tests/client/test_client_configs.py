@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kafka_wire.config_resources import ConfigOperation, ConfigResourceType
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -24,17 +25,15 @@ from trio_broker.client.configs import (
     CLUSTER_DEFAULT,
     ConfigChange,
     DescribedConfig,
-    Operation,
     Resource,
-    ResourceType,
     alter_configs,
     describe_configs,
 )
 from trio_broker.client.errors import ConnectionLost, NotKafka, Refused
 
-TOPIC = Resource(ResourceType.TOPIC, "t")
-BROKER_2 = Resource(ResourceType.BROKER, "2")
-ALL_BROKERS = Resource(ResourceType.BROKER, CLUSTER_DEFAULT)
+TOPIC = Resource(ConfigResourceType.TOPIC, "t")
+BROKER_2 = Resource(ConfigResourceType.BROKER, "2")
+ALL_BROKERS = Resource(ConfigResourceType.BROKER, CLUSTER_DEFAULT)
 
 
 def described(request: DescribeConfigsRequest, version: int) -> DescribeConfigsResponse:
@@ -104,7 +103,7 @@ def alone(answer: Any) -> ScriptedKafka:
 
 
 def test_changes_of_one_resource_go_together():
-    changes = [ConfigChange("a", Operation.SET, "1"), ConfigChange("b", Operation.DELETE, None)]
+    changes = [ConfigChange("a", ConfigOperation.SET, "1"), ConfigChange("b", ConfigOperation.DELETE, None)]
     with alone(altered()) as server, client_of(server) as client:
         alter_configs(client, TOPIC, changes, validate_only=True)
         [request] = server.requests(IncrementalAlterConfigsRequest)
@@ -123,11 +122,11 @@ def test_a_refused_value_is_reported_in_the_brokers_words():
         client_of(server) as client,
         pytest.raises(Refused, match=r"^topic 't': INVALID_CONFIG: no number$"),
     ):
-        alter_configs(client, TOPIC, [ConfigChange("a", Operation.SET, "x")], validate_only=False)
+        alter_configs(client, TOPIC, [ConfigChange("a", ConfigOperation.SET, "x")], validate_only=False)
 
 
-@pytest.mark.parametrize(("operation", "attempts"), [(Operation.SET, 2), (Operation.APPEND, 1)])
-def test_a_lost_change_is_repeated_unless_twice_is_more(operation: Operation, attempts: int):
+@pytest.mark.parametrize(("operation", "attempts"), [(ConfigOperation.SET, 2), (ConfigOperation.APPEND, 1)])
+def test_a_lost_change_is_repeated_unless_twice_is_more(operation: ConfigOperation, attempts: int):
     with alone([CLOSED, altered()]) as server, client_of(server) as client:
         try:
             alter_configs(client, TOPIC, [ConfigChange("a", operation, "1")], validate_only=False)

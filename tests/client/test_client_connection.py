@@ -12,6 +12,7 @@ import pytest
 
 from kafka_wire.apis import ApiKey
 from kafka_wire.codec import encode_bytes
+from kafka_wire.framing import MAX_RESPONSE_BYTES
 from kafka_wire.headers import response_header
 from kafka_wire.messages.api_versions import ApiVersionsRequest
 from kafka_wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -29,7 +30,7 @@ from tests.fakes.scripted_kafka import (
 from tests.waits import scaled
 from trio_broker import __version__
 from trio_broker.client.address import parse_addresses
-from trio_broker.client.connection import MAX_RESPONSE_BYTES, BrokerConnection
+from trio_broker.client.connection import BrokerConnection
 from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import ConnectFailed, ConnectionLost, NotKafka, Refused, TimedOut, VersionNotServed

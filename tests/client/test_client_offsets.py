@@ -13,12 +13,13 @@ from kafka_wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    SpecialTimestamp,
 )
 from kafka_wire.messages.metadata import MetadataRequest
 from tests.client.scripted_client import Pauses, client_of, unused_port
 from tests.fakes.scripted_kafka import HOST, Cluster, ScriptedKafka, listed, served_up_to
 from trio_broker.client.errors import Refused, VersionNotServed
-from trio_broker.client.offsets import EARLIEST, LATEST, find_offsets, find_offsets_at, find_ranges
+from trio_broker.client.offsets import find_offsets, find_offsets_at, find_ranges
 from trio_broker.common.log_range import LogRange
 from trio_broker.common.topic_partition import TopicPartition
 
@@ -35,7 +36,7 @@ def offsets(answers: dict[TopicPartition, Any]) -> Any:
         if isinstance(answer, ErrorCode):
             return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=answer)
         if isinstance(answer, LogRange):
-            answer = answer.earliest if asked.timestamp == EARLIEST else answer.latest
+            answer = answer.earliest if asked.timestamp == SpecialTimestamp.EARLIEST else answer.latest
         return ListOffsetsPartitionResponse(partition_index=asked.partition_index, offset=answer)
 
     return lambda request, version: listed(request, one)
@@ -47,7 +48,7 @@ def test_each_leader_is_asked_once_for_its_own_partitions():
         for server in (first, second):
             server.answers[ListOffsetsRequest] = offsets({A0: 10, A1: 11, B0: 20})
 
-        assert find_offsets(client, [A0, A1, B0], LATEST) == {A0: 10, A1: 11, B0: 20}
+        assert find_offsets(client, [A0, A1, B0], SpecialTimestamp.LATEST) == {A0: 10, A1: 11, B0: 20}
         [request] = first.requests(ListOffsetsRequest)
         assert [(topic.name, len(topic.partitions)) for topic in request.topics] == [("a", 1), ("b", 1)]
         [request] = second.requests(ListOffsetsRequest)
@@ -65,7 +66,7 @@ def test_both_ends_of_a_log():
 
 def test_nothing_is_asked_for_no_partitions():
     with ScriptedKafka() as server, client_of(server) as client:
-        assert find_offsets(client, [], LATEST) == {}
+        assert find_offsets(client, [], SpecialTimestamp.LATEST) == {}
     assert server.asked == []
 
 
@@ -80,7 +81,7 @@ def test_a_leader_that_moved_is_found():
 
         first.answers[ListOffsetsRequest] = moved
         second.answers[ListOffsetsRequest] = offsets({A0: 5})
-        assert find_offsets(client, [A0], LATEST) == {A0: 5}
+        assert find_offsets(client, [A0], SpecialTimestamp.LATEST) == {A0: 5}
 
 
 def test_a_partition_without_a_leader_does_not_hide_the_others():
@@ -88,7 +89,7 @@ def test_a_partition_without_a_leader_does_not_hide_the_others():
     with ScriptedKafka() as server, client_of(server, pauses=pauses) as client:
         Cluster([server], topics={"a": [1, -1]})
         server.answers[ListOffsetsRequest] = offsets({A0: 5})
-        found = find_offsets(client, [A0, A1], LATEST)
+        found = find_offsets(client, [A0, A1], SpecialTimestamp.LATEST)
         assert found[A0] == 5
         assert str(found[A1]) == "partition a-1: LEADER_NOT_AVAILABLE: the partition has no leader now"
         assert len(server.requests(MetadataRequest)) == 5, "five rounds; each says who the brokers are"
@@ -100,7 +101,7 @@ def test_a_partition_that_does_not_exist_is_reported_at_once(partition: TopicPar
     pauses = Pauses()
     with ScriptedKafka() as server, client_of(server, pauses=pauses) as client:
         Cluster([server], topics={"a": [1]})
-        found = find_offsets(client, [partition], LATEST)[partition]
+        found = find_offsets(client, [partition], SpecialTimestamp.LATEST)[partition]
         assert isinstance(found, Refused)
         assert found.name == "UNKNOWN_TOPIC_OR_PARTITION"
         assert pauses.made == []
@@ -111,7 +112,7 @@ def test_a_leader_that_cannot_be_reached_does_not_hide_the_others():
     with ScriptedKafka() as server, client_of(server) as client:
         Cluster([server], topics={"a": [1, 2]}, other_nodes={2: (HOST, port)})
         server.answers[ListOffsetsRequest] = offsets({A0: 5})
-        found = find_offsets(client, [A0, A1], LATEST)
+        found = find_offsets(client, [A0, A1], SpecialTimestamp.LATEST)
         assert found[A0] == 5
         assert f"{HOST}:{port}" in str(found[A1])
 
@@ -120,7 +121,7 @@ def test_a_leader_that_is_no_broker_any_more_does_not_hide_the_others():
     with ScriptedKafka() as server, client_of(server) as client:
         Cluster([server], topics={"a": [1, 2]})
         server.answers[ListOffsetsRequest] = offsets({A0: 5})
-        found = find_offsets(client, [A0, A1], LATEST)
+        found = find_offsets(client, [A0, A1], SpecialTimestamp.LATEST)
         assert found[A0] == 5
         assert "BROKER_NOT_AVAILABLE" in str(found[A1])
 
@@ -129,7 +130,7 @@ def test_a_partition_that_is_left_out_of_the_answer_is_reported():
     with ScriptedKafka() as server, client_of(server) as client:
         Cluster([server], topics={"a": [1]})
         server.answers[ListOffsetsRequest] = offsets({})
-        assert "left it out" in str(find_offsets(client, [A0], LATEST)[A0])
+        assert "left it out" in str(find_offsets(client, [A0], SpecialTimestamp.LATEST)[A0])
 
 
 def test_every_partition_may_have_a_timestamp_of_its_own():
@@ -146,7 +147,7 @@ def test_the_last_stable_offset_is_asked_for_where_only_committed_records_count(
     with ScriptedKafka() as server, client_of(server) as client:
         Cluster([server], topics={"a": [1]})
         server.answers[ListOffsetsRequest] = offsets({A0: 5})
-        find_offsets(client, [A0], LATEST, read_committed=read_committed)
+        find_offsets(client, [A0], SpecialTimestamp.LATEST, read_committed=read_committed)
         [request] = server.requests(ListOffsetsRequest)
         assert request.isolation_level == int(read_committed)
 
@@ -155,6 +156,6 @@ def test_a_broker_that_knows_no_last_stable_offset_is_not_asked_for_one():
     with ScriptedKafka(served=served_up_to(ApiKey.LIST_OFFSETS, 1)) as server, client_of(server) as client:
         Cluster([server], topics={"a": [1]})
         server.answers[ListOffsetsRequest] = offsets({A0: 5})
-        assert find_offsets(client, [A0], LATEST) == {A0: 5}
+        assert find_offsets(client, [A0], SpecialTimestamp.LATEST) == {A0: 5}
         with pytest.raises(VersionNotServed, match="ListOffsets in versions 0-1; versions 2-11 are needed"):
-            find_offsets(client, [A0], LATEST, read_committed=True)
+            find_offsets(client, [A0], SpecialTimestamp.LATEST, read_committed=True)

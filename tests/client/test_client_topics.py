@@ -13,14 +13,19 @@ from kafka_wire.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
-from kafka_wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from kafka_wire.messages.create_topics import (
+    BROKER_DEFAULT,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from kafka_wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from kafka_wire.messages.metadata import MetadataRequest
 from tests.client.scripted_client import client_of
 from tests.fakes.scripted_kafka import CLOSED, Cluster, ScriptedKafka, served_up_to
 from trio_broker.client.errors import ConnectionLost, NotKafka, Refused, VersionNotServed
 from trio_broker.client.kafka_client import KafkaClient
-from trio_broker.client.topic_changes import BROKER_DEFAULT, add_partitions, create_topic, delete_topic, ensure_topic
+from trio_broker.client.topic_changes import add_partitions, create_topic, delete_topic, ensure_topic
 from trio_broker.client.topics import describe_topics, find_topics, list_topics
 
 

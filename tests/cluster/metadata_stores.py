@@ -9,6 +9,7 @@ from typing import Protocol
 
 import attrs
 
+from tests.cluster.etcd_stores import modelled_etcd_store, real_etcd_store
 from trio_broker.cluster.local_metadata_store import LocalMetadataStore
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.metadata_store import MetadataStore
@@ -62,5 +63,9 @@ async def local_store() -> AsyncIterator[StoreUnderTest]:
         log.close()
 
 
-STORES: dict[str, Callable[[], AbstractAsyncContextManager[StoreUnderTest]]] = {"local": local_store}
+STORES: dict[str, Callable[[], AbstractAsyncContextManager[StoreUnderTest]]] = {
+    "local": local_store,
+    "etcd": real_etcd_store,
+    "modelled etcd": modelled_etcd_store,
+}
 """By name, what opens an empty store. One that needs a program that is not there skips its tests."""

@@ -8,10 +8,14 @@ import pytest
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.stored.metadata import FeatureLevelRecord
+from kafka_wire.stored.metadata import BrokerFeature, ClearElrRecord, FeatureLevelRecord
+from tests.fakes.clusters import cluster_image
 from tests.fakes.controllers import make_controller
 from tests.fakes.images import image_of
 from tests.fakes.memory_metadata_log import MemoryMetadataLog
+from trio_broker.cluster.features import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION as ELR,
+)
 from trio_broker.cluster.features import (
     GROUP_VERSION,
     SUPPORTED,
@@ -166,3 +170,20 @@ def test_the_consumer_protocol_needs_its_feature(image):
     require_consumer_protocol(image_at(1), ["classic", "consumer"])
     with pytest.raises(KafkaError, match=r"rebalance\.protocols"):
         require_consumer_protocol(image_at(1), ["classic"])
+
+
+def test_without_eligible_leaders_their_lists_are_void():
+    image = cluster_image([1, 2], features=[BrokerFeature(name=ELR, min_supported_version=0, max_supported_version=1)])
+    update = FeatureUpdate(ELR, 0, UpgradeType.SAFE_DOWNGRADE)
+    assert list(decide_feature_updates(image, 1, [update]).records) == [
+        FeatureLevelRecord(name=ELR, feature_level=0),
+        ClearElrRecord(topic_name=""),
+    ]
+
+
+def test_a_level_that_another_broker_does_not_know_cannot_be_finalised():
+    older = [BrokerFeature(name=TRANSACTION_VERSION, min_supported_version=0, max_supported_version=1)]
+    with pytest.raises(KafkaError, match="Broker 1 only supports versions 0-1"):
+        decide_feature_updates(
+            cluster_image([1, 2], features=older), 2, [FeatureUpdate(TRANSACTION_VERSION, 2, UpgradeType.UPGRADE)]
+        )

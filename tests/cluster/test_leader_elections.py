@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from tests.fakes.images import image_with
-from trio_broker.cluster.leader_elections import ElectionType, decide_election
+from tests.fakes.clusters import after, cluster_image, summary
+from tests.fakes.images import broker_record, image_after, image_with
+from trio_broker.cluster import leader_elections
+from trio_broker.cluster.leader_elections import ElectionType, decide_election, decide_leader_balance
 from trio_broker.cluster.metadata_image import NO_LEADER, PartitionImage
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.steps import run_steps
+from trio_broker.config.broker_config import BrokerConfig
 
 PREFERRED, UNCLEAN = ElectionType
 
@@ -74,3 +80,43 @@ async def test_an_unclean_election_gives_the_partition_to_this_node_alone(contro
     assert await controller.elect_leaders(UNCLEAN, [TopicPartition("t", 0)]) == [None]
     elected = controller.image.topics["t"].partitions[0]
     assert elected == attrs.evolve(elected, leader=1, leader_epoch=4, partition_epoch=6, isr=(1,), replicas=(2, 1))
+
+
+# --- the balance of leaders ---
+
+
+async def balanced(image, **settings):
+    config = BrokerConfig({"node.id": "1", **settings})
+    decision = await run_steps(decide_leader_balance(image, config))
+    return decision, after(image, decision)
+
+
+async def test_preferred_replicas_get_their_leadership_back_when_they_are_live_and_in_sync():
+    partitions: list[dict[str, Any]] = [
+        {"replicas": (1, 2), "leader": 2},
+        {"replicas": (1, 2), "leader": 2, "isr": [2]},
+        {"replicas": (3, 2), "leader": 2},
+        {"replicas": (1, 2)},
+    ]
+    image = image_after(cluster_image([1, 2], partitions), broker_record(3, fenced=True))
+    decision, after_it = await balanced(image)
+    assert [summary(after_it, index)[0] for index in range(4)] == [1, 2, 2, 1]
+    assert (decision.outcome, len(decision.records)) == (False, 1)
+    assert (await balanced(image, **{"auto.leader.rebalance.enable": "false"}))[0].records == []
+
+
+async def test_an_offline_partition_is_led_by_any_live_replica_where_its_topic_allows_it():
+    image = cluster_image([1], [{"replicas": (2, 1), "leader": NO_LEADER, "isr": [2]}], elr=False)
+    assert (await balanced(image))[0].records == []
+    allowed = {"unclean.leader.election.enable": "true", "auto.leader.rebalance.enable": "false"}
+    assert summary((await balanced(image, **allowed))[1])[0] == 1
+
+
+async def test_some_elections_are_made_at_a_time(monkeypatch):
+    monkeypatch.setattr(leader_elections, "MAX_BALANCING_ELECTIONS", 2)
+    image = cluster_image([1, 2], [{"replicas": (1, 2), "leader": 2}] * 3)
+    decision, image = await balanced(image)
+    assert (decision.outcome, len(decision.records)) == (True, 2)
+    decision, image = await balanced(image)
+    assert (decision.outcome, len(decision.records)) == (False, 1)
+    assert [summary(image, index)[0] for index in range(3)] == [1, 1, 1]

@@ -15,6 +15,7 @@ from trio_broker.cluster.partition_change_builder import (
     Assignment,
     Election,
     PartitionChangeBuilder,
+    new_leader_epoch,
 )
 
 TOPIC_ID = bytes(15) + b"\x09"
@@ -380,3 +381,12 @@ def test_whatever_changes_leaders_are_live_and_in_sync_and_replicas_consistent(d
     # A second time there is nothing left to do, where nobody was taken out of the ISR who may come back at once.
     if "isr" not in targets and not after.adding_replicas and not after.removing_replicas:
         assert build(after, live, elr=elr, election=targets["election"], min_isr=targets["min_isr"]) is None
+
+
+@given(partitions(), st.integers(1, 5), st.booleans())
+def test_a_leader_epoch_of_an_only_replica_begins_as_the_builder_would_begin_it(drawn, leader, elr):
+    alone = partition((leader,), (leader,), leader)
+    assert new_leader_epoch(alone, TOPIC_ID, 0, leader) == build(alone, {leader}, elr=elr, begins_leader_epoch=True)
+    before, _ = drawn
+    change = new_leader_epoch(before, TOPIC_ID, 0, leader)
+    assert change is None or before.replicas == (leader,)

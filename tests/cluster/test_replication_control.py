@@ -20,7 +20,8 @@ from kafka_wire.stored.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from tests.fakes.images import broker_record, image_after
+from tests.fakes.images import broker_record, image_after, image_of
+from trio_broker.cluster import replication_control
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import (
@@ -211,12 +212,52 @@ def test_a_manual_assignment_excludes_numbers(image, config, numbers):
     assert code_for(image, config, name="t", assignments={0: [1]}, **numbers) is ErrorCode.INVALID_REQUEST
 
 
-def test_leaders_go_round_over_the_brokers(image, config):
+def test_leaders_are_even_over_the_brokers(image, config):
     image = register(image, 2)
     [decision] = accepted(
         decided(decide_new_topics, image, config, [NewTopic(name="t", num_partitions=4, replication_factor=2)], RANDOM)
     )
-    assert [record.leader for record in decision.records[1:]] == [1, 2, 1, 2]
+    assert sorted(record.leader for record in decision.records[1:]) == [1, 1, 2, 2]
+    assert all(record.leader == record.replicas[0] for record in decision.records[1:])
+
+
+def test_brokers_that_are_not_active_are_replicas_and_not_in_sync(image, config):
+    """The leader is one that is; a replica of a broker that is down for a moment catches up later."""
+    image = image_after(image, broker_record(2, fenced=True))
+    [decision] = accepted(
+        decided(decide_new_topics, image, config, [NewTopic(name="t", num_partitions=2, replication_factor=2)], RANDOM)
+    )
+    assert [(record.replicas, record.isr, record.leader) for record in decision.records[1:]] == [([1, 2], [1], 1)] * 2
+    [decision] = accepted(
+        decided(decide_new_topics, image, config, [NewTopic(name="u", assignments={0: [2, 1]})], RANDOM)
+    )
+    assert [(record.replicas, record.isr, record.leader) for record in decision.records[1:]] == [([2, 1], [1], 1)]
+
+
+def test_without_a_broker_that_could_lead_there_is_no_topic(image, config):
+    image = image_after(image, broker_record(2, fenced=True), broker_record(3, in_controlled_shutdown=True))
+    assert code_for(image, config, name="t", assignments={0: [2]}) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert code_for(image, config, name="t", assignments={0: [3]}) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert code_for(image, config, name="t", replication_factor=3) is ErrorCode.INVALID_REPLICATION_FACTOR
+    fenced = image_of(broker_record(2, fenced=True))
+    assert code_for(fenced, config, name="t") is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_each_of_several_brokers_has_room_for_so_many_partitions(image, config, monkeypatch):
+    monkeypatch.setattr(replication_control, "MAX_PARTITIONS", 8)
+    image = register(image, 2)
+
+    def created(image, **topic):
+        [outcome] = decided(decide_new_topics, image, config, [NewTopic(**topic)], RANDOM)
+        return outcome
+
+    first = created(image, name="a", num_partitions=8)
+    image = image_after(image, *first.records)
+    second = created(image, name="b", num_partitions=2, replication_factor=2)
+    image = image_after(image, *second.records)
+    assert created(image, name="c").code is ErrorCode.POLICY_VIOLATION
+    image = register(image, 3)
+    assert not isinstance(created(image, name="c", assignments={0: [3]}), KafkaError)
 
 
 def test_one_request_may_not_ask_for_too_many_partitions(image, config):
@@ -239,19 +280,19 @@ def test_a_node_has_room_for_so_many_partitions_and_no_more(image, config):
 
 
 def test_growth_adds_the_partitions_behind_those_there_are(image):
-    [decision] = accepted(decided(decide_new_partitions, image, [NewPartitions(name="orders.eu", count=4)]))
+    [decision] = accepted(decided(decide_new_partitions, image, [NewPartitions(name="orders.eu", count=4)], RANDOM))
     assert [record.partition_id for record in decision.records] == [2, 3]
 
 
 @pytest.mark.parametrize("count", [-1, 0, 1, 2])
 def test_growth_must_grow(image, count):
-    assert codes(decided(decide_new_partitions, image, [NewPartitions(name="orders.eu", count=count)])) == [
+    assert codes(decided(decide_new_partitions, image, [NewPartitions(name="orders.eu", count=count)], RANDOM)) == [
         ErrorCode.INVALID_PARTITIONS
     ]
 
 
 def test_growth_of_an_unknown_topic_is_refused(image):
-    assert codes(decided(decide_new_partitions, image, [NewPartitions(name="x", count=4)])) == [
+    assert codes(decided(decide_new_partitions, image, [NewPartitions(name="x", count=4)], RANDOM)) == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     ]
 
@@ -259,20 +300,22 @@ def test_growth_of_an_unknown_topic_is_refused(image):
 @pytest.mark.parametrize("assignments", [[], [[1]], [[1], [7]], [[1], []]])
 def test_growth_needs_one_good_assignment_for_each_new_partition(image, assignments):
     outcomes = decided(
-        decide_new_partitions, image, [NewPartitions(name="orders.eu", count=4, assignments=assignments)]
+        decide_new_partitions, image, [NewPartitions(name="orders.eu", count=4, assignments=assignments)], RANDOM
     )
     assert codes(outcomes) == [ErrorCode.INVALID_REPLICA_ASSIGNMENT]
 
 
 def test_growth_takes_a_manual_assignment(image):
     [decision] = accepted(
-        decided(decide_new_partitions, image, [NewPartitions(name="orders.eu", count=3, assignments=[[1]])])
+        decided(decide_new_partitions, image, [NewPartitions(name="orders.eu", count=3, assignments=[[1]])], RANDOM)
     )
     assert [record.replicas for record in decision.records] == [[1]]
 
 
 def test_growth_twice_in_one_request_is_refused(image):
-    outcomes = decided(decide_new_partitions, image, [NewPartitions(name="orders.eu", count=count) for count in (3, 4)])
+    outcomes = decided(
+        decide_new_partitions, image, [NewPartitions(name="orders.eu", count=count) for count in (3, 4)], RANDOM
+    )
     assert codes(outcomes) == [ErrorCode.INVALID_REQUEST] * 2
 
 

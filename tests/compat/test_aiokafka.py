@@ -58,7 +58,7 @@ def test_every_kind_of_acknowledgement(broker: BrokerProcess, topic: str, acks: 
     run(scenario())
 
 
-def test_an_batch_producer(broker: BrokerProcess, topic: str) -> None:
+def test_an_idempotent_producer(broker: BrokerProcess, topic: str) -> None:
     async def scenario() -> None:
         async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers, enable_idempotence=True) as producer:
             sent = [await producer.send(topic, b"%d" % n, partition=0) for n in range(500)]

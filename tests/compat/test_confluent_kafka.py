@@ -125,7 +125,7 @@ def test_every_kind_of_acknowledgement(
     assert [message.value() for message in consume(topic, 2)] == [b"a", b"b"]
 
 
-def test_an_batch_producer(
+def test_an_idempotent_producer(
     broker: BrokerProcess, create: Callable[..., str], consume: Callable[..., list[Message]]
 ) -> None:
     topic = create()

@@ -6,7 +6,13 @@ import pytest
 
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.errors import ConfigError
-from trio_broker.config.listeners import Endpoint, SecurityProtocol, advertised_endpoints, listener_endpoints
+from trio_broker.config.listeners import (
+    Endpoint,
+    SecurityProtocol,
+    advertised_endpoints,
+    inter_broker_listener,
+    listener_endpoints,
+)
 
 
 def plaintext(name, host, port):
@@ -95,3 +101,18 @@ def test_a_listener_without_an_advertised_address_advertises_what_was_dialled():
 def test_an_advertised_address_that_helps_nobody_is_refused(advertised, reason):
     with pytest.raises(ConfigError, match=reason):
         advertised_endpoints(BrokerConfig({"advertised.listeners": advertised}).socket_server)
+
+
+@pytest.mark.parametrize(("name", "expected"), [(None, "OUTSIDE"), ("inside", "INSIDE")])
+def test_brokers_reach_each_other_by_the_listener_in_the_setting_or_the_first(name, expected):
+    settings = {"listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT"}
+    if name is not None:
+        settings["inter.broker.listener.name"] = name
+    config = BrokerConfig({"listeners": "OUTSIDE://:1,INSIDE://:2", **settings})
+    assert inter_broker_listener(config.socket_server) == expected
+
+
+def test_the_listener_of_brokers_has_to_be_one():
+    config = BrokerConfig({"inter.broker.listener.name": "INSIDE"})
+    with pytest.raises(ConfigError, match=r"inter\.broker\.listener\.name: INSIDE is not in listeners"):
+        inter_broker_listener(config.socket_server)

@@ -1,4 +1,7 @@
-"""The programs of ``examples/``, run as a user runs them against a real broker, print what they promise."""
+"""The programs of ``examples/``, run as a user runs them against a real broker, print what they promise.
+
+``tests/spark/test_example_stream.py`` runs the one that needs Spark, in the session of the run.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
-from tests.spark.session_fixture import java_options
-from tests.waits import flushed, run_program
+from tests.waits import run_program
 from trio_broker.testing import BrokerProcess
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 300.0
-"""Far longer than any of them takes; Spark's JVM starts slowly on a busy machine."""
+SECONDS = 120.0
+"""Far longer than any of them takes."""
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def run(*command: str) -> str:
         [sys.executable, *command],
         SECONDS,
         cwd=ROOT,
-        env={**os.environ, "PYTHONWARNINGS": "ignore", "JDK_JAVA_OPTIONS": java_options()},
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
         capture_output=True,
         text=True,
     )
@@ -62,22 +63,6 @@ def test_a_setting_is_changed_refused_and_reset_over_http(broker: BrokerProcess)
     assert lines[1] == "num.io.threads = 16 (DYNAMIC_BROKER_CONFIG)"
     assert lines[2].startswith("num.io.threads = 1000 is refused with 422: ")
     assert lines[3] == "num.io.threads = 8 (DEFAULT_CONFIG)"
-
-
-@pytest.mark.spark
-def test_the_stream_counts_each_line_once(broker: BrokerProcess, tmp_path: Path) -> None:
-    example = ("examples/spark_stream.py", broker.bootstrap_servers, str(tmp_path))
-    produce_lines(broker, "to be or not to be")
-    assert run(*example) == "be: 2\nto: 2\nnot: 1\nor: 1\n"
-    produce_lines(broker, "to be, to do")
-    assert run(*example) == "to: 4\nbe: 3\ndo: 1\nnot: 1\nor: 1\n"
-
-
-def produce_lines(broker: BrokerProcess, *lines: str) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
-    for line in lines:
-        producer.produce("lines", line.encode())
-    assert flushed(producer, SECONDS)
 
 
 def test_the_index_names_every_example() -> None:

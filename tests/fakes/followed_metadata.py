@@ -28,9 +28,11 @@ async def follow(services: BrokerServices, *records: Any, further: Sequence[Meta
         await subscriber.apply_metadata(delta, image)
 
 
-def registered(broker_id: int, port: int, *, listener: str = "PLAINTEXT", fenced: bool = False) -> RegisterBrokerRecord:
+def registered(
+    broker_id: int, port: int, *, host: str = "", listener: str = "PLAINTEXT", fenced: bool = False
+) -> RegisterBrokerRecord:
     """The record by which a broker registers, with one listener."""
-    endpoint = BrokerEndpoint(name=listener, host=f"broker-{broker_id}.test", port=port, security_protocol=0)
+    endpoint = BrokerEndpoint(name=listener, host=host or f"broker-{broker_id}.test", port=port, security_protocol=0)
     return broker_record(broker_id, end_points=[endpoint], fenced=fenced)
 
 

@@ -27,15 +27,15 @@ def image_of(*records: Any) -> MetadataImage:
 
 def partition_record(topic_id: bytes, index: int = 0, replicas: Sequence[int] = (1,), **fields: Any) -> PartitionRecord:
     """A new partition, led by its first replica and with all of them in sync; ``fields`` are other fields of it."""
-    given: dict[str, Any] = {"isr": list(replicas), "leader": replicas[0], "leader_epoch": 0, "partition_epoch": 0}
-    return PartitionRecord(
-        topic_id=topic_id,
-        partition_id=index,
-        replicas=list(replicas),
-        removing_replicas=[],
-        adding_replicas=[],
-        **given | fields,
-    )
+    given: dict[str, Any] = {
+        "isr": list(replicas),
+        "removing_replicas": [],
+        "adding_replicas": [],
+        "leader": replicas[0],
+        "leader_epoch": 0,
+        "partition_epoch": 0,
+    }
+    return PartitionRecord(topic_id=topic_id, partition_id=index, replicas=list(replicas), **given | fields)
 
 
 def broker_record(broker_id: int = 1, **fields: Any) -> RegisterBrokerRecord:

@@ -64,6 +64,7 @@ class AdminClient:
             groups=self.groups,
             markers=absent,
             transactions=absent,
+            transaction_verification=absent,
             trials=ConfigTrials(self.controller, publisher.dynamic_config, publisher.changes, ManualClock()),
         )
         return Context(QueuedRequest(header, memoryview(b""), CONNECTION), services)

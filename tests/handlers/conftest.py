@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
+import attrs
 import pytest
 
+from tests.fakes.inline_workers import InlineWorkers
 from tests.handlers.group_client import GroupClient
 from tests.handlers.handler_client import Client
+from tests.handlers.second_broker import SecondBroker
+from tests.handlers.two_brokers import FROM_BROKER, HERE, Locator, Peers, in_cluster
 from tests.handlers.wire_client import ADVERTISED, WireClient, broker_config, new_dispatcher
 from tests.partition.real_logs import make_replicas
 from trio_broker.bootstrap import open_services
@@ -50,14 +54,21 @@ def durable_client(durable_replicas):
 
 
 @pytest.fixture
-async def open_wire_client(tmp_path):
+def workers():
+    """What does blocking work. A module about what is done in threads has a fixture of this name."""
+    return InlineWorkers()
+
+
+@pytest.fixture
+async def open_wire_client(tmp_path, workers):
     """Open the parts of a broker with given settings, and return a client of its Dispatcher."""
     async with AsyncExitStack() as stack:
 
         async def open_client(advertised=ADVERTISED, directory="broker", **settings):
             clock = ManualClock()
             config = broker_config(tmp_path / directory, **settings)
-            services = await stack.enter_async_context(open_services(config, real_runtime(clock), advertised))
+            runtime = attrs.evolve(real_runtime(clock), workers=workers)
+            services = await stack.enter_async_context(open_services(config, runtime, advertised))
             return WireClient(new_dispatcher(services), clock)
 
         yield open_client
@@ -67,6 +78,13 @@ async def open_wire_client(tmp_path):
 async def wire(open_wire_client):
     """A client of a fresh broker with its defaults but for one offsets partition, which speaks in bytes."""
     return await open_wire_client(offsets_topic_num_partitions="1")
+
+
+@pytest.fixture
+def second_broker(wire):
+    """A broker that is not in the cluster of ``wire`` yet, and reaches it by the listener of brokers."""
+    locator = Locator(HERE)
+    return SecondBroker(in_cluster(wire, locator, Peers(), FROM_BROKER), locator)
 
 
 @pytest.fixture

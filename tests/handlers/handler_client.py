@@ -13,6 +13,8 @@ import attrs
 
 from kafka_wire.codec import decode, encode
 from kafka_wire.headers import RequestHeader
+from trio_broker.cluster.metadata_cache import MetadataCache
+from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.common.request_phase import RequestPhase
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.handlers.support.context import Context
@@ -57,6 +59,8 @@ class Client:
     client_id: str = "test"
     waits: list[RequestPhase] = attrs.Factory(list)
     producer_ids: Any = attrs.Factory(CountingProducerIds)
+    image: MetadataImage = attrs.Factory(MetadataImage)
+    """What the broker knows of the cluster."""
 
     @property
     def delayed(self) -> int:
@@ -78,7 +82,7 @@ class Client:
             config=self.replicas.config,
             runtime=real_runtime(self.replicas.clock),
             controller=absent,
-            metadata_cache=absent,
+            metadata_cache=MetadataCache(self.image),
             changes=absent,
             metadata_log=metadata_log,
             replicas=self.replicas,
@@ -87,6 +91,7 @@ class Client:
             groups=absent,
             markers=absent,
             transactions=absent,
+            transaction_verification=absent,
             trials=absent,
         )
         return Context(request, services)

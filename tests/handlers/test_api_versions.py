@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from kafka_wire.apis import ApiKey
-from kafka_wire.codec import decode
+from kafka_wire.codec import decode, decode_whole
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from trio_broker.handlers.support.registry import served_apis
+from trio_broker.cluster.features import ELIGIBLE_LEADER_REPLICAS_VERSION
+from trio_broker.handlers.api_versions import encoded_answer
+from trio_broker.handlers.support.registry import advertised_apis
 from trio_broker.network.errors import CloseConnection
 
 VERSIONS = range(6)
@@ -26,7 +28,7 @@ def request(name: str = "librdkafka", software_version: str = "2.11.1") -> ApiVe
 async def test_every_served_api_is_reported_with_its_range(wire, version):
     response = await wire.ask(request(), version)
     reported = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
-    assert reported == {key: tuple(api.advertised) for key, api in served_apis().items()}
+    assert reported == {api.api_key: tuple(api.advertised) for api in advertised_apis(to_brokers=False)}
     assert response.error_code == ErrorCode.NONE
 
 
@@ -150,3 +152,13 @@ async def test_versions_that_carry_no_software_name_are_not_asked_for_one(wire, 
 async def test_the_software_is_remembered_with_its_connection(wire, version, name):
     await wire.ask(request(name, "4.3.1"), version)
     assert (wire.request.client.software.name, wire.request.client.software.version) == (name, "4.3.1")
+
+
+def test_a_cluster_with_replicas_shows_what_only_several_brokers_have():
+    name = ELIGIBLE_LEADER_REPLICAS_VERSION
+    response = decode_whole(ApiVersionsResponse, 4, encoded_answer(4, 5, ((name, 1), ("group.version", 1))), 0)
+    assert [each.max_version for each in response.supported_features if each.name == name] == [1]
+    assert [each.max_version_level for each in response.finalized_features if each.name == name] == [1]
+    alone = decode_whole(ApiVersionsResponse, 4, encoded_answer(4, 5, (("group.version", 1),)), 0)
+    assert name not in {each.name for each in alone.supported_features}
+    assert name not in {each.name for each in alone.finalized_features}

@@ -10,7 +10,7 @@ from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, To
 from kafka_wire.schema import default_instance
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.resource_config import topic_config
-from trio_broker.handlers.support.registry import served_apis
+from trio_broker.handlers.support.registry import advertised_apis, served_apis
 
 ADVERTISED_BY_KAFKA_4_4 = {
     ApiKey.PRODUCE: (0, 13),
@@ -72,13 +72,13 @@ ADVERTISED_BY_KAFKA_4_4 = {
 
 EVERY_SERVED_VERSION = [
     pytest.param(api, version, id=f"{api.api_key.name}-v{version}")
-    for api in served_apis().values()
+    for api in advertised_apis(to_brokers=False)
     for version in range(api.versions.low, api.versions.high + 1)
 ]
 
 
 def test_the_old_minima_are_kept_for_clients_that_look_at_the_maximum_alone():
-    advertised = {api.api_key: tuple(api.advertised) for api in served_apis().values()}
+    advertised = {api.api_key: tuple(api.advertised) for api in advertised_apis(to_brokers=False)}
     assert advertised == ADVERTISED_BY_KAFKA_4_4
 
 
@@ -99,20 +99,13 @@ async def test_the_consumer_protocol_is_advertised_and_its_feature_finalised(wir
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY_SERVED_VERSION)
-async def test_an_empty_request_of_every_version_is_answered_to_the_last_byte(wire, api, version):
+async def test_an_empty_request_of_every_version_is_answered_to_the_last_byte_and_without_a_pause(wire, api, version):
+    """No client is asked to wait, since there are no quotas."""
     request = default_instance(api.request)
     if api.api_key == ApiKey.PRODUCE:
         request.acks = 1  # 0 asks for silence
     response = await wire.ask(request, version)  # which asserts that nothing is left over
     assert type(response) is api.request.RESPONSE
-
-
-@pytest.mark.parametrize(("api", "version"), EVERY_SERVED_VERSION)
-async def test_without_quotas_nobody_is_asked_to_wait(wire, api, version):
-    request = default_instance(api.request)
-    if api.api_key == ApiKey.PRODUCE:
-        request.acks = 1
-    response = await wire.ask(request, version)
     if api.api_key not in (ApiKey.DESCRIBE_QUORUM, ApiKey.WRITE_TXN_MARKERS):  # which have no room for it
         assert response.throttle_time_ms == 0
 

@@ -14,6 +14,7 @@ from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, To
 from tests.handlers.calls_per_step import calls_per_step
 from trio_broker.concurrency import yield_budget
 from trio_broker.concurrency.turns import Turns
+from trio_broker.runtime.real_workers import RealWorkers
 from trio_broker.storage import validation
 
 VERSION = 9
@@ -29,6 +30,12 @@ def produce_of(*batches: bytes) -> ProduceRequest:
     return ProduceRequest(
         acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name="dense", partition_data=partitions)]
     )
+
+
+@pytest.fixture
+def workers():
+    """What is done in threads is no step of the event loop."""
+    return RealWorkers()
 
 
 @pytest.mark.parametrize("dense", list(dense_batches(BATCH_BYTES)), ids=lambda dense: dense.construct)

@@ -6,6 +6,8 @@ What is counted is described in ``test_largest_requests``, which takes what is r
 
 from __future__ import annotations
 
+import pytest
+
 from bench.accepted_requests import creation, new_topic
 from bench.largest_requests import topic_name
 from kafka_wire.codec import encode_bytes
@@ -27,6 +29,7 @@ from kafka_wire.records import batch
 from tests.handlers.calls_per_step import calls_per_step
 from trio_broker.concurrency import yield_budget
 from trio_broker.coordinator import request_parts
+from trio_broker.runtime.real_workers import RealWorkers
 
 TOPICS = 600
 
@@ -55,6 +58,12 @@ def configuration(value: str) -> AlterConfigsRequest:
 
 CREATION = creation([new_topic(name, 1) for name in NAMES])
 DELETION = DeleteTopicsRequest(topic_names=NAMES, timeout_ms=1000)
+
+
+@pytest.fixture
+def workers():
+    """What is done in threads is no step of the event loop."""
+    return RealWorkers()
 
 
 async def test_the_partitions_of_a_topic_are_created_in_turns(wire, monkeypatch):

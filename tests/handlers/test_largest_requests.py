@@ -1,24 +1,23 @@
 """No step of any API makes more calls the more elements a request has, whichever of its arrays they are in.
 
-The requests are made from the declarations, so that no API and no array can be left out. A step is what a task does
+The requests are made from the declarations, so that no API and no array can be left out; arrays inside of arrays are
+left to the night. A step is what a task does
 between two yields; what it costs is counted in calls of functions, those in C included, which no machine changes.
 ``python -m bench loop-hold`` measures the same in milliseconds, with the largest requests that are accepted.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import trio
 from trio.lowlevel import checkpoint
 
 from bench.largest_requests import array_paths, request_with
-from kafka_wire.schema import Request
 from tests.handlers.calls_per_step import calls_per_step
+from tests.handlers.two_brokers import FROM_BROKER, HERE, Locator, Peers, in_cluster
 from trio_broker.concurrency import yield_budget
 from trio_broker.concurrency.turns import Turns
-from trio_broker.handlers.support.registry import served_apis
+from trio_broker.handlers.support.registry import ServedApi, served_apis
 
 ELEMENTS = 3000
 
@@ -29,7 +28,11 @@ MAX_CALLS = 2900
 """In one step: fewer than elements, so that a loop over them that calls anything is seen; most take some hundred."""
 
 CASES = [
-    pytest.param(api.request, api.versions.high, path, id=f"{api.api_key.name}-{'.'.join(path)}")
+    pytest.param(
+        *(api, api.versions.high, path),
+        id=f"{api.api_key.name}-{'.'.join(path)}",
+        marks=[pytest.mark.soak] if len(path) > 1 else [],
+    )
     for api in served_apis().values()
     for path in array_paths(api.request, api.versions.high)
 ]
@@ -39,9 +42,12 @@ async def one_pass(turns: Turns) -> None:
     await checkpoint()
 
 
-@pytest.mark.parametrize(("kind", "version", "path"), CASES)
-async def test_no_step_grows_with_the_request(wire, monkeypatch, kind: type[Request[Any]], version, path):
+@pytest.mark.parametrize(("api", "version", "path"), CASES)
+async def test_no_step_grows_with_the_request(wire, monkeypatch, api: ServedApi, version, path):
+    kind = api.request
     await wire.create_topic("wide", 5)
+    if api.between_brokers:
+        wire = in_cluster(wire, Locator(HERE), Peers(), FROM_BROKER)
     # Readers and writers are compiled, and the types of fields resolved, when they are first used.
     with trio.move_on_after(5):
         await wire.send(kind.API_KEY, version, request_with(kind, version, path, FIRST_ELEMENTS))

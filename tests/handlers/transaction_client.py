@@ -290,6 +290,7 @@ async def running_transactions(
         client = TransactionClient(WireClient(new_dispatcher(services), clock))
         await nursery.start(services.groups.run)
         await nursery.start(services.transactions.run)
+        nursery.start_soon(services.transaction_verification.run)
         if "t" not in services.metadata_cache.image.topics:
             await client.wire.create_topic("t", partitions=3)
         await services.groups.find("g")

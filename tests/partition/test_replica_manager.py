@@ -223,7 +223,7 @@ async def test_a_batch_that_was_refused_in_a_thread_is_freed_at_once(cached, mon
     try:
         request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[])
         header = RequestHeader(api_key=0, api_version=9, correlation_id=1, client_id="c")
-        operation = ProduceOperation(request, header, cached, ProducerActivity())
+        operation = ProduceOperation(request, header, cached, ProducerActivity(), leaders=None)  # type: ignore[arg-type]  # led here
         sent = PartitionProduceData(index=0, records=memoryview(data))
         response = await run_steps(operation.append(cached.topic("orders"), sent, ignore_release))
         assert response.error_code == ErrorCode.INVALID_RECORD

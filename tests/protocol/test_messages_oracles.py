@@ -34,9 +34,11 @@ NOT_IN_KAFKA_PYTHON = {
     40: "ExpireDelegationToken",
     41: "DescribeDelegationToken",
     56: "AlterPartition",
+    58: "Envelope",
     62: "BrokerRegistration",
     63: "BrokerHeartbeat",
     64: "UnregisterBroker",
+    67: "AllocateProducerIds",
     68: "ConsumerGroupHeartbeat",
     69: "ConsumerGroupDescribe",
 }

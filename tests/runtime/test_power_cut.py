@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trio_broker.runtime.clock import ManualClock
-from trio_broker.runtime.disk import Disk, OpenMode, names_in, write_all, write_atomically
+from trio_broker.runtime.disk import SECTOR_BYTES, Disk, OpenMode, names_in, write_all, write_atomically
 from trio_broker.runtime.disk_trace import DiskOperation, OperationKind
-from trio_broker.runtime.inode import SECTOR_BYTES
 from trio_broker.runtime.simulated_disk import SimulatedDisk
 from trio_broker.runtime.simulated_volume import ProcessEnded
 

@@ -85,7 +85,7 @@ async def effect_of_resizing(machine: Machine, world: World, before: int, after:
     ("before", "after", "verdict"),
     [
         (1, 4, EffectVerdict.BETTER),
-        (4, 1, EffectVerdict.WORSE),
+        pytest.param(4, 1, EffectVerdict.WORSE, marks=pytest.mark.soak),
         (2, 2, EffectVerdict.NO_CHANGE),
     ],
 )

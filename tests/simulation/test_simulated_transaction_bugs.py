@@ -56,6 +56,7 @@ def is_broken(promise: str, seeds: Iterable[int], draw_plan: Callable[[random.Ra
 @pytest.fixture(autouse=True)
 def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulation, "HEAL_SECONDS", HEAL_SECONDS)
+    monkeypatch.setattr(simulation, "LIMIT_SECONDS", 3 * HEAL_SECONDS)
 
 
 def of_transactions(chance: random.Random) -> Plan:

@@ -22,16 +22,17 @@ from tests.simulation.simulation import (
     simulate_waits,
 )
 
-SEEDS = range(6)
+SEEDS = (0, 2, 5)
+"""The first in page-cache mode, the others in fsync mode; some seconds together."""
 
-SEEDS_OF_TRANSACTIONS = range(20)
-"""Three seconds."""
+SEEDS_OF_TRANSACTIONS = range(10)
+"""A second or two."""
 
-SEEDS_OF_LOST_TRANSACTIONS = range(12)
-"""A second."""
+SEEDS_OF_LOST_TRANSACTIONS = range(6)
+"""Half a second."""
 
-SEEDS_OF_WAITS = range(6)
-"""Three seconds."""
+SEEDS_OF_WAITS = range(4)
+"""Two seconds."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -45,7 +46,7 @@ def test_no_promise_to_transactions_is_broken():
     results = [simulate_transactions(seed) for seed in SEEDS_OF_TRANSACTIONS]
     assert not (broken := broken_promises(results)), broken
     counts = sum((result.counts for result in results), Counter[str]())
-    assert counts["transaction ok"] > 100, "somebody used transactions"
+    assert counts["transaction ok"] > 50, "somebody used transactions"
 
 
 def test_transactions_whose_records_a_power_cut_takes_end_and_show_nothing_aborted():

@@ -16,6 +16,7 @@ from kafka_wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
+    SpecialTimestamp,
 )
 from kafka_wire.messages.metadata import MetadataRequest, MetadataResponse
 from kafka_wire.records.batch import build_batch
@@ -23,7 +24,6 @@ from kafka_wire.records.record import NewRecord
 from tests.client.scripted_client import Pauses
 from tests.fakes.scripted_kafka import Cluster, ScriptedKafka
 from trio_broker.client.address import parse_addresses
-from trio_broker.client.offsets import EARLIEST
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.chunk import Chunk
 from trio_broker.spark.options.kafka_settings import KafkaSettings
@@ -151,7 +151,7 @@ class ScriptedPartition:
     def list_offsets(self, request: ListOffsetsRequest, version: int) -> ListOffsetsResponse:
         [topic] = request.topics
         [wanted] = topic.partitions
-        offset = self.log_start_offset if wanted.timestamp == EARLIEST else self.high_watermark
+        offset = self.log_start_offset if wanted.timestamp == SpecialTimestamp.EARLIEST else self.high_watermark
         found = ListOffsetsPartitionResponse(partition_index=0, offset=offset)
         return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=topic.name, partitions=[found])])
 

@@ -10,6 +10,7 @@ from typing import Any, Self
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
 
 from tests.waits import run_program
 from trio_broker.spark import session
@@ -44,6 +45,7 @@ FOLLOWED = """
 import os, sys
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
 from trio_broker.spark.session import spark_session
 
 def chosen(self):
@@ -124,30 +126,19 @@ def test_a_number_of_threads_that_was_not_set_is_taken_back_after_a_failure() ->
     assert environment == {}
 
 
-PLANNED = """
-import os, sys
-from pyspark.sql.datasource import DataSource
-from trio_broker.spark.session import spark_session
-
-class Threads(DataSource):
-    @classmethod
-    def name(cls):
-        return "threads"
-
-    def schema(self):
-        return f"threads_{os.environ['OMP_NUM_THREADS']} int"
-
-spark = spark_session(master="local[1]")
-spark.dataSource.register(Threads)
-print(spark.read.format("threads").load().columns, os.environ.get("OMP_NUM_THREADS"))
-"""
-
-
 @pytest.mark.spark
-def test_a_planner_loads_numpy_with_one_thread(tmp_path: Path) -> None:
-    """In a process, since the JVM of this one runs already."""
-    program = tmp_path / "planned.py"
-    program.write_text(PLANNED)
-    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    ended = run_program([sys.executable, str(program)], SECONDS, env=environment, capture_output=True, text=True)
-    assert ended.stdout.splitlines() == ["['threads_1'] None"], ended.stderr
+def test_a_planner_loads_numpy_with_one_thread(spark: SparkSession) -> None:
+    class Threads(DataSource):
+        """The name of its column is the number of threads that numpy starts where it is planned."""
+
+        @classmethod
+        def name(cls) -> str:
+            return "threads"
+
+        def schema(self) -> str:
+            return f"threads_{os.environ.get('OMP_NUM_THREADS')} int"
+
+    spark.dataSource.register(Threads)
+    # A number in the environment of the whole run stays.
+    expected = os.environ.get("OMP_NUM_THREADS", "1")
+    assert spark.read.format("threads").load().columns == [f"threads_{expected}"]

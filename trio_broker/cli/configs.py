@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import click
 
+from kafka_wire.config_resources import ConfigOperation, ConfigResourceType
 from kafka_wire.error_codes import ErrorCode
 from trio_broker.cli.assignments import key_value
 from trio_broker.cli.command_group import CommandGroup
@@ -22,9 +23,7 @@ from trio_broker.client.configs import (
     SOURCES,
     ConfigChange,
     DescribedConfig,
-    Operation,
     Resource,
-    ResourceType,
     alter_configs,
     describe_configs,
 )
@@ -36,10 +35,10 @@ from trio_broker.common.did_you_mean import did_you_mean
 SECRET: Final = "(secret)"
 
 CHANGE_VERBS: Final = {
-    Operation.SET: "set to",
-    Operation.DELETE: "reset",
-    Operation.APPEND: "appended",
-    Operation.SUBTRACT: "subtracted",
+    ConfigOperation.SET: "set to",
+    ConfigOperation.DELETE: "reset",
+    ConfigOperation.APPEND: "appended",
+    ConfigOperation.SUBTRACT: "subtracted",
 }
 
 
@@ -75,11 +74,11 @@ def chosen_resources(
     Raises:
         click.UsageError: the options name none.
     """
-    resources = [Resource(ResourceType.TOPIC, name) for name in topics]
-    resources += [Resource(ResourceType.BROKER, str(broker)) for broker in brokers]
-    resources += [Resource(ResourceType.BROKER_LOGGER, str(broker)) for broker in broker_loggers]
+    resources = [Resource(ConfigResourceType.TOPIC, name) for name in topics]
+    resources += [Resource(ConfigResourceType.BROKER, str(broker)) for broker in brokers]
+    resources += [Resource(ConfigResourceType.BROKER_LOGGER, str(broker)) for broker in broker_loggers]
     if all_brokers:
-        resources.append(Resource(ResourceType.BROKER, CLUSTER_DEFAULT))
+        resources.append(Resource(ConfigResourceType.BROKER, CLUSTER_DEFAULT))
     if not resources:
         raise click.UsageError("name topics or brokers: --topic, --broker, --broker-logger or --all-brokers")
     return list(dict.fromkeys(resources))
@@ -93,9 +92,11 @@ def chosen_resources(
 @with_client
 def list_command(client: KafkaClient, as_json: bool) -> None:
     """List the settings of all topics and brokers that were changed from their defaults."""
-    resources = [Resource(ResourceType.BROKER, CLUSTER_DEFAULT)]
-    resources += [Resource(ResourceType.BROKER, str(node.node_id)) for node in client.attempt(client.brokers).nodes]
-    resources += [Resource(ResourceType.TOPIC, topic.name) for topic in list_topics(client)]
+    resources = [Resource(ConfigResourceType.BROKER, CLUSTER_DEFAULT)]
+    resources += [
+        Resource(ConfigResourceType.BROKER, str(node.node_id)) for node in client.attempt(client.brokers).nodes
+    ]
+    resources += [Resource(ConfigResourceType.TOPIC, topic.name) for topic in list_topics(client)]
     show(client, resources, only_changed=True, as_json=as_json)
 
 
@@ -181,10 +182,10 @@ def alter_command(
     as_json: bool,
 ) -> None:
     """Change settings. Each topic or broker gets all of the changes, or none of them if one is refused."""
-    changes = [ConfigChange(key, Operation.SET, value) for key, value in assigned]
-    changes += [ConfigChange(key, Operation.DELETE, None) for key in deleted]
-    changes += [ConfigChange(key, Operation.APPEND, value) for key, value in appended]
-    changes += [ConfigChange(key, Operation.SUBTRACT, value) for key, value in subtracted]
+    changes = [ConfigChange(key, ConfigOperation.SET, value) for key, value in assigned]
+    changes += [ConfigChange(key, ConfigOperation.DELETE, None) for key in deleted]
+    changes += [ConfigChange(key, ConfigOperation.APPEND, value) for key, value in appended]
+    changes += [ConfigChange(key, ConfigOperation.SUBTRACT, value) for key, value in subtracted]
     if not changes:
         raise click.UsageError("nothing to change: --set, --delete, --append or --subtract")
     names = [change.name for change in changes]

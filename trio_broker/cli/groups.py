@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from kafka_wire.messages.list_offsets import SpecialTimestamp
 from trio_broker.cli.command_group import CommandGroup
 from trio_broker.cli.connecting import json_option, with_client
 from trio_broker.cli.failure import Failures
@@ -21,7 +22,7 @@ from trio_broker.client.group_offsets import fetch_offsets
 from trio_broker.client.groups import GroupDescription, GroupMember, describe_group, list_groups
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.lag import PartitionLag, lags, partitions_of
-from trio_broker.client.offsets import LATEST, find_offsets
+from trio_broker.client.offsets import find_offsets
 from trio_broker.common.topic_partition import TopicPartition
 
 LAG_COLUMNS: Mapping[str, str] = {
@@ -96,7 +97,7 @@ def describe_command(client: KafkaClient, names: tuple[str, ...], as_json: bool)
 def partition_lags(client: KafkaClient, group: GroupDescription) -> list[PartitionLag]:
     """Return the lag of every partition that the group has committed or is assigned."""
     committed = fetch_offsets(client, group.group_id)
-    ends = find_offsets(client, partitions_of(committed, group.members), LATEST)
+    ends = find_offsets(client, partitions_of(committed, group.members), SpecialTimestamp.LATEST)
     return lags(committed, group.members, ends)
 
 

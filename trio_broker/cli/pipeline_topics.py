@@ -13,7 +13,8 @@ from trio_broker.cli.connecting import addresses
 from trio_broker.cli.pipeline_options import option
 from trio_broker.client.address import Address
 from trio_broker.client.producer.settings import ProducerSettings
-from trio_broker.spark.pipelines.rounds.target_topics import CLIENT_ID, Partitions
+from trio_broker.spark.options.kafka_options import DEFAULT_CLIENT_ID
+from trio_broker.spark.pipelines.rounds.target_topics import Partitions
 from trio_broker.spark.pipelines.rounds.token_bucket import RateLimit
 
 CODECS: Final = [codec.name.lower() for codec in Codec]
@@ -88,7 +89,7 @@ class TopicOptions:
         return {
             "target": ProducerSettings(
                 servers,
-                client_id=CLIENT_ID,
+                client_id=DEFAULT_CLIENT_ID,
                 codec=Codec[self.compression.upper()],
                 # The topics were checked or created before. One that is deleted meanwhile must end the job.
                 allow_auto_topic_creation=False,

@@ -20,6 +20,7 @@ from typing import Any, Final, cast
 import click
 
 from kafka_wire.limits import MAX_PARTITION
+from kafka_wire.messages.produce import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import Header
 from trio_broker.cli.connecting import CLIENT_ID, keeps_asking_cluster
@@ -30,10 +31,10 @@ from trio_broker.cli.record_input import BadInput, JsonParser, Parser, PiecePars
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.producer.batch_producer import BatchProducer
 from trio_broker.client.producer.record_producer import RecordProducer
-from trio_broker.client.producer.settings import ACKS_ALL, DEFAULT_REQUEST_TIMEOUT_MS, ProducerSettings
+from trio_broker.client.producer.settings import DEFAULT_REQUEST_TIMEOUT_MS, ProducerSettings
 from trio_broker.common.amounts import counted
 
-ACKS: Final = {"all": ACKS_ALL, "-1": ACKS_ALL, "1": 1, "0": 0}
+ACKS: Final = {"all": ACKS_ALL, "-1": ACKS_ALL, "1": ACKS_LEADER, "0": ACKS_NONE}
 
 STANDARD_INPUT: Final = Path("-")
 

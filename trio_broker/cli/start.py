@@ -23,7 +23,7 @@ from trio_broker.cli.log_output import LogFormat, set_up_logging
 from trio_broker.cli.output import let_everything_be_printed
 from trio_broker.common.environment import environment_name, is_of_service
 from trio_broker.common.escaping import escape_control
-from trio_broker.common.host_port import host_port
+from trio_broker.common.host_port import DEFAULT_PORT, host_port
 from trio_broker.declaration.declaration import Declaration, DeclarationError
 from trio_broker.declaration.plan import difference_lines
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 DEFAULT_HOST = "127.0.0.1"
-DEFAULT_PORT = 9092
 DEFAULT_ADMIN_PORT = 9644
 
 OPTIONS_FOR_KEYS = ("data_dir", "host", "port", "admin_host", "admin_port")

@@ -9,8 +9,10 @@ from collections.abc import Collection, Iterable, Mapping
 
 import click
 
+from kafka_wire.config_resources import ConfigResourceType
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.limits import MAX_PARTITION_COUNT, MAX_REPLICATION_FACTOR
+from kafka_wire.messages.create_topics import BROKER_DEFAULT
 from kafka_wire.primitives import NO_UUID, uuid_text
 from trio_broker.cli.assignments import key_value
 from trio_broker.cli.command_group import CommandGroup
@@ -19,11 +21,11 @@ from trio_broker.cli.consent import Consent, dry_run_option, is_agreed, needs_co
 from trio_broker.cli.failure import Failures
 from trio_broker.cli.output import Row, note, print_facts, print_json, print_table
 from trio_broker.cli.topics_purge import purge_command
-from trio_broker.client.configs import Resource, ResourceType, describe_configs
+from trio_broker.client.configs import Resource, describe_configs
 from trio_broker.client.errors import ClientError, Refused
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.offsets import find_ranges
-from trio_broker.client.topic_changes import BROKER_DEFAULT, add_partitions, create_topic, delete_topic
+from trio_broker.client.topic_changes import add_partitions, create_topic, delete_topic
 from trio_broker.client.topics import TopicDescription, describe_topics, find_topics, list_topics
 from trio_broker.common.log_range import LogRange
 from trio_broker.common.topic_partition import TopicPartition
@@ -98,7 +100,7 @@ def chosen_topics(client: KafkaClient, names: Collection[str], failures: Failure
 
 def changed_configs(client: KafkaClient, described: Iterable[TopicDescription]) -> dict[str, dict[str, str | None]]:
     """Return the settings of each topic that override those of the broker."""
-    resources = [Resource(ResourceType.TOPIC, topic.name) for topic in described]
+    resources = [Resource(ConfigResourceType.TOPIC, topic.name) for topic in described]
     return {
         resource.name: {entry.name: entry.value for entry in entries if entry.is_changed(resource)}
         for resource, entries in describe_configs(client, resources).items()

@@ -9,13 +9,14 @@ from collections.abc import Collection, Mapping
 
 import click
 
+from kafka_wire.config_resources import ConfigResourceType
 from trio_broker.cli.assignments import TopicSelection, topic_selection
 from trio_broker.cli.connecting import json_option, with_client
 from trio_broker.cli.consent import Consent, is_agreed, needs_consent
 from trio_broker.cli.failure import Failures
 from trio_broker.cli.output import Row, note, print_json, print_table
 from trio_broker.cli.positions import FORMS, Position, chosen_partitions, known_ranges, position, resolve
-from trio_broker.client.configs import Resource, ResourceType, describe_configs
+from trio_broker.client.configs import Resource, describe_configs
 from trio_broker.client.errors import Refused
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.records_deletion import delete_records
@@ -100,7 +101,7 @@ def partition_rows(
 
 def removal_text(client: KafkaClient, topics: Collection[str]) -> str:
     """When the space of what was deleted is free."""
-    resources = [Resource(ResourceType.TOPIC, topic) for topic in sorted(topics)]
+    resources = [Resource(ConfigResourceType.TOPIC, topic) for topic in sorted(topics)]
     try:
         described = describe_configs(client, resources, [DELETION_DELAY])
     except Refused:  # who may delete records need not be one who may see settings

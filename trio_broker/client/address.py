@@ -5,14 +5,10 @@ Source: Kafka's ``bootstrap.servers``.
 
 from __future__ import annotations
 
-from typing import Final
-
 import attrs
 
 from trio_broker.client.security import parse_security
-from trio_broker.common.host_port import host_port
-
-DEFAULT_PORT: Final = 9092
+from trio_broker.common.host_port import DEFAULT_PORT, host_port
 
 
 @attrs.frozen

@@ -5,13 +5,13 @@ Source: Kafka's DescribeConfigs and IncrementalAlterConfigs APIs; KIP-339.
 
 from __future__ import annotations
 
-import enum
 import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import attrs
 
+from kafka_wire.config_resources import ConfigOperation, ConfigResourceType
 from kafka_wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -26,25 +26,6 @@ from trio_broker.client.connection import BrokerConnection
 from trio_broker.client.errors import check, only
 from trio_broker.client.kafka_client import KafkaClient
 
-
-class ResourceType(enum.IntEnum):
-    """The type of a resource that has settings, numbered as in Kafka's ConfigResource."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    """The levels of a broker's loggers, which hold until it is started again (KIP-412)."""
-
-
-class Operation(enum.IntEnum):
-    """What a change does to a value, numbered as in Kafka's AlterConfigOp; the last two are for lists (KIP-339)."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
 SOURCES: Final[Mapping[int, str]] = {
     1: "topic",
     2: "broker, dynamic",
@@ -58,9 +39,9 @@ SOURCES: Final[Mapping[int, str]] = {
 """The sources of a value in words, numbered as in Kafka's DescribeConfigsResponse.ConfigSource."""
 
 CHANGED_SOURCES: Final = {
-    ResourceType.TOPIC: frozenset({1}),
-    ResourceType.BROKER: frozenset({2, 3}),
-    ResourceType.BROKER_LOGGER: frozenset({6}),
+    ConfigResourceType.TOPIC: frozenset({1}),
+    ConfigResourceType.BROKER: frozenset({2, 3}),
+    ConfigResourceType.BROKER_LOGGER: frozenset({6}),
 }
 """The sources of values that were set through the protocol, by AlterConfigs or IncrementalAlterConfigs. A level may
 also have been set by the broker itself: there is one source for all of them."""
@@ -73,13 +54,13 @@ CLUSTER_DEFAULT: Final = ""
 class Resource:
     """A topic by its name, a broker or its loggers by the id in decimal, or all brokers by ``CLUSTER_DEFAULT``."""
 
-    type: ResourceType
+    type: ConfigResourceType
     name: str
 
     def __str__(self) -> str:
-        if self.type is ResourceType.BROKER and self.name == CLUSTER_DEFAULT:
+        if self.type is ConfigResourceType.BROKER and self.name == CLUSTER_DEFAULT:
             return "all brokers"
-        if self.type is ResourceType.BROKER_LOGGER:
+        if self.type is ConfigResourceType.BROKER_LOGGER:
             return f"loggers of broker {self.name!r}"
         return f"{self.type.name.lower()} {self.name!r}"
 
@@ -97,7 +78,7 @@ class DescribedConfig:
     def is_changed(self, resource: Resource) -> bool:
         """Whether the value was set for this very resource rather than inherited."""
         # One broker inherits the cluster's dynamic default, source 3, which only ``all brokers`` has as its own.
-        if resource.type is ResourceType.BROKER and resource.name != CLUSTER_DEFAULT:
+        if resource.type is ConfigResourceType.BROKER and resource.name != CLUSTER_DEFAULT:
             return self.source == 2
         return self.source in CHANGED_SOURCES[resource.type]
 
@@ -107,7 +88,7 @@ class ConfigChange:
     """One change of one setting; ``value`` is None exactly for DELETE."""
 
     name: str
-    operation: Operation
+    operation: ConfigOperation
     value: str | None
 
 
@@ -143,7 +124,7 @@ def alter_configs(
     ]
     wanted = AlterConfigsResource(resource_type=resource.type, resource_name=resource.name, configs=configs)
     # APPEND and SUBTRACT start from the present list, so doing them twice may differ from doing them once.
-    repeatable = all(change.operation in (Operation.SET, Operation.DELETE) for change in changes)
+    repeatable = all(change.operation in (ConfigOperation.SET, ConfigOperation.DELETE) for change in changes)
 
     def ask() -> None:
         broker = client.node(int(resource.name)) if _must_answer_itself(resource) else client.controller()
@@ -156,7 +137,7 @@ def alter_configs(
 
 def _must_answer_itself(resource: Resource) -> bool:
     """Whether only the named broker can answer; another knows neither its static nor its dynamic values."""
-    return resource.type is not ResourceType.TOPIC and resource.name.isdecimal()
+    return resource.type is not ConfigResourceType.TOPIC and resource.name.isdecimal()
 
 
 def _describe_broker(

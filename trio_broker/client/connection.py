@@ -21,7 +21,7 @@ import attrs
 from kafka_wire.apis import ApiKey, api_name
 from kafka_wire.client_connection import ApiNotServed, ClientConnection, InFlightRequest, ToSend
 from kafka_wire.errors import KafkaError, WireError
-from kafka_wire.framing import MIN_RESPONSE_BYTES, SIZE_PREFIX
+from kafka_wire.framing import MAX_RESPONSE_BYTES, MIN_RESPONSE_BYTES, SIZE_PREFIX
 from kafka_wire.messages.api_versions import ApiVersionsResponse
 from kafka_wire.schema import NEWEST, Request, VersionRange
 from trio_broker import __version__
@@ -40,10 +40,6 @@ from trio_broker.client.errors import (
 from trio_broker.client.receive_buffer import ReceiveBuffer
 
 ResponseT = TypeVar("ResponseT")
-
-MAX_RESPONSE_BYTES: Final = 100 * 1024 * 1024
-"""The default of ``socket.request.max.bytes``, Kafka's limit for requests. The Metadata of 100,000 partitions takes a
-tenth of it. The first four bytes of an HTTP or TLS answer, read as a size, exceed it, so such a peer is recognised."""
 
 CONNECT_SECONDS: Final = 10.0
 """The longest wait for one address to accept a connection, Kafka's default of ``socket.connection.setup.timeout.ms``.

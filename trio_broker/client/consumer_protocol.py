@@ -8,14 +8,9 @@ Source: ``kafka_wire.consumer_protocol``.
 
 from __future__ import annotations
 
-from typing import Final
-
 from kafka_wire.consumer_protocol import decode_assignment, decode_subscription
 from kafka_wire.errors import WireError
 from trio_broker.common.topic_partition import TopicPartition
-
-CONSUMER_PROTOCOL: Final = "consumer"
-"""The protocol type of groups whose members are consumers (``ConsumerProtocol.PROTOCOL_TYPE`` in Kafka)."""
 
 
 def read_subscription(data: bytes) -> tuple[str, ...] | None:

@@ -15,6 +15,10 @@ import attrs
 
 T = TypeVar("T")
 
+MISSING_ROUNDS: Final = 5
+"""After so many failures in a row, about 1.5 s, that report a topic missing it counts as deleted. A broker that has
+just started, or has not learnt of a new topic yet, reports a topic missing for a moment."""
+
 FIRST_PAUSE_SECONDS: Final = 0.1
 """Kafka's default of ``retry.backoff.ms``: an election often takes less, and a user does not notice the pause."""
 

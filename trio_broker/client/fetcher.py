@@ -20,6 +20,7 @@ import attrs
 
 from kafka_wire.client_connection import InFlightRequest
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.framing import MAX_RESPONSE_BYTES
 from kafka_wire.isolation_level import IsolationLevel
 from kafka_wire.messages.fetch import (
     NAMES_UP_TO,
@@ -36,8 +37,8 @@ from kafka_wire.records.control import EndTransactionMarker, read_control_record
 from kafka_wire.records.errors import CorruptRecordBatch, InvalidRecord
 from kafka_wire.records.record import Record
 from kafka_wire.schema import NEWEST
-from trio_broker.client.connection import MAX_RESPONSE_BYTES, BrokerConnection
-from trio_broker.client.deadline import retry
+from trio_broker.client.connection import BrokerConnection
+from trio_broker.client.deadline import MISSING_ROUNDS, retry
 from trio_broker.client.error_codes import MISSING_TOPIC, RETRIED_BY_READERS
 from trio_broker.client.errors import (
     ConnectFailed,
@@ -63,10 +64,6 @@ command holds an answer of every leader at the same time."""
 
 PARTITION_BYTES: Final = 1024 * 1024
 """About the most bytes of one partition in an answer; Kafka's default ``max.partition.fetch.bytes``."""
-
-MISSING_ROUNDS: Final = 5
-"""After how many rounds in a row that report a topic missing the reading ends: about 1.5 s. A broker that has just
-started, or has not learnt of a new topic yet, reports a topic missing for a moment."""
 
 
 @attrs.frozen

@@ -29,6 +29,7 @@ from kafka_wire.messages.offset_delete import (
     OffsetDeleteResponse,
 )
 from kafka_wire.messages.offset_fetch import (
+    GROUPS_SINCE_VERSION,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
@@ -45,9 +46,6 @@ NamedPartitionT = TypeVar("NamedPartitionT")
 
 NEWEST_WITH_NAMES: Final = 9
 """From version 10 on, OffsetFetch and OffsetCommit name topics by their ids."""
-
-FETCHES_GROUPS_FROM: Final = 8
-"""The first version of OffsetFetch that takes several groups."""
 
 FETCHES_ALL_FROM: Final = 2
 """The first version of OffsetFetch that can ask for everything that a group has."""
@@ -72,7 +70,7 @@ def fetch_offsets(client: KafkaClient, group_id: str) -> dict[TopicPartition, Co
     def ask() -> dict[TopicPartition, CommittedOffset]:
         coordinator = client.coordinator(group_id)
         version = coordinator.version_for(OffsetFetchRequest, at_least=FETCHES_ALL_FROM, at_most=NEWEST_WITH_NAMES)
-        if version < FETCHES_GROUPS_FROM:
+        if version < GROUPS_SINCE_VERSION:
             request = OffsetFetchRequest(group_id=group_id, topics=None)
         else:
             request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])

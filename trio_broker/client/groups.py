@@ -16,14 +16,15 @@ from typing import Final
 
 import attrs
 
+from kafka_wire.consumer_protocol import PROTOCOL_TYPE
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages import consumer_group_describe, describe_groups
 from kafka_wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kafka_wire.messages.delete_groups import DeleteGroupsRequest
-from kafka_wire.messages.describe_groups import DescribeGroupsRequest
-from kafka_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from kafka_wire.messages.describe_groups import DEAD, DescribeGroupsRequest
+from kafka_wire.messages.leave_group import MEMBERS_SINCE_VERSION, LeaveGroupRequest, MemberIdentity
 from kafka_wire.messages.list_groups import ListedGroup, ListGroupsRequest
-from trio_broker.client.consumer_protocol import CONSUMER_PROTOCOL, read_assignment, read_subscription
+from trio_broker.client.consumer_protocol import read_assignment, read_subscription
 from trio_broker.client.errors import Refused, check, only
 from trio_broker.client.kafka_client import KafkaClient, Node
 from trio_broker.common.topic_partition import TopicPartition
@@ -32,15 +33,9 @@ FILTERS_STATES_FROM: Final = 4
 FILTERS_TYPES_FROM: Final = 5
 """The versions of ListGroups from which on it filters by, and returns, states (KIP-518) and types (KIP-848)."""
 
-NAMES_MEMBERS_FROM: Final = 3
-"""The version of LeaveGroup from which on it names members by their group instance ids (KIP-345)."""
-
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 """The types of group, as ListGroups names them."""
-
-DEAD: Final = "Dead"
-"""The state that DescribeGroups before version 6 gives a group that does not exist (KIP-1043)."""
 
 MEMBERLESS_STATES: Final = frozenset({"Empty", DEAD})
 """The states of a group without members, whose offsets may be changed from outside."""
@@ -140,7 +135,7 @@ def remove_static_member(client: KafkaClient, group_id: str, instance_id: str, r
     def ask() -> None:
         member = MemberIdentity(member_id="", group_instance_id=instance_id, reason=reason)
         request = LeaveGroupRequest(group_id=group_id, members=[member])
-        response = client.ask(client.coordinator(group_id), request, at_least=NAMES_MEMBERS_FROM)
+        response = client.ask(client.coordinator(group_id), request, at_least=MEMBERS_SINCE_VERSION)
         check(f"group {group_id!r}", response.error_code)
         name = f"member {instance_id!r} of group {group_id!r}"
         check(name, only(response.members, name).error_code)
@@ -169,7 +164,7 @@ def _describe_consumer_group(client: KafkaClient, group_id: str) -> GroupDescrip
         group_id=group_id,
         type=CONSUMER,
         state=group.group_state,
-        protocol_type=CONSUMER_PROTOCOL,
+        protocol_type=PROTOCOL_TYPE,
         assignor=group.assignor_name,
         epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
@@ -213,7 +208,7 @@ def _describe_classic_group(client: KafkaClient, group_id: str) -> GroupDescript
     if group.group_state == DEAD:
         raise Refused(f"group {group_id!r}", ErrorCode.GROUP_ID_NOT_FOUND)
     # A group whose clients commit offsets and never join has no protocol type: a simple consumer group in Kafka.
-    is_of_consumers = group.protocol_type in (CONSUMER_PROTOCOL, "")
+    is_of_consumers = group.protocol_type in (PROTOCOL_TYPE, "")
     members = [_classic_member(member, is_of_consumers) for member in group.members]
     return GroupDescription(
         group_id=group_id,

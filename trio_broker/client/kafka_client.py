@@ -21,7 +21,12 @@ from typing import Final, TypeVar
 import attrs
 
 from kafka_wire.error_codes import ErrorCode
-from kafka_wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kafka_wire.messages.find_coordinator import (
+    BATCHED_SINCE_VERSION,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    KeyType,
+)
 from kafka_wire.messages.metadata import MetadataRequest, MetadataResponse
 from kafka_wire.schema import NEWEST, Request
 from trio_broker.client.address import Address
@@ -38,14 +43,8 @@ LOST_CONNECTIONS: Final = 3
 """How many connections one request may lose or fail to make. Another attempt reaches a broker that restarts; an address
 where nothing listens is reported instead of tried until the deadline."""
 
-GROUP_KEY_TYPE: Final = 0
-TRANSACTION_KEY_TYPE: Final = 1
-
 KEY_TYPES_FROM: Final = 1
 """The version of FindCoordinator from which on it takes a key that is no group's (KIP-98)."""
-
-BATCHED_COORDINATORS_FROM: Final = 4
-"""The version of FindCoordinator from which on it takes a list of keys (KIP-699)."""
 
 
 @attrs.frozen
@@ -165,7 +164,7 @@ class KafkaClient:
         Raises:
             Refused: no broker coordinates it at the moment, or the group's id is not allowed.
         """
-        return self._find_coordinator(GROUP_KEY_TYPE, group_id)
+        return self._find_coordinator(KeyType.GROUP, group_id)
 
     def coordinator(self, group_id: str) -> BrokerConnection:
         """Return a connection to the broker that coordinates a group; errors as ``coordinator_node``."""
@@ -183,18 +182,18 @@ class KafkaClient:
         """Return the broker that coordinates a transactional id, which is requested once and cached; errors as
         ``transaction_coordinator``.
         """
-        return self._find_coordinator(TRANSACTION_KEY_TYPE, transactional_id)
+        return self._find_coordinator(KeyType.TRANSACTIONAL_ID, transactional_id)
 
     def _find_coordinator(self, key_type: int, key: str) -> Node:
         if (key_type, key) not in self._coordinators:
             broker = self.any_broker()
-            at_least = 0 if key_type == GROUP_KEY_TYPE else KEY_TYPES_FROM
+            at_least = 0 if key_type == KeyType.GROUP else KEY_TYPES_FROM
             version = broker.version_for(FindCoordinatorRequest, at_least=at_least)
-            if version < BATCHED_COORDINATORS_FROM:
+            if version < BATCHED_SINCE_VERSION:
                 request = FindCoordinatorRequest(key=key, key_type=key_type)
             else:
                 request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-            what = "group" if key_type == GROUP_KEY_TYPE else "transactional id"
+            what = "group" if key_type == KeyType.GROUP else "transactional id"
             response = broker.ask(request, self.deadline, version)
             self._coordinators[key_type, key] = _coordinator(f"coordinator of {what} {key!r}", response)
         return self._coordinators[key_type, key]

@@ -12,20 +12,18 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from kafka_wire.isolation_level import IsolationLevel
-from kafka_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafka_wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    SpecialTimestamp,
+)
 from trio_broker.client.connection import BrokerConnection
 from trio_broker.client.errors import Refused
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.leaders import ask_leaders
 from trio_broker.common.log_range import LogRange
 from trio_broker.common.topic_partition import TopicPartition
-
-LATEST: Final = -1
-"""As a timestamp: the end of the visible log, which is the high watermark, or for ``read_committed`` the last stable
-offset."""
-
-EARLIEST: Final = -2
-"""As a timestamp: the log start offset."""
 
 CONSUMER_REPLICA: Final = -1
 """The replica id of a client that is not a replica."""
@@ -41,7 +39,7 @@ Found = int | Refused
 def find_offsets(
     client: KafkaClient, partitions: Collection[TopicPartition], timestamp: int, *, read_committed: bool = False
 ) -> dict[TopicPartition, Found]:
-    """Return for each partition the offset of ``timestamp``: ``LATEST``, ``EARLIEST`` or milliseconds since 1970.
+    """Return for each partition the offset of ``timestamp``: milliseconds since 1970, or a ``SpecialTimestamp``.
 
     For milliseconds it is that of the first record which is at least as young, or ``UNKNOWN_OFFSET``.
     """
@@ -69,8 +67,8 @@ def find_ranges(
 ) -> dict[TopicPartition, LogRange | Refused]:
     """Return the range of each partition's log; with ``read_committed`` it ends at the last stable offset."""
     # The beginning is asked for first. Both ends only move forward, so the end is never before the beginning.
-    earliest = find_offsets(client, partitions, EARLIEST)
-    latest = find_offsets(client, partitions, LATEST, read_committed=read_committed)
+    earliest = find_offsets(client, partitions, SpecialTimestamp.EARLIEST)
+    latest = find_offsets(client, partitions, SpecialTimestamp.LATEST, read_committed=read_committed)
     return {partition: _range(earliest[partition], latest[partition]) for partition in partitions}
 
 

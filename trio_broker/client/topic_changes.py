@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from kafka_wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafka_wire.messages.create_topics import BROKER_DEFAULT, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafka_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kafka_wire.primitives import NO_UUID
 from trio_broker.client.errors import Refused, check, only
@@ -17,9 +17,6 @@ from trio_broker.client.kafka_client import KafkaClient
 
 TOPIC_STATES_FROM = 6
 """The version of DeleteTopics from which on topics are structures of a name or an id (KIP-516)."""
-
-BROKER_DEFAULT = -1
-"""As a number of partitions or a replication factor: the broker's configured default (KIP-464)."""
 
 
 def create_topic(

@@ -10,12 +10,14 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from kafka_wire.error_codes import ErrorCode
-from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+from kafka_wire.messages.metadata import (
+    AUTO_CREATION_SINCE_VERSION,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponseTopic,
+)
 from trio_broker.client.errors import Refused, all_found, check
 from trio_broker.client.kafka_client import KafkaClient
-
-ASKS_WITHOUT_CREATING_FROM = 4
-"""The version of Metadata from which on a request can forbid the creation of a missing topic."""
 
 
 @attrs.frozen
@@ -80,7 +82,7 @@ def describe_topics(client: KafkaClient, names: Iterable[str]) -> dict[str, Topi
 def _metadata(client: KafkaClient, names: Sequence[str] | None) -> list[MetadataResponseTopic]:
     topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-    response = client.ask(client.any_broker(), request, at_least=ASKS_WITHOUT_CREATING_FROM)
+    response = client.ask(client.any_broker(), request, at_least=AUTO_CREATION_SINCE_VERSION)
     check("Metadata", response.error_code)
     client.learn_brokers(response)
     return response.topics

@@ -27,6 +27,7 @@ from kafka_wire.messages.describe_transactions import DescribeTransactionsReques
 from kafka_wire.messages.init_producer_id import InitProducerIdRequest
 from kafka_wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from kafka_wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from kafka_wire.stored.transactions import STATE_NAMES, TransactionStatus
 from trio_broker.client.connection import BrokerConnection
 from trio_broker.client.deadline import attempts
 from trio_broker.client.errors import ClientError, Refused, check, only
@@ -44,8 +45,10 @@ NAMES_PRODUCER_FROM: Final = 3
 PARTITIONS_PER_REQUEST: Final = 500
 """Partitions of one DescribeProducers, as Kafka's tool has them: each may have thousands of producers."""
 
-ONGOING: Final = "Ongoing"
-PREPARED: Final = frozenset({"PrepareCommit", "PrepareAbort"})
+ONGOING: Final = STATE_NAMES[TransactionStatus.ONGOING]
+PREPARED: Final = frozenset(
+    {STATE_NAMES[TransactionStatus.PREPARE_COMMIT], STATE_NAMES[TransactionStatus.PREPARE_ABORT]}
+)
 """The states of a transaction that is open, and of one whose markers are being written, as Kafka names them."""
 
 NONE: Final = -1

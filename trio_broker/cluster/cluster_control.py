@@ -1,49 +1,145 @@
-"""Decides what the start of a node writes: its registration, features, and new leader epochs for what it leads.
+"""Decides what the start of a node writes: its registration, features, and what follows for its partitions.
 
-The offset of the registration is the broker epoch, which fences earlier processes of the node. Every partition of the
-node gets a new leader epoch, so that clients and replicas can distinguish what they read before the restart (KIP-101,
-KIP-320, KIP-841). The records are one batch: a node is never half-registered.
+The offset of the registration is the broker epoch, which fences earlier processes of the node. The records are one
+batch: a node is never half-registered.
+
+A node that is the whole cluster serves at once. Each of its partitions gets a new leader epoch, so that clients can
+distinguish what they read before the restart (KIP-101, KIP-320). One of several begins fenced, and its partitions go on
+without it; it is unfenced by its heartbeats (``broker_liveness``).
 
 Source: Kafka's ClusterControlManager.registerBroker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from kafka_wire.stored.metadata import BrokerEndpoint, ConfigRecord, PartitionChangeRecord, RegisterBrokerRecord
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.primitives import NO_BROKER_EPOCH, uuid_text
+from kafka_wire.stored.metadata import (
+    BrokerEndpoint,
+    BrokerFeature,
+    ConfigRecord,
+    PartitionChangeRecord,
+    RegisterBrokerRecord,
+)
+from trio_broker.cluster.broker_liveness import without_broker
 from trio_broker.cluster.controller_result import ControllerResult
-from trio_broker.cluster.features import decide_features
-from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, MetadataImage, TopicImage
+from trio_broker.cluster.features import FeatureLevels, decide_features, reason_against_features
+from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, BrokerImage, MetadataImage, TopicImage
+from trio_broker.cluster.partition_change_builder import new_leader_epoch
 from trio_broker.cluster.topic_changes import TopicChanges
+from trio_broker.concurrency.steps import Steps
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 
+RESERVED_DIRECTORIES = 100
+"""Kafka gives the first ids a meaning of their own, such as "not assigned yet"."""
+
+
 @attrs.frozen(kw_only=True)
 class NodeRegistration:
-    """A starting node: its id, the id of the process (incarnation), its advertised listeners, and the ids of its data
-    directories."""
+    """A starting node: its id, the id of the process (incarnation), its advertised listeners, the ids of its data
+    directories, the levels of features that it knows, and its epoch before a clean stop."""
 
     node_id: int
     incarnation_id: bytes
     endpoints: Sequence[Endpoint]
     rack: str | None
     log_dirs: Sequence[bytes] = ()
+    features: Mapping[str, FeatureLevels] = attrs.field(factory=dict)
+    previous_broker_epoch: int = NO_BROKER_EPOCH
 
 
 def decide_registration(
     image: MetadataImage, config: BrokerConfig, node: NodeRegistration, *, broker_epoch: int
 ) -> ControllerResult[int]:
-    """Return the broker epoch and the records of a start; ``broker_epoch`` is the offset that the first will have."""
+    """Return the broker epoch and the records of a start of the only node of a cluster.
+
+    ``broker_epoch`` is the offset that the first record will have.
+    """
     topics = image.topics.values()
     changes = [change for topic in topics for change in _elections(image, config, topic, node.node_id)]
-    records = (_registration(node, broker_epoch), *decide_features(image), *_cluster_defaults(image, config), *changes)
+    defaults = (*decide_features(image), *_cluster_defaults(image, config))
+    return ControllerResult(broker_epoch, (_registration(node, broker_epoch, fenced=False), *defaults, *changes))
+
+
+def decide_broker_registration(
+    image: MetadataImage, config: BrokerConfig, node: NodeRegistration, *, has_session: bool, broker_epoch: int
+) -> Steps[ControllerResult[int]]:
+    """Return the broker epoch and the records of a start of one node of several.
+
+    ``has_session`` says whether a broker of its id is in contact. A process that registers again keeps its epoch.
+
+    Raises:
+        KafkaError: DUPLICATE_BROKER_REGISTRATION: another process of its id is in contact; INVALID_REGISTRATION: it
+            cannot be reached, or its data directories are not its own; UNSUPPORTED_VERSION: it does not know a
+            finalized feature.
+    """
+    existing = image.brokers.get(node.node_id)
+    is_same_process = existing is not None and existing.incarnation_id == node.incarnation_id
+    if has_session and not is_same_process:
+        text = f"another process is registered as broker {node.node_id}, and in contact"
+        raise KafkaError(text, code=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+    _require_place(image, node)
+    if reason := reason_against_features(image, node.features):
+        raise KafkaError(f"Unable to register because the broker {reason}", code=ErrorCode.UNSUPPORTED_VERSION)
+    if existing is not None and is_same_process:
+        record = _registration(node, existing.broker_epoch, fenced=existing.fenced)
+        record.in_controlled_shutdown = existing.in_controlled_shutdown
+        return ControllerResult(existing.broker_epoch, (record,))
+    is_lost = not _was_stopped_cleanly(existing, node)
+    changes = yield from without_broker(image, config, node.node_id, is_lost=is_lost)
+    highest_levels = [
+        {name: levels.high for name, levels in node.features.items()},
+        *(
+            {name: high for name, (_, high) in broker.features.items()}
+            for broker in image.brokers.values()
+            if broker.broker_id != node.node_id
+        ),
+    ]
+    defaults = (*decide_features(image, highest_levels), *_cluster_defaults(image, config))
+    records = (_registration(node, broker_epoch, fenced=True), *defaults, *changes)
     return ControllerResult(broker_epoch, records)
+
+
+def _was_stopped_cleanly(existing: BrokerImage | None, node: NodeRegistration) -> bool:
+    """Whether the node stopped in its last life with everything on its disks (KIP-966)."""
+    return existing is not None and existing.broker_epoch == node.previous_broker_epoch
+
+
+def _require_place(image: MetadataImage, node: NodeRegistration) -> None:
+    """Check that a node can be reached, and that its data directories are nobody else's."""
+    reserved = [directory for directory in node.log_dirs if int.from_bytes(directory, "big") < RESERVED_DIRECTORIES]
+    others = {
+        directory: broker.broker_id
+        for broker in image.brokers.values()
+        for directory in broker.log_dirs
+        if broker.broker_id != node.node_id
+    }
+    taken = [directory for directory in node.log_dirs if directory in others]
+    if node.node_id < 0:
+        reason = "an id is not negative"
+    elif not node.endpoints:
+        reason = "it has no listener"
+    elif not node.log_dirs:
+        reason = "it names no data directory"
+    elif reserved:
+        reason = f"a data directory has a reserved id, {uuid_text(reserved[0])}"
+    elif len(set(node.log_dirs)) < len(node.log_dirs):
+        reason = "two of its data directories have one id"
+    elif taken:
+        reason = f"data directory {uuid_text(taken[0])} is that of broker {others[taken[0]]}"
+    else:
+        return
+    text = f"broker {node.node_id} cannot be registered: {reason}"
+    raise KafkaError(text, code=ErrorCode.INVALID_REGISTRATION)
 
 
 def _cluster_defaults(image: MetadataImage, config: BrokerConfig) -> list[ConfigRecord]:
@@ -60,7 +156,7 @@ def _cluster_defaults(image: MetadataImage, config: BrokerConfig) -> list[Config
     ]
 
 
-def _registration(node: NodeRegistration, broker_epoch: int) -> RegisterBrokerRecord:
+def _registration(node: NodeRegistration, broker_epoch: int, *, fenced: bool) -> RegisterBrokerRecord:
     return RegisterBrokerRecord(
         broker_id=node.node_id,
         incarnation_id=node.incarnation_id,
@@ -71,9 +167,12 @@ def _registration(node: NodeRegistration, broker_epoch: int) -> RegisterBrokerRe
             )
             for item in node.endpoints
         ],
-        features=[],
+        features=[
+            BrokerFeature(name=name, min_supported_version=levels.low, max_supported_version=levels.high)
+            for name, levels in node.features.items()
+        ],
         rack=node.rack,
-        fenced=False,
+        fenced=fenced,
         log_dirs=list(node.log_dirs),
     )
 
@@ -83,5 +182,8 @@ def _elections(
 ) -> Iterator[PartitionChangeRecord]:
     """Begin new leader epochs under the only living node, where it is in sync or may be elected uncleanly."""
     changes = TopicChanges.of(image, config, topic, lambda broker_id, directory: broker_id == node_id)
-    made = (changes.change(index, begins_leader_epoch=True) for index in topic.partitions)
+    made = (
+        new_leader_epoch(partition, topic.topic_id, index, node_id) or changes.change(index, begins_leader_epoch=True)
+        for index, partition in topic.partitions.items()
+    )
     return (change for change in made if change is not None)

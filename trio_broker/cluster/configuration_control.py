@@ -9,12 +9,12 @@ Source: Kafka's ConfigurationControlManager, ConfigAdminManager and ControllerCo
 
 from __future__ import annotations
 
-import enum
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import attrs
 
+from kafka_wire.config_resources import ConfigOperation as ConfigOperation
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import ConfigRecord
@@ -40,15 +40,6 @@ KEYS: Mapping[ConfigResourceType, Mapping[str, ConfigKey]] = {
     ConfigResourceType.CLIENT_METRICS: CLIENT_METRICS_KEYS,
 }
 """The keys that a resource of each type may set."""
-
-
-class ConfigOperation(enum.IntEnum):
-    """How a setting is changed, numbered as IncrementalAlterConfigs sends it."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 @attrs.frozen

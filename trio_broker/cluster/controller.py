@@ -22,14 +22,23 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import NO_UUID
-from kafka_wire.stored.metadata import RemoveTopicRecord
+from kafka_wire.stored.metadata import FeatureLevelRecord, RemoveTopicRecord
 from trio_broker.changes.change import Change
-from trio_broker.cluster.cluster_control import NodeRegistration, decide_registration
+from trio_broker.cluster.alter_partition import Altered, PartitionAlteration, decide_alterations
+from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat, BrokerHeartbeatManager
+from trio_broker.cluster.broker_liveness import (
+    BrokerHeartbeatReply,
+    decide_fencing,
+    decide_heartbeat,
+    decide_unregistration,
+)
+from trio_broker.cluster.cluster_control import NodeRegistration, decide_broker_registration, decide_registration
 from trio_broker.cluster.configuration_control import ConfigChange, decide_config_change
 from trio_broker.cluster.controller_client import ConfigOutcome
 from trio_broker.cluster.controller_result import ControllerResult, attempt
 from trio_broker.cluster.features import FeatureUpdate, decide_feature_updates
-from trio_broker.cluster.leader_elections import ElectionType, decide_election
+from trio_broker.cluster.internal_topics import decide_internal_growth
+from trio_broker.cluster.leader_elections import ElectionType, decide_election, decide_leader_balance
 from trio_broker.cluster.metadata_image import (
     CLUSTER_DEFAULT,
     ConfigResource,
@@ -52,6 +61,7 @@ from trio_broker.cluster.replication_control import (
     decide_topic_deletions,
 )
 from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.scheduled_task import ScheduledTask, start_scheduled
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.config.broker_config import BrokerConfig
@@ -61,6 +71,12 @@ from trio_broker.runtime.runtime import Runtime
 T = TypeVar("T")
 
 STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
+
+SESSION_CHECKS = 8
+"""How often within one timeout sessions are looked at: an eighth of it longer, and a silent broker is fenced."""
+
+GROWTH_CHECK_MS = 5000
+"""How long a broker that has joined waits for replicas of the broker's own topics; a look costs less than 1 ms."""
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +113,7 @@ class Controller:
         self._random = runtime.random
         self._log_dirs = log_dirs
         self._lock = trio.Lock()
+        self._sessions = BrokerHeartbeatManager(config.node.broker_session_timeout_ms / 1000)
 
     @property
     def image(self) -> MetadataImage:
@@ -161,7 +178,7 @@ class Controller:
         self, topics: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[NewPartitions | KafkaError]:
         async with self._lock:
-            decisions = await run_steps(decide_new_partitions(self.image, topics))
+            decisions = await run_steps(decide_new_partitions(self.image, topics, self._random))
             outcomes = await self._carry_out(decisions, validate_only)
             if validate_only:
                 return outcomes
@@ -221,7 +238,8 @@ class Controller:
             await self._carry_out([decision], validate_only)
             if not validate_only:
                 for record in decision.records:
-                    log.info("feature %s: finalized at level %d", record.name, record.feature_level)
+                    if isinstance(record, FeatureLevelRecord):
+                        log.info("feature %s: finalized at level %d", record.name, record.feature_level)
 
     async def register_node(self, node: NodeRegistration) -> int:
         async with self._lock:
@@ -231,9 +249,106 @@ class Controller:
             await self._carry_out([decision], False)
             return decision.outcome
 
-    async def allocate_producer_ids(self) -> ProducerIdBlock:
+    # --- brokers of several ---
+
+    async def register_broker(self, node: NodeRegistration) -> int:
         async with self._lock:
-            decision = decide_producer_id_block(self.image, self.node_id)
+            steps = decide_broker_registration(
+                self.image,
+                self.settings,
+                node,
+                has_session=self._sessions.has_valid_session(node.node_id, self._clock.monotonic()),
+                broker_epoch=self.image.offset + 1,
+            )
+            decision = await run_steps(steps)
+            await self._carry_out([decision], False)
+            self._sessions.register(node.node_id, decision.outcome, self._clock.monotonic())
+            return decision.outcome
+
+    async def heartbeat(self, heartbeat: BrokerHeartbeat) -> BrokerHeartbeatReply:
+        self._sessions.note_contact(heartbeat.broker_id, heartbeat.broker_epoch, self._clock.monotonic())
+        async with self._lock:
+            decision = await run_steps(decide_heartbeat(self.image, self.settings, self._sessions, heartbeat))
+            await self._carry_out([decision], False)
+            reply = decision.outcome
+            # Behind the write: what was not written is decided again at the next heartbeat.
+            if reply.should_shut_down:
+                self._sessions.end(heartbeat.broker_id)
+                return reply
+            self._sessions.touch(heartbeat, self._clock.monotonic())
+            if reply.in_controlled_shutdown:
+                self._sessions.begin_controlled_shutdown(heartbeat.broker_id, self.image.offset)
+            return reply
+
+    async def alter_partitions(
+        self, broker_id: int, broker_epoch: int, alterations: Sequence[PartitionAlteration]
+    ) -> list[Altered]:
+        async with self._lock:
+            steps = decide_alterations(self.image, self.settings, broker_id, broker_epoch, alterations)
+            return await self._carry_out(await run_steps(steps), False)
+
+    async def unregister_broker(self, broker_id: int) -> None:
+        async with self._lock:
+            decision = await run_steps(decide_unregistration(self.image, self.settings, broker_id))
+            await self._carry_out([decision], False)
+            self._sessions.end(broker_id)
+
+    # --- what the controller of several brokers does by itself ---
+
+    async def run(self) -> None:
+        """Fence brokers that are silent, balance leaders, and let the broker's own topics grow, until cancelled."""
+        self.begin_sessions()
+        settings = self.config.node
+        tasks = (
+            ScheduledTask("sessions of brokers", self._session_check_ms, self.fence_stale_brokers),
+            ScheduledTask(
+                "balance of leaders",
+                lambda: settings.leader_imbalance_check_interval_seconds * 1000,
+                self.balance_leaders,
+            ),
+            ScheduledTask("replicas of internal topics", lambda: GROWTH_CHECK_MS, self.grow_internal_topics),
+        )
+        async with trio.open_nursery() as nursery:
+            for task in tasks:
+                start_scheduled(nursery, task)
+
+    def _session_check_ms(self) -> int:
+        return max(self.config.node.broker_session_timeout_ms // SESSION_CHECKS, 1)
+
+    async def balance_leaders(self) -> None:
+        """Give preferred replicas their leadership back, some at a time."""
+        is_more = True
+        while is_more:
+            async with self._lock:
+                decision = await run_steps(decide_leader_balance(self.image, self.settings))
+                await self._carry_out([decision], False)
+                is_more = decision.outcome
+
+    async def grow_internal_topics(self) -> None:
+        """Give the broker's own topics the replicas that there are brokers for."""
+        async with self._lock:
+            decision = await run_steps(decide_internal_growth(self.image, self.settings))
+            await self._carry_out([decision], False)
+
+    def begin_sessions(self) -> None:
+        """Give every broker a whole session, at the beginning of the claim."""
+        self._sessions.begin(self.image, self._clock.monotonic())
+
+    async def fence_stale_brokers(self) -> None:
+        """Fence the brokers whose sessions have ended, one after the other."""
+        while True:
+            async with self._lock:
+                broker_id = self._sessions.stale_broker(self.image, self._clock.monotonic())
+                if broker_id is None:
+                    return
+                log.warning("broker %d is fenced: its session has ended", broker_id)
+                decision = await run_steps(decide_fencing(self.image, self.settings, broker_id))
+                await self._carry_out([decision], False)
+                self._sessions.end(broker_id)
+
+    async def allocate_producer_ids(self, broker_id: int | None = None) -> ProducerIdBlock:
+        async with self._lock:
+            decision = decide_producer_id_block(self.image, self.node_id if broker_id is None else broker_id)
             await self._carry_out([decision], False)
             return decision.outcome
 

@@ -1,6 +1,7 @@
 """What the other parts of a broker ask of the cluster's controller.
 
-On one broker it is the ``Controller`` itself. On a broker that is not the controller it will send the requests on.
+On one broker it is the ``Controller`` itself. Of several brokers it is a ``RemoteController``, which asks the one that
+is the controller now; handlers ask the ``Controller`` of their own broker, since what comes to them has been sent on.
 
 Source: Kafka's Controller interface and ForwardingManager (KIP-590).
 """
@@ -14,11 +15,14 @@ import attrs
 
 from kafka_wire.errors import KafkaError
 from trio_broker.changes.change import Change
+from trio_broker.cluster.alter_partition import PartitionAlteration
+from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat
+from trio_broker.cluster.broker_liveness import BrokerHeartbeatReply
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.configuration_control import ConfigChange
 from trio_broker.cluster.features import FeatureUpdate
 from trio_broker.cluster.leader_elections import ElectionType
-from trio_broker.cluster.metadata_image import ConfigResource, TopicImage
+from trio_broker.cluster.metadata_image import ConfigResource, PartitionImage, TopicImage
 from trio_broker.cluster.partition_reassignments import Reassignment
 from trio_broker.cluster.producer_ids import ProducerIdBlock
 from trio_broker.cluster.quorum_info import QuorumInfo
@@ -68,6 +72,40 @@ class ControllerClient(Protocol):
         """
         ...
 
+    async def register_broker(self, node: NodeRegistration) -> int:
+        """Register the start of one broker of several, which is fenced at first. Returns the broker epoch.
+
+        Raises:
+            KafkaError: as ``decide_broker_registration``.
+        """
+        ...
+
+    async def heartbeat(self, heartbeat: BrokerHeartbeat) -> BrokerHeartbeatReply:
+        """Take note that a broker is alive, and return what it is to do.
+
+        Raises:
+            KafkaError: STALE_BROKER_EPOCH.
+        """
+        ...
+
+    async def alter_partitions(
+        self, broker_id: int, broker_epoch: int, alterations: Sequence[PartitionAlteration]
+    ) -> list[PartitionImage | KafkaError]:
+        """Give each partition the ISR that its leader wants; return it as it is then, or its error.
+
+        Raises:
+            KafkaError: STALE_BROKER_EPOCH.
+        """
+        ...
+
+    async def allocate_producer_ids(self, broker_id: int | None = None) -> ProducerIdBlock:
+        """Return a block of ids that was never allocated before, for a broker, this one by default."""
+        ...
+
+
+class ControllerApi(ControllerClient, Protocol):
+    """What the handlers of the controller's own APIs ask beside that."""
+
     async def elect_leaders(
         self, election: ElectionType, partitions: Sequence[TopicPartition]
     ) -> list[KafkaError | None]:
@@ -92,8 +130,12 @@ class ControllerClient(Protocol):
         """Register this start and begin new leader epochs for the node's partitions. Returns the broker epoch."""
         ...
 
-    async def allocate_producer_ids(self) -> ProducerIdBlock:
-        """Return a block of ids that was never allocated before."""
+    async def unregister_broker(self, broker_id: int) -> None:
+        """Take a broker that is gone for good out of the cluster.
+
+        Raises:
+            KafkaError: as ``decide_unregistration``.
+        """
         ...
 
     async def describe_quorum(self) -> QuorumInfo:

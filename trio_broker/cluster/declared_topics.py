@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from kafka_wire.errors import KafkaError
+from kafka_wire.messages.create_topics import BROKER_DEFAULT
 from trio_broker.changes.audit_context import CALLER
 from trio_broker.changes.change import ChangeChannel, ChangeOrigin
 from trio_broker.cluster.configuration_control import (
@@ -20,7 +21,7 @@ from trio_broker.cluster.configuration_control import (
 )
 from trio_broker.cluster.controller_client import ControllerClient
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, MetadataImage
-from trio_broker.cluster.replication_control import BROKER_DEFAULT, NewPartitions, NewTopic, require_room
+from trio_broker.cluster.replication_control import NewPartitions, NewTopic, require_room
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ConfigSource
 from trio_broker.config.keys import TOPIC_KEYS

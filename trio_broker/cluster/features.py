@@ -1,9 +1,10 @@
 """The features of the cluster: the levels that this broker supports, and those that are finalized.
 
 This broker supports the levels in ``SUPPORTED``; the level that the cluster uses is finalized in the metadata log and
-part of the image. Since the cluster is one broker, its first start finalizes every supported feature at the highest
-level, and so does the first start of a newer broker on the data directory of an older one. A finalized level, level 0
-included, stays until UpdateFeatures changes it.
+part of the image. The first start of a cluster finalizes every supported feature at the highest level that all of its
+brokers know, and so does the first start of a newer broker on the data directory of an older one. A finalized level,
+level 0 included, stays until UpdateFeatures changes it. ``SUPPORTED_WITH_REPLICAS`` are features that mean something
+only to several brokers: a broker that is a cluster alone finalizes none of them.
 
 Source: Kafka's FeatureControlManager, QuorumFeatures and GroupVersion; KIP-584, KIP-778.
 """
@@ -11,28 +12,28 @@ Source: Kafka's FeatureControlManager, QuorumFeatures and GroupVersion; KIP-584,
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Final
 
 import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.stored.metadata import FeatureLevelRecord
+from kafka_wire.stored.metadata import ClearElrRecord, FeatureLevelRecord
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.keyed_records import unserved
 from trio_broker.cluster.metadata_image import MetadataImage
+
+ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
+"""At 1, replicas that have left an ISR which was too small may lead, and a broker that ended without a clean stop may
+not (KIP-966)."""
 
 GROUP_VERSION: Final = "group.version"
 """At 1, groups may speak the consumer protocol (KIP-848)."""
 
 TRANSACTION_VERSION: Final = "transaction.version"
 """At 2, each transaction ends with a raised epoch, and Produce adds partitions by itself (KIP-890)."""
-
-ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
-"""At 1, replicas that have left an ISR which was too small may lead, and a broker that ended without a clean stop may
-not (KIP-966)."""
 
 
 @attrs.frozen
@@ -46,6 +47,11 @@ class FeatureLevels:
 SUPPORTED: Final[dict[str, FeatureLevels]] = {
     GROUP_VERSION: FeatureLevels(0, 1),
     TRANSACTION_VERSION: FeatureLevels(0, 2),
+}
+
+SUPPORTED_WITH_REPLICAS: Final[dict[str, FeatureLevels]] = {
+    **SUPPORTED,
+    ELIGIBLE_LEADER_REPLICAS_VERSION: FeatureLevels(0, 1),
 }
 
 METADATA_VERSION: Final = "metadata.version"
@@ -79,13 +85,35 @@ class FeatureUpdate:
     upgrade_type: int
 
 
-def decide_features(image: MetadataImage) -> list[FeatureLevelRecord]:
-    """Finalize the supported features that have no level in the cluster yet."""
-    return [
-        FeatureLevelRecord(name=name, feature_level=levels.high)
-        for name, levels in SUPPORTED.items()
-        if name not in image.features
-    ]
+def own_features() -> dict[str, FeatureLevels]:
+    """The levels that this broker knows, by feature."""
+    return {**{name: FeatureLevels(level, level) for name, level in FIXED.items()}, **SUPPORTED_WITH_REPLICAS}
+
+
+def decide_features(image: MetadataImage, highest_levels: Sequence[Mapping[str, int]] = ()) -> list[FeatureLevelRecord]:
+    """Finalize the supported features that have no level in the cluster yet, at the highest level known.
+
+    ``highest_levels`` are those that the brokers know, by feature; without, the cluster is this one alone. What one of
+    them does not know is left for later.
+    """
+    records = []
+    for name, levels in (SUPPORTED_WITH_REPLICAS if highest_levels else SUPPORTED).items():
+        level = min([levels.high, *(known.get(name, 0) for known in highest_levels)])
+        if name not in image.features and level > 0:
+            records.append(FeatureLevelRecord(name=name, feature_level=level))
+    return records
+
+
+def reason_against_features(image: MetadataImage, known_by_broker: Mapping[str, FeatureLevels]) -> str:
+    """Return why a broker that knows these levels cannot be part of the cluster, or the empty string."""
+    for name, level in {**FIXED, **image.features}.items():
+        known = known_by_broker.get(name, UNKNOWN_FEATURE)
+        if not known.low <= level <= known.high:
+            return (
+                f"does not support finalized version {level} of {name}. The broker wants a version between"
+                f" {known.low} and {known.high}, inclusive."
+            )
+    return ""
 
 
 def require_supported(image: MetadataImage) -> None:
@@ -98,7 +126,7 @@ def require_supported(image: MetadataImage) -> None:
     beyond = [
         f"{name} is {level}, and this version knows {supported.low} to {supported.high}"
         for name, level in sorted(image.features.items())
-        if not (supported := supported_levels(name)).low <= level <= supported.high
+        if not (supported := supported_levels(image, name)).low <= level <= supported.high
     ]
     if beyond:
         raise MetadataLogUnusable(f"a newer version has raised features of the cluster: {'; '.join(beyond)}")
@@ -123,17 +151,20 @@ def decide_feature_updates(
                 code=ErrorCode.INVALID_UPDATE_VERSION,
             )
         levels[update.feature] = update.level
-    records = (
+    records: list[FeatureLevelRecord | ClearElrRecord] = [
         FeatureLevelRecord(name=name, feature_level=level)
         for name, level in levels.items()
         if level != current_level(image, name)
-    )
-    return ControllerResult(None, tuple(records))
+    ]
+    if levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION) == 0 and current_level(image, ELIGIBLE_LEADER_REPLICAS_VERSION):
+        # Nobody keeps the lists up to date from here on.
+        records.append(ClearElrRecord(topic_name=""))
+    return ControllerResult(None, records)
 
 
 def reason_to_refuse(image: MetadataImage, node_id: int, update: FeatureUpdate) -> str | None:
     """Return in Kafka's words why a level cannot be finalized; None when it can."""
-    current, supported = current_level(image, update.feature), supported_levels(update.feature)
+    current, supported = current_level(image, update.feature), supported_levels(image, update.feature)
     if update.upgrade_type not in UpgradeType.__members__.values():
         return "The controller does not support the given upgrade type."
     if update.level < 0:
@@ -142,6 +173,10 @@ def reason_to_refuse(image: MetadataImage, node_id: int, update: FeatureUpdate) 
         if supported is UNKNOWN_FEATURE:
             return f"Local controller {node_id} does not support this feature."
         return f"Local controller {node_id} only supports versions {supported.low}-{supported.high}"
+    for broker in image.brokers.values():
+        low, high = broker.features.get(update.feature, (0, 0))
+        if broker.features and not low <= update.level <= high:
+            return f"Broker {broker.broker_id} only supports versions {low}-{high}"
     if update.level < current and update.upgrade_type == UpgradeType.UPGRADE:
         return (
             "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe"
@@ -158,11 +193,16 @@ def current_level(image: MetadataImage, feature: str) -> int:
     return FIXED.get(feature, image.features.get(feature, 0))
 
 
-def supported_levels(feature: str) -> FeatureLevels:
-    """The levels of ``feature`` that this broker knows."""
+def supported_levels(image: MetadataImage, feature: str) -> FeatureLevels:
+    """The levels of ``feature`` that this broker knows, in such a cluster."""
     if (level := FIXED.get(feature)) is not None:
         return FeatureLevels(level, level)
-    return SUPPORTED.get(feature, UNKNOWN_FEATURE)
+    return supported_features(image.features).get(feature, UNKNOWN_FEATURE)
+
+
+def supported_features(finalized: Container[str]) -> Mapping[str, FeatureLevels]:
+    """The features that mean something in a cluster in which these are ``finalized``."""
+    return SUPPORTED_WITH_REPLICAS if ELIGIBLE_LEADER_REPLICAS_VERSION in finalized else SUPPORTED
 
 
 def require_consumer_protocol(image: MetadataImage, protocols: Collection[str]) -> None:

@@ -36,8 +36,6 @@ from trio_broker.cluster.stored_metadata import read_stored_metadata
 from trio_broker.runtime.disk import Disk, names_in, sync_file, write_atomically
 from trio_broker.storage import file_names
 
-BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
-
 COPIED_FILES: Final = (
     file_names.META_PROPERTIES,
     file_names.RECOVERY_POINT_CHECKPOINT,
@@ -82,7 +80,7 @@ def export_to_kafka(disk: Disk, targets: Mapping[PurePath, PurePath], now_ms: in
         for directory in partitions.values():
             copy_directory(disk, directory, targets[directory.parent] / directory.name)
         content = b"".join(encode_snapshot(0, kafka_records(image), last_timestamp_ms=now_ms, now_ms=now_ms))
-        write_atomically(disk, targets[metadata_source] / BOOTSTRAP_CHECKPOINT, content)
+        write_atomically(disk, targets[metadata_source] / file_names.BOOTSTRAP_CHECKPOINT, content)
         for source, target in targets.items():
             disk.sync_directory(target.parent)
             marker = file_names.CLEAN_SHUTDOWN_MARKER

@@ -1,19 +1,27 @@
-"""Decides about requested elections: the preferred leader of a partition or, accepting a loss of records, any.
+"""Decides about elections beside those that a broker's coming and going causes.
 
-Source: Kafka's ReplicationControlManager.electLeaders; KIP-183, KIP-460.
+A request asks for the preferred leader of a partition or, accepting a loss of records, for any. The balance of leaders
+does so by itself at an interval: after a broker has been away it leads nothing, until its partitions are given back.
+
+Source: Kafka's ReplicationControlManager (electLeaders, maybeBalancePartitionLeaders, maybeElectUncleanLeaders);
+KIP-183, KIP-460.
 """
 
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.stored.metadata import PartitionChangeRecord
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.metadata_image import LEADER_UNCHANGED, NO_LEADER, MetadataImage
 from trio_broker.cluster.partition_change_builder import Election
 from trio_broker.cluster.topic_changes import TopicChanges
 from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.steps import Steps
+from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.config.broker_config import BrokerConfig
 
 
@@ -63,3 +71,32 @@ def decide_election(
         reason, code = NOT_AVAILABLE[election]
         raise KafkaError(reason, code=code)
     return ControllerResult(None, (change,))
+
+
+MAX_BALANCING_ELECTIONS: Final = 1000
+"""Elections of one decision, as many as in Kafka: each moves the clients of a partition, and other changes wait."""
+
+
+def decide_leader_balance(image: MetadataImage, config: BrokerConfig) -> Steps[ControllerResult[bool]]:
+    """Let preferred replicas lead that are live and in sync, and partitions without a leader be led by any live replica
+    where their topic allows it. The outcome says whether there may be more to do.
+
+    ``auto.leader.rebalance.enable`` is about the former alone.
+    """
+    budget = YieldBudget()
+    records: list[PartitionChangeRecord] = []
+    for topic in image.topics.values():
+        changes = None
+        for index, partition in topic.partitions.items():
+            is_offline = partition.leader == NO_LEADER
+            if is_offline or (config.node.auto_leader_rebalance_enable and partition.leader != partition.replicas[0]):
+                changes = changes or TopicChanges.of(image, config, topic)
+                election = changes.online_election if is_offline else Election.PREFERRED
+                change = changes.change(index, election=election)
+                if change is not None and change.leader not in (LEADER_UNCHANGED, NO_LEADER):
+                    records.append(change)
+            if len(records) == MAX_BALANCING_ELECTIONS:
+                return ControllerResult(True, records)
+            if budget.is_spent:
+                yield budget.renewed
+    return ControllerResult(False, records)

@@ -8,12 +8,13 @@ Source: Kafka's MetadataImage, PartitionRegistration.merge for the epochs.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import attrs
 
+from kafka_wire.config_resources import ConfigResourceType as ConfigResourceType
+from kafka_wire.messages.metadata import NO_LEADER as NO_LEADER
 from kafka_wire.stored.metadata import (
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
@@ -22,9 +23,6 @@ from kafka_wire.stored.metadata import (
 )
 
 T = TypeVar("T")
-
-NO_LEADER = -1
-"""The leader of a partition that has none."""
 
 LEADER_UNCHANGED = -2
 """The leader in a PartitionChangeRecord that is about something else."""
@@ -37,16 +35,6 @@ UNASSIGNED_DIRECTORY: Final = bytes(15) + b"\x01"
 
 MIGRATING_DIRECTORY: Final = bytes(16)
 """Kafka's id for "not known" beside a replica that is older than ids of log directories."""
-
-
-class ConfigResourceType(enum.IntEnum):
-    """What a setting may belong to, numbered as on the wire and in ConfigRecord."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 @attrs.frozen

@@ -49,7 +49,7 @@ from trio_broker.cluster.metadata_snapshot import (
 from trio_broker.cluster.metadata_store import PreparedBatch
 from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC
 from trio_broker.common.topic_partition import TopicPartition
-from trio_broker.config.log_config import LogConfig
+from trio_broker.config.log_config import KEEP_FOR_EVER, LogConfig
 from trio_broker.runtime.disk import Disk, names_in, write_atomically
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage import file_names
@@ -73,9 +73,6 @@ SEGMENT_BYTES: Final = 64 * 1024 * 1024
 
 READ_BYTES: Final = 1024 * 1024
 """Read at a time in a replay."""
-
-KEEP_FOR_EVER: Final = -1
-"""Segments are deleted when a snapshot contains them, never for their age or size."""
 
 SNAPSHOT_AFTER_RECORDS: Final = 10_000
 """Records since the last snapshot after which a start writes another: they take a start some tenths of a second."""

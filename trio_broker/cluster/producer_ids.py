@@ -17,6 +17,7 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.limits import MAX_PRODUCER_ID
+from kafka_wire.primitives import NO_BROKER_EPOCH
 from kafka_wire.stored.metadata import ProducerIdsRecord
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.metadata_image import MetadataImage
@@ -26,8 +27,6 @@ BLOCK_SIZE: Final = 1000
 
 LAST_PRODUCER_ID: Final = MAX_PRODUCER_ID
 """The largest int64, which is given to nobody: it would be the last of a block that ends beyond it."""
-
-NO_BROKER_EPOCH: Final = -1
 
 
 @attrs.frozen

@@ -13,18 +13,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import chain
 from typing import Final, overload
 
 import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.messages.create_topics import BROKER_DEFAULT
 from kafka_wire.primitives import NO_UUID, uuid_text
 from kafka_wire.stored.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from trio_broker.cluster.controller_result import ControllerResult, attempt
+from trio_broker.cluster.internal_topics import (
+    MIN_INSYNC_REPLICAS,
+    default_min_insync_replicas,
+    default_replication_factor,
+)
 from trio_broker.cluster.metadata_image import UNASSIGNED_DIRECTORY, ConfigResourceType, MetadataImage, TopicImage
+from trio_broker.cluster.replica_placer import StripedReplicaPlacer, usable_brokers
 from trio_broker.common.topic_names import (
     CLUSTER_METADATA_TOPIC,
+    TRANSACTION_STATE_TOPIC,
     collision_key,
     is_internal_topic,
     require_valid_topic_name,
@@ -41,10 +50,7 @@ MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 of the cluster wait meanwhile."""
 
 MAX_PARTITIONS: Final = 20_000
-"""Partitions of all topics on this node: each keeps files open and some tens of kilobytes of state in memory."""
-
-BROKER_DEFAULT: Final = -1
-"""In the place of a number of partitions or replicas: the broker's own setting counts."""
+"""Partitions of all topics on one node: each keeps files open and some tens of kilobytes of state in memory."""
 
 FIRST_EPOCH: Final = 0
 
@@ -103,18 +109,18 @@ def decide_new_topics(
     wanted = yield from list_in_turns(_wanted_partitions(topic, config) for topic in topics)
     refuse_excess(sum(wanted))
     counts = yield from count_in_turns(topic.name for topic in topics)
-    planner = _TopicPlanner(image, config, random)
+    planner = _TopicPlanner(image, config, random, (yield from _room(image)))
     return (attempt(partial(planner.plan, topic, occurrences=counts[topic.name])) for topic in topics)
 
 
 class _TopicPlanner:
     """Decides about the topics of one request in order, counting the names and partitions of those before."""
 
-    def __init__(self, image: MetadataImage, config: BrokerConfig, random: Random) -> None:
+    def __init__(self, image: MetadataImage, config: BrokerConfig, random: Random, room: _Room) -> None:
         self.image = image
         self.config = config
         self.random = random
-        self.partition_count = image.partition_count
+        self.room = room
 
     @cached_property
     def _names_by_collision_key(self) -> dict[str, str]:
@@ -129,9 +135,11 @@ class _TopicPlanner:
         if occurrences > 1:
             raise KafkaError(f"topic {topic.name!r} is named twice in one request", code=ErrorCode.INVALID_REQUEST)
         self._check_name(topic.name)
-        assignment = _assignment_of(topic, self.image, self.config)
+        if is_internal_topic(topic.name) and topic.replication_factor == BROKER_DEFAULT and not topic.assignments:
+            topic = _with_internal_defaults(topic, self.image)
+        assignment = _assignment_of(topic, self.image, self.config, self.random)
         configs = _checked_configs(topic, self.config)
-        require_room(self.partition_count, len(assignment))
+        self.room.require(assignment)
         created = CreatedTopic(
             name=topic.name,
             topic_id=random_uuid(self.random),
@@ -139,10 +147,10 @@ class _TopicPlanner:
             replication_factor=len(assignment[0]),
             configs=configs,
         )
-        self.partition_count += len(assignment)
+        self.room.take(assignment)
         if "_" in (key := collision_key(topic.name)):
             self._names_by_collision_key[key] = topic.name
-        return ControllerResult(created, _creation_records(created, assignment))
+        return ControllerResult(created, _creation_records(created, assignment, active_brokers(self.image)))
 
     def _check_name(self, name: str) -> None:
         require_valid_topic_name(name)
@@ -159,13 +167,23 @@ class _TopicPlanner:
             )
 
 
+def _with_internal_defaults(topic: NewTopic, image: MetadataImage) -> NewTopic:
+    """A topic of the broker's own with the replicas that no setting gives, and what a write to them needs."""
+    factor = default_replication_factor(image)
+    min_isr = default_min_insync_replicas(factor)
+    defaults = {MIN_INSYNC_REPLICAS: str(min_isr)} if min_isr > 1 or topic.name == TRANSACTION_STATE_TOPIC else {}
+    return attrs.evolve(topic, replication_factor=factor, configs=dict(sorted({**defaults, **topic.configs}.items())))
+
+
 def _wanted_partitions(topic: NewTopic, config: BrokerConfig) -> int:
     if topic.assignments:
         return len(topic.assignments)
     return config.request.num_partitions if topic.num_partitions == BROKER_DEFAULT else max(topic.num_partitions, 0)
 
 
-def _assignment_of(topic: NewTopic, image: MetadataImage, config: BrokerConfig) -> list[tuple[int, ...]]:
+def _assignment_of(
+    topic: NewTopic, image: MetadataImage, config: BrokerConfig, random: Random
+) -> list[tuple[int, ...]]:
     """Return the replicas of each partition of a new topic."""
     if topic.assignments:
         return _manual_assignment(topic, image)
@@ -182,7 +200,7 @@ def _assignment_of(topic: NewTopic, image: MetadataImage, config: BrokerConfig) 
     factor = topic.replication_factor
     if factor == BROKER_DEFAULT:
         factor = config.request.default_replication_factor
-    return place_replicas(image, 0, _wanted_partitions(topic, config), factor)
+    return place_replicas(image, random, _wanted_partitions(topic, config), factor)
 
 
 def _manual_assignment(topic: NewTopic, image: MetadataImage) -> list[tuple[int, ...]]:
@@ -197,9 +215,24 @@ def _manual_assignment(topic: NewTopic, image: MetadataImage) -> list[tuple[int,
             code=ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         )
     replicas = [tuple(topic.assignments[index]) for index in range(len(topic.assignments))]
-    for each in replicas:
+    for index, each in enumerate(replicas):
         check_replicas(image, each, replication_factor=len(replicas[0]))
+        require_active_replica(image, index, each)
     return replicas
+
+
+def require_active_replica(image: MetadataImage, index: int, replicas: Sequence[int]) -> None:
+    """Check that a new partition has a replica that can lead.
+
+    Raises:
+        KafkaError: INVALID_REPLICA_ASSIGNMENT: it has none.
+    """
+    if not any(image.is_active(broker_id) for broker_id in replicas):
+        raise KafkaError(
+            f"All brokers specified in the manual partition assignment for partition {index} are fenced or in"
+            " controlled shutdown.",
+            code=ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        )
 
 
 def check_replicas(image: MetadataImage, replicas: Sequence[int], *, replication_factor: int | None = None) -> None:
@@ -236,27 +269,34 @@ def reason_against_replicas(
     return None
 
 
-def place_replicas(image: MetadataImage, first: int, count: int, replication_factor: int) -> list[tuple[int, ...]]:
-    """Return the replicas of ``count`` partitions from index ``first`` on, the leaders round robin over the brokers.
+def place_replicas(image: MetadataImage, random: Random, count: int, replication_factor: int) -> list[tuple[int, ...]]:
+    """Return the replicas of ``count`` partitions, the leader first.
 
     Raises:
-        KafkaError: INVALID_REPLICATION_FACTOR: there are fewer brokers than that.
+        KafkaError: INVALID_REPLICATION_FACTOR: there are fewer usable brokers than that, or none that could lead.
     """
     if replication_factor < 1:
         raise KafkaError(
             f"default.replication.factor is {replication_factor}: a topic has to be created with a factor of its own",
             code=ErrorCode.INVALID_REPLICATION_FACTOR,
         )
-    brokers = sorted(broker_id for broker_id, broker in image.brokers.items() if not broker.fenced)
+    brokers = usable_brokers(image)
     if replication_factor > len(brokers):
         raise KafkaError(
             f"replication factor {replication_factor} is more than the {len(brokers)} broker(s) of the cluster",
             code=ErrorCode.INVALID_REPLICATION_FACTOR,
         )
-    return [
-        tuple(brokers[(index + step) % len(brokers)] for step in range(replication_factor))
-        for index in range(first, first + count)
-    ]
+    if all(broker.fenced for broker in brokers):
+        raise KafkaError("All brokers are currently fenced.", code=ErrorCode.INVALID_REPLICATION_FACTOR)
+    if len(brokers) == 1:
+        return [(brokers[0].broker_id,)] * count
+    placer = StripedReplicaPlacer(brokers, random)
+    return [placer.place(replication_factor) for _ in range(count)]
+
+
+def active_brokers(image: MetadataImage) -> frozenset[int]:
+    """The brokers that may be in sync with a new partition from its beginning."""
+    return frozenset(broker.broker_id for broker in image.brokers.values() if broker.is_active)
 
 
 def _checked_configs(topic: NewTopic, config: BrokerConfig) -> dict[str, str]:
@@ -272,7 +312,9 @@ def _checked_configs(topic: NewTopic, config: BrokerConfig) -> dict[str, str]:
     return configs
 
 
-def _creation_records(created: CreatedTopic, assignment: Sequence[tuple[int, ...]]) -> _NewPartitionRecords:
+def _creation_records(
+    created: CreatedTopic, assignment: Sequence[tuple[int, ...]], active: frozenset[int]
+) -> _NewPartitionRecords:
     before = (
         TopicRecord(name=created.name, topic_id=created.topic_id),
         *(
@@ -280,12 +322,13 @@ def _creation_records(created: CreatedTopic, assignment: Sequence[tuple[int, ...
             for name, value in created.configs.items()
         ),
     )
-    return _NewPartitionRecords(created.topic_id, 0, assignment, before)
+    return _NewPartitionRecords(created.topic_id, 0, assignment, active, before)
 
 
 @attrs.frozen
 class _NewPartitionRecords(Sequence[object]):
-    """The records ``before``, and one for each partition of ``assignment``, from the index ``first`` on.
+    """The records ``before``, and one for each partition of ``assignment``, from the index ``first`` on. Its ISR are
+    those of its replicas that are ``active``.
 
     Those are made when they are asked for: ten thousand at once would hold the event loop for 20 ms.
     """
@@ -293,6 +336,7 @@ class _NewPartitionRecords(Sequence[object]):
     topic_id: bytes
     first: int
     assignment: Sequence[tuple[int, ...]]
+    active: frozenset[int]
     before: tuple[object, ...] = ()
 
     def __len__(self) -> int:
@@ -311,14 +355,15 @@ class _NewPartitionRecords(Sequence[object]):
             return self.before[place]
         number = place - len(self.before)
         replicas = self.assignment[number]
+        isr = [broker_id for broker_id in replicas if broker_id in self.active]
         return PartitionRecord(
             partition_id=self.first + number,
             topic_id=self.topic_id,
             replicas=list(replicas),
-            isr=list(replicas),
+            isr=isr,
             removing_replicas=[],
             adding_replicas=[],
-            leader=replicas[0],
+            leader=isr[0],
             leader_epoch=FIRST_EPOCH,
             partition_epoch=FIRST_EPOCH,
             directories=[UNASSIGNED_DIRECTORY] * len(replicas),
@@ -329,22 +374,23 @@ class _NewPartitionRecords(Sequence[object]):
 
 
 def decide_new_partitions(
-    image: MetadataImage, topics: Sequence[NewPartitions]
+    image: MetadataImage, topics: Sequence[NewPartitions], random: Random
 ) -> Steps[Iterator[ControllerResult[NewPartitions] | KafkaError]]:
     """Decide about each growth, in order, when it is asked for."""
     additional = yield from list_in_turns(_additional(image, wanted) for wanted in topics)
     refuse_excess(sum(additional))
     counts = yield from count_in_turns(wanted.name for wanted in topics)
-    planner = _GrowthPlanner(image)
+    planner = _GrowthPlanner(image, random, (yield from _room(image)))
     return (attempt(partial(planner.plan, wanted, occurrences=counts[wanted.name])) for wanted in topics)
 
 
 class _GrowthPlanner:
     """Decides about the topics of one request one after the other, counting partitions."""
 
-    def __init__(self, image: MetadataImage) -> None:
+    def __init__(self, image: MetadataImage, random: Random, room: _Room) -> None:
         self.image = image
-        self.partition_count = image.partition_count
+        self.random = random
+        self.room = room
 
     def plan(self, wanted: NewPartitions, *, occurrences: int) -> ControllerResult[NewPartitions]:
         """Return what adds the partitions.
@@ -365,10 +411,11 @@ class _GrowthPlanner:
                 f"topic {wanted.name!r} has {present} partition(s), and {wanted.count} would not be more",
                 code=ErrorCode.INVALID_PARTITIONS,
             )
-        assignment = _additional_assignment(self.image, topic, wanted)
-        require_room(self.partition_count, len(assignment))
-        self.partition_count += len(assignment)
-        return ControllerResult(wanted, _NewPartitionRecords(topic.topic_id, present, assignment))
+        assignment = _additional_assignment(self.image, topic, wanted, self.random)
+        self.room.require(assignment)
+        self.room.take(assignment)
+        records = _NewPartitionRecords(topic.topic_id, present, assignment, active_brokers(self.image))
+        return ControllerResult(wanted, records)
 
 
 def _additional(image: MetadataImage, wanted: NewPartitions) -> int:
@@ -376,21 +423,24 @@ def _additional(image: MetadataImage, wanted: NewPartitions) -> int:
     return max(wanted.count - len(topic.partitions), 0) if topic is not None else 0
 
 
-def _additional_assignment(image: MetadataImage, topic: TopicImage, wanted: NewPartitions) -> list[tuple[int, ...]]:
+def _additional_assignment(
+    image: MetadataImage, topic: TopicImage, wanted: NewPartitions, random: Random
+) -> list[tuple[int, ...]]:
     present = len(topic.partitions)
     additional = wanted.count - present
     # As in Kafka, one of its partitions gives the replication factor of the topic; there is always one.
     replication_factor = len(topic.partitions[0].replicas)
     if wanted.assignments is None:
-        return place_replicas(image, present, additional, replication_factor)
+        return place_replicas(image, random, additional, replication_factor)
     if len(wanted.assignments) != additional:
         raise KafkaError(
             f"{additional} partition(s) shall be added, but {len(wanted.assignments)} are assigned",
             code=ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         )
     assignment = [tuple(replicas) for replicas in wanted.assignments]
-    for replicas in assignment:
+    for index, replicas in enumerate(assignment, present):
         check_replicas(image, replicas, replication_factor=replication_factor)
+        require_active_replica(image, index, replicas)
     return assignment
 
 
@@ -458,6 +508,41 @@ def refuse_excess(partitions: int) -> None:
             f"{partitions} new partitions are more than the {MAX_PARTITIONS_PER_REQUEST} of one request",
             code=ErrorCode.POLICY_VIOLATION,
         )
+
+
+class _Room:
+    """Counts the partitions that each broker has, with those that a request has added so far."""
+
+    def __init__(self, counts: Counter[int], only_broker: int | None = None) -> None:
+        self._counts = counts
+        self._only_broker = only_broker
+
+    def require(self, assignment: Sequence[tuple[int, ...]]) -> None:
+        """Refuse partitions that a broker has no room for.
+
+        Raises:
+            KafkaError: as ``require_room``.
+        """
+        for broker_id, additional in self._additional(assignment).items():
+            require_room(self._counts[broker_id], additional)
+
+    def take(self, assignment: Sequence[tuple[int, ...]]) -> None:
+        self._counts.update(self._additional(assignment))
+
+    def _additional(self, assignment: Sequence[tuple[int, ...]]) -> Counter[int]:
+        # Of a broker that is a cluster alone ten thousand partitions need not be counted one by one.
+        if self._only_broker is not None:
+            return Counter({self._only_broker: len(assignment)})
+        return Counter(chain.from_iterable(assignment))
+
+
+def _room(image: MetadataImage) -> Steps[_Room]:
+    if len(image.brokers) == 1:
+        [only_broker] = image.brokers
+        return _Room(Counter({only_broker: image.partition_count}), only_broker)
+    partitions = (partition for topic in image.topics.values() for partition in topic.partitions.values())
+    counts = yield from count_in_turns(broker_id for partition in partitions for broker_id in partition.replicas)
+    return _Room(counts)
 
 
 def require_room(present: int, additional: int) -> None:

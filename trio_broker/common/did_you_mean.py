@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
+
+CLOSE: Final = 0.75
+"""How alike, out of 1, the wrong name of an option or a column and the right one must be for a hint to name that."""
 
 
 def did_you_mean(given: str, known: Iterable[str], *, prefix: str = "") -> str:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+DEFAULT_PORT: Final = 9092
+"""Kafka's own."""
+
 
 def bracketed(host: str) -> str:
     """``host`` as it stands before a colon."""

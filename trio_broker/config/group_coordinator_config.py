@@ -1,6 +1,6 @@
 """The settings of the group coordinator: sessions, rebalances, committed offsets and the topic that stores them.
 
-Names and defaults are Kafka's, except that ``offsets.topic.replication.factor`` is 1, since there is one broker. A key
+Names and defaults are Kafka's, except that ``offsets.topic.replication.factor`` follows the number of brokers. A key
 that a single group may set (a config resource of type GROUP) has in ``group`` the name under which groups set it.
 
 Source: Kafka's GroupCoordinatorConfig, GroupConfig and OffsetConfig.
@@ -12,7 +12,7 @@ import attrs
 
 from trio_broker.config.config_key import INT_MAX, ConfigType, UpdateMode, key
 from trio_broker.config.log_config import MIN_SEGMENT_BYTES
-from trio_broker.config.validators import at_least, one_of, rebalance_protocols, some_of
+from trio_broker.config.validators import at_least, minus_one_or_at_least, one_of, rebalance_protocols, some_of
 
 LONG = ConfigType.LONG
 
@@ -112,10 +112,10 @@ class GroupCoordinatorConfig:
         validator=at_least(1),
     )
     offsets_topic_replication_factor: int = key(
-        1,
-        "Replicas of a partition of __consumer_offsets when it is created.",
+        -1,
+        "Replicas of a partition of __consumer_offsets when it is created; -1: as many as brokers, up to 3.",
         type=ConfigType.SHORT,
-        validator=at_least(1),
+        validator=minus_one_or_at_least(1),
     )
     offsets_topic_segment_bytes: int = key(
         100 * 1024 * 1024,

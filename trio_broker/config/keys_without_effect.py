@@ -25,7 +25,6 @@ _BROKER_NAMES: Names = {
         transaction.partition.verification.enable
     """,
     (ConfigType.BOOLEAN, UpdateMode.READ_ONLY): """
-        auto.leader.rebalance.enable
         controlled.shutdown.enable
         controller.quorum.auto.join.enable
         remote.log.storage.system.enable
@@ -77,7 +76,6 @@ _BROKER_NAMES: Names = {
         alter.log.dirs.replication.quota.window.num
         alter.log.dirs.replication.quota.window.size.seconds
         broker.heartbeat.interval.ms
-        broker.session.timeout.ms
         connection.failed.authentication.delay.ms
         controller.quorum.append.linger.ms
         controller.quorum.election.backoff.max.ms
@@ -211,7 +209,6 @@ _BROKER_NAMES: Names = {
         delegation.token.expiry.check.interval.ms
         delegation.token.expiry.time.ms
         delegation.token.max.lifetime.ms
-        leader.imbalance.check.interval.seconds
         log.dir.failure.timeout.ms
         metadata.log.max.record.bytes.between.snapshots
         metadata.log.max.snapshot.interval.ms
@@ -271,7 +268,6 @@ _BROKER_NAMES: Names = {
     """,
     (ConfigType.STRING, UpdateMode.READ_ONLY): """
         authorizer.class.name
-        inter.broker.listener.name
         metadata.log.dir
         metrics.recording.level
         remote.log.metadata.manager.class.name

@@ -91,6 +91,19 @@ def advertised_endpoints(config: SocketServerConfig) -> tuple[Endpoint, ...]:
     return tuple(advertised.get(listener.listener_name) or _dialled(listener) for listener in listeners)
 
 
+def inter_broker_listener(config: SocketServerConfig) -> str:
+    """Return the name of the listener by which other brokers reach this one.
+
+    Raises:
+        ConfigError: there is no listener of the name in the setting.
+    """
+    names = [listener.listener_name for listener in listener_endpoints(config)]
+    name = (config.inter_broker_listener_name or names[0]).upper()
+    if name not in names:
+        raise ConfigError(f"inter.broker.listener.name: {name} is not in listeners")
+    return name
+
+
 def _dialled(listener: Endpoint) -> Endpoint:
     return attrs.evolve(listener, host="") if listener.host in UNROUTABLE_HOSTS else listener
 

@@ -93,6 +93,9 @@ TIMESTAMP_TYPES = Choice[TimestampType](
     {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
 )
 
+KEEP_FOR_EVER = -1
+"""As a retention, by time or by size: there is none."""
+
 
 def _hours_to_ms(hours: int) -> int:
     return hours * MS_PER_HOUR if hours >= 0 else -1

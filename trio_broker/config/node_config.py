@@ -48,6 +48,17 @@ class NodeConfig:
         ),
     )
     broker_rack: str | None = key(None, "The rack or zone of this node, advertised to clients.")
+    auto_leader_rebalance_enable: bool = key(
+        True, "Whether preferred replicas get their leadership back by themselves, where there are several brokers."
+    )
+    leader_imbalance_check_interval_seconds: int = key(
+        300, "How often that is looked at.", type=LONG, validator=at_least(1)
+    )
+    broker_session_timeout_ms: int = key(
+        9000,
+        "How long a broker may be silent before others lead in its place, where there are several.",
+        validator=at_least(1),
+    )
     log_dirs: tuple[str, ...] = key(
         (DEFAULT_LOG_DIRECTORY,),
         "The data directories, separated by commas; a new partition goes to the one with the fewest.",

@@ -60,6 +60,9 @@ class SocketServerConfig:
         DEFAULT_PROTOCOL_MAP, "The security protocol of each listener name, as NAME:PROTOCOL.",
         type=ConfigType.STRING, parser=split_list, formatter=",".join,
     )  # fmt: skip
+    inter_broker_listener_name: str | None = key(
+        None, "The listener by which brokers of a cluster reach this one; unset, the first of them."
+    )
     controller_listener_names: tuple[str, ...] = key(
         (), "Listeners of this name are not opened: here the controller is a part of the broker."
     )

@@ -1,6 +1,6 @@
 """The settings of the transaction coordinator: timeouts, expiry, and the topic that stores transactions.
 
-Names and defaults are Kafka's, except that replication factor and in-sync replicas are 1, since there is one broker.
+Names and defaults are Kafka's, except that replication factor and in-sync replicas follow the number of brokers.
 
 Source: Kafka's TransactionStateManagerConfig and TransactionLogConfig.
 """
@@ -11,7 +11,7 @@ import attrs
 
 from trio_broker.config.config_key import ConfigType, key
 from trio_broker.config.log_config import MIN_SEGMENT_BYTES
-from trio_broker.config.validators import at_least
+from trio_broker.config.validators import at_least, minus_one_or_at_least
 
 
 @attrs.frozen(kw_only=True)
@@ -34,15 +34,16 @@ class TransactionCoordinatorConfig:
         validator=at_least(1),
     )
     transaction_state_log_replication_factor: int = key(
-        1,
-        "Replicas of a partition of __transaction_state when it is created.",
+        -1,
+        "Replicas of a partition of __transaction_state when it is created; -1: as many as brokers, up to 3.",
         type=ConfigType.SHORT,
-        validator=at_least(1),
+        validator=minus_one_or_at_least(1),
     )
     transaction_state_log_min_isr: int = key(
-        1,
-        "The in-sync replicas that a partition of __transaction_state needs for a write, when it is created.",
-        validator=at_least(1),
+        -1,
+        "The in-sync replicas that a partition of __transaction_state needs for a write, when it is created; -1: 2 of 3"
+        " replicas, else 1.",
+        validator=minus_one_or_at_least(1),
     )
     transaction_state_log_segment_bytes: int = key(
         100 * 1024 * 1024,

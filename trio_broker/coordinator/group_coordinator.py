@@ -38,7 +38,6 @@ from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.common.request_phase import ReleaseHandler
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC
-from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.barrier import Barrier
 from trio_broker.concurrency.scheduled_task import ScheduledTask, start_scheduled
 from trio_broker.concurrency.steps import Steps, run_steps
@@ -59,6 +58,7 @@ from trio_broker.coordinator.request_parts import answered_in_turn, parts_of
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.coordinator.runtime.shard import Shard
+from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.transaction_end import TransactionEnd
 from trio_broker.runtime.runtime import Runtime
@@ -292,13 +292,13 @@ class GroupCoordinator:
             raise KafkaError(text, code=ErrorCode.NOT_COORDINATOR)
         return shard.end_transaction(end)
 
-    def own_partition_of(self, group_id: str) -> TopicPartition:
+    def own_partition_of(self, group_id: str) -> Partition:
         """The partition of ``__consumer_offsets`` that has ``group_id``, which is coordinated here.
 
         Raises:
             KafkaError: those of ``shard``.
         """
-        return self.shard(group_id, allow_empty=True).log.partition.topic_partition
+        return self.shard(group_id, allow_empty=True).log.partition
 
     async def fetch_offsets(
         self, request: OffsetFetchRequestGroup, release_handler: ReleaseHandler, *, require_stable: bool = False

@@ -40,6 +40,7 @@ from kafka_wire.stored.groups import (
     decode_group_record,
     encode_group_record,
 )
+from kafka_wire.stored.offset_commits import COMMIT_PREFIX
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, MetadataImage, TopicImage
 from trio_broker.common.topic_partition import TopicPartition
@@ -70,9 +71,6 @@ from trio_broker.coordinator.runtime.log import EncodedRecord
 from trio_broker.coordinator.runtime.machine import Machine
 from trio_broker.coordinator.runtime.result import Completion, CoordinatorEvent, CoordinatorResult, Now
 from trio_broker.runtime.randomness import Random, random_uuid, random_uuid_text
-
-COMMIT_PREFIX = b"\0\1"
-"""How the key of a commit begins: its record type."""
 
 MAX_MEMBER_ID_PREFIX_CHARACTERS = 255
 """How much of a client's own name goes into the member id it is given, which is kept for every member and every pending

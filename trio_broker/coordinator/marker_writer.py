@@ -9,7 +9,6 @@ Source: Kafka's KafkaApis.handleWriteTxnMarkersRequest.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
 
 import attrs
 
@@ -21,18 +20,16 @@ from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.steps import Steps, run_steps
 from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
+from trio_broker.coordinator.transactions import transaction_marker_channel_manager
 from trio_broker.partition.leader_appends import RequiredOffset
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.transaction_end import TransactionEnd
 
-MARKER_TIMEOUT_SECONDS: Final = 30.0
-"""How long a marker may take to become durable: Kafka's ``request.timeout.ms`` between brokers."""
-
 
 @attrs.frozen
 class MarkerWriter:
-    """See the head of the file. The ``TransactionMarkerChannelManager`` to the broker itself."""
+    """See the head of the file. The ``MarkerChannel`` of a ``TransactionMarkerChannelManager`` to the broker itself."""
 
     replicas: ReplicaManager
     groups: GroupCoordinator
@@ -46,7 +43,7 @@ class MarkerWriter:
     def write_steps(
         self, end: TransactionEnd, partitions: Collection[TopicPartition], release_handler: ReleaseHandler
     ) -> Steps[dict[TopicPartition, ErrorCode]]:
-        """See ``TransactionMarkerChannelManager``."""
+        """See ``MarkerChannel``."""
         codes: dict[TopicPartition, ErrorCode] = {}
         idle: list[Partition] = []
         busy: list[Partition] = []
@@ -73,8 +70,11 @@ class MarkerWriter:
                 awaited[topic_partition] = RequiredOffset(partition, (yield from self._append(partition, end)))
             except KafkaError as error:
                 codes[topic_partition] = error.code
+        timeout_seconds = transaction_marker_channel_manager.MARKER_TIMEOUT_SECONDS
         durable = yield from self.replicas.appends.replication_steps(
-            list(awaited.values()), timeout_seconds=MARKER_TIMEOUT_SECONDS, release_handler=release_handler
+            list(awaited.values()),
+            timeout_seconds=timeout_seconds,
+            release_handler=release_handler,
         )
         return codes | dict(zip(awaited, durable, strict=True))
 

@@ -15,6 +15,7 @@ from typing import Final
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.add_partitions_to_txn import (
+    BATCHED_SINCE_VERSION,
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -34,7 +35,6 @@ from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.transactions import in_version
 from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
 
-BATCHED_SINCE_VERSION: Final = 4
 FENCED_SINCE_VERSION: Final = 2
 
 Codes = Mapping[TopicPartition, ErrorCode]

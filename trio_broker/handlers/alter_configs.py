@@ -17,7 +17,7 @@ from kafka_wire.messages.alter_configs import (
 )
 from trio_broker.cluster.configuration_control import ResourceReplacement
 from trio_broker.cluster.metadata_image import ConfigResource
-from trio_broker.handlers.support.config_changes import change_resources, resource_response
+from trio_broker.handlers.support.config_changes import LOGGERS, change_resources, resource_response
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
@@ -28,7 +28,7 @@ def error_response(request: AlterConfigsRequest, error: KafkaError) -> AlterConf
     )
 
 
-@handles(AlterConfigsRequest, error_response=error_response)
+@handles(AlterConfigsRequest, error_response=error_response, by_controller=True, local_part=LOGGERS)
 async def alter_configs(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse:
     """Replace the settings of each resource, or answer with its error."""
     return AlterConfigsResponse(

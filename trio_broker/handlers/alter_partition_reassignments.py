@@ -32,11 +32,11 @@ def error_response(
     )
 
 
-@handles(AlterPartitionReassignmentsRequest, error_response=error_response)
+@handles(AlterPartitionReassignmentsRequest, error_response=error_response, by_controller=True)
 async def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: Context
 ) -> AlterPartitionReassignmentsResponse:
-    """Assign the replicas asked for where this node can; every other partition gets its error."""
+    """Assign the replicas asked for where they can be; every other partition gets its error."""
     responses = [ReassignableTopicResponse(name=topic.name, partitions=[]) async for topic in InTurns(request.topics)]
     # All at once, for one write of the metadata log; each keeps the list that its result goes to.
     items = (

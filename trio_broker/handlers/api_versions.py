@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from kafka_wire.codec import encode_bytes
 from kafka_wire.error_codes import ErrorCode
@@ -22,10 +22,10 @@ from kafka_wire.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from trio_broker.cluster.features import FIXED, SUPPORTED, FeatureLevels
+from trio_broker.cluster.features import FIXED, FeatureLevels, supported_features
 from trio_broker.handlers.support.advertised_versions import advertised_versions
 from trio_broker.handlers.support.context import Context
-from trio_broker.handlers.support.registry import handles, served_apis
+from trio_broker.handlers.support.registry import advertised_apis, handles
 from trio_broker.handlers.support.services import NodeInfo
 
 SOFTWARE_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -63,45 +63,54 @@ def api_versions(request: ApiVersionsRequest, context: Context) -> bytes:
             # The object is the connection's: its later requests, and the line that logs its end, show the software too.
             software.name, software.version = name, software_version
     image = context.services.metadata_cache.image
-    return encoded_answer(version, image.offset, tuple(image.features.items()))
+    is_broker = context.connection.listener_name == context.services.node.inter_broker_listener
+    return encoded_answer(version, image.offset, tuple(image.features.items()), is_broker)
 
 
 @functools.lru_cache(maxsize=ANSWERS_KEPT)
-def encoded_answer(version: int, metadata_offset: int, features: tuple[tuple[str, int], ...]) -> bytes:
-    """The answer in ``version`` of a cluster with these features.
+def encoded_answer(
+    version: int, metadata_offset: int, features: tuple[tuple[str, int], ...], is_broker: bool = False
+) -> bytes:
+    """The answer in ``version`` of a cluster with these features, to a client or to another broker.
 
     Kept, since every connection begins with this request, and to encode the answer takes longer than all else that it
     costs.
     """
+    supported = supported_features(dict(features))
     response = ApiVersionsResponse(
         error_code=ErrorCode.NONE,
-        api_keys=advertised_versions(served_apis().values()),
+        api_keys=advertised_versions(advertised_apis(to_brokers=is_broker)),
         throttle_time_ms=0,
-        supported_features=supported_features(version),
+        supported_features=supported_keys(version, supported),
         # Clients keep the answer with the largest epoch they have seen (KIP-584), so it must never fall, over restarts
         # either.
         finalized_features_epoch=metadata_offset,
-        finalized_features=finalized_features(features),
+        finalized_features=finalized_keys(features, supported),
     )
     return encode_bytes(response, version)
 
 
-def supported_features(version: int) -> list[SupportedFeatureKey]:
+def supported_keys(version: int, supported: Mapping[str, FeatureLevels]) -> list[SupportedFeatureKey]:
     """The features this broker supports, as far as ``version`` can express their levels."""
     return [
         SupportedFeatureKey(name=name, min_version=levels.low, max_version=levels.high)
-        for name, levels in (SUPPORTED | {name: FeatureLevels(level, level) for name, level in FIXED.items()}).items()
+        for name, levels in (
+            *supported.items(),
+            *((name, FeatureLevels(level, level)) for name, level in FIXED.items()),
+        )
         # KAFKA-17492: see ``LEVEL_0_SINCE_VERSION``. Clients of version 3 would refuse this whole answer, and so not
         # connect.
         if levels.low > 0 or version >= LEVEL_0_SINCE_VERSION
     ]
 
 
-def finalized_features(features: Iterable[tuple[str, int]]) -> list[FinalizedFeatureKey]:
+def finalized_keys(
+    features: Iterable[tuple[str, int]], supported: Mapping[str, FeatureLevels]
+) -> list[FinalizedFeatureKey]:
     """The features that are switched on, each at one level for all brokers."""
     return [
         FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-        for name, level in (*FIXED.items(), *((name, level) for name, level in features if name in SUPPORTED))
+        for name, level in (*FIXED.items(), *((name, level) for name, level in features if name in supported))
         # Level 0 stands for a feature that is switched off (KIP-584); clients take a listed one for switched on.
         if level > 0
     ]

@@ -10,14 +10,13 @@ from __future__ import annotations
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from kafka_wire.records.batch import NO_TIMESTAMP
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
 USER = "User"
 ANONYMOUS = "ANONYMOUS"
 """Kafka's name for a client that did not log in."""
-
-NO_TIME = -1
 
 
 def error_response(request: CreateDelegationTokenRequest, error: KafkaError) -> CreateDelegationTokenResponse:
@@ -27,9 +26,9 @@ def error_response(request: CreateDelegationTokenRequest, error: KafkaError) -> 
         principal_name=request.owner_principal_name or ANONYMOUS,
         token_requester_principal_type=USER,
         token_requester_principal_name=ANONYMOUS,
-        issue_timestamp_ms=NO_TIME,
-        expiry_timestamp_ms=NO_TIME,
-        max_timestamp_ms=NO_TIME,
+        issue_timestamp_ms=NO_TIMESTAMP,
+        expiry_timestamp_ms=NO_TIMESTAMP,
+        max_timestamp_ms=NO_TIMESTAMP,
         token_id="",
         hmac=b"",
     )

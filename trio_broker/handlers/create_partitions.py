@@ -22,7 +22,7 @@ def error_response(request: CreatePartitionsRequest, error: KafkaError) -> Creat
     return CreatePartitionsResponse(results=[refused_topic(topic.name, error) for topic in request.topics])
 
 
-@handles(CreatePartitionsRequest, error_response=error_response)
+@handles(CreatePartitionsRequest, error_response=error_response, by_controller=True)
 async def create_partitions(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
     """Add partitions to each topic, or answer with its error."""
     wanted = [wanted_partitions(topic) async for topic in InTurns(request.topics)]

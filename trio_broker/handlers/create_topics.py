@@ -31,7 +31,7 @@ def error_response(request: CreateTopicsRequest, error: KafkaError) -> CreateTop
     return CreateTopicsResponse(topics=[refused_topic(topic.name, error) for topic in request.topics])
 
 
-@handles(CreateTopicsRequest, error_response=error_response)
+@handles(CreateTopicsRequest, error_response=error_response, by_controller=True)
 async def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
     """Create each topic, or answer with its error."""
     wanted = [await wanted_topic(topic) async for topic in InTurns(request.topics)]

@@ -26,8 +26,8 @@ from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.record_deletion import deletable_partition
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.partition.partition import Partition
-from trio_broker.partition.replica_manager import ReplicaManager
 
 NO_LOW_WATERMARK = -1
 
@@ -52,26 +52,26 @@ def error_response(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRe
 @handles(DeleteRecordsRequest, error_response=error_response)
 async def delete_records(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
     """Delete up to each offset; each partition on its own, but for the checkpoints, which are written once."""
-    replicas = context.services.replicas
+    services = context.services
     offsets: dict[Partition, int] = {}
     async for topic in InTurns(request.topics):
         async for wanted in InTurns(topic.partitions):
             with suppress(KafkaError):
-                offsets[deletable_partition(replicas, topic.name, wanted.partition_index)] = wanted.offset
+                offsets[deletable_partition(services, topic.name, wanted.partition_index)] = wanted.offset
     context.release_for_disk()
-    outcomes = await replicas.delete_records(offsets)
+    outcomes = await services.replicas.delete_records(offsets)
     return DeleteRecordsResponse(
-        topics=[await results_in_topic(topic, replicas, outcomes) async for topic in InTurns(request.topics)]
+        topics=[await results_in_topic(topic, services, outcomes) async for topic in InTurns(request.topics)]
     )
 
 
 async def results_in_topic(
-    topic: DeleteRecordsTopic, replicas: ReplicaManager, outcomes: Mapping[Partition, int | KafkaError]
+    topic: DeleteRecordsTopic, services: BrokerServices, outcomes: Mapping[Partition, int | KafkaError]
 ) -> DeleteRecordsTopicResult:
     return DeleteRecordsTopicResult(
         name=topic.name,
         partitions=[
-            result_in_partition(topic.name, wanted, replicas, outcomes) async for wanted in InTurns(topic.partitions)
+            result_in_partition(topic.name, wanted, services, outcomes) async for wanted in InTurns(topic.partitions)
         ],
     )
 
@@ -79,12 +79,12 @@ async def results_in_topic(
 def result_in_partition(
     topic: str,
     wanted: DeleteRecordsPartition,
-    replicas: ReplicaManager,
+    services: BrokerServices,
     outcomes: Mapping[Partition, int | KafkaError],
 ) -> DeleteRecordsPartitionResult:
     """The new log start offset of one partition, or why it has none."""
     try:
-        outcome = outcomes[deletable_partition(replicas, topic, wanted.partition_index)]
+        outcome = outcomes[deletable_partition(services, topic, wanted.partition_index)]
     except KafkaError as error:
         return failed(wanted, error.code)
     if isinstance(outcome, KafkaError):

@@ -28,7 +28,7 @@ def error_response(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTop
     return DeleteTopicsResponse(responses=[refused_topic(target, error) for target in targets(request)])
 
 
-@handles(DeleteTopicsRequest, error_response=error_response)
+@handles(DeleteTopicsRequest, error_response=error_response, by_controller=True)
 async def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
     """Delete each topic, or answer with its error."""
     wanted = [target async for target in InTurns(targets(request))]

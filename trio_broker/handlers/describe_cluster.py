@@ -15,7 +15,7 @@ from kafka_wire.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from trio_broker.handlers.support.authorized_operations import cluster_operations
-from trio_broker.handlers.support.broker_nodes import alive_broker_nodes
+from trio_broker.handlers.support.broker_nodes import broker_nodes
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
@@ -47,7 +47,8 @@ async def describe_cluster(request: DescribeClusterRequest, context: Context) ->
             else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
         )
     services = context.services
-    brokers = alive_broker_nodes(services.metadata_cache.image, context.connection)
+    image = services.metadata_cache.image
+    brokers = broker_nodes(image, context.connection, with_fenced=request.include_fenced_brokers)
     return DescribeClusterResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
@@ -56,7 +57,11 @@ async def describe_cluster(request: DescribeClusterRequest, context: Context) ->
         controller_id=services.node.node_id,
         brokers=[
             DescribeClusterBroker(
-                broker_id=each.broker_id, host=each.host, port=each.port, rack=each.rack, is_fenced=False
+                broker_id=each.broker_id,
+                host=each.host,
+                port=each.port,
+                rack=each.rack,
+                is_fenced=image.brokers[each.broker_id].fenced,
             )
             for each in brokers
         ],

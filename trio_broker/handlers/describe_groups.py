@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from kafka_wire.messages.describe_groups import DEAD, DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.group_descriptions import described_groups
 from trio_broker.handlers.support.registry import handles
 
 ERROR_MESSAGE_SINCE_VERSION = 6
-
-DEAD = "Dead"
 
 
 def error_response(request: DescribeGroupsRequest, error: KafkaError) -> DescribeGroupsResponse:

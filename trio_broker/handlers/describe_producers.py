@@ -20,9 +20,10 @@ from kafka_wire.primitives import NO_OFFSET
 from trio_broker.common.topic_names import require_valid_topic_name
 from trio_broker.concurrency.yield_budget import InTurns, YieldBudget
 from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.partitions import partition_here
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.partition.partition import Partition
-from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.producer_state import ProducerEntry
 
 
@@ -54,9 +55,7 @@ async def describe_producers(request: DescribeProducersRequest, context: Context
         topics=[
             TopicResponse(
                 name=name,
-                partitions=[
-                    await describe_partition(name, index, context.services.replicas, budget) for index in indexes
-                ],
+                partitions=[await describe_partition(name, index, context.services, budget) for index in indexes],
             )
             for name, indexes in asked.items()
         ]
@@ -64,11 +63,11 @@ async def describe_producers(request: DescribeProducersRequest, context: Context
 
 
 async def describe_partition(
-    topic: str, index: int, replicas: ReplicaManager, budget: YieldBudget
+    topic: str, index: int, services: BrokerServices, budget: YieldBudget
 ) -> PartitionResponse:
     await budget.maybe_yield()
     try:
-        partition = led_partition(topic, index, replicas)
+        partition = led_partition(topic, index, services)
     except KafkaError as error:
         return failed(index, error)
     described = []
@@ -79,14 +78,14 @@ async def describe_partition(
     return PartitionResponse(partition_index=index, active_producers=described)
 
 
-def led_partition(topic: str, index: int, replicas: ReplicaManager) -> Partition:
+def led_partition(topic: str, index: int, services: BrokerServices) -> Partition:
     """The partition, if it can be used.
 
     Raises:
-        KafkaError: ``INVALID_TOPIC_EXCEPTION``, ``UNKNOWN_TOPIC_OR_PARTITION``, or the partition's failure.
+        KafkaError: ``INVALID_TOPIC_EXCEPTION``; those of ``partition_here`` and ``Partition.require_leader``.
     """
     require_valid_topic_name(topic)
-    partition = replicas.topic(topic).partition(index)
+    partition = partition_here(services, topic, index)
     partition.require_leader()
     return partition
 

@@ -37,7 +37,7 @@ def error_response(request: DescribeQuorumRequest, error: KafkaError) -> Describ
     return DescribeQuorumResponse(error_code=error.code, error_message=str(error), topics=[])
 
 
-@handles(DescribeQuorumRequest, error_response=error_response)
+@handles(DescribeQuorumRequest, error_response=error_response, by_controller=True)
 async def describe_quorum(request: DescribeQuorumRequest, context: Context) -> DescribeQuorumResponse:
     """Describe the quorum of the metadata log, which is this node alone."""
     budget = YieldBudget()

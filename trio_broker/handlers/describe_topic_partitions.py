@@ -22,11 +22,12 @@ from kafka_wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from kafka_wire.primitives import NO_UUID
-from trio_broker.cluster.metadata_image import MetadataImage, PartitionImage, TopicImage
+from trio_broker.cluster.metadata_image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from trio_broker.common.topic_names import is_internal_topic, is_valid_topic_name
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import InTurns, sorted_distinct
 from trio_broker.handlers.support.authorized_operations import topic_operations
+from trio_broker.handlers.support.broker_nodes import BrokerEndpoints, broker_nodes
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
@@ -62,11 +63,12 @@ async def describe_topic_partitions(
     limit = min(
         max(request.response_partition_limit, 1), context.services.config.request.max_request_partition_size_limit
     )
-    return await page(image, names, start, limit)
+    endpoints = BrokerEndpoints(image, broker_nodes(image, context.connection))
+    return await page(image, endpoints, names, start, limit)
 
 
 async def page(
-    image: MetadataImage, names: Iterable[str], start: Position, limit: int
+    image: MetadataImage, endpoints: BrokerEndpoints, names: Iterable[str], start: Position, limit: int
 ) -> DescribeTopicPartitionsResponse:
     """As many partitions of ``names`` from ``start`` on as the limit allows; the names are sorted."""
     topics: list[DescribeTopicPartitionsResponseTopic] = []
@@ -83,7 +85,7 @@ async def page(
             continue
         first = start.partition if name == start.topic else 0
         indexes = [index for index in sorted(topic.partitions) if index >= first]
-        topics.append(describe(topic, indexes[:room]))
+        topics.append(describe(topic, endpoints, indexes[:room]))
         if len(indexes) > room:
             return response(topics, Cursor(topic_name=name, partition_index=indexes[room]))
         room -= len(indexes)
@@ -107,28 +109,30 @@ def missing_topic(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponse
     )
 
 
-def describe(topic: TopicImage, indexes: list[int]) -> DescribeTopicPartitionsResponseTopic:
+def describe(topic: TopicImage, endpoints: BrokerEndpoints, indexes: list[int]) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal_topic(topic.name),
-        partitions=[describe_partition(index, topic.partitions[index]) for index in indexes],
+        partitions=[describe_partition(index, topic.partitions[index], endpoints) for index in indexes],
         # Unlike Metadata's, this request has no field that asks for them (KIP-966).
         topic_authorized_operations=topic_operations(asked=True),
     )
 
 
-def describe_partition(index: int, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
-    has_leader = partition.leader >= 0
+def describe_partition(
+    index: int, partition: PartitionImage, endpoints: BrokerEndpoints
+) -> DescribeTopicPartitionsResponsePartition:
+    code = endpoints.unavailability(partition)
     return DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        error_code=code,
         partition_index=index,
-        leader_id=partition.leader,
+        leader_id=NO_LEADER if code else partition.leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        eligible_leader_replicas=[],
-        last_known_elr=[],
-        offline_replicas=[],
+        eligible_leader_replicas=list(partition.eligible_leader_replicas),
+        last_known_elr=list(partition.last_known_elr),
+        offline_replicas=endpoints.offline_replicas(partition),
     )

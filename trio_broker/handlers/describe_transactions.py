@@ -12,8 +12,9 @@ from kafka_wire.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
+from kafka_wire.stored.transactions import STATE_NAMES
 from trio_broker.concurrency.yield_budget import InTurns
-from trio_broker.coordinator.transactions.transaction_metadata import STATE_NAMES, by_topic
+from trio_broker.coordinator.transactions.transaction_metadata import by_topic
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 

@@ -40,7 +40,7 @@ def error_response(request: ElectLeadersRequest, error: KafkaError) -> ElectLead
     )
 
 
-@handles(ElectLeadersRequest, error_response=error_response)
+@handles(ElectLeadersRequest, error_response=error_response, by_controller=True)
 async def elect_leaders(request: ElectLeadersRequest, context: Context) -> ElectLeadersResponse:
     """Elect leaders of the partitions that need one; every other partition gets its error."""
     try:

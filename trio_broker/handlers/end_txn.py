@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from kafka_wire.errors import KafkaError
-from kafka_wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from kafka_wire.messages.end_txn import EPOCH_BUMP_SINCE_VERSION, EndTxnRequest, EndTxnResponse
 from trio_broker.concurrency.steps import Steps
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.handlers.support.context import Context
@@ -20,7 +20,6 @@ from trio_broker.handlers.support.transactions import in_version
 from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
 
 FENCED_SINCE_VERSION: Final = 2
-EPOCH_BUMP_SINCE_VERSION: Final = 5
 
 
 def error_response(request: EndTxnRequest, error: KafkaError) -> EndTxnResponse:

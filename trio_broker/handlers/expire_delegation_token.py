@@ -8,14 +8,13 @@ from __future__ import annotations
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from kafka_wire.records.batch import NO_TIMESTAMP
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
-NO_TIME = -1
-
 
 def error_response(request: ExpireDelegationTokenRequest, error: KafkaError) -> ExpireDelegationTokenResponse:
-    return ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=NO_TIME)
+    return ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=NO_TIMESTAMP)
 
 
 @handles(ExpireDelegationTokenRequest, error_response=error_response)

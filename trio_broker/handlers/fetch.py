@@ -17,18 +17,21 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.isolation_level import IsolationLevel
 from kafka_wire.messages.fetch import (
+    NAMES_UP_TO,
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
     SnapshotId,
 )
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget, clear_in_turns
 from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.partitions import NOT_HERE, CurrentLeaders
 from trio_broker.handlers.support.registry import handles
 from trio_broker.partition.fetch_operation import FetchedPartition, FetchingReplica, FetchLimits, FetchTarget
 from trio_broker.partition.fetch_sessions import (
@@ -40,7 +43,10 @@ from trio_broker.partition.fetch_sessions import (
 )
 from trio_broker.partition.partition import Partition
 
-BY_ID_SINCE_VERSION = 13
+NAMES_LEADERS_SINCE_VERSION = 16
+
+LED_DIFFERENTLY = NOT_HERE | {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
+"""The refusals of a partition that another broker may lead, or this one in another epoch."""
 
 ISOLATION_LEVELS = {level.value: level for level in IsolationLevel}
 
@@ -106,16 +112,17 @@ def fetch_in_full(request: FetchRequest, limits: FetchLimits, context: Context) 
     results = yield from read_steps(targets, limits, context)
     session_id = NO_SESSION
     if request.session_epoch == INITIAL_EPOCH:
-        session = replicas.fetch_sessions.create(asked, by_id=context.version >= BY_ID_SINCE_VERSION)
+        session = replicas.fetch_sessions.create(asked, by_id=context.version > NAMES_UP_TO)
         if session is not None:
             # Called for its effect: it notes what this full answer says, so that the next one has only what changed
             # since.
             session.incremental_changes(session.partitions.items(), results)
             session_id = session.session_id
-    responses = yield from responses_of(zip(asked, results, strict=True))
+    leaders = CurrentLeaders(context)
+    responses = yield from responses_of(zip(asked, results, strict=True), leaders)
     if len(targets) > PARTITIONS_PER_LOOK:
         yield from clear_in_turns(asked, targets, results)
-    return FetchResponse(session_id=session_id, responses=responses)
+    return FetchResponse(session_id=session_id, responses=responses, node_endpoints=addresses_of(leaders))
 
 
 def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: Context) -> Steps[FetchResponse]:
@@ -126,7 +133,7 @@ def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: Contex
     # and its changes.
     asked = yield from asked_partitions(request, context)
     try:
-        by_id = context.version >= BY_ID_SINCE_VERSION
+        by_id = context.version > NAMES_UP_TO
         session = sessions.resume(request.session_id, request.session_epoch, by_id=by_id)
         sessions.extend(session, asked)
     except KafkaError as error:
@@ -143,8 +150,9 @@ def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: Contex
             partition.target = attrs.evolve(partition.target, found=find_partition(key, context))
         targets.append(partition.target)
     results = yield from read_steps(targets, limits, context)
-    responses = yield from responses_of(session.incremental_changes(reads, results))
-    return FetchResponse(session_id=session.session_id, responses=responses)
+    leaders = CurrentLeaders(context)
+    responses = yield from responses_of(session.incremental_changes(reads, results), leaders)
+    return FetchResponse(session_id=session.session_id, responses=responses, node_endpoints=addresses_of(leaders))
 
 
 def read_steps(targets: Sequence[FetchTarget], limits: FetchLimits, context: Context) -> Steps[list[FetchedPartition]]:
@@ -176,7 +184,7 @@ def asked_partitions(request: FetchRequest, context: Context) -> Steps[dict[Sess
     map that Kafka builds.
     """
     replicas = context.services.replicas
-    by_id = context.version >= BY_ID_SINCE_VERSION
+    by_id = context.version > NAMES_UP_TO
     asked: dict[SessionKey, FetchTarget] = {}
     number = 0
     budget: YieldBudget | None = None
@@ -212,7 +220,7 @@ def find_partition(key: SessionKey, context: Context) -> Partition | KafkaError:
     """The partition, its topic found by name or by id (KIP-516) as the version has it, or why there is none."""
     replicas = context.services.replicas
     try:
-        by_id = context.version >= BY_ID_SINCE_VERSION
+        by_id = context.version > NAMES_UP_TO
         local = replicas.topic_by_id(key.topic_id) if by_id else replicas.topic(key.topic)
         return local.partition(key.partition)
     except KafkaError as error:
@@ -220,7 +228,7 @@ def find_partition(key: SessionKey, context: Context) -> Partition | KafkaError:
         return error.with_traceback(None)
 
 
-def responses_of(results: Iterable[KeyedResult]) -> Steps[list[FetchableTopicResponse]]:
+def responses_of(results: Iterable[KeyedResult], leaders: CurrentLeaders) -> Steps[list[FetchableTopicResponse]]:
     """The results in their order, neighbours of one topic under it: a topic may come again, as in Kafka's answers."""
     topics: list[FetchableTopicResponse] = []
     topic: FetchableTopicResponse | None = None
@@ -229,12 +237,34 @@ def responses_of(results: Iterable[KeyedResult]) -> Steps[list[FetchableTopicRes
         if topic is None or topic.topic != key.topic or topic.topic_id != key.topic_id:
             topic = FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id, partitions=[])
             topics.append(topic)
-        topic.partitions.append(partition_data(result))
+        data = partition_data(result)
+        if result.error_code is not ErrorCode.NONE:
+            name_leader(key, data, leaders)
+        topic.partitions.append(data)
         if number % PARTITIONS_PER_LOOK == 0:
             budget = budget or YieldBudget()
             if budget.is_spent:
                 yield budget.renewed
     return topics
+
+
+def name_leader(key: SessionKey, data: PartitionData, leaders: CurrentLeaders) -> None:
+    """Beside a partition that is not led here, or in another epoch, say who leads it (KIP-951)."""
+    if data.error_code in LED_DIFFERENTLY and (partition := leaders.find(key.topic, key.topic_id, key.partition)):
+        if data.error_code in NOT_HERE:
+            data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if leaders.context.version >= NAMES_LEADERS_SINCE_VERSION:
+            data.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+
+
+def addresses_of(leaders: CurrentLeaders) -> list[NodeEndpoint]:
+    """The addresses of the leaders that a response names."""
+    if leaders.context.version < NAMES_LEADERS_SINCE_VERSION:
+        return []
+    return [
+        NodeEndpoint(node_id=each.broker_id, host=each.host, port=each.port, rack=each.rack)
+        for each in leaders.nodes.values()
+    ]
 
 
 def partition_data(result: FetchedPartition) -> PartitionData:

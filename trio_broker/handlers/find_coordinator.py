@@ -12,19 +12,20 @@ Source: Kafka's KafkaApis.getCoordinator and FindCoordinatorResponse.
 
 from __future__ import annotations
 
-import enum
-
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from kafka_wire.messages.find_coordinator import (
+    BATCHED_SINCE_VERSION,
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    KeyType,
+)
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.handlers.support.broker_nodes import BrokerNode, broker_node
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-
-BATCHED_SINCE_VERSION = 4
-"""From it on there are many keys, each answered on its own (KIP-699)."""
 
 NO_NODE = -1
 NO_HOST = ""
@@ -32,14 +33,6 @@ NO_PORT = -1
 
 NO_ERROR_MESSAGE = "NONE"
 """Kafka's message beside error code 0 up to version 3; later versions have none."""
-
-
-class KeyType(enum.IntEnum):
-    """What a key names."""
-
-    GROUP = 0
-    TRANSACTIONAL_ID = 1
-    SHARE_PARTITION = 2
 
 
 def error_response(request: FindCoordinatorRequest, error: KafkaError) -> FindCoordinatorResponse:

@@ -19,7 +19,7 @@ from kafka_wire.messages.incremental_alter_configs import (
 )
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.metadata_image import ConfigResource
-from trio_broker.handlers.support.config_changes import change_resources, resource_response
+from trio_broker.handlers.support.config_changes import LOGGERS, change_resources, resource_response
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
@@ -30,7 +30,7 @@ def error_response(request: IncrementalAlterConfigsRequest, error: KafkaError) -
     )
 
 
-@handles(IncrementalAlterConfigsRequest, error_response=error_response)
+@handles(IncrementalAlterConfigsRequest, error_response=error_response, by_controller=True, local_part=LOGGERS)
 async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: Context
 ) -> IncrementalAlterConfigsResponse:

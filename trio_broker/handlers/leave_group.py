@@ -9,12 +9,10 @@ Source: Kafka's KafkaApis.handleLeaveGroupRequest, LeaveGroupRequest.normalizedD
 from __future__ import annotations
 
 from kafka_wire.errors import KafkaError
-from kafka_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from kafka_wire.messages.leave_group import MEMBERS_SINCE_VERSION, LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from trio_broker.concurrency.steps import Steps
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-
-MEMBERS_SINCE_VERSION = 3
 
 
 def error_response(request: LeaveGroupRequest, error: KafkaError) -> LeaveGroupResponse:

@@ -10,7 +10,6 @@ Source: Kafka's ReplicaManager.fetchOffset and UnifiedLog.fetchOffsetByTimestamp
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 from functools import partial
 from operator import methodcaller
@@ -26,11 +25,13 @@ from kafka_wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
+    SpecialTimestamp,
 )
 from trio_broker.common.request_phase import ReleaseHandler, RequestPhase, ignore_release
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget, count_in_turns, list_in_turns
 from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.partitions import partition_here
 from trio_broker.handlers.support.registry import handles
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
@@ -43,17 +44,6 @@ NOTHING = -1
 
 OFFSET_NOT_AVAILABLE_SINCE_VERSION = 5
 LEADER_EPOCH_SINCE_VERSION = 4
-
-
-class SpecialTimestamp(enum.IntEnum):
-    """Timestamps with a special meaning."""
-
-    LATEST = -1
-    EARLIEST = -2
-    MAX_TIMESTAMP = -3
-    EARLIEST_LOCAL = -4
-    LATEST_TIERED = -5
-    EARLIEST_PENDING_UPLOAD = -6
 
 
 SINCE_VERSION = {
@@ -133,7 +123,7 @@ def look_up_partition(
     replicas = context.services.replicas
     try:
         require_known_timestamp(wanted.timestamp, context.version)
-        partition = replicas.topic(topic).partition(wanted.partition_index)
+        partition = partition_here(context.services, topic, wanted.partition_index)
         partition.require_leader(wanted.current_leader_epoch)
         if wanted.timestamp == SpecialTimestamp.LATEST and isolation_level is not None:
             require_visible_epoch(partition, context.version)

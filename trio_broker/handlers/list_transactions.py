@@ -16,10 +16,10 @@ from kafka_wire.messages.list_transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
+from kafka_wire.stored.transactions import STATE_NAMES
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.coordinator.consumer.topic_patterns import InvalidPattern, compiled_pattern
 from trio_broker.coordinator.transactions.transaction_coordinator import KnownTransaction
-from trio_broker.coordinator.transactions.transaction_metadata import STATE_NAMES
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 

@@ -28,14 +28,14 @@ from kafka_wire.messages.metadata import (
 )
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.release import release_in_turns
-from trio_broker.cluster.metadata_image import MetadataImage, PartitionImage, TopicImage
+from trio_broker.cluster.metadata_image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.common.request_phase import RequestPhase
 from trio_broker.common.topic_names import is_internal_topic, require_valid_topic_name
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget, clear_in_turns, in_turns, list_in_turns
 from trio_broker.handlers.support.authorized_operations import cluster_operations, topic_operations
-from trio_broker.handlers.support.broker_nodes import BrokerNode, alive_broker_nodes
+from trio_broker.handlers.support.broker_nodes import BrokerEndpoints, BrokerNode, broker_nodes
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
@@ -43,6 +43,8 @@ NULL_MEANS_ALL_SINCE_VERSION = 1
 """Before it an empty list means all topics; from it on null does, and empty means none (KIP-4)."""
 
 BY_ID_SINCE_VERSION = 12
+
+LISTENER_NOT_FOUND_SINCE_VERSION = 6
 
 MAX_CREATED_PER_REQUEST = 100
 """Topics that one Metadata request may bring about by naming them: each takes milliseconds of disk, in a handler slot.
@@ -66,7 +68,7 @@ def metadata(request: MetadataRequest, context: Context) -> Steps[MetadataRespon
     """Describe the brokers and the topics asked for; a large answer about all topics, or about one, is kept."""
     services = context.services
     image = services.metadata_cache.image
-    brokers = alive_broker_nodes(image, context.connection)
+    brokers = broker_nodes(image, context.connection)
     key = answer_key(request, context.version, brokers)
     answers = services.metadata_answers
     if (kept := answers.get(described_part(request, context.version, image), key)) is not None:
@@ -146,7 +148,7 @@ def described(request: MetadataRequest, context: Context, brokers: tuple[BrokerN
         ],
         cluster_id=node.cluster_id,
         controller_id=node.node_id,
-        topics=(yield from describe_topics(request, context)),
+        topics=(yield from describe_topics(request, context, brokers)),
         cluster_authorized_operations=cluster_operations(asked=request.include_cluster_authorized_operations),
         error_code=ErrorCode.NONE,
     )
@@ -158,8 +160,11 @@ def wants_all(request: MetadataRequest, version: int) -> bool:
     return request.topics is None
 
 
-def describe_topics(request: MetadataRequest, context: Context) -> Steps[list[MetadataResponseTopic]]:
+def describe_topics(
+    request: MetadataRequest, context: Context, brokers: tuple[BrokerNode, ...]
+) -> Steps[list[MetadataResponseTopic]]:
     """Describe each topic asked for, creating missing ones where the client and the broker allow it."""
+    endpoints = BrokerEndpoints(context.services.metadata_cache.image, brokers)
     asked = request.include_topic_authorized_operations
     topics: list[MetadataResponseTopic] = []
     budget = YieldBudget()
@@ -167,7 +172,7 @@ def describe_topics(request: MetadataRequest, context: Context) -> Steps[list[Me
         everything = context.services.metadata_cache.image.topics.values()
         by_name = sorted(everything, key=lambda topic: topic.name)
         for topic in by_name:
-            topics.append((yield from describe_topic(topic, asked=asked)))
+            topics.append((yield from describe_topic(topic, endpoints, context.version, asked=asked)))
             if budget.is_spent:
                 yield budget.renewed
         return topics
@@ -185,13 +190,15 @@ def describe_topics(request: MetadataRequest, context: Context) -> Steps[list[Me
         # A topic asked for by id counts as missing too: nothing is created for it, so that the limit is only stricter.
         missing += wanted.name not in context.services.metadata_cache.image.topics
         may_create_it = may_create and missing <= MAX_CREATED_PER_REQUEST
-        topics.append((yield from describe_or_create(wanted, context, asked=asked, may_create=may_create_it)))
+        topics.append(
+            (yield from describe_or_create(wanted, context, endpoints, asked=asked, may_create=may_create_it))
+        )
     yield from clear_in_turns(described)
     return topics
 
 
 def describe_or_create(
-    wanted: MetadataRequestTopic, context: Context, *, asked: bool, may_create: bool
+    wanted: MetadataRequestTopic, context: Context, endpoints: BrokerEndpoints, *, asked: bool, may_create: bool
 ) -> Steps[MetadataResponseTopic]:
     """Describe one topic, asked for by name or by id, or answer with its error."""
     try:
@@ -205,7 +212,7 @@ def describe_or_create(
             partitions=[],
             topic_authorized_operations=topic_operations(asked=False),
         )
-    return (yield from describe_topic(topic, asked=asked))
+    return (yield from describe_topic(topic, endpoints, context.version, asked=asked))
 
 
 def find_or_create(wanted: MetadataRequestTopic, context: Context, *, may_create: bool) -> Steps[TopicImage]:
@@ -236,34 +243,43 @@ def find_or_create(wanted: MetadataRequestTopic, context: Context, *, may_create
 async def auto_create(name: str, context: Context) -> TopicImage:
     """Create a topic with the broker's defaults, unless another request has just created it."""
     services = context.services
-    [outcome] = await services.controller.create_topics([NewTopic(name=name)])
+    [outcome] = await services.controller_client.create_topics([NewTopic(name=name)])
     # Another request may have created it between the lookup and the controller's lock: that is what was wanted.
     if isinstance(outcome, KafkaError) and outcome.code != ErrorCode.TOPIC_ALREADY_EXISTS:
         raise outcome
     return services.metadata_cache.image.topics[name]
 
 
-def describe_topic(topic: TopicImage, *, asked: bool) -> Steps[MetadataResponseTopic]:
+def describe_topic(
+    topic: TopicImage, endpoints: BrokerEndpoints, version: int, *, asked: bool
+) -> Steps[MetadataResponseTopic]:
     """Describe one topic, of which there may be ten thousand partitions."""
-    partitions = sorted(topic.partitions.items())
+    partitions = (
+        describe_partition(index, partition, endpoints, version)
+        for index, partition in sorted(topic.partitions.items())
+    )
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal_topic(topic.name),
-        partitions=(yield from list_in_turns(describe_partition(index, partition) for index, partition in partitions)),
+        partitions=(yield from list_in_turns(partitions)),
         topic_authorized_operations=topic_operations(asked=asked),
     )
 
 
-def describe_partition(index: int, partition: PartitionImage) -> MetadataResponsePartition:
-    has_leader = partition.leader >= 0
+def describe_partition(
+    index: int, partition: PartitionImage, endpoints: BrokerEndpoints, version: int
+) -> MetadataResponsePartition:
+    code = endpoints.unavailability(partition)
+    if code is ErrorCode.LISTENER_NOT_FOUND and version < LISTENER_NOT_FOUND_SINCE_VERSION:
+        code = ErrorCode.LEADER_NOT_AVAILABLE
     return MetadataResponsePartition(
-        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        error_code=code,
         partition_index=index,
-        leader_id=partition.leader,
+        leader_id=NO_LEADER if code else partition.leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        offline_replicas=[],
+        offline_replicas=endpoints.offline_replicas(partition),
     )

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.offset_fetch import (
+    GROUPS_SINCE_VERSION,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
@@ -35,7 +36,6 @@ from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
 GROUP_ERROR_SINCE_VERSION = 2
-GROUPS_SINCE_VERSION = 8
 BY_ID_SINCE_VERSION = 10
 
 NO_METADATA = ""

@@ -19,6 +19,7 @@ from kafka_wire.messages.offset_for_leader_epoch import (
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.partitions import partition_here
 from trio_broker.handlers.support.registry import handles
 
 
@@ -59,7 +60,7 @@ def offset_for_leader_epoch(
 def look_up(topic: str, wanted: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:
     """The largest epoch not after the one asked for, and where it ends; the latest ends at the log end."""
     try:
-        partition = context.services.replicas.topic(topic).partition(wanted.partition)
+        partition = partition_here(context.services, topic, wanted.partition)
         partition.require_leader(wanted.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(error_code=error.code, partition=wanted.partition)

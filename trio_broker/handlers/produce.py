@@ -23,9 +23,13 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.headers import RequestHeader
 from kafka_wire.messages.produce import (
+    ACKS_ALL,
+    ACKS_LEADER,
+    ACKS_NONE,
     BY_ID_SINCE_VERSION,
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -40,6 +44,7 @@ from trio_broker.common.topic_names import is_internal_topic
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.partitions import NOT_HERE, CurrentLeaders
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.transactional_produce import NotInTransaction, TransactionalProduce
 from trio_broker.network.client_activity import NOT_IDEMPOTENT, ProducerActivity
@@ -50,10 +55,6 @@ from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.writer import AppendGuard
 from trio_broker.storage.errors import RecordValidationError
-
-ACKS_NONE = 0
-ACKS_LEADER = 1
-ACKS_ALL = -1
 
 INTERNAL_WRITER = "__admin_client"
 """The client id that may produce to internal topics; Kafka's own tools use it."""
@@ -67,6 +68,11 @@ SUCCESS = struct.Struct(">ihqqq")
 """The numbers of a partition in a response: index, error code, base offset, log append time and log start offset."""
 
 LOG_START_OFFSET_SINCE_VERSION = 5
+
+NAMES_LEADERS_SINCE_VERSION = 10
+
+LED_ELSEWHERE = NOT_HERE | {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+"""The refusals of a partition that another broker may lead."""
 
 TOPICS_REMEMBERED = 1024
 """Topics, each in the versions that its producers speak, whose answers are made of two remembered pieces; some 200
@@ -148,6 +154,7 @@ class ProduceOperation:
     header: RequestHeader
     replicas: ReplicaManager
     producer: ProducerActivity
+    leaders: CurrentLeaders
     transaction: TransactionalProduce | None = None
     waiting: list[WaitingResponse] = attrs.Factory(list)
     has_begun_epochs: bool = False
@@ -243,6 +250,29 @@ class ProduceOperation:
         )
         for waiting, code in zip(self.waiting, codes, strict=True):
             waiting.response.error_code = code
+            if code:
+                partition = waiting.awaited.partition
+                name_leader(partition.topic_partition.topic, partition.topic_id, waiting.response, self.leaders)
+
+
+def name_leader(topic: str, topic_id: bytes, response: PartitionProduceResponse, leaders: CurrentLeaders) -> None:
+    """Beside a partition that is not led here, say who leads it (KIP-951)."""
+    if response.error_code not in LED_ELSEWHERE:
+        return
+    if (partition := leaders.find(topic, topic_id, response.index)) is not None:
+        response.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if leaders.context.version >= NAMES_LEADERS_SINCE_VERSION:
+            response.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+
+
+def addresses_of(leaders: CurrentLeaders) -> list[NodeEndpoint]:
+    """The addresses of the leaders that a response names."""
+    if leaders.context.version < NAMES_LEADERS_SINCE_VERSION:
+        return []
+    return [
+        NodeEndpoint(node_id=each.broker_id, host=each.host, port=each.port, rack=each.rack)
+        for each in leaders.nodes.values()
+    ]
 
 
 def require_may_write(local: LocalTopic, client_id: str | None) -> None:
@@ -267,7 +297,9 @@ def produce(request: ProduceRequest, context: Context) -> Steps[ProduceResponse 
     if (producer := client.producer) is None:
         producer = client.producer = ProducerActivity()
     producer.acks = request.acks
-    production = ProduceOperation(request, context.request.header, context.services.replicas, producer)
+    production = ProduceOperation(
+        request, context.request.header, context.services.replicas, producer, CurrentLeaders(context)
+    )
     if request.transactional_id is not None:
         production.transaction = TransactionalProduce(request.transactional_id, context)
         yield from production.transaction.begin(request)
@@ -288,11 +320,14 @@ def produce(request: ProduceRequest, context: Context) -> Steps[ProduceResponse 
                 if budget.is_spent:
                     yield budget.renewed
             batches += 1
-            partition_responses.append(
+            response = (
                 failed(data.index, local)
                 if isinstance(local, KafkaError)
                 else (yield from production.append(local, data, context.release_handler))
             )
+            if response.error_code:
+                name_leader(topic.name, topic.topic_id, response, production.leaders)
+            partition_responses.append(response)
     if request.acks == ACKS_NONE:
         require_all_appended(responses)
         return None
@@ -304,7 +339,7 @@ def produce(request: ProduceRequest, context: Context) -> Steps[ProduceResponse 
         [response] = topic_response.partition_responses
         if not response.error_code:
             return encoded_success(context.request.header.api_version, topic_response, response)
-    return ProduceResponse(responses=responses)
+    return ProduceResponse(responses=responses, node_endpoints=addresses_of(production.leaders))
 
 
 def encoded_success(version: int, topic: TopicProduceResponse, partition: PartitionProduceResponse) -> bytes:

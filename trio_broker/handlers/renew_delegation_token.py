@@ -8,14 +8,13 @@ from __future__ import annotations
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from kafka_wire.records.batch import NO_TIMESTAMP
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
-NO_TIME = -1
-
 
 def error_response(request: RenewDelegationTokenRequest, error: KafkaError) -> RenewDelegationTokenResponse:
-    return RenewDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=NO_TIME)
+    return RenewDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=NO_TIMESTAMP)
 
 
 @handles(RenewDelegationTokenRequest, error_response=error_response)

@@ -27,7 +27,6 @@ from kafka_wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from kafka_wire.schema import Request
-from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget, list_in_turns
 from trio_broker.coordinator.offsets.requests import TransactionalCommit
@@ -38,7 +37,6 @@ from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.handlers.support.transactions import code_in
-from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
 
 R = TypeVar("R")
 
@@ -92,27 +90,21 @@ class TransactionalCaller:
 
     def _commit(self, commit: OffsetCommitRequest) -> Steps[OffsetCommitResponse]:
         partition = self.services.groups.own_partition_of(commit.group_id)
-        if not self._has_commits_in(partition):
-            yield from self._add(partition)
-            # Once more, as nothing comes between this and the append: the transaction may have ended meanwhile, and no
-            # marker would ever follow.
-            self.services.transactions.require_added(self.transactional_id, self.producer, partition)
-        return (yield from self.context.call_group(commit.group_id, TransactionalCommit(commit, self.producer)))
-
-    def _has_commits_in(self, partition: TopicPartition) -> bool:
-        """Whether the log has commits of the transaction already."""
-        found = self.services.replicas.topic(partition.topic).partition(partition.partition)
-        return found.producers.has_open_transaction(self.producer.producer_id, self.producer.epoch)
-
-    def _add(self, partition: TopicPartition) -> Steps[None]:
-        context, transactions = self.context, self.services.transactions
-        caller = (context.request_context, context.release_handler)
-        if context.version >= ADDS_GROUP_SINCE_VERSION:
-            yield from transactions.add_partitions_steps(
-                self.transactional_id, self.producer, (partition,), EPOCH_BUMP_VERSION, *caller
+        # Whether the log has commits of the transaction already.
+        if not partition.producers.has_open_transaction(self.producer.producer_id, self.producer.epoch):
+            context = self.context
+            verification = yield from self.services.transaction_verification.verification_steps(
+                self.transactional_id,
+                self.producer,
+                [partition],
+                adds=context.version >= ADDS_GROUP_SINCE_VERSION,
+                context=context.request_context,
+                release_handler=context.release_handler,
             )
-        else:
-            yield from transactions.verify_steps(self.transactional_id, self.producer, *caller)
+            # Nothing comes between this and the append: the transaction may have ended meanwhile, and no marker would
+            # ever follow.
+            verification.require_added(partition)
+        return (yield from self.context.call_group(commit.group_id, TransactionalCommit(commit, self.producer)))
 
 
 @handles(TxnOffsetCommitRequest, error_response=error_response)

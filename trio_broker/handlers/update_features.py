@@ -23,7 +23,7 @@ def error_response(request: UpdateFeaturesRequest, error: KafkaError) -> UpdateF
     return UpdateFeaturesResponse(error_code=error.code, error_message=str(error))
 
 
-@handles(UpdateFeaturesRequest, error_response=error_response)
+@handles(UpdateFeaturesRequest, error_response=error_response, by_controller=True)
 async def update_features(request: UpdateFeaturesRequest, context: Context) -> UpdateFeaturesResponse:
     """Finalize the levels asked for, or answer with the error of each that cannot be."""
     wanted = [wanted_update(update) async for update in InTurns(request.feature_updates)]

@@ -12,7 +12,6 @@ Source: Kafka's SocketServer.Acceptor.
 
 from __future__ import annotations
 
-import errno
 import logging
 import socket
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ import attrs
 import trio
 from trio.lowlevel import checkpoint, wait_readable
 
+from trio_broker.common.exhaustion import EXHAUSTED, EXHAUSTED_PAUSE_SECONDS
 from trio_broker.common.log_throttle import LogThrottle
 from trio_broker.concurrency.barrier import run_background
 from trio_broker.config.socket_server_config import SocketServerConfig
@@ -32,12 +32,6 @@ from trio_broker.network.request_channel import ConnectionInfo
 from trio_broker.runtime.network import Network
 
 log = logging.getLogger(__name__)
-
-EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
-"""The process or the system has run out of something that closing connections frees."""
-
-EXHAUSTED_PAUSE_SECONDS = 0.1
-"""Between two tries while something is exhausted: short against a client's connect timeout, long against spinning."""
 
 ACCEPTS_PER_TURN = 4
 """Connections accepted between two yields: a quarter of a millisecond. Few, so that requests do not wait behind a burst

@@ -17,10 +17,8 @@ from contextlib import contextmanager
 import trio
 
 from trio_broker.common.busy_time import BusyTime
+from trio_broker.network.request_metrics import RECENT_INTERVALS
 from trio_broker.runtime.measurement import perf_counter_ns
-
-RECENT_INTERVALS = 60
-"""Seconds of which the longest pass is kept."""
 
 
 class LoopMonitor(trio.abc.Instrument):

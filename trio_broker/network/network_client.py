@@ -29,7 +29,7 @@ from kafka_wire.apis import api_name
 from kafka_wire.client_connection import ApiNotServed, ClientConnection, ToSend
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.frame_receiver import FrameReceiver
-from kafka_wire.framing import MIN_RESPONSE_BYTES
+from kafka_wire.framing import MAX_RESPONSE_BYTES, MIN_RESPONSE_BYTES
 from kafka_wire.schema import Request
 from trio_broker import __version__
 from trio_broker.common.host_port import host_port
@@ -46,9 +46,6 @@ FIRST_PAUSE_SECONDS: Final = 0.05
 
 LONGEST_PAUSE_SECONDS: Final = 1.0
 """Between two attempts, Kafka's ``reconnect.backoff.max.ms``. What a follower is behind grows while it does not ask."""
-
-MAX_RESPONSE_BYTES: Final = 100 * 1024 * 1024
-"""As ``socket.request.max.bytes``: a larger size is no answer of Kafka's, or more than is wanted in memory."""
 
 RECEIVE_BYTES: Final = 64 * 1024
 """Received at a time; more would be allocated for each answer, and most are small."""

@@ -36,7 +36,11 @@ Reply = Answer | CloseConnection
 
 @attrs.frozen
 class ConnectionInfo:
-    """The addresses of both ends, and the listener that accepted the connection."""
+    """The addresses of both ends, and the listener that accepted the connection.
+
+    Of a request that another broker forwards the peer is its client, by the word of that broker, whose address is
+    ``forwarded_by``.
+    """
 
     connection_id: int
     listener_name: str
@@ -44,9 +48,15 @@ class ConnectionInfo:
     peer_port: int
     local_host: str
     local_port: int
+    forwarded_by: str = ""
+
+    @property
+    def client_address(self) -> str:
+        """The address of the client, and of the broker whose word it is."""
+        return f"{self.peer_host} by {self.forwarded_by}" if self.forwarded_by else self.peer_host
 
     def __str__(self) -> str:
-        return f"{self.listener_name}://{self.peer_host}:{self.peer_port}#{self.connection_id}"
+        return f"{self.listener_name}://{self.client_address}:{self.peer_port}#{self.connection_id}"
 
 
 class ReplyTarget(Protocol):

@@ -17,8 +17,9 @@ EPOCH_BUMP_VERSION: Final = 2
 class TransactionEnd:
     """Who ends it, and how. ``coordinator_epoch`` is the leader epoch of the coordinator's partition.
 
-    With ``is_unfenced`` the coordinator is the only one there can be: a partition that knows a higher epoch has it from
-    a request that named one, or from the log of another broker.
+    With ``is_unfenced`` the coordinator is the only one there can be, since no other broker is registered: a partition
+    that knows a higher epoch has it from a request that named one, or from the log of another broker. Otherwise that
+    partition refuses the marker: a later coordinator has taken over.
     """
 
     producer_id: int

@@ -25,6 +25,9 @@ from trio_broker.runtime.descriptors import OpenFiles
 
 Bytes = bytes | bytearray | memoryview
 
+SECTOR_BYTES = 512
+"""What a disk writes as a whole, or not at all."""
+
 
 class OpenMode(enum.Enum):
     """What ``Disk.open`` does with the file, and what may be done with it afterwards."""

@@ -16,11 +16,10 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
+from trio_broker.runtime.disk import SECTOR_BYTES
+
 NODE_NUMBERS = itertools.count(1)
 """What tells files and directories apart whose names change, as inode numbers do."""
-
-SECTOR_BYTES = 512
-"""What a disk writes as a whole, or not at all."""
 
 CERTAIN_LOSSES = 0.25
 """Share of the power cuts that treat everything alike: half of them lose all, half keep all. The others choose for each

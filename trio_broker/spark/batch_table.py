@@ -24,14 +24,21 @@ import numpy.typing as npt
 
 from kafka_wire.limits import MAX_OFFSET
 from kafka_wire.primitives import ReadableBuffer
-from kafka_wire.records.batch import ATTRIBUTES_POSITION, BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, MAGIC_POSITION
+from kafka_wire.records.batch import (
+    ATTRIBUTES_POSITION,
+    BATCH_HEADER_BYTES,
+    CODEC_MASK,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    MAGIC_POSITION,
+    MIN_BATCH_LENGTH,
+)
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.crc import crc32c
 
 Int64Array = npt.NDArray[np.int64]
 ByteArray = npt.NDArray[np.uint8]
 
-CODEC_MASK: Final = 0x07
 CODECS: Final = CODEC_MASK + 1
 """How many codecs three bits can name; five of them exist."""
 
@@ -57,9 +64,6 @@ assert _HEADER.itemsize == BATCH_HEADER_BYTES, f"{_HEADER.itemsize} bytes"
 _BASE_OFFSET: Final = struct.Struct(">q")
 _BATCH_LENGTH: Final = struct.Struct(">i")
 _BATCH_LENGTH_POSITION: Final = 8
-
-_MIN_BATCH_LENGTH: Final = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
-"""The smallest ``batch_length``: the rest of the header counts."""
 
 _MIN_MESSAGE_LENGTH: Final = 14
 """The same for messages of magic 0, which have a CRC, magic, attributes and two lengths."""
@@ -141,7 +145,7 @@ def _walk(view: memoryview) -> tuple[Int64Array, int, int, str | None]:
     needed_bytes, damage = 0, None
     while position <= last_start:
         (length,) = batch_length(view, position + _BATCH_LENGTH_POSITION)
-        if length < _MIN_BATCH_LENGTH:
+        if length < MIN_BATCH_LENGTH:
             break
         end = position + LOG_OVERHEAD_BYTES + length
         if end > size:
@@ -198,7 +202,7 @@ def _tail_problem(view: memoryview, position: int) -> str | None:
     magic = view[position + MAGIC_POSITION]
     if magic in (0, 1) and length >= _MIN_MESSAGE_LENGTH:
         return _wrong_magic(magic, base_offset)
-    if length < _MIN_BATCH_LENGTH:
+    if length < MIN_BATCH_LENGTH:
         return f"a batch of {length} bytes at offset {base_offset}, which is less than its header"
     return None if magic == MAGIC else _wrong_magic(magic, base_offset)
 

@@ -43,6 +43,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.job_errors import CutTraceback, without_traceback
+from trio_broker.spark.options import kafka_options, read_option_table
 from trio_broker.spark.options.option import Mode, with_defaults
 from trio_broker.spark.options.read_options import ReadOptions, read_options
 from trio_broker.spark.tasks import ReadTask
@@ -59,8 +60,8 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "trio_broker_batches"
 
-VERIFY_CRC: Final = "verifyCrc"
-ISOLATION_LEVEL: Final = "kafka.isolation.level"
+VERIFY_CRC: Final = read_option_table.VERIFY_CRC.name
+ISOLATION_LEVEL: Final = kafka_options.ISOLATION_LEVEL.name
 
 DEFAULTS: Final[Mapping[str, str]] = {VERIFY_CRC: "false", ISOLATION_LEVEL: "read_uncommitted"}
 """The defaults that differ from those of ``trio_broker``."""
@@ -301,7 +302,8 @@ def _flags(is_set: Callable[[Int64Array], np.ndarray[Any, Any]]) -> _Maker:
 def _codecs(batches: ChunkBatches, slice_: BatchesTask, kind: pa.DataType) -> pa.Array:
     import pyarrow as pa
 
-    from trio_broker.spark.batch_table import CODEC_MASK, CODECS, codec_name
+    from kafka_wire.records.batch import CODEC_MASK
+    from trio_broker.spark.batch_table import CODECS, codec_name
 
     names = pa.array([codec_name(number) for number in range(CODECS)], kind)
     return names.take(pa.array(batches.table.attributes[batches.chosen] & CODEC_MASK))

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, Protocol
 
+from trio_broker.common.did_you_mean import CLOSE
 from trio_broker.spark.errors import OptionError
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "
 
 HEADERS: Final = "headers"
 """The column that rows have only on request."""
-
-CLOSE: Final = 0.75
-"""How alike a wrong name and a column must be, out of 1, for a hint to name the column."""
 
 SCHEMA: Final = "schema"
 """The name of a job's schema in errors."""

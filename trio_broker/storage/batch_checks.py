@@ -17,17 +17,14 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.limits import MAX_OFFSET_DELTA
 from kafka_wire.records.batch import (
     BATCH_HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
     MAGIC_POSITION,
+    MIN_BATCH_LENGTH,
     BatchHeader,
     RecordBatch,
     read_batch_header,
 )
 from kafka_wire.records.errors import CorruptRecordBatch, InvalidRecord
 from trio_broker.storage.log_file import LogFile
-
-MIN_BATCH_LENGTH = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
-"""The smallest length field of a batch, which counts what follows it."""
 
 LOOK_AHEAD_BYTES = 1 << 20
 """Read at a time when a good batch is looked for behind a bad one."""

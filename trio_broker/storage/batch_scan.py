@@ -28,8 +28,8 @@ RECOVERY_CHUNK_BYTES = 1 << 20
 """Read at a time when every byte is wanted."""
 
 # base offset, batch length, (epoch,) magic, (crc, attributes,) last offset delta
-_SPAN = struct.Struct(">qi4xb6xi")
-SPAN_BYTES = _SPAN.size
+SPAN = struct.Struct(">qi4xb6xi")
+SPAN_BYTES = SPAN.size
 
 
 @attrs.define
@@ -81,7 +81,7 @@ def spans(file: LogFile, position: int, end: int, *, nowait: bool = False) -> It
             chunk_start, at = position, 0
             if len(chunk) < SPAN_BYTES:
                 return
-        base_offset, length, magic, last_delta = _SPAN.unpack_from(chunk, at)
+        base_offset, length, magic, last_delta = SPAN.unpack_from(chunk, at)
         size = length + LOG_OVERHEAD_BYTES
         if magic != MAGIC or size < BATCH_HEADER_BYTES or last_delta < 0:
             raise CorruptRecordBatch(f"{file.path}: no batch at position {position}")
@@ -96,7 +96,7 @@ def spans(file: LogFile, position: int, end: int, *, nowait: bool = False) -> It
 def has_header(file: LogFile, position: int, end: int) -> bool:
     """Whether what stands at ``position`` reads as the header of a batch, whole or not."""
     data = file.read(min(SPAN_BYTES, end - position), position)
-    return len(data) == SPAN_BYTES and _SPAN.unpack(data)[2] == MAGIC
+    return len(data) == SPAN_BYTES and SPAN.unpack(data)[2] == MAGIC
 
 
 # The three walks repeat the reading of the next chunk: a shared generator would cost each batch another resumption, and

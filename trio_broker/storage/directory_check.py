@@ -24,13 +24,8 @@ from trio_broker.storage.errors import CorruptCheckpoint, ForeignDirectory
 from trio_broker.storage.findings import FindingKind, StorageFinding
 from trio_broker.storage.log_directory import MetaProperties
 from trio_broker.storage.log_file import LogFile
-from trio_broker.storage.partition_check import (
-    METADATA_SNAPSHOT_SUFFIX,
-    PartitionBounds,
-    check_metadata_snapshot,
-)
+from trio_broker.storage.partition_check import PartitionBounds, check_metadata_snapshot
 
-BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 CLEANUP_POLICY = "cleanup.policy"
 
 _CHECKPOINT_KINDS = {
@@ -94,9 +89,9 @@ def read_topics(disk: Disk, directories: Sequence[PurePath]) -> TopicFacts:
         if not disk.is_directory(directory):
             continue
         names = sorted(entry.name for entry in disk.list_directory(directory))
-        snapshots = [name for name in names if name.endswith(METADATA_SNAPSHOT_SUFFIX)]
+        snapshots = [name for name in names if name.endswith(file_names.METADATA_SNAPSHOT_SUFFIX)]
         logs = [name for name in names if file_names.offset_of(name, file_names.LOG_SUFFIX) is not None]
-        bootstrap = data_directory / BOOTSTRAP_CHECKPOINT
+        bootstrap = data_directory / file_names.BOOTSTRAP_CHECKPOINT
         paths = [directory / name for name in (*snapshots[-1:], *logs)]
         try:
             for path in ([bootstrap] if disk.exists(bootstrap) else []) + paths:
@@ -126,8 +121,8 @@ def read_directory(disk: Disk, path: PurePath, topics: TopicFacts) -> DirectoryF
     facts = DirectoryFacts(path, was_clean=disk.exists(path / file_names.CLEAN_SHUTDOWN_MARKER))
     facts.properties = _read_properties(disk, facts)
     offsets = {name: _read_offsets(disk, facts, name) for name in _CHECKPOINT_KINDS}
-    if disk.exists(path / BOOTSTRAP_CHECKPOINT):
-        facts.findings += check_metadata_snapshot(disk, path / BOOTSTRAP_CHECKPOINT)
+    if disk.exists(path / file_names.BOOTSTRAP_CHECKPOINT):
+        facts.findings += check_metadata_snapshot(disk, path / file_names.BOOTSTRAP_CHECKPOINT)
     recovery_points = offsets[file_names.RECOVERY_POINT_CHECKPOINT] or {}
     log_starts = offsets[file_names.LOG_START_OFFSET_CHECKPOINT] or {}
     high_watermarks = offsets[file_names.HIGH_WATERMARK_CHECKPOINT] or {}

@@ -22,19 +22,16 @@ from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC
 from trio_broker.runtime.disk import Disk, names_in
 from trio_broker.storage import batch_scan, checkpoints, file_names, producer_snapshot
 from trio_broker.storage.errors import CorruptCheckpoint, CorruptIndex, CorruptSnapshot
+from trio_broker.storage.index_file import MAX_INDEX_BYTES
 from trio_broker.storage.log_file import LogFile
 from trio_broker.storage.offset_index import OffsetIndex
 from trio_broker.storage.own_records import own_text
 from trio_broker.storage.time_index import TimeIndex
 from trio_broker.storage.transaction_index import TransactionIndex
 
-MAX_INDEX_BYTES = 2**31 - 1
-"""A dump reads an index of any size."""
-
 DELETE_HORIZON_NONE = "empty"
 
-METADATA_SNAPSHOT_SUFFIX = ".checkpoint"
-BATCH_SUFFIXES = (file_names.LOG_SUFFIX, METADATA_SNAPSHOT_SUFFIX)
+BATCH_SUFFIXES = (file_names.LOG_SUFFIX, file_names.METADATA_SNAPSHOT_SUFFIX)
 """Files of record batches: segments, and snapshots of the metadata log."""
 
 
@@ -72,7 +69,7 @@ def dump(
 def dump_log(disk: Disk, path: PurePath, topic: str, *, deep: bool, print_records: bool) -> Iterator[str]:
     """Yield a line for each batch of a ``.log`` or ``.checkpoint`` file, and for each of its records if asked for."""
     size, end = disk.status(path).size_bytes, 0
-    if path.suffix == METADATA_SNAPSHOT_SUFFIX:
+    if path.suffix == file_names.METADATA_SNAPSHOT_SUFFIX:
         end_offset, _, epoch = path.stem.partition("-")
         yield f"Snapshot end offset: {end_offset.lstrip('0') or '0'}, epoch: {epoch.lstrip('0') or '0'}"
     else:
@@ -126,7 +123,7 @@ def _codec_name(header: BatchHeader) -> str:
 
 def _topic_of(path: PurePath) -> str:
     """The topic whose records lie in a file, by its directory; a snapshot's are always those of the metadata log."""
-    if path.suffix == METADATA_SNAPSHOT_SUFFIX:
+    if path.suffix == file_names.METADATA_SNAPSHOT_SUFFIX:
         return CLUSTER_METADATA_TOPIC
     partition = file_names.parse_partition_directory(path.parent.name)
     return "" if partition is None else partition.topic

@@ -18,8 +18,12 @@ from array import array
 from pathlib import PurePath
 from typing import ClassVar
 
+from kafka_wire.limits import INT32_MAX
 from trio_broker.runtime.disk import Disk, File, OpenMode, write_all
 from trio_broker.storage.errors import CorruptIndex
+
+MAX_INDEX_BYTES = INT32_MAX
+"""The size that stands for any, where an index is only read."""
 
 ENTRIES_PER_WRITE = 32
 """Entries that are written together once the file has as many; before, as many as it has, so that the first is there at

@@ -25,7 +25,7 @@ from typing import TypeVar
 import attrs
 
 from kafka_wire.errors import KafkaError
-from kafka_wire.primitives import uuid_text
+from kafka_wire.primitives import NO_BROKER_EPOCH, uuid_text
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.config_key import LONG_MAX
 from trio_broker.config.log_config import LogConfig
@@ -55,8 +55,6 @@ from trio_broker.storage.segmented_log import DeletedFile
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-NO_BROKER_EPOCH = -1
 
 LEFT_OVER_DELETE_DELAY_MS = LogConfig().file_delete_delay_ms
 """How long a partition that was deleted before the last stop stays: its topic's own setting went with the topic."""

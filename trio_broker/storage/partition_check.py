@@ -24,7 +24,7 @@ from kafka_wire.records.errors import CorruptRecordBatch
 from kafka_wire.stored.metadata import decode_metadata_record
 from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC
 from trio_broker.common.topic_partition import TopicPartition
-from trio_broker.runtime.disk import Disk, names_in
+from trio_broker.runtime.disk import SECTOR_BYTES, Disk, names_in
 from trio_broker.storage import (
     batch_checks,
     batch_scan,
@@ -38,6 +38,7 @@ from trio_broker.storage.batch_checks import BatchPlace
 from trio_broker.storage.errors import CorruptCheckpoint, CorruptIndex, CorruptSnapshot
 from trio_broker.storage.findings import FindingKind, StorageFinding
 from trio_broker.storage.index_checks import OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
+from trio_broker.storage.index_file import MAX_INDEX_BYTES
 from trio_broker.storage.leader_epochs import LeaderEpochs
 from trio_broker.storage.log_file import LogFile
 from trio_broker.storage.offset_index import OffsetIndex
@@ -49,16 +50,8 @@ from trio_broker.storage.transaction_index import TransactionIndex
 
 _T = TypeVar("_T")
 
-MAX_INDEX_BYTES = 2**31 - 1
-"""An index of any size is read."""
-
-SECTOR_BYTES = 512
-"""The least that a disk writes or does not."""
-
 MAX_FINDINGS_PER_SEGMENT = 100
 """A segment that is garbage from front to back need not fill the report."""
-
-METADATA_SNAPSHOT_SUFFIX = ".checkpoint"
 
 
 @attrs.frozen
@@ -166,7 +159,10 @@ class _PartitionCheck:
         self._check_snapshots()
         self._check_orphans(segments)
         for name in self.names:
-            if name.endswith(METADATA_SNAPSHOT_SUFFIX) and self.report.topic_partition.topic == CLUSTER_METADATA_TOPIC:
+            if (
+                name.endswith(file_names.METADATA_SNAPSHOT_SUFFIX)
+                and self.report.topic_partition.topic == CLUSTER_METADATA_TOPIC
+            ):
                 self.report.findings += check_metadata_snapshot(self.disk, self.directory / name)
 
     def _find(

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 
 from trio_broker.common.topic_partition import TopicPartition
-from trio_broker.config.log_config import CleanupPolicy, LogConfig
+from trio_broker.config.log_config import KEEP_FOR_EVER, CleanupPolicy, LogConfig
 from trio_broker.runtime.disk import Disk, sync_file
 from trio_broker.storage import checkpoints, file_names, partition_metadata
 from trio_broker.storage.directory_check import PartitionTask
@@ -22,8 +22,6 @@ from trio_broker.storage.findings import FindingKind, StorageFinding
 from trio_broker.storage.log_file import LogFile
 from trio_broker.storage.partition_check import PartitionReport
 from trio_broker.storage.recovery import open_log
-
-KEEP_FOR_EVER = -1
 
 _LOSSES = frozenset({FindingKind.BATCH, FindingKind.LOST_BATCHES, FindingKind.RECORD})
 

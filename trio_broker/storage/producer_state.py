@@ -18,6 +18,8 @@ Source: Kafka's ProducerStateManager, ProducerStateEntry, ProducerAppendInfo.
 
 from __future__ import annotations
 
+from weakref import WeakValueDictionary
+
 import attrs
 
 from kafka_wire.limits import MAX_SEQUENCE
@@ -108,6 +110,13 @@ class TransactionMarker:
     aborted: bool
 
 
+class VerificationGuard:
+    """Held while a coordinator elsewhere is asked whether a partition is part of a producer's transaction, and until
+    the batch is appended (KIP-890)."""
+
+    __slots__ = ("__weakref__",)
+
+
 class ProducerStates:
     """The producers of one log. ``end_offset`` is the log offset up to which the state counts, exclusive."""
 
@@ -118,6 +127,8 @@ class ProducerStates:
         # By producer id: of the transactional batches that the coordinator has refused since the producer's last batch,
         # the epoch and the lowest sequence.
         self._refused: dict[int, tuple[int, int]] = {}
+        # By producer id, for as long as somebody holds it.
+        self._guards: WeakValueDictionary[int, VerificationGuard] = WeakValueDictionary()
 
     # --- What a leader decides before an append ---
 
@@ -252,6 +263,16 @@ class ProducerStates:
         entry = self.producers.get(producer_id)
         return None if entry is None or entry.transaction_first_offset is None else entry.producer_epoch
 
+    def verification_guard(self, producer_id: int) -> VerificationGuard:
+        """The guard of a producer's transaction: the same one for all who ask, until a marker ends the transaction."""
+        if (guard := self._guards.get(producer_id)) is None:
+            guard = self._guards[producer_id] = VerificationGuard()
+        return guard
+
+    def is_verified(self, producer_id: int, guard: VerificationGuard) -> bool:
+        """Whether no marker of the producer has come since ``guard`` was taken."""
+        return self._guards.get(producer_id) is guard
+
     # --- What was appended, or read back ---
 
     def update(self, header: BatchHeader) -> None:
@@ -285,6 +306,7 @@ class ProducerStates:
         if entry is None:
             entry = self.producers[marker.producer_id] = ProducerEntry(marker.producer_id)
         self._refused.pop(marker.producer_id, None)
+        self._guards.pop(marker.producer_id, None)
         entry.enter_epoch(marker.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp_ms = marker.timestamp_ms

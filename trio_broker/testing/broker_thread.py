@@ -33,15 +33,10 @@ from trio_broker.config.broker_config import load_broker_config
 from trio_broker.config.errors import ConfigError
 from trio_broker.runtime.real import real_runtime
 from trio_broker.testing.advancing_clock import AdvancingClock
+from trio_broker.testing.process import START_SECONDS, STOP_SECONDS
 
 T = TypeVar("T")
 Setting = str | int | float | bool
-
-START_SECONDS = 60.0
-"""A start takes milliseconds. A minute leaves room for a loaded test machine; after it the start counts as failed."""
-
-STOP_SECONDS = 60.0
-"""Longer than ``shutdown.grace.ms``, the time for requests under way, and the last flush together."""
 
 TEST_SETTINGS: Mapping[str, str] = {
     "listeners": "PLAINTEXT://127.0.0.1:0",

@@ -15,12 +15,10 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from broker_admin.decoders.decoded import MAX_NESTING, ElementBudget, NotDecodable
+from kafka_wire.limits import MAX_VARLONG_BYTES
 
 MAX_SCHEMA_CHARACTERS = 64 * 1024
 """Of a schema; ones with hundreds of fields are half as long."""
-
-MAX_VARINT_BYTES = 10
-"""A 64-bit number takes no more."""
 
 _FLOAT = struct.Struct("<f")
 _DOUBLE = struct.Struct("<d")
@@ -48,12 +46,12 @@ class AvroReader:
 
     def long(self) -> int:
         number = 0
-        for index in range(MAX_VARINT_BYTES):
+        for index in range(MAX_VARLONG_BYTES):
             (byte,) = self.take(1)
             number |= (byte & 0x7F) << 7 * index
             if byte < 0x80:
                 return (number >> 1) ^ -(number & 1)
-        raise NotDecodable(f"a number of more than {MAX_VARINT_BYTES} bytes")
+        raise NotDecodable(f"a number of more than {MAX_VARLONG_BYTES} bytes")
 
 
 Read: TypeAlias = Callable[[AvroReader], Any]

@@ -13,12 +13,10 @@ import struct
 from typing import Any
 
 from broker_admin.decoders.decoded import MAX_NESTING, ElementBudget, NotDecodable
+from kafka_wire.limits import MAX_VARLONG_BYTES
 
 VARINT, FIXED64, LENGTH_DELIMITED, FIXED32 = 0, 1, 2, 5
 """Wire types; groups, 3 and 4, are long deprecated."""
-
-MAX_VARINT_BYTES = 10
-"""A 64-bit number takes no more."""
 
 MAX_FIELD_NUMBER = 2**29 - 1
 
@@ -90,7 +88,7 @@ def content(data: bytes, budget: ElementBudget, depth: int) -> Any:
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
     number = 0
-    for index in range(MAX_VARINT_BYTES):
+    for index in range(MAX_VARLONG_BYTES):
         if position >= len(data):
             raise NotDecodable("the last number is cut short")
         byte = data[position]
@@ -98,4 +96,4 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
         number |= (byte & 0x7F) << 7 * index
         if byte < 0x80:
             return number & 2**64 - 1, position
-    raise NotDecodable(f"a number of more than {MAX_VARINT_BYTES} bytes")
+    raise NotDecodable(f"a number of more than {MAX_VARLONG_BYTES} bytes")

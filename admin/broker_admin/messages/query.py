@@ -15,15 +15,12 @@ from broker_admin.filters.lexer import MAX_FILTER_LENGTH
 from broker_admin.filters.record_filter import RecordFilter
 from broker_admin.messages.rows import MAX_SHOWN_BYTES, SHOWN_BYTES, Decoders
 from broker_admin.problems import FieldError, Problem, query_pointer
-from broker_admin.schemas import bounded
+from broker_admin.schemas import MAX_TIME_MS, bounded
 from broker_admin.views.cluster.messages import MessagesView, ReadablePartition
 from kafka_wire.limits import MAX_OFFSET
 
 MAX_SEARCHED_PARTITIONS = 500
 """Partitions of one search: each holds a piece of its log, and the cursor, a part of an address, names them all."""
-
-MAX_TIME_MS = 2**53
-"""As far as numbers are exact in JavaScript: 285,000 years."""
 
 STARTS = ("newest", "oldest", "offset", "time")
 FORMATS = ("", "json", "ndjson", "csv")

@@ -17,7 +17,7 @@ from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import FieldError, Problem, query_pointer
 from broker_admin.routing import NodeRoute
-from broker_admin.schemas import SchemaConstraints, bounded
+from broker_admin.schemas import MAX_TIME_MS, SchemaConstraints, bounded
 from broker_admin.view import NodeView
 from broker_admin.views.node.identity import NodeDescription
 from broker_admin.views.node.readings import SeriesReport, ThreadStatistics
@@ -35,9 +35,6 @@ DEFAULT_STEPS = 300
 
 DEFAULT_SPAN_MS = 3_600_000
 """An hour, as far back as there are seconds."""
-
-MAX_TIME_MS = 2**53
-"""As far as JavaScript counts; the year 287396."""
 
 SeriesName = Annotated[str, SchemaConstraints({"enum": list(SERIES)})]
 

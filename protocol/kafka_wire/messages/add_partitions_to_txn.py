@@ -17,8 +17,13 @@ Source: Kafka's AddPartitionsToTxnRequest.json and AddPartitionsToTxnResponse.js
 
 from __future__ import annotations
 
+from typing import Final
+
 from kafka_wire.primitives import Boolean, Int16, Int32, Int64, String
 from kafka_wire.schema import Request, field, message, struct
+
+BATCHED_SINCE_VERSION: Final = 4
+"""From it on there are many transactions, as brokers ask; the versions before it are those of clients."""
 
 
 @message(key=24, versions="0-5", flexible="3+")

@@ -48,7 +48,7 @@ class Feature:
 
 @message(key=62, versions="0-4", flexible="0+")
 class BrokerRegistrationResponse:
-    """The epoch of the registration, by which later requests of the broker are told from those of its earlier lives."""
+    """The epoch of the registration, which later requests of the broker name."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)

@@ -14,8 +14,13 @@ Source: Kafka's CreateTopicsRequest.json and CreateTopicsResponse.json.
 
 from __future__ import annotations
 
+from typing import Final
+
 from kafka_wire.primitives import NO_UUID, Boolean, Int8, Int16, Int32, String, Uuid
 from kafka_wire.schema import Request, field, message, struct
+
+BROKER_DEFAULT: Final = -1
+"""As a number of partitions or a replication factor: the broker's own setting counts (KIP-464)."""
 
 
 @message(key=19, versions="2-7", flexible="5+")

@@ -14,9 +14,14 @@ Source: Kafka's DescribeGroupsRequest.json and DescribeGroupsResponse.json.
 
 from __future__ import annotations
 
+from typing import Final
+
 from kafka_wire.messages.authorized_operations import OPERATIONS_NOT_REQUESTED
 from kafka_wire.primitives import Boolean, Bytes, Int16, Int32, String
 from kafka_wire.schema import Request, field, message, struct
+
+DEAD: Final = "Dead"
+"""The state before version 6 of a group that does not exist (KIP-1043)."""
 
 
 @message(key=15, versions="0-6", flexible="5+")

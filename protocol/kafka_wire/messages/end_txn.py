@@ -13,8 +13,13 @@ Source: Kafka's EndTxnRequest.json and EndTxnResponse.json.
 
 from __future__ import annotations
 
+from typing import Final
+
 from kafka_wire.primitives import Boolean, Int16, Int32, Int64, String
 from kafka_wire.schema import Request, field, message
+
+EPOCH_BUMP_SINCE_VERSION: Final = 5
+"""From it on the end of a transaction raises the producer's epoch (KIP-890)."""
 
 
 @message(key=26, versions="0-5", flexible="3+")

@@ -17,8 +17,22 @@ Source: Kafka's FindCoordinatorRequest.json and FindCoordinatorResponse.json.
 
 from __future__ import annotations
 
+import enum
+from typing import Final
+
 from kafka_wire.primitives import Int8, Int16, Int32, String
 from kafka_wire.schema import Request, field, message, struct
+
+BATCHED_SINCE_VERSION: Final = 4
+"""From it on there are many keys, each answered on its own (KIP-699)."""
+
+
+class KeyType(enum.IntEnum):
+    """What a key names."""
+
+    GROUP = 0
+    TRANSACTIONAL_ID = 1
+    SHARE_PARTITION = 2
 
 
 @message(key=10, versions="0-6", flexible="3+")

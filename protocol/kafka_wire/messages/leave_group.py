@@ -13,8 +13,13 @@ Source: Kafka's LeaveGroupRequest.json and LeaveGroupResponse.json.
 
 from __future__ import annotations
 
+from typing import Final
+
 from kafka_wire.primitives import Int16, Int32, String
 from kafka_wire.schema import Request, field, message, struct
+
+MEMBERS_SINCE_VERSION: Final = 3
+"""From it on there are many members, which may be named by their group instance ids (KIP-345)."""
 
 
 @message(key=13, versions="0-5", flexible="4+")

@@ -12,11 +12,9 @@ Source: Kafka's ListConfigResourcesRequest.json and ListConfigResourcesResponse.
 
 from __future__ import annotations
 
+from kafka_wire.config_resources import ConfigResourceType
 from kafka_wire.primitives import Int8, Int16, Int32, String
 from kafka_wire.schema import Request, field, message, struct
-
-CLIENT_METRICS = 16
-"""The type of every resource in version 0."""
 
 
 @message(key=74, versions="0-1", flexible="0+")
@@ -38,4 +36,4 @@ class ListConfigResourcesResponse:
 @struct
 class ConfigResource:
     resource_name: String
-    resource_type: Int8 = field("1+", default=CLIENT_METRICS, ignorable=True)
+    resource_type: Int8 = field("1+", default=ConfigResourceType.CLIENT_METRICS, ignorable=True)

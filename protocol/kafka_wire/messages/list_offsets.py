@@ -19,8 +19,23 @@ Source: Kafka's ListOffsetsRequest.json and ListOffsetsResponse.json.
 
 from __future__ import annotations
 
+import enum
+
 from kafka_wire.primitives import Int8, Int16, Int32, Int64, String
 from kafka_wire.schema import Request, field, message, struct
+
+
+class SpecialTimestamp(enum.IntEnum):
+    """What stands in the place of a timestamp for a lookup by something else; the file's header has the versions."""
+
+    LATEST = -1
+    """The end of the visible log: the high watermark, or for ``read_committed`` the last stable offset."""
+    EARLIEST = -2
+    """The log start offset."""
+    MAX_TIMESTAMP = -3
+    EARLIEST_LOCAL = -4
+    LATEST_TIERED = -5
+    EARLIEST_PENDING_UPLOAD = -6
 
 
 @message(key=2, versions="1-11", flexible="6+")
@@ -47,8 +62,7 @@ class ListOffsetsTopic:
 class ListOffsetsPartition:
     """One lookup: the first record at or after ``timestamp`` (milliseconds), or one of the special values below zero.
 
-    -1 is the latest offset, -2 the earliest; the file's header has the others. ``current_leader_epoch`` -1 means "do
-    not check".
+    Those are of ``SpecialTimestamp``. ``current_leader_epoch`` -1 means "do not check".
     """
 
     partition_index: Int32

@@ -24,9 +24,17 @@ Source: Kafka's MetadataRequest.json and MetadataResponse.json.
 
 from __future__ import annotations
 
+from typing import Final
+
 from kafka_wire.messages.authorized_operations import OPERATIONS_NOT_REQUESTED
 from kafka_wire.primitives import NO_UUID, Boolean, Int16, Int32, String, Uuid
 from kafka_wire.schema import Request, field, message, struct
+
+NO_LEADER: Final = -1
+"""The leader of a partition that has none."""
+
+AUTO_CREATION_SINCE_VERSION: Final = 4
+"""From it on a request says whether a missing topic may be created; before, it always may."""
 
 
 @message(key=3, versions="0-13", flexible="9+")

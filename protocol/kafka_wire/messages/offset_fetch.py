@@ -18,8 +18,13 @@ Source: Kafka's OffsetFetchRequest.json and OffsetFetchResponse.json.
 
 from __future__ import annotations
 
+from typing import Final
+
 from kafka_wire.primitives import NO_UUID, Boolean, Int16, Int32, Int64, String, Uuid
 from kafka_wire.schema import Request, field, message, struct
+
+GROUPS_SINCE_VERSION: Final = 8
+"""From it on there are many groups (KIP-709)."""
 
 
 @message(key=9, versions="1-10", flexible="6+")

@@ -27,6 +27,17 @@ from typing import Final
 from kafka_wire.primitives import NO_UUID, Int16, Int32, Int64, Records, String, Uuid
 from kafka_wire.schema import Request, field, message, struct
 
+ACKS_NONE: Final = 0
+"""The value of ``acks`` with which the broker sends no answer, so a lost record is not noticed."""
+
+ACKS_LEADER: Final = 1
+
+ACKS_ALL: Final = -1
+"""The value of ``acks`` with which the broker answers when every in-sync replica has the records."""
+
+ADDS_PARTITIONS_SINCE_VERSION: Final = 12
+"""From it on the request itself adds its partitions to the transaction (KIP-890)."""
+
 BY_ID_SINCE_VERSION: Final = 13
 """From it on topics have their id in place of their name."""
 

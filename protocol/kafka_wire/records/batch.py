@@ -62,6 +62,9 @@ BATCH_HEADER_BYTES = 61
 LOG_OVERHEAD_BYTES = 12
 """``base_offset`` and ``batch_length``: what ``batch_length`` does not count."""
 
+MIN_BATCH_LENGTH = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
+"""The smallest ``batch_length``: the rest of the header counts."""
+
 MAGIC = 2
 
 MAGIC_POSITION = 16

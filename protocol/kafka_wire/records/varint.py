@@ -9,13 +9,8 @@ Source: Kafka's ByteUtils.readVarint, readVarlong; docs/formats/record-batch.md.
 
 from __future__ import annotations
 
+from kafka_wire.limits import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
 from kafka_wire.records.errors import InvalidRecord
-
-MAX_VARINT_BYTES = 5
-"""32 bits in groups of seven; a longer one is an attack or garbage, so reading stops there."""
-
-MAX_VARLONG_BYTES = 10
-"""64 bits in groups of seven."""
 
 
 def read_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:

@@ -22,7 +22,7 @@ import struct
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from kafka_wire.primitives import NO_UUID, unsigned_varint
+from kafka_wire.primitives import NO_TAGS, NO_UUID, UUID_BYTES, unsigned_varint
 
 PARTITION_BYTES: Final = 4
 """The end of a key; what stands before it is the prefix."""
@@ -40,7 +40,8 @@ _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 _INT64_PAIR: Final = struct.Struct(">qq")
-_KEY_TYPE: Final = b"\0\1"
+COMMIT_PREFIX: Final = b"\0\1"
+"""How the key of a commit begins: its record type."""
 _EXPIRING_HEAD: Final = struct.Struct(">hqh")
 _V3_HEAD: Final = struct.Struct(">hqih")
 _V4_HEAD: Final = struct.Struct(">hqiB")
@@ -48,14 +49,12 @@ _V4_WHOLE: Final = struct.Struct(">hqiBq3s16s")
 """Version 4 without metadata and with a topic id: the common commit as a whole."""
 _TOPIC_ID_TAG: Final = b"\1\0\x10"
 """One tagged field, number 0, 16 bytes long."""
-_NO_TAGS: Final = b"\0"
 _V3_EMPTY_BYTES: Final = 24
 _V4_EMPTY_BYTES: Final = 24
 _V4_EMPTY_WITH_ID_BYTES: Final = 42
 _METADATA_AT: Final = 15
 """Where metadata of less than 127 bytes begins in version 4."""
 _ONE_BYTE_LENGTH: Final = 0x80
-_UUID_BYTES: Final = 16
 
 
 class CommitFields(NamedTuple):
@@ -84,7 +83,7 @@ def commit_key_prefix(group: str, topic: str) -> bytes:
 def _prefix(group: str, topic: str) -> bytes:
     encoded = [name.encode() for name in (group, topic)]
     try:
-        return _KEY_TYPE + b"".join(_INT16.pack(len(name)) + name for name in encoded)
+        return COMMIT_PREFIX + b"".join(_INT16.pack(len(name)) + name for name in encoded)
     except struct.error as error:
         raise ValueError(f"the key of a commit: {error}") from error
 
@@ -120,7 +119,7 @@ def encode_commit_value(
         if expire_timestamp != NO_EXPIRE_TIMESTAMP:
             stamps = _INT64_PAIR.pack(commit_timestamp, expire_timestamp)
             return _EXPIRING_HEAD.pack(1, offset, len(text)) + text + stamps
-        tags = _NO_TAGS if topic_id == NO_UUID else _TOPIC_ID_TAG + topic_id
+        tags = NO_TAGS if topic_id == NO_UUID else _TOPIC_ID_TAG + topic_id
         # Without the last byte of the head, the length of the metadata: of long metadata it takes two or three.
         head = _V4_HEAD.pack(4, offset, leader_epoch, 0)[:-1] + unsigned_varint(len(text) + 1)
         return head + text + _INT64.pack(commit_timestamp) + tags
@@ -155,9 +154,9 @@ def read_commit_value(value: bytes) -> CommitFields | None:
             end = _METADATA_AT + length - 1
             (timestamp,) = _INT64.unpack_from(value, end)
             tags = value[end + 8 :]
-            if tags == _NO_TAGS:
+            if tags == NO_TAGS:
                 topic_id = NO_UUID
-            elif tags[:3] == _TOPIC_ID_TAG and len(tags) == 3 + _UUID_BYTES:
+            elif tags[:3] == _TOPIC_ID_TAG and len(tags) == 3 + UUID_BYTES:
                 topic_id = tags[3:]
             else:
                 return None

@@ -34,6 +34,19 @@ class TransactionStatus(enum.IntEnum):
     PREPARE_EPOCH_FENCE = 7
 
 
+STATE_NAMES: Final = {
+    TransactionStatus.EMPTY: "Empty",
+    TransactionStatus.ONGOING: "Ongoing",
+    TransactionStatus.PREPARE_COMMIT: "PrepareCommit",
+    TransactionStatus.PREPARE_ABORT: "PrepareAbort",
+    TransactionStatus.COMPLETE_COMMIT: "CompleteCommit",
+    TransactionStatus.COMPLETE_ABORT: "CompleteAbort",
+    TransactionStatus.DEAD: "Dead",
+    TransactionStatus.PREPARE_EPOCH_FENCE: "PrepareEpochFence",
+}
+"""Kafka's names, which its tools show and filter by."""
+
+
 @message(key=0, versions="0", flexible="none")
 class TransactionLogKey:
     """A transactional id."""

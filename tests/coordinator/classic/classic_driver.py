@@ -15,7 +15,7 @@ from kafka_wire.codec import encode_bytes
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.heartbeat import HeartbeatRequest
 from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from kafka_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from kafka_wire.messages.leave_group import MEMBERS_SINCE_VERSION, LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from kafka_wire.messages.offset_commit import OffsetCommitRequest
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from kafka_wire.stored.groups import GroupMetadataValue, GroupRecord, decode_group_record, encode_group_record
@@ -29,7 +29,7 @@ from trio_broker.coordinator.group_result import GroupResult
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
 from trio_broker.coordinator.runtime.result import CoordinatorEvent, Now, RequestContext
 from trio_broker.handlers.join_group import NULL_PROTOCOL_SINCE_VERSION
-from trio_broker.handlers.leave_group import MEMBERS_SINCE_VERSION, of_one_member
+from trio_broker.handlers.leave_group import of_one_member
 
 START_MS = 1_700_000_000_000
 HOST = "/127.0.0.1"

@@ -222,7 +222,7 @@ class Offsets:
 
     def end(self, producer: ProducerIdAndEpoch, *, committed: bool, group_id: str = "g") -> None:
         end = TransactionEnd(producer.producer_id, producer.epoch, committed, coordinator_epoch=0)
-        self.broker.groups.end_transaction(self.broker.groups.own_partition_of(group_id).partition, end)
+        self.broker.groups.end_transaction(self.broker.groups.own_partition_of(group_id).topic_partition.partition, end)
 
     async def fetch(self, group_id: str = "g", *, require_stable: bool = False) -> list[tuple[int, int]]:
         """Offset and error code of partition 0 of ``t``."""

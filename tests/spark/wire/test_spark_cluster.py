@@ -14,6 +14,7 @@ from kafka_wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    SpecialTimestamp,
 )
 from kafka_wire.messages.metadata import MetadataRequest, MetadataResponse
 from kafka_wire.primitives import uuid_text
@@ -21,13 +22,14 @@ from tests.client.scripted_client import Pauses, unused_port
 from tests.fakes.scripted_kafka import CLOSED, HOST, Cluster, Raw, ScriptedKafka, listed, served_up_to
 from tests.spark.topic_records import fill, numbers
 from trio_broker.client.address import Address, parse_addresses
-from trio_broker.client.offsets import EARLIEST, LATEST
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import OptionError, SourceUnavailable
 from trio_broker.spark.options.kafka_settings import KafkaSettings
 from trio_broker.spark.options.selection import Assign, Subscribe, SubscribePattern
 from trio_broker.spark.wire.cluster import REQUEST_SECONDS, KafkaCluster
 from trio_broker.testing import BrokerThread
+
+EARLIEST, LATEST = SpecialTimestamp.EARLIEST, SpecialTimestamp.LATEST
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 RETRIES = 3
@@ -159,17 +161,6 @@ def test_topic_ids_are_reported_as_kafka_prints_them():
 # How far they reach
 
 
-def test_each_leader_is_asked_once_for_all_its_partitions():
-    with ScriptedKafka(node_id=1) as first, ScriptedKafka(node_id=2) as second:
-        Cluster([first, second], topics={"a": [1, 2], "b": [1]})
-        for server in (first, second):
-            server.answers[ListOffsetsRequest] = Offsets({A0: {LATEST: 10}, A1: {LATEST: 11}, B0: {LATEST: 20}})
-        cluster = at(first)
-        assert cluster.latest([A0, A1, B0]) == {A0: 10, A1: 11, B0: 20}
-        assert [len(server.requests(ListOffsetsRequest)) for server in (first, second)] == [1, 1]
-        cluster.close()
-
-
 @pytest.mark.parametrize("read_committed", [True, False])
 def test_the_end_is_the_last_stable_offset_for_committed_records(read_committed: bool):
     with ScriptedKafka() as server:
@@ -198,14 +189,6 @@ def test_partitions_that_are_gone_are_left_out():
         assert cluster.latest([A0, A1, B0]) == {A0: 10}
         assert cluster.earliest([A0, A1, B0]) == {A0: 3}
         assert cluster.for_times({A0: 5, B0: 5}) == {A0: 4}
-        cluster.close()
-
-
-def test_nothing_is_asked_about_no_partitions():
-    with ScriptedKafka() as server:
-        cluster = at(server)
-        assert cluster.latest([]) == {}
-        assert server.asked == []
         cluster.close()
 
 

@@ -22,13 +22,14 @@ from broker_admin.views.cluster.topics import (
 )
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.messages.create_topics import BROKER_DEFAULT
 from kafka_wire.primitives import uuid_text
 from trio_broker.broker_view.cluster.config import alteration
 from trio_broker.changes.audit_context import CALLER, THE_BROKER
 from trio_broker.changes.change import ChangeChannel, ChangeOrigin
 from trio_broker.cluster.configuration_control import ResourceAlterations
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, TopicImage
-from trio_broker.cluster.replication_control import BROKER_DEFAULT, NewPartitions, NewTopic, TopicTarget
+from trio_broker.cluster.replication_control import NewPartitions, NewTopic, TopicTarget
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.resource_config import topic_entries
 from trio_broker.handlers.support.record_deletion import deletable_partition
@@ -71,7 +72,7 @@ class LiveTopicChangesView:
             configs=configs,
         )
         with called_by(changed_by):
-            outcome = await only_outcome(self.services.controller.create_topics([wanted], validate_only=dry_run))
+            outcome = await only_outcome(self.services.controller_client.create_topics([wanted], validate_only=dry_run))
         return TopicCreation(
             dry_run=dry_run,
             name=outcome.name,
@@ -91,7 +92,7 @@ class LiveTopicChangesView:
         delay_ms = await self.services.replicas.log_maintenance.removal_delay_ms([each.log for each in partitions])
         with called_by(changed_by):
             outcome = await only_outcome(
-                self.services.controller.delete_topics([TopicTarget(name)], validate_only=dry_run)
+                self.services.controller_client.delete_topics([TopicTarget(name)], validate_only=dry_run)
             )
         return TopicDeletion(
             dry_run=dry_run,
@@ -107,7 +108,7 @@ class LiveTopicChangesView:
         before = len(self._existing(name).partitions)
         wanted = NewPartitions(name=name, count=count)
         with called_by(changed_by):
-            await only_outcome(self.services.controller.create_partitions([wanted], validate_only=dry_run))
+            await only_outcome(self.services.controller_client.create_partitions([wanted], validate_only=dry_run))
         return AddedPartitions(
             dry_run=dry_run,
             partitions_before=before,
@@ -125,7 +126,7 @@ class LiveTopicChangesView:
         outcomes: dict[Partition, int | KafkaError] = {}
         for index in sorted(partitions or self._existing(name).partitions):
             try:
-                partition = deletable_partition(replicas, name, index)
+                partition = deletable_partition(self.services, name, index)
                 offsets[partition] = await self._offset_of(partition, target)
                 starts[partition] = partition.log_start_offset
                 outcomes[partition] = replicas.require_deletable(partition, offsets[partition])
@@ -169,7 +170,7 @@ class LiveTopicChangesView:
             tuple(alteration(key, value) for key, value in changes.items()),
         )
         with called_by(changed_by):
-            outcome = await self.services.controller.change_configs([wanted], validate_only=dry_run)
+            outcome = await self.services.controller_client.change_configs([wanted], validate_only=dry_run)
         [result] = outcome.results
         if isinstance(result, KafkaError):
             raise refused(result)

@@ -14,6 +14,7 @@ from broker_admin.views.cluster.transactions import (
 )
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.stored.transactions import STATE_NAMES
 from trio_broker.broker_view.cached_report import CachedReport
 from trio_broker.broker_view.cluster.groups import REPORT_PAUSE_FACTOR, REPORT_SECONDS
 from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
@@ -25,7 +26,6 @@ from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.config.entries import ValueChange
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.transactions.transaction_coordinator import KnownTransaction
-from trio_broker.coordinator.transactions.transaction_metadata import STATE_NAMES
 from trio_broker.coordinator.transactions.transaction_report import (
     ONGOING,
     held_back_partition,

@@ -9,7 +9,7 @@ from broker_admin.views.node.clients import NetworkLimits, ServedVersions
 from kafka_wire.apis import api_name
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.advertised_versions import advertised_versions
-from trio_broker.handlers.support.registry import served_apis
+from trio_broker.handlers.support.registry import advertised_apis
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.connection_statistics import connection_statistics, stage_of
 from trio_broker.network.socket_server import SocketServer
@@ -52,5 +52,5 @@ class LiveClientsView:
     def served_versions(self) -> Sequence[ServedVersions]:
         return [
             ServedVersions(api_name(each.api_key), each.min_version, each.max_version)
-            for each in advertised_versions(served_apis().values())
+            for each in advertised_versions(advertised_apis(to_brokers=False))
         ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from broker_admin.group_diagnosis import KEEPS_UP_SECONDS
-from broker_admin.views.node.overview import LaggingGroup, OverviewReadings, RestlessGroup
+from broker_admin.views.node.overview import LISTED, LaggingGroup, OverviewReadings, RestlessGroup
 from broker_admin.views.node.storage import TopicSize
 from kafka_wire.apis import ApiKey
 from kafka_wire.errors import KafkaError
@@ -21,9 +21,6 @@ from trio_broker.coordinator.reporting.snapshot import GroupLagReading, LagTrend
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.metrics.latency import latency_summary
 from trio_broker.network.request_metrics import RequestChannelMetrics
-
-LISTED = 5
-"""Lines of each list: what can be taken in at a glance. The pages of the lists have the others."""
 
 
 class LiveOverviewView:

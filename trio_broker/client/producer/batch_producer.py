@@ -34,10 +34,15 @@ from typing import Final
 
 import attrs
 
+from kafka_wire.config_resources import ConfigResourceType
 from kafka_wire.error_codes import RETRIABLE, ErrorCode
 from kafka_wire.limits import MAX_SEQUENCE
 from kafka_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kafka_wire.messages.metadata import NO_LEADER
 from kafka_wire.messages.produce import (
+    ACKS_ALL,
+    ACKS_NONE,
+    ADDS_PARTITIONS_SINCE_VERSION,
     BY_ID_SINCE_VERSION,
     PartitionProduceData,
     PartitionProduceResponse,
@@ -47,7 +52,7 @@ from kafka_wire.messages.produce import (
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from kafka_wire.schema import NEWEST
-from trio_broker.client.configs import Resource, ResourceType, describe_configs
+from trio_broker.client.configs import Resource, describe_configs
 from trio_broker.client.connection import BrokerConnection
 from trio_broker.client.deadline import Deadline, pauses
 from trio_broker.client.error_codes import PERHAPS_DONE, RETRIED_BY_PRODUCERS, SEQUENCE_LOST, TOO_LARGE
@@ -62,14 +67,11 @@ from trio_broker.client.errors import (
 )
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.producer.producer_batch import ProducerBatch, UnsequencedBatch, encode_batch, halves
-from trio_broker.client.producer.producer_metadata import NO_LEADER, ProducerMetadata
-from trio_broker.client.producer.settings import ACKS_ALL, ACKS_NONE, ProducerSettings
+from trio_broker.client.producer.producer_metadata import ProducerMetadata
+from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.client.producer.transactions import Transaction, TransactionClient
 from trio_broker.common.amounts import counted
 from trio_broker.common.topic_partition import TopicPartition
-
-FIRST_PROTOCOL_UP_TO: Final = 11
-"""The last version of Produce that belongs to the first transaction protocol, as which ``transactions`` tells why."""
 
 MOST_LEADERS_AT_ONCE: Final = 16
 """The number of threads that wait for brokers. With more leaders, the remaining requests wait for a free thread."""
@@ -409,7 +411,7 @@ class BatchProducer:
         ids = {batch.partition.topic: self._topic_ids[batch.partition.topic] for batch in batches}
         at_most = BY_ID_SINCE_VERSION - 1 if NO_UUID in ids.values() else NEWEST
         if self._transaction is not None:
-            at_most = FIRST_PROTOCOL_UP_TO
+            at_most = ADDS_PARTITIONS_SINCE_VERSION - 1  # the first protocol; ``transactions`` tells why
         version = connection.version_for(ProduceRequest, at_most=at_most)
         by_topic: dict[str, list[PartitionProduceData]] = defaultdict(list)
         for batch in batches:
@@ -534,7 +536,7 @@ def _split(batch: ProducerBatch, limit: Callable[[], str]) -> tuple[ProducerBatc
 
 def _topic_limit(client: KafkaClient, topic: str) -> str:
     """Return a topic's size limit for the text of an error, or only the limit's name if the lookup fails."""
-    resource = Resource(ResourceType.TOPIC, topic)
+    resource = Resource(ConfigResourceType.TOPIC, topic)
     with client, contextlib.suppress(ClientError):
         for entry in describe_configs(client, [resource])[resource]:
             if entry.name == "max.message.bytes" and entry.value:

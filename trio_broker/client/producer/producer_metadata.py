@@ -15,7 +15,13 @@ from typing import Final, TypeVar
 import attrs
 
 from kafka_wire.error_codes import RETRIABLE
-from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+from kafka_wire.messages.metadata import (
+    AUTO_CREATION_SINCE_VERSION,
+    NO_LEADER,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponseTopic,
+)
 from kafka_wire.schema import Request
 from trio_broker.client.address import Address
 from trio_broker.client.connection_settings import ConnectionSettings
@@ -29,11 +35,6 @@ ResponseT = TypeVar("ResponseT")
 MISSING_TOPIC_SECONDS: Final = 10.0
 """How long a topic may be missing. A broker that creates it answers LEADER_NOT_AVAILABLE first and has it moments
 later. Kafka's producer waits for ``max.block.ms``, a minute, which is long for a misspelt name."""
-
-AUTO_CREATION_FROM: Final = 4
-"""The version of Metadata from which on the client says whether a missing topic may be created."""
-
-NO_LEADER: Final = -1
 
 
 @attrs.frozen
@@ -161,7 +162,7 @@ class ProducerMetadata:
             topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=self.may_create_topics
         )
         # A version before 4 would create the topic even with ``may_create_topics=False``.
-        response = self.ask_any(request, deadline, at_least=AUTO_CREATION_FROM)
+        response = self.ask_any(request, deadline, at_least=AUTO_CREATION_SINCE_VERSION)
         # Added, never removed: a leader that has gone is not asked again, and its id may return with another address.
         for each in response.brokers:
             self._addresses[each.node_id] = Address(each.host, each.port)

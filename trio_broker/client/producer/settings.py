@@ -10,15 +10,10 @@ from typing import Final
 
 import attrs
 
+from kafka_wire.messages.produce import ACKS_ALL
 from kafka_wire.records.compression import Codec
 from trio_broker.client.address import Address
 from trio_broker.client.connection_settings import ConnectionSettings
-
-ACKS_ALL: Final = -1
-"""The value of ``acks`` with which the broker answers when every in-sync replica has the records."""
-
-ACKS_NONE: Final = 0
-"""The value of ``acks`` with which the broker sends no answer, so a lost record is not noticed."""
 
 DEFAULT_BATCH_BYTES: Final = 256 * 1024
 """Bytes of one batch before compression. Sixteen times Kafka's default: no user of this producer waits for a single

@@ -19,8 +19,12 @@ from typing import Final, TypeVar
 import attrs
 
 from kafka_wire.error_codes import ErrorCode
-from kafka_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from kafka_wire.messages.end_txn import EndTxnRequest
+from kafka_wire.messages.add_partitions_to_txn import (
+    BATCHED_SINCE_VERSION,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from kafka_wire.messages.end_txn import EPOCH_BUMP_SINCE_VERSION, EndTxnRequest
 from kafka_wire.messages.init_producer_id import InitProducerIdRequest
 from kafka_wire.messages.list_transactions import ListTransactionsRequest
 from trio_broker.client.connection_settings import ConnectionSettings
@@ -28,22 +32,14 @@ from trio_broker.client.deadline import Deadline, pauses, retry
 from trio_broker.client.error_codes import RETRIED_BY_PRODUCERS
 from trio_broker.client.errors import ClientError, Refused, VersionNotServed, check
 from trio_broker.client.kafka_client import KafkaClient
+from trio_broker.client.transactions import ONGOING
 from trio_broker.common.topic_partition import TopicPartition
 
 T = TypeVar("T")
 
-ONE_TRANSACTION_UP_TO: Final = 3
-"""The last version of AddPartitionsToTxn that is meant for clients."""
-
-FIRST_PROTOCOL_UP_TO: Final = 4
-"""The last version of EndTxn that leaves the epoch as it is."""
-
 FIRST_PAUSE_SECONDS: Final = 0.02
 """Before a request is repeated for the first time: the end of a transaction, which it most often waits for, takes a few
 milliseconds. Kafka's TransactionManager.ADD_PARTITIONS_RETRY_BACKOFF_MS."""
-
-ONGOING: Final = "Ongoing"
-"""The state of an open transaction, as ListTransactions names it."""
 
 ENDED: Final = frozenset(
     {
@@ -130,7 +126,7 @@ class TransactionClient:
 
         def ask() -> None:
             coordinator = self.client.transaction_coordinator(transaction.transactional_id)
-            response = self.client.ask(coordinator, request, at_most=ONE_TRANSACTION_UP_TO)
+            response = self.client.ask(coordinator, request, at_most=BATCHED_SINCE_VERSION - 1)
             codes = {
                 TopicPartition(topic.name, each.partition_index): each.partition_error_code
                 for topic in response.results_by_topic_v3_and_below
@@ -161,7 +157,7 @@ class TransactionClient:
 
         def ask() -> None:
             coordinator = self.client.transaction_coordinator(transaction.transactional_id)
-            response = self.client.ask(coordinator, request, at_most=FIRST_PROTOCOL_UP_TO)
+            response = self.client.ask(coordinator, request, at_most=EPOCH_BUMP_SINCE_VERSION - 1)
             check(f"transaction of {transaction.transactional_id!r}", response.error_code)
 
         self.retry(ask)

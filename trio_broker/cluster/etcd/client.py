@@ -52,6 +52,7 @@ from trio_broker.cluster.etcd.messages import (
 )
 from trio_broker.cluster.etcd.protobuf import decode, encode
 from trio_broker.common.host_port import host_port
+from trio_broker.concurrency.barrier import start_once
 
 log = logging.getLogger(__name__)
 
@@ -259,7 +260,7 @@ class EtcdClient:
                 stream = await negotiated(stream, ssl_context, host)
         scheme = "http" if ssl_context is None else "https"
         connection = GrpcConnection(stream, host_port(host, port), scheme=scheme)
-        self._nursery.start_soon(connection.run)
+        start_once(self._nursery, "a connection to etcd", connection.run)
         if self._addresses.user:
             try:
                 await self._authenticate(connection)

@@ -147,6 +147,10 @@ class TxnResponse:
     succeeded: bool = field(2, bool)
     responses: Sequence[ResponseOp] = repeated(3, ResponseOp)
 
+    @property
+    def revision(self) -> int:
+        return self.header.revision if self.header is not None else 0
+
 
 # --- Leases ---
 

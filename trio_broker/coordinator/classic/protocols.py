@@ -14,14 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from kafka_wire.codec import decode_at_most
-from kafka_wire.consumer_protocol import MAX_ELEMENTS, ConsumerProtocolTopic, protocol_version
+from kafka_wire.consumer_protocol import MAX_ELEMENTS, PROTOCOL_TYPE, ConsumerProtocolTopic, protocol_version
 from kafka_wire.errors import WireError
 from kafka_wire.messages.join_group import JoinGroupRequestProtocol
 from kafka_wire.primitives import String
 from kafka_wire.schema import message
 
-CONSUMER_PROTOCOL_TYPE: Final = "consumer"
-"""The protocol type of consumers; Kafka Connect has ``connect``, the schema registry ``sr``, and so on."""
+CONSUMER_PROTOCOL_TYPE: Final = PROTOCOL_TYPE
 
 MAX_PROTOCOLS: Final = 100
 """Strategies that one member may list. Clients have a handful; each is counted when a member joins or leaves."""

@@ -2,7 +2,7 @@
 
 A power cut takes them out of the coordinator's log, or takes their markers out of the partitions. What hangs of a
 producer that a transactional id has is ended by that id, with the usual markers; what nobody has is aborted here, once
-all ids are known.
+all ids are known. Where several brokers are registered none is looked for here: an administrator finds it (KIP-664).
 
 Source: docs/decisions/0053; KIP-664 for the word.
 """
@@ -22,7 +22,7 @@ from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRunti
 from trio_broker.coordinator.transactions import transaction_marker_channel_manager
 from trio_broker.coordinator.transactions.requests import THE_BROKER, EndHanging, OpenEpochs
 from trio_broker.coordinator.transactions.transaction_machine import NOTHING_OPEN, TransactionMachine
-from trio_broker.coordinator.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
+from trio_broker.coordinator.transactions.transaction_marker_channel_manager import MarkerChannel
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.transaction_end import TransactionEnd
 
@@ -36,7 +36,7 @@ class HangingTransactions:
         self,
         runtime: CoordinatorRuntime[TransactionMachine],
         replicas: ReplicaManager,
-        markers: TransactionMarkerChannelManager,
+        markers: MarkerChannel,
     ) -> None:
         self._runtime = runtime
         self._replicas = replicas
@@ -45,8 +45,14 @@ class HangingTransactions:
         self._opened = trio.Event()
 
     def open_transactions(self) -> OpenEpochs:
-        """What the logs have open. Not in the log of a coordinator itself, which has no records of transactions."""
+        """What the logs have open. Not in the log of a coordinator itself, which has no records of transactions.
+
+        Nothing where several brokers are registered: their logs and their transactional ids are not known here, and
+        what a power cut has taken from one log the other replicas have.
+        """
         found: dict[int, dict[TopicPartition, int]] = {}
+        if len(self._runtime.image.brokers) > 1:
+            return found
         for partition in self._replicas.partitions():
             producers = partition.producers
             if not producers.transactions.undecided or partition.topic_partition.topic == TRANSACTION_STATE_TOPIC:

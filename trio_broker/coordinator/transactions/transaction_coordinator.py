@@ -28,6 +28,7 @@ from kafka_wire.messages.end_txn import EndTxnResponse
 from kafka_wire.messages.init_producer_id import InitProducerIdResponse
 from kafka_wire.stored.transactions import TransactionStatus
 from trio_broker.cluster.controller_client import ControllerClient
+from trio_broker.cluster.internal_topics import UNSET
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import MetadataImage
@@ -56,7 +57,11 @@ from trio_broker.coordinator.transactions.requests import (
     VerifyTransaction,
 )
 from trio_broker.coordinator.transactions.transaction_machine import TransactionMachine
-from trio_broker.coordinator.transactions.transaction_marker_channel_manager import TransactionMarkerChannelManager
+from trio_broker.coordinator.transactions.transaction_marker_channel_manager import (
+    MarkerChannel,
+    TransactionMarkerChannelManager,
+    leader_of,
+)
 from trio_broker.coordinator.transactions.transaction_metadata import NO_PARTITIONS, TransactionMetadata, by_topic
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.transaction_end import TransactionEnd
@@ -112,7 +117,8 @@ class TransactionCoordinator:
         runtime: Runtime,
     ) -> None:
         self.settings = config.transaction_coordinator
-        self.markers = markers
+        self.markers: MarkerChannel = markers
+        self._run_marker_channels = markers.run
         self._replicas = replicas
         self._producer_ids = producer_ids
         self._metadata_cache = metadata_cache
@@ -130,7 +136,7 @@ class TransactionCoordinator:
         self.hanging = HangingTransactions(self.runtime, replicas, markers)
         # As many as there are transactional ids at most, each of which has one transaction.
         self._prepared_send, self._prepared_receive = trio.open_memory_channel[str](float("inf"))
-        # By transactional id whose markers are being written: where that is done.
+        # By transactional id whose markers are being written: where that is done in the present leader epoch.
         self._marked: dict[str, frozenset[TopicPartition]] = {}
         # By transactional id whose transaction is ending: set once it has ended, if somebody waits for it.
         self._awaited_ends: dict[str, trio.Event] = {}
@@ -140,23 +146,26 @@ class TransactionCoordinator:
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Load all shards, time transactions out and write markers, until cancelled."""
         async with trio.open_nursery() as nursery:
+            start_background(nursery, "markers to other brokers", self._run_marker_channels)
             start_background(nursery, "markers of transactions", partial(self._run_markers, nursery))
             await nursery.start(self.runtime.run)
             start_background(nursery, "hanging transactions", self.hanging.run)
             task_status.started()
 
     def _state_topic(self) -> NewTopic:
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "segment.bytes": str(self.settings.transaction_state_log_segment_size),
+            "unclean.leader.election.enable": "false",
+        }
+        if self.settings.transaction_state_log_min_isr != UNSET:
+            configs["min.insync.replicas"] = str(self.settings.transaction_state_log_min_isr)
         return NewTopic(
             name=TRANSACTION_STATE_TOPIC,
             num_partitions=self.settings.transaction_state_log_num_partitions,
             replication_factor=self.settings.transaction_state_log_replication_factor,
-            configs={
-                "cleanup.policy": "compact",
-                "compression.type": "uncompressed",
-                "min.insync.replicas": str(self.settings.transaction_state_log_min_isr),
-                "segment.bytes": str(self.settings.transaction_state_log_segment_size),
-                "unclean.leader.election.enable": "false",
-            },
+            configs=configs,
         )
 
     async def apply_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -331,9 +340,12 @@ class TransactionCoordinator:
 
     def _marker_steps(self, transactional_id: str) -> Steps[None]:
         """End the transaction in all its partitions, however often it must be tried. One run at a time for each id."""
-        self._marked[transactional_id] = NO_PARTITIONS
+        leader_epoch: int | None = None
         try:
             while (shard := self._prepared_shard(transactional_id)) is not None:
+                if shard.leader_epoch != leader_epoch:
+                    # Between two epochs another broker may have ended the transaction and begun a later one.
+                    self._marked[transactional_id], leader_epoch = NO_PARTITIONS, shard.leader_epoch
                 try:
                     if (yield from self._try_markers(shard, transactional_id)):
                         return
@@ -344,7 +356,7 @@ class TransactionCoordinator:
                     self.runtime.throttled_log.error("markers failed", text, bug)
                 yield partial(trio.sleep, transaction_marker_channel_manager.MARKER_RETRY_SECONDS)
         finally:
-            del self._marked[transactional_id]
+            self._marked.pop(transactional_id, None)
             if (ended := self._awaited_ends.pop(transactional_id, None)) is not None:
                 ended.set()
             if self._prepared_shard(transactional_id) is not None:
@@ -358,14 +370,18 @@ class TransactionCoordinator:
         with trio.move_on_after(ENDING_SECONDS):
             await ended.wait()
 
-    def _prepared_shard(self, transactional_id: str) -> Shard[TransactionMachine] | None:
-        """The shard if it still has the transaction to be ended; otherwise the next one that is loaded will end it."""
+    def _prepared_shard(
+        self, transactional_id: str, leader_epoch: int | None = None
+    ) -> Shard[TransactionMachine] | None:
+        """The shard, of ``leader_epoch`` if that is given, if it still has the transaction to be ended; otherwise the
+        next one that is loaded will end it."""
         try:
             shard = self._shard(transactional_id)
         except KafkaError:
             return None
         metadata = shard.machine.transactions.get(transactional_id)
-        return shard if metadata is not None and metadata.is_prepared else None
+        is_present = leader_epoch in (None, shard.leader_epoch)
+        return shard if is_present and metadata is not None and metadata.is_prepared else None
 
     def _try_markers(self, shard: Shard[TransactionMachine], transactional_id: str) -> Steps[bool]:
         """Write the markers that are missing; return whether none is missing any more.
@@ -383,13 +399,15 @@ class TransactionCoordinator:
             producer_id=metadata.producer_id,
             producer_epoch=metadata.producer_epoch,
             committed=metadata.status is TransactionStatus.PREPARE_COMMIT,
-            coordinator_epoch=shard.log.partition.leader_epoch,
+            coordinator_epoch=shard.leader_epoch,
             transaction_version=metadata.client_transaction_version,
-            is_unfenced=True,
+            is_unfenced=len(self.runtime.image.brokers) == 1,
         )
         topics = by_topic(metadata.partitions - self._marked[transactional_id])
         pending_markers = [TopicPartition(topic, index) for topic, indexes in topics.items() for index in indexes]
         codes = yield from self.markers.write_steps(end, pending_markers, ignore_release)
+        if self._prepared_shard(transactional_id, shard.leader_epoch) is None:
+            return False  # as above, or another broker has
         missing = [each for each, code in codes.items() if self._is_missing(each, metadata.producer_id, code)]
         self._marked[transactional_id] = metadata.partitions.difference(missing)
         if missing:
@@ -397,13 +415,17 @@ class TransactionCoordinator:
             log_delay(self.runtime, transactional_id, f"{first}: {codes[first].name}, and {len(missing) - 1} more")
             return False
         new_id = yield from self._new_producer_id(transactional_id)
+        if (after := self._prepared_shard(transactional_id, shard.leader_epoch)) is None:
+            return False
         complete = CompleteTransaction(transactional_id, metadata.producer, metadata.partitions, new_id)
-        # Of the shard that has the id now, which may be another one than at the beginning.
-        self._shard(transactional_id).handle(transactional_id, complete, THE_BROKER)
+        # Perhaps another one than at the beginning, since the shard may have been loaded anew in the same epoch.
+        after.handle(transactional_id, complete, THE_BROKER)
         return True
 
     def _is_missing(self, partition: TopicPartition, producer_id: int, code: ErrorCode) -> bool:
         """Whether the marker must be tried again. A refusal is no end while the transaction is open there."""
+        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and leader_of(self.runtime.image, partition) is not None:
+            return True  # its leader has only begun to hold it
         if code in NEEDS_NO_MARKER:
             return self.hanging.open_epoch(producer_id, partition) is not None
         return code is not ErrorCode.NONE

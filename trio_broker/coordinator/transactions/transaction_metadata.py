@@ -40,18 +40,6 @@ COMPLETED: Final = (TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLET
 
 PREPARED: Final = (TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT)
 
-STATE_NAMES: Final = {
-    TransactionStatus.EMPTY: "Empty",
-    TransactionStatus.ONGOING: "Ongoing",
-    TransactionStatus.PREPARE_COMMIT: "PrepareCommit",
-    TransactionStatus.PREPARE_ABORT: "PrepareAbort",
-    TransactionStatus.COMPLETE_COMMIT: "CompleteCommit",
-    TransactionStatus.COMPLETE_ABORT: "CompleteAbort",
-    TransactionStatus.DEAD: "Dead",
-    TransactionStatus.PREPARE_EPOCH_FENCE: "PrepareEpochFence",
-}
-"""Kafka's names, which its tools show and filter by."""
-
 
 def is_epoch_exhausted(epoch: int) -> bool:
     """Whether no client may have an epoch after ``epoch``."""

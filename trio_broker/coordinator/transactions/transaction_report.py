@@ -17,10 +17,9 @@ import attrs
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import NO_TIMESTAMP
-from kafka_wire.stored.transactions import TransactionStatus
+from kafka_wire.stored.transactions import STATE_NAMES, TransactionStatus
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.coordinator.transactions.transaction_coordinator import KnownTransaction, TransactionCoordinator
-from trio_broker.coordinator.transactions.transaction_metadata import STATE_NAMES
 from trio_broker.coordinator.transactions.transaction_snapshot import (
     HeldBackPartition,
     TransactionReport,

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import enum
 
-NOT_ASKED_FOR = -(2**31)
-"""KIP-430: fills the field when the client did not ask."""
+from kafka_wire.messages.authorized_operations import OPERATIONS_NOT_REQUESTED
 
 
 class AclOperation(enum.IntEnum):
@@ -63,12 +62,12 @@ ALL_CLUSTER_OPERATIONS = bit_field(
 
 
 def topic_operations(*, asked: bool) -> int:
-    return ALL_TOPIC_OPERATIONS if asked else NOT_ASKED_FOR
+    return ALL_TOPIC_OPERATIONS if asked else OPERATIONS_NOT_REQUESTED
 
 
 def group_operations(*, asked: bool) -> int:
-    return ALL_GROUP_OPERATIONS if asked else NOT_ASKED_FOR
+    return ALL_GROUP_OPERATIONS if asked else OPERATIONS_NOT_REQUESTED
 
 
 def cluster_operations(*, asked: bool) -> int:
-    return ALL_CLUSTER_OPERATIONS if asked else NOT_ASKED_FOR
+    return ALL_CLUSTER_OPERATIONS if asked else OPERATIONS_NOT_REQUESTED

@@ -1,13 +1,14 @@
 """The brokers of the cluster, each at the address that it has for one client.
 
-Source: Kafka's KRaftMetadataCache.getAliveBrokerNodes; KIP-103 for listeners.
+Source: Kafka's KRaftMetadataCache.getAliveBrokerNodes and getBrokerNodes; KIP-103 for listeners.
 """
 
 from __future__ import annotations
 
 import attrs
 
-from trio_broker.cluster.metadata_image import MetadataImage
+from kafka_wire.error_codes import ErrorCode
+from trio_broker.cluster.metadata_image import MetadataImage, PartitionImage
 from trio_broker.handlers.support.context import Context
 from trio_broker.network.request_channel import ConnectionInfo
 
@@ -22,14 +23,37 @@ class BrokerNode:
     rack: str | None
 
 
+class BrokerEndpoints:
+    """The brokers that one client reaches, for the description of many partitions."""
+
+    def __init__(self, image: MetadataImage, nodes: tuple[BrokerNode, ...]) -> None:
+        self._image = image
+        self._alive = frozenset(each.broker_id for each in nodes)
+
+    def unavailability(self, partition: PartitionImage) -> ErrorCode:
+        """Why the client does not reach the leader of ``partition``; NONE if it does."""
+        if partition.leader in self._alive:
+            return ErrorCode.NONE
+        leader = self._image.brokers.get(partition.leader)
+        is_unreachable = leader is None or leader.fenced
+        return ErrorCode.LEADER_NOT_AVAILABLE if is_unreachable else ErrorCode.LISTENER_NOT_FOUND
+
+    def offline_replicas(self, partition: PartitionImage) -> list[int]:
+        """The replicas on brokers that the client does not reach."""
+        replicas = partition.replicas
+        return [] if self._alive.issuperset(replicas) else [each for each in replicas if each not in self._alive]
+
+
 def broker_node(context: Context, broker_id: int) -> BrokerNode | None:
     """One broker; None if it is fenced or gone, or has no listener of the name of the client's."""
-    nodes = alive_broker_nodes(context.services.metadata_cache.image, context.connection)
+    nodes = broker_nodes(context.services.metadata_cache.image, context.connection)
     return next((each for each in nodes if each.broker_id == broker_id), None)
 
 
-def alive_broker_nodes(image: MetadataImage, connection: ConnectionInfo) -> tuple[BrokerNode, ...]:
-    """The brokers that have a listener of the same name as the client's.
+def broker_nodes(
+    image: MetadataImage, connection: ConnectionInfo, *, with_fenced: bool = False
+) -> tuple[BrokerNode, ...]:
+    """The brokers that have a listener of the same name as the client's, and are not fenced, if not ``with_fenced``.
 
     One that advertises no host has for the client the address that it has connected to (``NodeInfo``).
     """
@@ -37,5 +61,5 @@ def alive_broker_nodes(image: MetadataImage, connection: ConnectionInfo) -> tupl
         BrokerNode(broker.broker_id, endpoint.host or connection.local_host, endpoint.port, broker.rack)
         for broker in image.brokers.values()
         for endpoint in broker.endpoints
-        if endpoint.name == connection.listener_name and not broker.fenced
+        if endpoint.name == connection.listener_name and (with_fenced or not broker.fenced)
     )

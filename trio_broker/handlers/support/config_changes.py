@@ -1,12 +1,14 @@
 """The common part of AlterConfigs and IncrementalAlterConfigs: each resource is changed as a whole or refused alone.
 
-Levels of loggers are set here; all other changes go to the controller.
+Levels of loggers are set here, on the broker that is asked; all other changes go to the controller.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
+
+import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
@@ -16,6 +18,7 @@ from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceTyp
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import InTurns, clear_in_turns, count_in_turns
 from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import LocalPart
 
 
 class NamesResource(Protocol):
@@ -74,6 +77,24 @@ async def change_resources(
     ]
     await run_steps(clear_in_turns(changes, errors, counts))
     return responses
+
+
+def split_loggers(request: Any) -> tuple[Any | None, Any | None]:
+    """What of a request of either API is about loggers of this broker, and what is for the controller."""
+    loggers = [each for each in request.resources if each.resource_type == ConfigResourceType.BROKER_LOGGER]
+    if not loggers:
+        return None, request
+    rest = [each for each in request.resources if each.resource_type != ConfigResourceType.BROKER_LOGGER]
+    return attrs.evolve(request, resources=loggers), attrs.evolve(request, resources=rest) if rest else None
+
+
+def join_responses(own: Any, of_controller: Any) -> Any:
+    """One response of both."""
+    return attrs.evolve(own, responses=[*own.responses, *of_controller.responses])
+
+
+LOGGERS: Final = LocalPart(split_loggers, join_responses)
+"""Levels of loggers are no metadata: the broker whose loggers they are sets them itself."""
 
 
 def resource_response(response: Callable[..., A], resource: NamesResource, error: KafkaError | None) -> A:

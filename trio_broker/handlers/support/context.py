@@ -75,7 +75,7 @@ class Context:
         """The client as the change log keeps it with a change."""
         header = self.request.header
         name = ApiKey(header.api_key).name
-        return ChangeOrigin(ChangeChannel.KAFKA, header.client_id or "", self.request.connection.peer_host, name)
+        return ChangeOrigin(ChangeChannel.KAFKA, header.client_id or "", self.request.connection.client_address, name)
 
     def release_handler(self, phase: RequestPhase) -> None:
         """Give the handler slot back before a wait: one slot carries any number of delayed requests."""

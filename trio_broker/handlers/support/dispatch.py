@@ -20,11 +20,12 @@ with many elements. Both are recognized by their elements: a megabyte of records
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import CoroutineType, GeneratorType
 from typing import Any
 
+import attrs
 import trio
 
 from kafka_wire.apis import ApiKey
@@ -41,6 +42,7 @@ from trio_broker.concurrency.steps import Steps, Wait, run_steps
 from trio_broker.concurrency.yield_budget import in_turns
 from trio_broker.handlers.support.advertised_versions import unsupported_version_answer
 from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.forwarding import completed, forwarding_handler
 from trio_broker.handlers.support.registry import ServedApi, served_apis
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.errors import CloseConnection
@@ -73,9 +75,27 @@ class Dispatcher:
         self.services = services
         self.metrics = metrics
         self.memory_pool = memory_pool
-        self.apis = served_apis()
+        self.apis: Mapping[int, ServedApi] = {key: self.wired(api) for key, api in served_apis().items()}
+        services.answer_request = self.answer_request
         self.large_requests = trio.Semaphore(LARGE_REQUESTS_AT_ONCE)
         self.refusals = trio.CapacityLimiter(1)
+
+    def wired(self, api: ServedApi) -> ServedApi:
+        """``api`` with what comes before its handler on this broker: nothing, for nearly all."""
+        channel = self.services.controller_channel
+        if api.between_brokers:
+            return attrs.evolve(api, handler=partial(from_broker, api))
+        if api.by_controller and channel is not None:
+            return attrs.evolve(api, handler=forwarding_handler(api, channel))
+        return api
+
+    async def answer_request(self, request: QueuedRequest) -> bytes:
+        """The bytes of the response to ``request``, which came over no connection of its own; raises as ``answer``."""
+        answer = self.answer(request)
+        assert not isinstance(answer, DelayedAnswer), f"{request.header} is a Produce"
+        chunks = await settled(answer)
+        assert chunks is not None, f"{request.header} wants no answer"
+        return b"".join(chunks)  # type: ignore[arg-type]
 
     def answer(self, request: QueuedRequest) -> Answer | PendingAnswer | DelayedAnswer:
         """The response to ``request`` as chunks, its header first, or None for silence; where it must wait, how.
@@ -145,11 +165,7 @@ class Dispatcher:
             # A turn before and one after: a group may decide about a large request for longer than a turn.
             await trio.lowlevel.checkpoint()
             try:
-                response = api.handler(message, context)
-                if isinstance(response, GeneratorType):
-                    response = await run_steps(response)
-                elif isinstance(response, CoroutineType):
-                    response = await response
+                response = await completed(api.handler(message, context))
                 await trio.lowlevel.checkpoint()
                 encoded = self.encoded(api, response, context)
             except Exception as error:
@@ -268,6 +284,21 @@ class Dispatcher:
         client.count_errors(api.api_key, errors)
         now_ms = self.services.clock.now_ms()
         self.metrics.recent_errors.add(api.api_key, errors, context.client_id, client.software, now_ms)
+
+
+def from_broker(api: ServedApi, message: Any, context: Context) -> Any:
+    """What the handler of ``api`` returns, if the request came by the listener of brokers, to the broker that is meant.
+
+    Raises:
+        CloseConnection: it did not.
+        NotController: it is the controller's, and this broker is not the controller.
+    """
+    listener, services = context.connection.listener_name, context.services
+    if listener != services.node.inter_broker_listener:
+        raise CloseConnection(f"{api.api_key.name} is between brokers, which do not use the listener {listener}")
+    if api.by_controller and services.controller_channel is not None:
+        services.controller_channel.require_here()
+    return api.handler(message, context)
 
 
 def malformed(api: ServedApi, header: RequestHeader, error: WireError) -> CloseConnection:

@@ -20,10 +20,14 @@ also answers ApiVersions and decides which requests a connection lets in. An API
 not advertised, and a request of it closes its connection, as in Kafka; so does a version outside the range. Only an
 ApiVersions that is newer than ours gets an answer: in version 0, with UNSUPPORTED_VERSION and the range it has here.
 
+In a cluster of several brokers, what is marked *controller* is answered by the controller, to which the other brokers
+forward it. What is marked *brokers* is advertised and let in only on the listener of brokers
+(`inter.broker.listener.name`), and not forwarded; a broker alone does not serve it.
+
 *Flexible from* is the first version with compact lengths and tagged fields.
 """
 
-TITLES = ("key", "API", "versions", "flexible from", "handler", "what it does")
+TITLES = ("key", "API", "versions", "flexible from", "by", "handler", "what it does")
 
 
 def render_apis() -> str:
@@ -41,9 +45,17 @@ def _cells(api: ServedApi) -> tuple[str, ...]:
         api.request.__name__.removesuffix("Request"),
         _range(api.advertised),
         _flexible_from(api),
+        ", ".join(_answered_by(api)),
         f"[{path.rpartition('/')[2]}](../{path})",
         summary,
     )
+
+
+def _answered_by(api: ServedApi) -> Iterable[str]:
+    if api.by_controller:
+        yield "controller"
+    if api.between_brokers:
+        yield "brokers"
 
 
 def _flexible_from(api: ServedApi) -> str:

@@ -37,8 +37,23 @@ Refusal = Callable[[Any, KafkaError], Any]
 
 
 @attrs.frozen
+class LocalPart:
+    """What of a request is for the broker that is asked, and not for the controller."""
+
+    split: Callable[[Any], tuple[Any | None, Any | None]]
+    """Splits a request into this broker's part and the controller's; the latter is the request itself where that is
+    all of it."""
+    join: Callable[[Any, Any], Any]
+    """Joins the responses to both parts."""
+
+
+@attrs.frozen
 class ServedApi:
     """One API as this broker serves it.
+
+    ``by_controller``: only the controller answers it, to which other brokers send it on, but for its ``local_part``.
+    ``between_brokers``: only brokers may ask it, so it is advertised and let in on their listener alone. What is both
+    is not sent on: the broker that asks looks for the controller by itself.
 
     ``advertised`` may begin lower than ``versions``: Produce says 0 and serves from 3, because librdkafka before 2.11.1
     does not compress unless Produce v0 is advertised (KAFKA-18659). ``error_response`` builds the response that
@@ -51,6 +66,9 @@ class ServedApi:
     error_response: Refusal
     versions: VersionRange
     advertised: VersionRange
+    by_controller: bool = False
+    local_part: LocalPart | None = None
+    between_brokers: bool = False
 
 
 _registry: dict[int, ServedApi] = {}
@@ -61,6 +79,9 @@ def handles(
     *,
     error_response: Callable[[Any, KafkaError], A],
     advertised_from: int | None = None,
+    by_controller: bool = False,
+    local_part: LocalPart | None = None,
+    between_brokers: bool = False,
 ) -> Callable[[HandlerOf[A]], HandlerOf[A]]:
     """Register the decorated function as the one that answers ``kind``, in every version the message has."""
 
@@ -76,6 +97,9 @@ def handles(
             error_response=error_response,
             versions=kind.VERSIONS,
             advertised=VersionRange(low, kind.VERSIONS.high),
+            by_controller=by_controller,
+            local_part=local_part,
+            between_brokers=between_brokers,
         )
         return handler
 
@@ -94,6 +118,11 @@ def served_apis() -> Mapping[int, ServedApi]:
     for name in handler_modules():
         importlib.import_module(name)
     return _registry
+
+
+def advertised_apis(*, to_brokers: bool) -> list[ServedApi]:
+    """What is advertised on the listener of brokers, or on any other."""
+    return [api for api in served_apis().values() if to_brokers or not api.between_brokers]
 
 
 def is_served(api_key: int, version: int) -> bool:

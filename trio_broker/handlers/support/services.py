@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import attrs
 
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.cluster.config_trials import ConfigTrials
-from trio_broker.cluster.controller_client import ControllerClient
+from trio_broker.cluster.controller_channel import ControllerChannel
+from trio_broker.cluster.controller_client import ControllerApi, ControllerClient
 from trio_broker.cluster.log_dir_failure_handler import LogDirFailureHandler
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_log import MetadataLog
@@ -19,8 +20,10 @@ from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.coordinator.marker_writer import MarkerWriter
+from trio_broker.coordinator.transactions.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from trio_broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from trio_broker.handlers.support.metadata_answers import MetadataAnswers
+from trio_broker.network.request_channel import QueuedRequest
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.runtime import Runtime
@@ -41,6 +44,8 @@ class NodeInfo:
     cluster_id: str
     rack: str | None
     advertised: Mapping[str, Endpoint]
+    inter_broker_listener: str | None = None
+    """The listener that other brokers use; None on a broker alone."""
 
 
 @attrs.define
@@ -50,7 +55,7 @@ class BrokerServices:
     node: NodeInfo
     config: BrokerConfig
     runtime: Runtime
-    controller: ControllerClient
+    controller: ControllerApi
     metadata_cache: MetadataCache
     metadata_log: MetadataLog
     changes: ChangeLog
@@ -60,7 +65,16 @@ class BrokerServices:
     groups: GroupCoordinator
     markers: MarkerWriter
     transactions: TransactionCoordinator
+    transaction_verification: AddPartitionsToTxnManager
     trials: ConfigTrials
+    controller_client: ControllerClient = attrs.field(
+        default=attrs.Factory(lambda services: services.controller, takes_self=True)
+    )
+    """What every broker may ask of the controller, wherever that is; ``controller`` is this broker's own."""
+    controller_channel: ControllerChannel | None = None
+    """The way to the controller; None on a broker alone, which is it."""
+    answer_request: Callable[[QueuedRequest], Awaitable[bytes]] = attrs.field(init=False)
+    """Answers a request that came inside another one, set by the Dispatcher."""
     metadata_answers: MetadataAnswers = attrs.field(init=False, factory=MetadataAnswers)
     throttled_log: LogThrottle = attrs.field(
         init=False, default=attrs.Factory(lambda services: LogThrottle(log, services.clock), takes_self=True)

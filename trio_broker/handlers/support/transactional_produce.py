@@ -8,7 +8,7 @@ A partition must be part of the producer's transaction before it has records of 
 * Either way, what the coordinator knows is durable before the append. Immediately before it, where nothing can come
   between, the coordinator is asked once more: the transaction may have ended while the request waited.
 
-The coordinator is this broker's own.
+The coordinator may be another broker (``AddPartitionsToTxnManager``).
 
 Source: Kafka's ReplicaManager.handleProduceAppend, AddPartitionsToTxnManager and
 UnifiedLog.analyzeAndValidateProducerState.
@@ -24,7 +24,12 @@ import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.messages.produce import BY_ID_SINCE_VERSION, ProduceRequest, TopicProduceData
+from kafka_wire.messages.produce import (
+    ADDS_PARTITIONS_SINCE_VERSION,
+    BY_ID_SINCE_VERSION,
+    ProduceRequest,
+    TopicProduceData,
+)
 from kafka_wire.records.batch import (
     ATTRIBUTES_LOW_BYTE,
     NO_PRODUCER_EPOCH,
@@ -32,18 +37,16 @@ from kafka_wire.records.batch import (
     PRODUCER_ID_POSITION,
     TRANSACTIONAL_BIT,
 )
-from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
+from trio_broker.coordinator.transactions.add_partitions_to_txn_manager import Verification
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.transactions import code_in
 from trio_broker.partition.local_topics import LocalTopic
 from trio_broker.partition.partition import Partition
-from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
 from trio_broker.partition.writer import AppendGuard
 
-ADDS_PARTITIONS_SINCE_VERSION: Final = 12
 ABORTABLE_SINCE_VERSION: Final = 11
 PRODUCER: Final = struct.Struct(">qh")
 """A batch's producer id and epoch."""
@@ -80,6 +83,8 @@ class TransactionalProduce:
     context: Context
     refusal: KafkaError | None = None
     """What the coordinator said to all partitions of which the log has no records yet."""
+    verification: Verification | None = None
+    """What it said of them."""
     producers: set[ProducerIdAndEpoch] = attrs.Factory(set)
     """Who has written the batches of the request, of which there may be one."""
 
@@ -94,10 +99,10 @@ class TransactionalProduce:
         except KafkaError as error:
             self.refusal = error.with_traceback(None)  # whose frames hold the request
 
-    def _new_partitions(self, request: ProduceRequest) -> Steps[list[TopicPartition]]:
+    def _new_partitions(self, request: ProduceRequest) -> Steps[list[Partition]]:
         """The partitions that exist and have no records of the transaction yet. Notes the producers."""
         budget = YieldBudget()
-        new: list[TopicPartition] = []
+        new: list[Partition] = []
         for topic in request.topic_data:
             local = self._local(topic)
             for data in topic.partition_data:
@@ -106,7 +111,7 @@ class TransactionalProduce:
                     partition, producer = local.partitions.get(data.index), producer_of(records)
                     self.producers.add(producer)
                     if partition is not None and not has_open_transaction(partition, producer):
-                        new.append(partition.topic_partition)
+                        new.append(partition)
                 if budget.is_spent:
                     yield budget.renewed
             if budget.is_spent:  # a topic may be named without partitions
@@ -119,18 +124,15 @@ class TransactionalProduce:
             return replicas.topics_by_id.get(topic.topic_id)
         return replicas.topics.get(topic.name)
 
-    def _ask(self, partitions: list[TopicPartition], producer: ProducerIdAndEpoch) -> Steps[None]:
-        context, transactions, transactional_id = (
-            self.context,
-            self.context.services.transactions,
+    def _ask(self, partitions: list[Partition], producer: ProducerIdAndEpoch) -> Steps[None]:
+        context = self.context
+        self.verification = yield from context.services.transaction_verification.verification_steps(
             self.transactional_id,
-        )
-        caller = (context.request_context, context.release_handler)
-        if context.version < ADDS_PARTITIONS_SINCE_VERSION:
-            yield from transactions.verify_steps(transactional_id, producer, *caller)
-            return
-        yield from transactions.add_partitions_steps(
-            transactional_id, producer, partitions, EPOCH_BUMP_VERSION, *caller
+            producer,
+            partitions,
+            adds=context.version >= ADDS_PARTITIONS_SINCE_VERSION,
+            context=context.request_context,
+            release_handler=context.release_handler,
         )
 
     def guard(self, partition: Partition, records: memoryview) -> AppendGuard:
@@ -149,7 +151,10 @@ class TransactionalProduce:
         try:
             if self.refusal is not None:
                 raise self.refusal
-            self.context.services.transactions.require_added(self.transactional_id, producer, partition.topic_partition)
+            verification = self.verification
+            if verification is None:
+                verification = self.context.services.transaction_verification.unasked(self.transactional_id, producer)
+            verification.require_added(partition)
         except KafkaError as error:
             if error.code not in OF_NO_PRODUCER:
                 producers.note_refused(producer.producer_id, producer.epoch, sequence)

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 import attrs
 import numpy as np
 
+from kafka_wire.limits import INT64_MAX
 from kafka_wire.records.batch import ATTRIBUTES_POSITION, BATCH_HEADER_BYTES, CODEC_MASK, TIMESTAMP_TYPE_BIT
 from kafka_wire.records.compression import Codec
 from trio_broker.spark.batch_table import ByteArray, Int64Array
@@ -28,6 +29,12 @@ from trio_broker.spark.decoder.inflation import Inflater, InflationBuffer
 MAX_BYTES: Final = 64 * 1024 * 1024
 """The largest Arrow batch, or group, whatever ``batch_bytes`` says. More makes nothing faster; and with one more
 block, or one record alone, of up to two gibibytes, it stays within the int32 that Arrow counts bytes with."""
+
+NULL: Final = -1
+"""The length of a key or value that is null."""
+
+MAX_MILLISECONDS: Final = INT64_MAX // 1000
+"""Beyond it, as before its negative, a timestamp in microseconds has more than 64 bits."""
 
 BLOCK_COLUMNS: Final = 9
 (START, END, BASE_OFFSET, LAST_OFFSET_DELTA, BASE_TIMESTAMP, APPEND_TIMESTAMP, IS_APPEND_TIME, RECORD_COUNT, CRC) = (

@@ -25,7 +25,9 @@ from trio_broker.spark.decoder.blocks import (
     END,
     IS_APPEND_TIME,
     LAST_OFFSET_DELTA,
+    MAX_MILLISECONDS,
     NO_CRC,
+    NULL,
     RECORD_COUNT,
     START,
 )
@@ -75,12 +77,6 @@ BAD: Final = 3
 
 CRC_LEAD_BYTES: Final = BATCH_HEADER_BYTES - ATTRIBUTES_POSITION
 """The checksum covers so many bytes in front of the records."""
-
-NULL: Final = -1
-"""The length of a key or value that is null."""
-
-MAX_MILLISECONDS: Final = (2**63 - 1) // 1000
-"""Beyond it, as below its negative, a timestamp in microseconds needs more than 64 bits."""
 
 # Integers of records -------------------------------------------------------------------------------------------------
 

@@ -12,16 +12,16 @@ a loop over ``kafka_wire.records``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kafka_wire.limits import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
 from kafka_wire.records.errors import InvalidRecord
 from kafka_wire.records.record import MIN_HEADER_BYTES, MIN_RECORD_BYTES
-from kafka_wire.records.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES, read_varint
+from kafka_wire.records.varint import read_varint
 from trio_broker.spark.batch_table import ByteArray, Int64Array
 from trio_broker.spark.chunk import Decoding
 from trio_broker.spark.decoder import checksums
@@ -33,6 +33,8 @@ from trio_broker.spark.decoder.blocks import (
     IS_APPEND_TIME,
     LAST_OFFSET_DELTA,
     MAX_BYTES,
+    MAX_MILLISECONDS,
+    NULL,
     RECORD_COUNT,
     START,
     RecordBlocks,
@@ -40,12 +42,6 @@ from trio_broker.spark.decoder.blocks import (
 from trio_broker.spark.decoder.columns import Rows, binary, header_lists, numbers
 from trio_broker.spark.decoder.corruption import CorruptBlock
 from trio_broker.spark.ranges import OffsetRange
-
-NULL: Final = -1
-"""The length of a key or value that is null."""
-
-MAX_MILLISECONDS: Final = (2**63 - 1) // 1000
-"""Beyond it, as before its negative, a timestamp in microseconds has more than 64 bits."""
 
 Mask = npt.NDArray[np.bool_]
 

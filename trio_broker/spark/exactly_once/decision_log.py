@@ -15,13 +15,15 @@ from typing import Final
 
 import attrs
 
+from kafka_wire.config_resources import ConfigResourceType
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.list_offsets import SpecialTimestamp
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import NewRecord
-from trio_broker.client.configs import Resource, ResourceType, describe_configs
+from trio_broker.client.configs import Resource, describe_configs
 from trio_broker.client.errors import Refused
 from trio_broker.client.fetcher import Fetcher
-from trio_broker.client.offsets import EARLIEST, LATEST, find_offsets
+from trio_broker.client.offsets import find_offsets
 from trio_broker.client.producer.batch_producer import BatchProducer
 from trio_broker.client.producer.record_producer import OpenBatch
 from trio_broker.client.producer.settings import ProducerSettings
@@ -118,7 +120,7 @@ class DecisionLog:
 
     def _require_compaction(self) -> None:
         """Refuse a topic that would lose the decision of a job that rests for longer than its retention."""
-        client, topic = self.transactions.client, Resource(ResourceType.TOPIC, self._topic)
+        client, topic = self.transactions.client, Resource(ConfigResourceType.TOPIC, self._topic)
         [found] = self.transactions.retry(lambda: describe_configs(client, [topic], [CLEANUP_POLICY])[topic])
         if found.value != COMPACT:
             raise SparkJobError(
@@ -157,12 +159,12 @@ class DecisionLog:
 
             return self.transactions.retry(one)
 
-        end = ask(LATEST, read_committed=False)
-        while ask(LATEST, read_committed=True) < end:
+        end = ask(SpecialTimestamp.LATEST, read_committed=False)
+        while ask(SpecialTimestamp.LATEST, read_committed=True) < end:
             if time.monotonic() > deadline:
                 raise SparkJobError(f"{partition}: an open transaction hides the newest decisions")
             time.sleep(POLL_SECONDS)
-        return ask(EARLIEST, read_committed=False), end
+        return ask(SpecialTimestamp.EARLIEST, read_committed=False), end
 
     def _newest_between(self, partition: TopicPartition, begin: int, end: int) -> tuple[bool, bytes | None]:
         """Return whether the job's key is between the offsets, and its newest value there."""

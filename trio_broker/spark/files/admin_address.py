@@ -13,7 +13,8 @@ import ipaddress
 import socket
 from typing import Final
 
-from trio_broker.client.configs import Resource, ResourceType, describe_configs
+from kafka_wire.config_resources import ConfigResourceType
+from trio_broker.client.configs import Resource, describe_configs
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import ClientError
 from trio_broker.client.kafka_client import KafkaClient
@@ -44,7 +45,7 @@ def admin_manifests(kafka: KafkaSettings, admin_url: str | None, admin_token: st
                     ADMIN_URL_OPTION, f"is needed: the cluster at {where} has {len(brokers.nodes)} brokers"
                 )
             node = brokers.nodes[0]
-            resource = Resource(ResourceType.BROKER, str(node.node_id))
+            resource = Resource(ConfigResourceType.BROKER, str(node.node_id))
             entries = describe_configs(client, [resource])[resource]
     except ClientError as error:
         raise SourceUnavailable(f"kafka.bootstrap.servers {where}: {error}") from None

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import RecordBatch, read_batch_header
@@ -24,10 +23,8 @@ from trio_broker.spark.files.transport import SegmentReader
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.storage import file_names
 from trio_broker.storage.errors import CorruptIndex
+from trio_broker.storage.index_file import MAX_INDEX_BYTES
 from trio_broker.storage.time_index import TimeIndex
-
-MAX_INDEX_BYTES: Final = 2**31 - 1
-"""An index of any size is read."""
 
 
 def offset_for_time(

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import errno
 import os
-import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -24,12 +23,14 @@ from typing import Final
 import attrs
 
 from kafka_wire.primitives import uuid_text
-from kafka_wire.records.batch import MAGIC
+from kafka_wire.records.batch import MAGIC, MIN_BATCH_LENGTH
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.errors import SourceUnavailable
 from trio_broker.spark.files.manifest import IndexEntry, LogSegment, PartitionLog
 from trio_broker.storage import file_names, index_file, partition_metadata
+from trio_broker.storage.batch_scan import SPAN, SPAN_BYTES
 from trio_broker.storage.errors import CorruptCheckpoint, CorruptIndex
+from trio_broker.storage.offset_index import OffsetIndex
 
 MAX_OPEN_SEGMENTS: Final = 256
 """Files open at once in one task, since a process may usually have 1,024. Longer stretches are read in several
@@ -39,11 +40,6 @@ MAX_INDEX_BYTES: Final = 64 * 1024 * 1024
 """Six times ``segment.index.bytes``; a longer file is no index."""
 
 NO_TOPIC_ID: Final = ""
-
-# base offset, batch length, (epoch,) magic, (crc, attributes,) last offset delta
-_SPAN: Final = struct.Struct(">qi4xb6xi")
-_ENTRY: Final = struct.Struct(">ii")
-_MIN_BATCH_LENGTH: Final = 49
 
 
 def data_directories(log: PartitionLog, paths: Sequence[str]) -> list[Path]:
@@ -221,13 +217,13 @@ def _around(entries: Sequence[IndexEntry], offset: int) -> list[IndexEntry]:
 def _base_offset_at(file: OpenSegment, entry: IndexEntry) -> int | None:
     """Return the base offset of the batch at the entry's position, None unless there is one with the entry's last
     offset."""
-    if not 0 <= entry.position <= file.segment.size_bytes - _SPAN.size:
+    if not 0 <= entry.position <= file.segment.size_bytes - SPAN_BYTES:
         return None
-    head = bytearray(_SPAN.size)
+    head = bytearray(SPAN_BYTES)
     if file.read_into(memoryview(head), entry.position) < len(head):
         return None
-    base_offset, length, magic, last_delta = _SPAN.unpack(head)
-    if magic != MAGIC or length < _MIN_BATCH_LENGTH or last_delta < 0 or base_offset < file.segment.base_offset:
+    base_offset, length, magic, last_delta = SPAN.unpack(head)
+    if magic != MAGIC or length < MIN_BATCH_LENGTH or last_delta < 0 or base_offset < file.segment.base_offset:
         return None
     return int(base_offset) if base_offset + last_delta == entry.offset else None
 
@@ -242,7 +238,7 @@ def index_entries(path: Path, segment: LogSegment) -> Sequence[IndexEntry]:
         index = path.with_name(path.name.replace(file_names.LOG_SUFFIX, file_names.INDEX_SUFFIX))
         if index.stat().st_size > MAX_INDEX_BYTES:
             return ()
-        content = index_file.read_index_file(RealDisk(), index, _ENTRY.size)
+        content = index_file.read_index_file(RealDisk(), index, OffsetIndex.ENTRY.size)
     except (CorruptIndex, OSError):
         return ()
     return IndexColumns(content, segment.base_offset)

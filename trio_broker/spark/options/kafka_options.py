@@ -30,7 +30,8 @@ from trio_broker.client.producer.settings import (
     MOST_REQUEST_BYTES,
 )
 from trio_broker.client.security import Plaintext, parse_security
-from trio_broker.spark.options.option import BOOLEAN, CLOSE, TEXT, Option, ValueType, integer, one_of
+from trio_broker.common.did_you_mean import CLOSE
+from trio_broker.spark.options.option import BOOLEAN, TEXT, Option, ValueType, integer, one_of
 
 PREFIX: Final = "kafka."
 
@@ -65,8 +66,9 @@ BOOTSTRAP_SERVERS: Final = Option(
     "Brokers to ask first; one that answers is enough. Required, unless a reader's `path` names the logs of a broker"
     " that does not run.",
 )
+DEFAULT_CLIENT_ID: Final = "trio-broker-spark"
 CLIENT_ID: Final = Option(
-    "kafka.client.id", TEXT, "trio-broker-spark", "The name of the job in the brokers' logs, metrics and quotas."
+    "kafka.client.id", TEXT, DEFAULT_CLIENT_ID, "The name of the job in the brokers' logs, metrics and quotas."
 )
 SECURITY_PROTOCOL: Final = Option(
     "kafka.security.protocol",

@@ -21,6 +21,7 @@ from typing import Any, Final, Generic, TypeVar
 import attrs
 
 from kafka_wire.limits import INT64_MAX
+from trio_broker.common.did_you_mean import CLOSE
 from trio_broker.spark.errors import OptionError
 
 T = TypeVar("T")
@@ -37,9 +38,6 @@ MILLISECONDS: Final = {
     "d": 86_400_000,
 }
 """The units that Spark knows; a number without one is milliseconds."""
-
-CLOSE: Final = 0.75
-"""How alike a wrong name and a right one must be, out of 1, for a hint to name the right one."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DURATION = re.compile(r"([0-9]+)\s*([a-z]*)", re.ASCII)

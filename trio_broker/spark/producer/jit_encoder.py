@@ -20,6 +20,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from trio_broker.common.murmur2 import MULTIPLIER, SEED
 from trio_broker.spark.machine_code import compiled
 
 _LONGS = types.Array(types.int64, 1, "C", readonly=True)
@@ -30,9 +31,6 @@ _UP: Any = types.uintp
 _ADDRESS = types.uintp
 _COLUMN = (_ADDRESS, _LONGS, _LONGS)
 """A ``BytesColumn``: address, starts, lengths."""
-
-SEED = 0x9747B28C
-MULTIPLIER = 0x5BD1E995
 
 F = TypeVar("F", bound=Callable[..., Any])
 

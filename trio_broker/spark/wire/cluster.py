@@ -18,12 +18,13 @@ from itertools import repeat
 from typing import Final, TypeVar
 
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.list_offsets import SpecialTimestamp
 from kafka_wire.primitives import NO_UUID, uuid_text
 from trio_broker.client.deadline import Deadline, attempts, retry
 from trio_broker.client.error_codes import RETRIED_BY_COMMANDS
 from trio_broker.client.errors import ClientError, NotKafka, Refused, VersionNotServed
 from trio_broker.client.kafka_client import KafkaClient
-from trio_broker.client.offsets import EARLIEST, LATEST, Found, find_offsets, find_offsets_at
+from trio_broker.client.offsets import Found, find_offsets, find_offsets_at
 from trio_broker.client.topics import TopicDescription, find_topics, list_topics
 from trio_broker.common.log_range import UNKNOWN_OFFSET
 from trio_broker.common.topic_partition import TopicPartition
@@ -117,13 +118,13 @@ class KafkaCluster:
         Raises:
             SourceUnavailable: a leader does not answer in time.
         """
-        return self._request(lambda client: _offsets(find_offsets(client, partitions, EARLIEST)))
+        return self._request(lambda client: _offsets(find_offsets(client, partitions, SpecialTimestamp.EARLIEST)))
 
     def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the last stable offset of each for ``read_committed``, else the high watermark; errors as above."""
         committed = self._read_committed
         return self._request(
-            lambda client: _offsets(find_offsets(client, partitions, LATEST, read_committed=committed))
+            lambda client: _offsets(find_offsets(client, partitions, SpecialTimestamp.LATEST, read_committed=committed))
         )
 
     def for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:

@@ -16,6 +16,7 @@ import attrs
 
 from kafka_wire.client_connection import InFlightRequest
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.framing import MAX_RESPONSE_BYTES
 from kafka_wire.isolation_level import IsolationLevel
 from kafka_wire.messages.fetch import (
     NAMES_UP_TO,
@@ -27,7 +28,7 @@ from kafka_wire.messages.fetch import (
 )
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.schema import NEWEST
-from trio_broker.client.connection import MAX_RESPONSE_BYTES, BrokerConnection
+from trio_broker.client.connection import BrokerConnection
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import Refused, TopicReplaced, check, only
 from trio_broker.client.kafka_client import KafkaClient
@@ -55,7 +56,7 @@ class Fetched:
 
 
 @attrs.frozen
-class _Leader:
+class _LeaderConnection:
     """The connection, and what the requests on it say."""
 
     connection: BrokerConnection
@@ -88,7 +89,7 @@ class PartitionLeader:
         self._kafka = kafka
         self._isolation_level = IsolationLevel.of(read_committed=read_committed)
         self._topic_id = topic_id
-        self._leader: _Leader | None = None
+        self._leader: _LeaderConnection | None = None
         self._pending: InFlightRequest[FetchResponse] | None = None
         self._buffer = ReceiveBuffer()
 
@@ -153,7 +154,7 @@ class PartitionLeader:
         check(subject, data.error_code)
         return _fetched(str(leader.connection.address), data)
 
-    def _find(self) -> _Leader:
+    def _find(self) -> _LeaderConnection:
         """Return the present leader, connected."""
         name = self._partition.topic
         topic = find_topics(self._client, [name])[name]
@@ -163,7 +164,7 @@ class PartitionLeader:
         described = _described(topic, self._partition)
         if described.leader_id < 0:
             raise Refused(f"partition {self._partition}", ErrorCode.LEADER_NOT_AVAILABLE)
-        return _Leader(self._client.node(described.leader_id), topic.topic_id, described.leader_epoch)
+        return _LeaderConnection(self._client.node(described.leader_id), topic.topic_id, described.leader_epoch)
 
     def _check_id(self, topic: TopicDescription) -> None:
         if topic.topic_id == NO_UUID:

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from kafka_wire.primitives import NO_UUID, parse_uuid
-from trio_broker.client.deadline import RetryDeadline
+from trio_broker.client.deadline import MISSING_ROUNDS, RetryDeadline
 from trio_broker.client.errors import ClientError, Refused
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.offsets import find_ranges
@@ -51,10 +51,6 @@ log = logging.getLogger(__name__)
 
 DEFAULT_POLL_TIMEOUT_MS: Final = 120_000
 """``kafkaConsumer.pollTimeoutMs`` of Spark's own source."""
-
-MISSING_ROUNDS: Final = 5
-"""After so many failures in a row, about a second and a half, a topic counts as deleted. A broker that has just
-started, or has not received the metadata of a new topic yet, answers UNKNOWN_TOPIC_OR_PARTITION for a moment."""
 
 LEAST_FETCH_BYTES: Final = 64 * 1024
 """The smallest fetch size: less saves nothing, and the estimate may be wrong."""

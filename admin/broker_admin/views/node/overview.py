@@ -11,6 +11,9 @@ from broker_admin.views.node.storage import DirectoryReport, TopicSize
 from trio_broker.coordinator.reporting.snapshot import GroupRates, Rebalance
 from trio_broker.network.statistics import RecentError
 
+LISTED = 5
+"""Lines of each list of the overview: what can be taken in at a glance. The pages of the lists have the others."""
+
 
 @attrs.frozen(kw_only=True)
 class LaggingGroup:

@@ -12,16 +12,16 @@ from typing import Final
 import attrs
 
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.create_topics import BROKER_DEFAULT
 from trio_broker.client.address import Address
 from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import Refused
 from trio_broker.client.kafka_client import KafkaClient
-from trio_broker.client.topic_changes import BROKER_DEFAULT, create_topic
+from trio_broker.client.topic_changes import create_topic
 from trio_broker.client.topics import find_topics
+from trio_broker.spark.options.kafka_options import DEFAULT_CLIENT_ID
 from trio_broker.spark.producer.target_topic import TargetError, no_such_topic
-
-CLIENT_ID: Final = "trio-broker-spark"
 
 TIMEOUT_SECONDS: Final = 60.0
 """For finding or creating topics; the default of Kafka's admin client."""
@@ -63,7 +63,7 @@ def is_same_cluster(one: tuple[Address, ...], other: tuple[Address, ...]) -> boo
 
 
 def _cluster_id(bootstrap_servers: tuple[Address, ...]) -> str | None:
-    with KafkaClient(ConnectionSettings(bootstrap_servers, CLIENT_ID), Deadline(TIMEOUT_SECONDS)) as client:
+    with KafkaClient(ConnectionSettings(bootstrap_servers, DEFAULT_CLIENT_ID), Deadline(TIMEOUT_SECONDS)) as client:
         return client.attempt(client.brokers).cluster_id
 
 
@@ -85,7 +85,7 @@ def prepare_topics(
         ClientError: the cluster does not answer, or refuses.
     """
     made: list[str] = []
-    with KafkaClient(ConnectionSettings(bootstrap_servers, CLIENT_ID), Deadline(TIMEOUT_SECONDS)) as client:
+    with KafkaClient(ConnectionSettings(bootstrap_servers, DEFAULT_CLIENT_ID), Deadline(TIMEOUT_SECONDS)) as client:
         for name, topic in find_topics(client, sorted(needed)).items():
             if not isinstance(topic, Refused):
                 require_partitions(name, len(topic.partitions), needed[name])

@@ -21,9 +21,9 @@ import attrs
 import numpy as np
 
 from kafka_wire.primitives import NO_OFFSET
-from kafka_wire.records.batch import CONTROL_BIT, DELETE_HORIZON_BIT, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
+from kafka_wire.records.batch import CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
 from trio_broker.common.topic_partition import TopicPartition
-from trio_broker.spark.batch_table import CODEC_MASK, CODECS, BatchTable, Int64Array
+from trio_broker.spark.batch_table import CODECS, BatchTable, Int64Array
 
 BINS: Final = 33
 """A batch's size is an int32 plus its prefix, so it has at most 32 binary digits; a zero has none."""

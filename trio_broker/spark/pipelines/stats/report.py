@@ -6,19 +6,18 @@ Times are ISO 8601 in UTC, durations milliseconds, sizes bytes as in the log. Nu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from trio_broker.common.iso8601 import EPOCH
 from trio_broker.spark.batch_table import CODECS, Int64Array, codec_name
 from trio_broker.spark.pipelines.stats.batch_statistics import REPORTED, PartitionStatistics, bin_bounds
 from trio_broker.spark.pipelines.stats.job import PartitionHealth, StatsSettings
 from trio_broker.spark.pipelines.stats.key_statistics import KeyStatistics
 
 Document: TypeAlias = dict[str, Any]
-
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 SUMMED: Final = (*REPORTED, "bytes", "late_batches")
 """The numbers of partitions that the totals add up."""

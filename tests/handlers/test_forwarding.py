@@ -1,0 +1,193 @@
+"""Requests that are the controller's reach it from any broker, and their answers come back."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from kafka_wire.apis import ApiKey
+from kafka_wire.codec import encode
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafka_wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tests.handlers.handler_client import joined
+from tests.handlers.two_brokers import HERE, NOWHERE, TwoBrokers, two_brokers
+from trio_broker.cluster.controller_channel import CALL_SECONDS
+from trio_broker.cluster.metadata_image import ConfigResourceType
+from trio_broker.handlers.support.registry import advertised_apis, served_apis
+from trio_broker.network.errors import CloseConnection
+
+LOGGER = "trio_broker.cluster.controller"
+
+KAFKA_FORWARDS = {
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.UPDATE_FEATURES,
+    ApiKey.UNREGISTER_BROKER,
+    ApiKey.DESCRIBE_QUORUM,
+}
+
+
+@pytest.fixture
+async def brokers(open_wire_client) -> TwoBrokers:
+    return two_brokers(await open_wire_client(directory="asked"), await open_wire_client(directory="controller"))
+
+
+@pytest.fixture
+def level():
+    """Gives the logger back its level."""
+    yield
+    logging.getLogger(LOGGER).setLevel(logging.NOTSET)
+
+
+def create(*names: str) -> CreateTopicsRequest:
+    topics = [
+        CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]) for name in names
+    ]
+    return CreateTopicsRequest(topics=topics)
+
+
+def alter(*resources: tuple[ConfigResourceType, str, str, str]) -> IncrementalAlterConfigsRequest:
+    return IncrementalAlterConfigsRequest(
+        validate_only=False,
+        resources=[
+            AlterConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configs=[AlterableConfig(name=key, config_operation=0, value=value)],
+            )
+            for kind, name, key, value in resources
+        ],
+    )
+
+
+def test_what_kafka_forwards_is_forwarded():
+    assert {each.api_key for each in advertised_apis(to_brokers=False) if each.by_controller} == KAFKA_FORWARDS
+
+
+async def test_a_broker_alone_calls_its_handlers_directly(wire):
+    for key in KAFKA_FORWARDS:
+        assert wire.dispatcher.apis[key] is served_apis()[key]
+
+
+@pytest.mark.parametrize("version", [2, 7])
+async def test_the_controller_answers_in_the_version_that_the_client_has_asked_in(brokers, version):
+    response = await brokers.client.ask(create("orders"), version)
+    assert [(each.name, each.error_code) for each in response.topics] == [("orders", 0)]
+    assert brokers.topics(brokers.controller) == {"orders"}
+    assert brokers.topics(brokers.client) == set()
+    response = await brokers.client.ask(create("orders"), version)
+    assert response.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+async def test_a_request_of_many_elements_is_forwarded(brokers):
+    names = {f"topic-{number}-{'x' * 100}" for number in range(100)}
+    response = await brokers.client.ask(create(*names), 7)
+    assert {each.name for each in response.topics if not each.error_code} == names
+    assert brokers.topics(brokers.controller) == names
+
+
+async def test_the_slot_is_given_back_while_the_controller_works(brokers):
+    await brokers.client.ask(create("orders"), 7)
+    assert brokers.client.delayed
+
+
+async def test_a_change_is_kept_with_the_address_of_its_client_and_of_the_broker_that_says_so(brokers):
+    await brokers.client.ask(create("orders"), 7)
+    [change] = [each for each in brokers.controller.services.changes.changes if each.resource == "orders"]
+    assert change.origin.address == "10.0.0.77 by 10.0.0.9"
+    assert (change.origin.client, change.origin.request) == ("test", "CREATE_TOPICS")
+
+
+async def test_on_the_controller_itself_nothing_is_sent(brokers):
+    brokers.locator.controller_name = HERE
+    await brokers.client.create_topic("orders")
+    assert brokers.topics(brokers.client) == {"orders"}
+    assert not brokers.peers.sent
+
+
+async def test_levels_of_loggers_are_set_on_the_broker_that_is_asked_and_the_rest_on_the_controller(brokers, level):
+    await brokers.controller.create_topic("orders")
+    node = str(brokers.client.services.node.node_id)
+    logger = (ConfigResourceType.BROKER_LOGGER, node, LOGGER, "DEBUG")
+    topic = (ConfigResourceType.TOPIC, "orders", "retention.ms", "1000")
+    alone = await brokers.client.ask(alter(logger), 1)
+    assert [each.error_code for each in alone.responses] == [0]
+    assert not brokers.peers.sent
+    both = await brokers.client.ask(alter(topic, logger), 1)
+    assert sorted((each.resource_type, each.error_code) for each in both.responses) == [(2, 0), (8, 0)]
+    image = brokers.controller.services.metadata_cache.image
+    assert image.topics["orders"].configs == {"retention.ms": "1000"}
+    brokers.locator.controller_name = HERE
+    await brokers.client.create_topic("orders")
+    assert sorted(each.error_code for each in (await brokers.client.ask(alter(topic, logger), 1)).responses) == [0, 0]
+
+
+# A controller that moves, or is not there
+
+
+async def test_a_request_waits_for_a_controller(brokers, autojump_clock, nursery):
+    brokers.locator.controller_name = NOWHERE
+    responses: list[Any] = []
+
+    async def ask() -> None:
+        responses.append(await brokers.client.ask(create("orders"), 7))
+
+    nursery.start_soon(ask)
+    await trio.sleep(CALL_SECONDS / 2)
+    assert not responses
+    brokers.locator.controller_name = "controller"
+    await trio.sleep(1)
+    assert responses[0].topics[0].error_code == 0
+
+
+async def test_without_a_controller_a_request_times_out(brokers, autojump_clock):
+    brokers.locator.controller_name = NOWHERE
+    response = await brokers.client.ask(create("orders"), 7)
+    assert response.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert "nobody is the controller" in response.topics[0].error_message
+
+
+async def test_a_broker_that_is_not_the_controller_any_more_sends_nothing_on(brokers, autojump_clock, nursery):
+    brokers.controller_locator.controller_name = "controller"
+
+    async def regain() -> None:
+        await trio.sleep(CALL_SECONDS / 2)
+        brokers.controller_locator.controller_name = HERE
+
+    nursery.start_soon(regain)
+    response = await brokers.client.ask(create("orders"), 7)
+    assert response.topics[0].error_code == 0
+    assert set(brokers.peers.sent) == {"controller"}
+    assert brokers.topics(brokers.controller) == {"orders"}
+
+
+async def test_a_request_whose_answer_is_lost_is_sent_again(brokers, autojump_clock):
+    brokers.peers.lost = 1
+    response = await brokers.client.ask(create("orders"), 7)
+    assert response.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert brokers.peers.sent == ["controller"] * 2
+
+
+async def test_a_request_that_the_controller_cannot_read_ends_the_connection(brokers):
+    """As Kafka does: the client connects again, and learns other versions."""
+    apis = dict(brokers.controller.dispatcher.apis)
+    body = joined(encode(create("orders"), 7))
+    apis[ApiKey.CREATE_TOPICS] = attrs.evolve(apis[ApiKey.CREATE_TOPICS], request=served_apis()[ApiKey.FETCH].request)
+    brokers.controller.dispatcher.apis = apis
+    with pytest.raises(CloseConnection, match="the controller cannot read CreateTopics v7"):
+        await brokers.client.send(ApiKey.CREATE_TOPICS, 7, body)

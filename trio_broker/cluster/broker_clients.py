@@ -1,0 +1,42 @@
+"""The clients of the other brokers of the cluster, each found by its id.
+
+Each part of the broker has its own, since a connection answers in order: a marker that waits for a disk would hold back
+everything behind it. A broker that registers anew at another address has another client from then on.
+
+Source: Kafka's MetadataCache.getAliveBrokerNode, with the listener of inter.broker.listener.name.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from trio_broker.cluster.metadata_cache import MetadataCache
+from trio_broker.network.errors import RequestNotSent
+from trio_broker.network.network_client import NetworkClient
+from trio_broker.network.network_clients import NetworkClients
+
+
+@attrs.frozen
+class BrokerClients:
+    """See the head of the file. ``listener_name`` is the listener by which brokers reach each other."""
+
+    metadata_cache: MetadataCache
+    clients: NetworkClients
+    listener_name: str
+
+    async def run(self) -> None:
+        """Keep the connections until cancelled."""
+        await self.clients.run()
+
+    def client(self, broker_id: int) -> NetworkClient:
+        """The client of a broker that is registered and not fenced.
+
+        Raises:
+            RequestNotSent: it is not, or has no such listener, or no address there.
+        """
+        broker = self.metadata_cache.image.brokers.get(broker_id)
+        if broker is not None and not broker.fenced:
+            for endpoint in broker.endpoints:
+                if endpoint.name == self.listener_name and endpoint.host:
+                    return self.clients.client(endpoint.host, endpoint.port)
+        raise RequestNotSent(f"broker {broker_id} is not there, or has no address by listener {self.listener_name}")

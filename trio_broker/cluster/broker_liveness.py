@@ -1,0 +1,242 @@
+"""Decides what follows from brokers that come, stop and vanish: who leads in their place, and who is in sync.
+
+A broker that registers is fenced: it leads nothing and is in no ISR. It is unfenced once it has read the metadata up to
+its registration, fenced again when its session ends, and leaves the ISRs before it stops under control. In each case
+all its partitions change together with it, in one decision that is made in turns.
+
+A broker that was not stopped cleanly may have lost what it had, so its new registration takes it out of the ISR, and
+out of the replicas that are eligible to lead (KIP-966).
+
+Source: Kafka's ReplicationControlManager (generateLeaderAndIsrUpdates, processBrokerHeartbeat, unregisterBroker).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.stored.metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord, UnregisterBrokerRecord
+from trio_broker.cluster.broker_heartbeat_manager import BrokerControlState, BrokerHeartbeat, BrokerHeartbeatManager
+from trio_broker.cluster.controller_result import ControllerResult
+from trio_broker.cluster.metadata_image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
+from trio_broker.cluster.partition_change_builder import IsAcceptableLeader, without
+from trio_broker.cluster.topic_changes import TopicChanges
+from trio_broker.concurrency.steps import Steps
+from trio_broker.concurrency.yield_budget import YieldBudget
+from trio_broker.config.broker_config import BrokerConfig
+
+FENCE, UNFENCE = 1, -1
+"""``fenced`` in a BrokerRegistrationChangeRecord."""
+
+SHUTDOWN = 1
+"""``in_controlled_shutdown`` in a BrokerRegistrationChangeRecord."""
+
+
+@attrs.frozen(kw_only=True)
+class BrokerHeartbeatReply:
+    """What a broker is to do: serve, wait while it is fenced, or end."""
+
+    is_caught_up: bool
+    is_fenced: bool
+    in_controlled_shutdown: bool
+    should_shut_down: bool
+
+
+def require_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:
+    """Return the broker that sends a request, if it sends it in its present life.
+
+    Raises:
+        KafkaError: STALE_BROKER_EPOCH: it is not registered, or has registered again since.
+    """
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        reason = f"No broker registration found for broker id {broker_id}"
+    elif broker.broker_epoch != broker_epoch:
+        reason = f"Expected broker epoch {broker.broker_epoch}, but got broker epoch {broker_epoch}"
+    else:
+        return broker
+    raise KafkaError(reason, code=ErrorCode.STALE_BROKER_EPOCH)
+
+
+def decide_heartbeat(
+    image: MetadataImage, config: BrokerConfig, sessions: BrokerHeartbeatManager, heartbeat: BrokerHeartbeat
+) -> Steps[ControllerResult[BrokerHeartbeatReply]]:
+    """Return what a broker is to do, and what changes with its state.
+
+    Raises:
+        KafkaError: STALE_BROKER_EPOCH.
+    """
+    broker = require_broker_epoch(image, heartbeat.broker_id, heartbeat.broker_epoch)
+    asks_leaders = heartbeat.want_shut_down and not broker.fenced
+    leads = (yield from _leads_any(image, broker.broker_id)) if asks_leaders else False
+    state = sessions.next_state(image, broker, heartbeat, leads=leads)
+    records: list[Any] = []
+    if state is BrokerControlState.UNFENCED:
+        if broker.fenced:
+            records = yield from unfencing(image, config, broker)
+    elif state is BrokerControlState.CONTROLLED_SHUTDOWN:
+        if not broker.in_controlled_shutdown:
+            records = yield from controlled_shutdown(image, config, broker)
+    elif not broker.fenced:
+        records = yield from fencing(image, config, broker)
+    if not records and (remaining := _remaining_log_dirs(broker, heartbeat)):
+        records = yield from without_directories(image, config, broker, remaining)
+    reply = BrokerHeartbeatReply(
+        is_caught_up=heartbeat.current_metadata_offset >= broker.broker_epoch,
+        is_fenced=state in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW),
+        in_controlled_shutdown=state is BrokerControlState.CONTROLLED_SHUTDOWN,
+        should_shut_down=state is BrokerControlState.SHUTDOWN_NOW,
+    )
+    return ControllerResult(reply, records)
+
+
+def decide_fencing(image: MetadataImage, config: BrokerConfig, broker_id: int) -> Steps[ControllerResult[None]]:
+    """Fence a broker whose session has ended."""
+    return ControllerResult(None, (yield from fencing(image, config, image.brokers[broker_id])))
+
+
+def decide_unregistration(image: MetadataImage, config: BrokerConfig, broker_id: int) -> Steps[ControllerResult[None]]:
+    """Take a broker that is gone for good out of the cluster. It stays among the replicas of its partitions.
+
+    One that is active is refused: unlike Kafka's, which would lose its place without noticing.
+
+    Raises:
+        KafkaError: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST: it is active.
+    """
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        text = f"Broker ID {broker_id} is not currently registered"
+        raise KafkaError(text, code=ErrorCode.BROKER_ID_NOT_REGISTERED)
+    if broker.is_active:
+        is_alone = not any(each.is_active for each in image.brokers.values() if each is not broker)
+        place = (
+            "is the whole cluster, and serves all partitions: stop it instead"
+            if is_alone
+            else ("is running: stop it first")
+        )
+        raise KafkaError(f"broker {broker_id} {place}", code=ErrorCode.INVALID_REQUEST)
+    changes = yield from without_broker(image, config, broker_id, is_lost=True)
+    record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)
+    return ControllerResult(None, [*changes, record])
+
+
+def fencing(image: MetadataImage, config: BrokerConfig, broker: BrokerImage) -> Steps[list[Any]]:
+    changes = yield from without_broker(image, config, broker.broker_id)
+    return [*changes, _registration_change(broker, fenced=FENCE)]
+
+
+def controlled_shutdown(image: MetadataImage, config: BrokerConfig, broker: BrokerImage) -> Steps[list[Any]]:
+    changes = yield from without_broker(image, config, broker.broker_id)
+    return [_registration_change(broker, in_controlled_shutdown=SHUTDOWN), *changes]
+
+
+def unfencing(image: MetadataImage, config: BrokerConfig, broker: BrokerImage) -> Steps[list[Any]]:
+    """Unfence a broker, and let it lead what has no leader and may be led by it."""
+
+    def may_lead(broker_id: int, directory: bytes) -> bool:
+        present = image.brokers.get(broker_id)
+        if present is None or not present.has_online(directory):
+            return False
+        return present.is_active or broker_id == broker.broker_id
+
+    changes = yield from _partition_changes(
+        image, config, lambda partition: partition.leader == NO_LEADER, lambda partition: {}, may_lead
+    )
+    return [_registration_change(broker, fenced=UNFENCE), *changes]
+
+
+def without_broker(
+    image: MetadataImage, config: BrokerConfig, broker_id: int, *, is_lost: bool = False
+) -> Steps[list[PartitionChangeRecord]]:
+    """Return the changes of all partitions that take a broker out of the ISR and of their leaders.
+
+    One that ``is_lost`` is not eligible to lead any more either.
+    """
+
+    def concerns(partition: PartitionImage) -> bool:
+        return broker_id in partition.isr or (is_lost and broker_id in partition.eligible_leader_replicas)
+
+    def targets(partition: PartitionImage) -> dict[str, Any]:
+        lost = (broker_id,) if is_lost else ()
+        return {"isr": without(partition.isr, (broker_id,)), "unclean_shutdown_replicas": lost}
+
+    def may_lead(other: int, directory: bytes) -> bool:
+        broker = image.brokers.get(other)
+        return other != broker_id and broker is not None and broker.is_active and broker.has_online(directory)
+
+    return (yield from _partition_changes(image, config, concerns, targets, may_lead))
+
+
+def _remaining_log_dirs(broker: BrokerImage, heartbeat: BrokerHeartbeat) -> list[bytes]:
+    """The data directories that a broker has left; none if it has lost none, or all, with which it ends by itself."""
+    remaining = [each for each in broker.log_dirs if each not in heartbeat.offline_log_dirs]
+    return remaining if len(remaining) < len(broker.log_dirs) else []
+
+
+def without_directories(
+    image: MetadataImage, config: BrokerConfig, broker: BrokerImage, remaining: list[bytes]
+) -> Steps[list[Any]]:
+    """Leave a broker these data directories, and take its replicas in the others out of the ISRs and of leadership."""
+    broker_id, after = broker.broker_id, attrs.evolve(broker, log_dirs=tuple(remaining))
+
+    def concerns(partition: PartitionImage) -> bool:
+        return broker_id in partition.isr and not after.has_online(partition.directory_of(broker_id))
+
+    def may_lead(other: int, directory: bytes) -> bool:
+        present = after if other == broker_id else image.brokers.get(other)
+        return present is not None and present.is_active and present.has_online(directory)
+
+    changes = yield from _partition_changes(
+        image, config, concerns, lambda partition: {"isr": without(partition.isr, (broker_id,))}, may_lead
+    )
+    record = _registration_change(broker)
+    record.log_dirs = remaining
+    return [record, *changes]
+
+
+def _partition_changes(
+    image: MetadataImage,
+    config: BrokerConfig,
+    concerns: Callable[[PartitionImage], bool],
+    targets: Callable[[PartitionImage], dict[str, Any]],
+    may_lead: IsAcceptableLeader,
+) -> Steps[list[PartitionChangeRecord]]:
+    """Return the changes of those partitions that a change of a broker concerns."""
+    budget = YieldBudget()
+    records = []
+    for topic in image.topics.values():
+        changes = None
+        for index, partition in topic.partitions.items():
+            if concerns(partition):
+                changes = changes or TopicChanges.of(image, config, topic, may_lead)
+                if (change := changes.change(index, **targets(partition))) is not None:
+                    records.append(change)
+            if budget.is_spent:
+                yield budget.renewed
+    return records
+
+
+def _leads_any(image: MetadataImage, broker_id: int) -> Steps[bool]:
+    budget = YieldBudget()
+    for topic in image.topics.values():
+        for partition in topic.partitions.values():
+            if partition.leader == broker_id:
+                return True
+        if budget.is_spent:
+            yield budget.renewed
+    return False
+
+
+def _registration_change(
+    broker: BrokerImage, *, fenced: int = 0, in_controlled_shutdown: int = 0
+) -> BrokerRegistrationChangeRecord:
+    return BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id,
+        broker_epoch=broker.broker_epoch,
+        fenced=fenced,
+        in_controlled_shutdown=in_controlled_shutdown,
+    )

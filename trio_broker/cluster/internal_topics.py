@@ -1,0 +1,118 @@
+"""How many replicas the broker's own topics have where no setting says so: as many as there are brokers, up to three.
+
+A cluster that begins with one broker must not be found later with one copy of its offsets. So each partition gets
+further replicas when brokers join, by a reassignment as any other, and with three of them a write needs two in sync, as
+Kafka's default is. What a setting or an operator has said is left alone.
+
+Source: Kafka's offsets.topic.replication.factor, transaction.state.log.replication.factor and -.min.isr.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kafka_wire.stored.metadata import ConfigRecord
+from trio_broker.cluster.controller_result import ControllerResult
+from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, PartitionImage, TopicImage
+from trio_broker.cluster.partition_change_builder import Assignment, without
+from trio_broker.cluster.topic_changes import TopicChanges
+from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from trio_broker.concurrency.steps import Steps
+from trio_broker.concurrency.yield_budget import YieldBudget
+from trio_broker.config.broker_config import BrokerConfig
+
+MOST_REPLICAS: Final = 3
+"""Kafka's number. One broker may be down for maintenance while another fails."""
+
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+
+UNSET: Final = -1
+"""In the place of a number of replicas that no setting gives."""
+
+
+def default_replication_factor(image: MetadataImage) -> int:
+    """The replicas of a partition of the broker's own topics, now that so many brokers are active."""
+    active = sum(broker.is_active for broker in image.brokers.values())
+    return min(MOST_REPLICAS, max(active, 1))
+
+
+def default_min_insync_replicas(replication_factor: int) -> int:
+    """How many of them must be in sync for a write. With two replicas one may fail, so it is one."""
+    return 2 if replication_factor >= MOST_REPLICAS else 1
+
+
+def unset_topics(config: BrokerConfig) -> list[str]:
+    """The topics of the broker's own whose number of replicas no setting gives."""
+    factors = {
+        CONSUMER_OFFSETS_TOPIC: config.group_coordinator.offsets_topic_replication_factor,
+        TRANSACTION_STATE_TOPIC: config.transaction_coordinator.transaction_state_log_replication_factor,
+    }
+    return [name for name, factor in factors.items() if factor == UNSET]
+
+
+def decide_internal_growth(image: MetadataImage, config: BrokerConfig) -> Steps[ControllerResult[None]]:
+    """Give the partitions of the broker's own topics the replicas that there are brokers for now."""
+    topics = [image.topics[name] for name in unset_topics(config) if name in image.topics]
+    factor = default_replication_factor(image)
+    records: list[Any] = []
+    budget = YieldBudget()
+    partitions = [each for topic in topics for each in topic.partitions.values()]
+    load = Counter(replica for each in partitions for replica in each.replicas)
+    preferred = Counter(each.replicas[0] for each in partitions)
+    for topic in topics:
+        changes = TopicChanges.of(image, config, topic)
+        for index, partition in topic.partitions.items():
+            added = _added(image, partition, factor, load)
+            if added:
+                load.update(added)
+                replicas = _led_evenly((*partition.replicas, *added), preferred)
+                assignment = Assignment.of(partition).reassigned_to(replicas)
+                records.append(changes.change(index, assignment=assignment))
+            if budget.is_spent:
+                yield budget.renewed
+        records += _raised_min_isr(topic, factor)
+    return ControllerResult(None, [record for record in records if record is not None])
+
+
+def _added(image: MetadataImage, partition: PartitionImage, factor: int, load: Counter[int]) -> Sequence[int]:
+    """The brokers that get a partition as well: of other racks first, and then those with the fewest partitions."""
+    missing = factor - len(partition.replicas)
+    if missing <= 0 or partition.is_reassigned:
+        return ()
+    racks = {image.brokers[each].rack for each in partition.replicas if each in image.brokers}
+    added: list[int] = []
+    candidates = [
+        each for each in image.brokers.values() if each.is_active and each.broker_id not in partition.replicas
+    ]
+    while len(added) < missing and candidates:
+        chosen = min(candidates, key=lambda each: (each.rack in racks, load[each.broker_id], each.broker_id))
+        candidates.remove(chosen)
+        racks.add(chosen.rack)
+        added.append(chosen.broker_id)
+    return added
+
+
+def _led_evenly(replicas: tuple[int, ...], preferred: Counter[int]) -> tuple[int, ...]:
+    """``replicas`` with one at their head that is the preferred leader of few partitions; ``preferred`` follows."""
+    preferred[replicas[0]] -= 1
+    head = min(replicas, key=lambda each: preferred[each])
+    preferred[head] += 1
+    return (head, *without(replicas, (head,)))
+
+
+def _raised_min_isr(topic: TopicImage, factor: int) -> list[ConfigRecord]:
+    """Ask for a second replica in sync once every partition has one, so that no write has to wait for it."""
+    wanted = default_min_insync_replicas(factor)
+    is_ready = all(
+        len(each.replicas) >= factor and len(each.isr) >= wanted and not each.is_reassigned
+        for each in topic.partitions.values()
+    )
+    present = topic.configs.get(MIN_INSYNC_REPLICAS, "1")
+    if wanted == 1 or not is_ready or present != "1":
+        return []
+    resource_type = ConfigResourceType.TOPIC
+    return [
+        ConfigRecord(resource_type=resource_type, resource_name=topic.name, name=MIN_INSYNC_REPLICAS, value=str(wanted))
+    ]

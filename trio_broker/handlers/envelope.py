@@ -1,0 +1,73 @@
+"""Envelope: answer a request that another broker has forwarded, as the controller.
+
+The request in it is answered like one of a client of this broker, with the client's address and id, by the same
+handlers and limits. What is wrong with the envelope is its own error; what is wrong with the request is in the response
+in it. NOT_CONTROLLER is the envelope's, wherever it comes from, so that the other broker asks the next controller.
+
+Let in only on the listener of brokers: it speaks for a client that is not there.
+
+Source: Kafka's EnvelopeUtils and RequestChannel.buildResponseSend; KIP-590;
+docs/decisions/0089-envelopes-between-brokers.md.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+
+import attrs
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError, WireError
+from kafka_wire.headers import read_request_header
+from kafka_wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from trio_broker.cluster.envelopes import NO_CLIENT
+from trio_broker.common.request_phase import RequestPhase
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.forwarding import ForwardedRequest
+from trio_broker.handlers.support.registry import handles, is_served, served_apis
+from trio_broker.network.errors import CloseConnection
+
+
+def error_response(request: EnvelopeRequest, error: KafkaError) -> EnvelopeResponse:
+    return EnvelopeResponse(error_code=error.code)
+
+
+@handles(EnvelopeRequest, error_response=error_response, between_brokers=True)
+async def envelope(request: EnvelopeRequest, context: Context) -> EnvelopeResponse:
+    """Answer the request in it, if it is one of the controller's."""
+    forwarded = forwarded_request(request, context)
+    context.release_handler(RequestPhase.PURGATORY)
+    try:
+        answer = await context.services.answer_request(forwarded)
+    except CloseConnection as error:
+        raise KafkaError(str(error), code=ErrorCode.UNSUPPORTED_VERSION) from None
+    if forwarded.is_misdirected:
+        raise KafkaError("this broker is not the controller", code=ErrorCode.NOT_CONTROLLER)
+    return EnvelopeResponse(response_data=answer)
+
+
+def forwarded_request(request: EnvelopeRequest, context: Context) -> ForwardedRequest:
+    """The request in an envelope.
+
+    Raises:
+        KafkaError: INVALID_REQUEST: it is none that is forwarded, or the client's address is none.
+            UNSUPPORTED_VERSION: it cannot be read.
+    """
+    data = memoryview(request.request_data)
+    try:
+        header, position = read_request_header(data)
+        client_host = str(ipaddress.ip_address(request.client_host_address))
+    except WireError as error:
+        raise KafkaError(str(error), code=ErrorCode.UNSUPPORTED_VERSION) from None
+    except ValueError as error:
+        raise KafkaError(str(error), code=ErrorCode.INVALID_REQUEST) from None
+    api = served_apis().get(header.api_key)
+    if api is None or not api.by_controller or api.between_brokers:
+        raise KafkaError(f"API {header.api_key} is not forwarded", code=ErrorCode.INVALID_REQUEST)
+    if not is_served(header.api_key, header.api_version):
+        text = f"{api.api_key.name} v{header.api_version} is not served"
+        raise KafkaError(text, code=ErrorCode.UNSUPPORTED_VERSION)
+    connection, forwarder = context.connection, context.connection.peer_host
+    if client_host != NO_CLIENT:
+        connection = attrs.evolve(connection, peer_host=client_host, peer_port=0, forwarded_by=forwarder)
+    return ForwardedRequest(header, data[position:], connection)
