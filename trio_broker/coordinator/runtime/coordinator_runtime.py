@@ -376,7 +376,7 @@ class CoordinatorRuntime(Generic[MachineT]):
             KafkaError: the records were not made durable, or not in time.
         """
         partition = shard.log.partition
-        # What depends on nothing that is not durable stays right, whoever leads by now.
+        # What depends on nothing that is not durable stays right under any leader.
         if required_offset == NO_REQUIRED_OFFSET or (partition.high_watermark >= required_offset and shard.log.is_led):
             return
         [code] = await self.replicas.appends.wait_until_replicated(
