@@ -138,6 +138,13 @@ async def test_data_directories_have_ids_of_their_own(config, joining, directori
     assert raised.value.code is ErrorCode.INVALID_REGISTRATION
 
 
+@pytest.mark.parametrize("fields", [{"node_id": -1}, {"endpoints": []}])
+async def test_a_node_that_nobody_can_reach_is_refused(config, joining, fields):
+    with pytest.raises(KafkaError) as raised:
+        await decide(cluster_image([2]), config, attrs.evolve(joining, **fields))
+    assert raised.value.code is ErrorCode.INVALID_REGISTRATION
+
+
 async def test_a_node_that_does_not_know_a_finalised_level_is_refused(cluster, config, joining):
     image = image_after(cluster, FeatureLevelRecord(name="group.version", feature_level=1))
     features = {**own_features(), "group.version": FeatureLevels(0, 0)}

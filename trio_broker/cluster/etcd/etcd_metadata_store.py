@@ -98,6 +98,8 @@ class EtcdMetadataStore:
         # Of the newest state that was read or made: an older one is stale.
         self._revision = 0
         self._end = EndOfLog()
+        # Epoch and offset of an append that may be carried out yet.
+        self._unsettled: tuple[int, int] | None = None
         self._stored_bytes = 0
         # Why nothing is done any more.
         self.failure: OSError | None = None
@@ -286,7 +288,6 @@ class EtcdMetadataStore:
             self._leader = LeaderAndEpoch(epoch=claim.epoch)
         if self._claim_lease is not None:
             self._leases.abandon(self._claim_lease)
-        self.changed.wake()
 
     async def wait_lost(self, claim: Claim) -> None:
         """See ``MetadataStore``. A claim whose lease was not renewed in time counts as lost, since nobody knows.
@@ -294,8 +295,8 @@ class EtcdMetadataStore:
         etcd might still accept its appends; but without etcd this broker may not say any more who is alive.
         """
         lease = self._claim_lease
-        while self._claim == claim and lease is not None and trio.current_time() < lease.deadline:
-            await self.changed.wait(until=lease.deadline)
+        while self._claim == claim and lease is not None and lease.is_alive:
+            await self._leases.changed.wait(until=lease.deadline)
         self._end_claim(claim)
 
     async def resign(self, claim: Claim) -> None:
@@ -310,35 +311,53 @@ class EtcdMetadataStore:
 
     async def append(self, batch: PreparedBatch, *, claim: Claim, expected_end: int) -> int:
         data = stamped(batch, base_offset=expected_end, epoch=claim.epoch)
-        self._require_room(data)
         if claim != self._claim:
             return await self._look_for(data, claim, expected_end)
+        place = (claim.epoch, expected_end)
+        was_unsettled = self._unsettled == place
+        if not was_unsettled:
+            self._require_room(data)
+        self._unsettled = place
+        try:
+            appended = await self._append_at(expected_end, data, batch, claim)
+        except EtcdUnknown as error:
+            raise AppendUnknown(f"etcd does not answer: {error}") from error
+        except EtcdError as error:
+            if was_unsettled:
+                # What refuses this try says nothing of the one before.
+                raise AppendUnknown(
+                    f"an earlier try was not answered, and now {as_os_error(error).strerror}"
+                ) from error
+            self._unsettled = None
+            raise as_os_error(error) from error
+        except (ClaimLost, UnexpectedEnd):
+            self._unsettled = None
+            raise
+        self._unsettled = None
+        return appended
+
+    async def _append_at(self, offset: int, data: bytes, batch: PreparedBatch, claim: Claim) -> int:
         # Where the end is not known, the transaction fails and says it.
-        end = self._end if self._end.offset == expected_end else EndOfLog(expected_end)
+        end = self._end if self._end.offset == offset else EndOfLog(offset)
         while True:
             self._require_whole()
             new_end = end.after(data, len(batch.records), claim.epoch)
-            try:
-                response = await self.transactions.settled(
-                    self.append_conditions(claim, end),
-                    self._appending_operations(data, end, new_end),
-                    state_operations(self._layout, RangeRequest(key=self._layout.batch(expected_end))),
-                )
-            except EtcdUnknown as error:
-                raise AppendUnknown(f"etcd does not answer: {error}") from error
-            except EtcdError as error:
-                raise as_os_error(error) from error
+            response = await self.transactions.settled(
+                self.append_conditions(claim, end),
+                self._appending_operations(data, end, new_end),
+                state_operations(self._layout, RangeRequest(key=self._layout.batch(offset))),
+            )
             if response.succeeded:
                 self._note_appended(new_end, response.revision)
-                return expected_end
-            state = state_of(response.responses, response.revision)
+                return offset
+            state = state_of(response)
             self._note(state)
-            if state.batches and state.batches[0].value == data:
-                return expected_end
+            if state.read and state.read[0].value == data:
+                return offset
             self.transactions.require_own(state)
             require_held(claim, state)
-            if state.end.offset != expected_end:
-                raise UnexpectedEnd(expected_end, state.end.offset)
+            if state.end.offset != offset:
+                raise UnexpectedEnd(offset, state.end.offset)
             end = state.end
 
     async def _look_for(self, data: bytes, claim: Claim, offset: int) -> int:
@@ -354,8 +373,8 @@ class EtcdMetadataStore:
             )
         except EtcdError as error:
             raise AppendUnknown(f"etcd does not answer: {error}") from error
-        state = state_of(response.responses[-len(reading) :], response.revision)
-        if state.batches and state.batches[0].value == data:
+        state = state_of(response)
+        if state.read and state.read[0].value == data:
             return offset
         raise ClaimLost(f"broker {claim.node_id} has not got epoch {claim.epoch} of the metadata log any more")
 
@@ -420,7 +439,7 @@ class EtcdMetadataStore:
                 )
             return ()
         batches: list[CommittedBatch] = []
-        for kv in state.batches:
+        for kv in state.read:
             batches.append(batch := committed_batch(kv))
             if batch.base_offset != offset:
                 break

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import attrs
 
-from trio_broker.cluster.etcd.messages import KeyValue, RangeRequest, RequestOp, ResponseOp, get
+from trio_broker.cluster.etcd.messages import KeyValue, RangeRequest, RequestOp, TxnResponse, get
 from trio_broker.cluster.metadata_image import NO_LEADER
 from trio_broker.cluster.metadata_snapshot import SnapshotId
 from trio_broker.cluster.metadata_store import Claim, ClaimLost, LeaderAndEpoch
@@ -194,8 +194,8 @@ class ClusterState:
     controller_epoch: KeyValue | None
     end: EndOfLog
     snapshot: CurrentSnapshot | None
-    batches: Sequence[KeyValue] = ()
-    """Of the log, as far as asked for."""
+    read: Sequence[KeyValue] = ()
+    """What else was asked for, such as batches of the log."""
 
     @property
     def holder(self) -> Holder | None:
@@ -218,18 +218,18 @@ class ClusterState:
         return self.snapshot.size_bytes + self.end.appended_bytes - self.snapshot.appended_bytes
 
 
-def state_operations(layout: EtcdLayout, batches: RangeRequest | None = None) -> Sequence[RequestOp]:
-    """What reads a ``ClusterState``, with some batches of the log."""
+def state_operations(layout: EtcdLayout, more: RangeRequest | None = None) -> Sequence[RequestOp]:
+    """What reads a ``ClusterState``, and some other keys in the same revision."""
     keys = (layout.cluster, layout.controller, layout.controller_epoch, layout.end, layout.current_snapshot)
-    return [*map(get, keys), *([RequestOp(range=batches)] if batches is not None else ())]
+    return [*map(get, keys), *([RequestOp(range=more)] if more is not None else ())]
 
 
-def state_of(responses: Sequence[ResponseOp], revision: int) -> ClusterState:
-    """What ``state_operations`` have read."""
-    found = [each.range.kvs if each.range is not None else () for each in responses]
+def state_of(response: TxnResponse) -> ClusterState:
+    """What ``state_operations`` have read, the only ones of a transaction or behind a deletion."""
+    found = [each.range.kvs for each in response.responses if each.range is not None]
     cluster, controller, epoch, end, snapshot = (kvs[0] if kvs else None for kvs in found[:5])
     return ClusterState(
-        revision,
+        response.revision,
         None if cluster is None else cluster.value,
         controller,
         epoch,

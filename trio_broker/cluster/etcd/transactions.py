@@ -24,7 +24,6 @@ from trio_broker.cluster.etcd.layout import (
 )
 from trio_broker.cluster.etcd.messages import (
     Compare,
-    KeyValue,
     RangeRequest,
     RequestOp,
     TxnResponse,
@@ -72,8 +71,9 @@ class EtcdTransactions:
         while True:
             try:
                 return await self.etcd.txn(compare, success, failure)
-            except EtcdRefused:
-                raise
+            except EtcdRefused as error:
+                # Of this try: an earlier one may have been made all the same.
+                raise unknown or error from error
             except EtcdError as error:
                 if isinstance(error, EtcdUnknown):
                     unknown = error
@@ -88,59 +88,49 @@ class EtcdTransactions:
         Raises:
             OSError: the keys belong to another cluster, or etcd refuses or does not answer.
         """
-        cluster = self.layout.cluster
-        operations = state_operations(self.layout)
-        try:
-            entered = put(cluster, cluster_bytes(self._cluster_id))
-            response = await self.settled([created_at(cluster, 0)], [entered, *operations], operations)
-        except EtcdError as error:
-            raise as_os_error(error) from error
-        # The put has an answer as well.
-        state = state_of(response.responses[1:] if response.succeeded else response.responses, response.revision)
+        # Read first: an etcd that is full refuses each transaction that could put, and brokers are to start.
+        state = await self._present_state_of_any()
+        if state.cluster is None:
+            cluster = self.layout.cluster
+            await self.made([created_at(cluster, 0)], [put(cluster, cluster_bytes(self._cluster_id))])
+            state = await self._present_state_of_any()
         self.require_own(state)
         return state
 
-    async def state(self, batches: RangeRequest | None = None) -> ClusterState:
-        """Return a state of the keys, with ``batches`` of the log in the same revision. It may be some seconds old.
+    async def state(self, more: RangeRequest | None = None) -> ClusterState:
+        """Return a state of the keys, with what ``more`` asks for in the same revision. It may be some seconds old.
 
         Raises:
             OSError: as ``enter``.
         """
-        return await self._read([], state_operations(self.layout, batches), ())
+        state = state_of(await self.made([], state_operations(self.layout, more)))
+        self.require_own(state)
+        return state
 
-    async def range(self, request: RangeRequest) -> Sequence[KeyValue]:
-        """Return keys as ``state`` would. Repeated as a transaction is.
-
-        Raises:
-            OSError: etcd refuses or does not answer.
-        """
-        try:
-            [response] = (await self.settled([], [RequestOp(range=request)])).responses
-        except EtcdError as error:
-            raise as_os_error(error) from error
-        return response.range.kvs if response.range is not None else ()
-
-    async def present_state(self) -> ClusterState:
-        """Return the state of the keys, in which everything is that was answered before.
-
-        etcd orders what could write by its log; plain reads of etcd 3.4 have been stale.
+    async def present_state(self, more: RangeRequest | None = None) -> ClusterState:
+        """Return a state in which everything is that was answered before.
 
         Raises:
             OSError: as ``enter``.
         """
+        state = await self._present_state_of_any(more)
+        self.require_own(state)
+        return state
+
+    async def _present_state_of_any(self, more: RangeRequest | None = None) -> ClusterState:
+        # etcd orders what could write by its log; plain reads of etcd 3.4 have been stale.
         could_write = delete(self.layout.cluster)
-        return await self._read([created_at(self.layout.cluster, NEVER)], [could_write], state_operations(self.layout))
+        never = created_at(self.layout.cluster, NEVER)
+        return state_of(await self.made([never], [could_write], state_operations(self.layout, more)))
 
-    async def _read(
-        self, compare: Sequence[Compare], success: Sequence[RequestOp], failure: Sequence[RequestOp]
-    ) -> ClusterState:
+    async def made(
+        self, compare: Sequence[Compare], success: Sequence[RequestOp], failure: Sequence[RequestOp] = ()
+    ) -> TxnResponse:
+        """As ``settled``, with an ``OSError`` for each error."""
         try:
-            response = await self.settled(compare, success, failure)
+            return await self.settled(compare, success, failure)
         except EtcdError as error:
             raise as_os_error(error) from error
-        state = state_of(response.responses, response.revision)
-        self.require_own(state)
-        return state
 
     def require_own(self, state: ClusterState) -> None:
         """Refuse keys that are not this cluster's, or no longer there.
