@@ -195,6 +195,14 @@ async def test_an_isr_is_altered(asking):
     assert isinstance(refused, KafkaError)
 
 
+async def test_settings_of_a_broker_are_changed_by_way_of_that_broker(asking):
+    await registered(asking)
+    own = ConfigResource.of_broker(NODE_ID)
+    alteration = ConfigAlteration("num.io.threads", ConfigOperation.SET, "9")
+    assert (await asking.remote.change_configs([ResourceAlterations(own, (alteration,))])).results == [own]
+    assert asking.image.configs(own) == {"num.io.threads": "9"}
+
+
 async def test_the_own_controller_is_asked_while_this_broker_is_it(asking):
     asking.brokers.locator.controller_name = HERE
     await asking.remote.create_topics([NewTopic(name="orders")])
