@@ -51,7 +51,8 @@ class Asking:
     @property
     def image(self) -> MetadataImage:
         """What the controller knows."""
-        image: MetadataImage = self.brokers.controller.services.metadata_cache.image
+        controller: Any = self.brokers.controller.services.controller
+        image: MetadataImage = controller.image
         return image
 
     def read_metadata(self) -> None:
