@@ -10,6 +10,7 @@ import pytest
 from kafka_wire.stored.metadata import PartitionChangeRecord
 from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublisher
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
+from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
 from trio_broker.cluster.replication_control import NewPartitions, NewTopic, TopicTarget
 from trio_broker.partition.leader_and_isr import LeaderAndIsr
@@ -41,7 +42,7 @@ class NotedReplicas:
 @pytest.fixture
 def replicas(controller, config):
     made: Any = NotedReplicas()
-    controller.publisher.subscribers = (BrokerMetadataPublisher(made, config),)
+    controller.loader.publisher.subscribers = (BrokerMetadataPublisher(made, config),)
     return made
 
 
@@ -79,7 +80,10 @@ async def test_a_new_epoch_of_one_partition_is_applied_to_that_one(controller, r
     await controller.create_partitions([NewPartitions(name="t", count=4)])
     topic_id = controller.image.topics["t"].topic_id
     change = PartitionChangeRecord(partition_id=1, topic_id=topic_id, leader=1)
-    await controller.publisher.publish([change], offset=controller.image.offset + 1, epoch=controller.image.epoch)
+    image = controller.image
+    delta = MetadataDelta(image)
+    delta.replay(change)
+    await controller.loader.publisher.publish(delta, delta.apply(offset=image.offset + 1, epoch=image.epoch))
     assert [epochs for _, epochs, _ in replicas.applied] == [{0: 0, 1: 0, 2: 0}, {3: 0}, {1: 1}]
 
 

@@ -46,6 +46,9 @@ class FakeBrokers:
     epochs: dict[int, int] = attrs.field(factory=dict)
     stopping: set[int] = attrs.field(factory=set)
 
+    def is_registered(self, broker_id: int) -> bool:
+        return broker_id in self.epochs
+
     def alive_epoch(self, broker_id: int) -> int | None:
         return self.epochs.get(broker_id)
 

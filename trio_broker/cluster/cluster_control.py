@@ -31,13 +31,10 @@ from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.features import FeatureLevels, decide_features, reason_against_features
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, BrokerImage, MetadataImage, TopicImage
 from trio_broker.cluster.partition_change_builder import new_leader_epoch
-from trio_broker.cluster.topic_changes import TopicChanges
+from trio_broker.cluster.topic_changes import MIN_INSYNC_REPLICAS, TopicChanges
 from trio_broker.concurrency.steps import Steps
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint
-
-MIN_INSYNC_REPLICAS = "min.insync.replicas"
-
 
 RESERVED_DIRECTORIES = 100
 """Kafka gives the first ids a meaning of their own, such as "not assigned yet"."""

@@ -44,6 +44,10 @@ NOT_TO_BE_PASSED = 0
 class ReplicaBrokers(Protocol):
     """What the metadata say of the brokers that have replicas."""
 
+    def is_registered(self, broker_id: int) -> bool:
+        """Whether there is such a broker, fenced or not."""
+        ...
+
     def alive_epoch(self, broker_id: int) -> int | None:
         """The epoch of its registration, None for one that is unknown or fenced."""
         ...

@@ -8,93 +8,30 @@ from __future__ import annotations
 import copy
 import errno
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from random import Random
+from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
 
 from kafka_wire.stored.metadata import TopicRecord
-from tests.cluster.etcd_stores import CLUSTER_ID, LAYOUT
-from tests.fakes.modelled_etcd import EtcdFaults, ModelledEtcd, ModelledEtcdClient
+from tests.cluster.etcd.etcd_world import World, late_etcd
+from tests.cluster.etcd_stores import LAYOUT
+from tests.fakes.modelled_etcd import EtcdFaults
 from tests.simulation import metadata_store_bugs
 from trio_broker.cluster.etcd import etcd_metadata_store
-from trio_broker.cluster.etcd.errors import EtcdUnknown
 from trio_broker.cluster.etcd.etcd_metadata_store import EtcdMetadataStore
 from trio_broker.cluster.etcd.messages import (
-    Compare,
     RangeRequest,
-    RequestOp,
     TxnRequest,
-    TxnResponse,
     delete,
     put,
 )
 from trio_broker.cluster.metadata_image import NO_LEADER
 from trio_broker.cluster.metadata_snapshot import MetadataSnapshot, SnapshotId
 from trio_broker.cluster.metadata_store import AppendUnknown, Claim, ClaimLost, PreparedBatch, UnexpectedEnd
-from trio_broker.runtime.clock import ManualClock
 
 SOON_SECONDS = 12.0
 """Longer than a lease, a refreshed one and an election together."""
-
-
-class World:
-    """An etcd, and brokers that can be made on it."""
-
-    def __init__(self, nursery: trio.Nursery) -> None:
-        self.nursery = nursery
-        self.etcd = ModelledEtcd(Random(1))
-        self.lives: dict[EtcdMetadataStore, trio.CancelScope] = {}
-
-    async def broker(self, cluster_id: str = CLUSTER_ID) -> EtcdMetadataStore:
-        store = EtcdMetadataStore(LateEtcd(self.etcd), LAYOUT, cluster_id, ManualClock())
-        await store.join()
-        self.nursery.start_soon(self._live, store)
-        return store
-
-    async def _live(self, store: EtcdMetadataStore) -> None:
-        with trio.CancelScope() as self.lives[store]:
-            await store.run()
-
-
-class LateEtcd(ModelledEtcdClient):
-    """A way to etcd. The next transaction that puts ``late_key`` is not answered, and ``carry_out`` carries it out."""
-
-    def __init__(self, etcd: ModelledEtcd) -> None:
-        super().__init__(etcd)
-        self.late_key: bytes | None = None
-        self.late: list[TxnRequest] = []
-
-    async def txn(
-        self, compare: Sequence[Compare], success: Sequence[RequestOp], failure: Sequence[RequestOp] = ()
-    ) -> TxnResponse:
-        if any(op.put is not None and op.put.key == self.late_key for op in success):
-            self.late_key = None
-            self.late.append(TxnRequest(compare=compare, success=success, failure=failure))
-            raise EtcdUnknown("no answer")
-        return await super().txn(compare, success, failure)
-
-    def carry_out(self) -> None:
-        for request in self.late:
-            self._etcd.state.txn(request)
-        self._etcd.note_change()
-
-
-@pytest.fixture
-async def world():
-    async with trio.open_nursery() as nursery:
-        world = World(nursery)
-        nursery.start_soon(end_what_hangs)
-        await nursery.start(world.etcd.run)
-        yield world
-        nursery.cancel_scope.cancel()
-
-
-async def end_what_hangs() -> None:
-    """By a clock that jumps, what waits for ever would never end."""
-    await trio.sleep(1000)
-    raise AssertionError("it hangs")
 
 
 async def batch_of(*names: str) -> PreparedBatch:
@@ -121,12 +58,6 @@ async def names_in(store: EtcdMetadataStore, from_offset: int = 0) -> list[str]:
 def snapshot_at(end: int, claim: Claim, *names: str) -> MetadataSnapshot:
     records = [TopicRecord(name=name, topic_id=name.encode()[:16].ljust(16, b"\0")) for name in names]
     return MetadataSnapshot.of(SnapshotId(end, claim.epoch), records, last_timestamp_ms=1, now_ms=1)
-
-
-def late_etcd(store: EtcdMetadataStore) -> LateEtcd:
-    etcd = store.transactions.etcd
-    assert isinstance(etcd, LateEtcd)
-    return etcd
 
 
 # --- calls that are carried out late, or whose answers are lost ---
