@@ -18,7 +18,6 @@ from functools import partial
 from itertools import chain
 from pathlib import PurePath
 
-import attrs
 import trio
 
 from kafka_wire.primitives import NO_UUID
@@ -38,13 +37,15 @@ from trio_broker.cluster.lost_metadata import MentionedTopics, require_topics, r
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_delta import ContradictoryMetadata, replayed
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.cluster.metadata_loader import MetadataLoader
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.metadata_publisher import MetadataPublisher
-from trio_broker.cluster.metadata_snapshot import MetadataSnapshot
-from trio_broker.cluster.metadata_store import Claim
+from trio_broker.cluster.metadata_transactions import MetadataTransactions
 from trio_broker.cluster.producer_ids import ProducerIds
+from trio_broker.cluster.replica_brokers import ImageBrokers
 from trio_broker.cluster.stored_metadata import require_own_metadata
 from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.barrier import background_nursery, start_background
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint, inter_broker_listener
 from trio_broker.config.log_config import LogConfig
@@ -105,77 +106,88 @@ async def open_services(
     await workers.run(partial(log_manager.open, partial(require_metadata, runtime.disk, directories)))
     ended_well = False
     unclosed: set[PurePath] = set()
+    replicated: dict[TopicPartition, int] = {}
     broker_epoch = -1
     try:
         opening = partial(open_metadata, log_manager, runtime)
         # So that a broker with a full disk starts, and its operator can delete something.
         with_reserve = log_manager.directories[0].with_reserve
-        metadata_log, image = await workers.run(partial(with_reserve, opening))
+        metadata_log, image, open_transaction = await workers.run(partial(with_reserve, opening))
         try:
-            store = LocalMetadataStore(metadata_log, workers)
-            claim = await store.claim(config.node.node_id)
-            image = attrs.evolve(image, offset=claim.end_offset - 1, epoch=claim.epoch)
-            changes = ChangeLog(clock, ChangeFile(runtime.disk, directories[0] / FILE_NAME, workers))
-            await workers.run(changes.load)
-            changes.record_start(str(config.node.node_id), config.static_texts)
-            metadata_cache = MetadataCache(image)
-            dynamic_config = DynamicConfigPublisher(config)
-            dynamic_config.apply(image, image.configs_by_resource)
-            await load_logs(loader, log_manager, image, config, workers)
-            io_limiter = trio.CapacityLimiter(config.socket_server.num_io_threads)
-            replicas = ReplicaManager(log_manager, config, runtime, io_limiter=io_limiter, changes=changes)
-            dynamic_config.reconfigurables = (replicas, replicas.log_maintenance.log_cleaner, *reconfigurables)
-            node = NodeInfo(
-                node_id=config.node.node_id,
-                cluster_id=log_manager.cluster_id,
-                rack=config.node.broker_rack,
-                advertised=advertised,
-            )
-            publisher = MetadataPublisher(metadata_cache, dynamic_config, changes)
-            controller = Controller(store, claim, publisher, config, runtime, replicas)
-            ids = list(directory_ids(log_manager).values())
-            broker_epoch = await controller.register_node(registration(node, random_uuid(runtime.random), ids))
-            # Behind the loading of logs and the registration, by which the snapshot proves its partitions.
-            if metadata_log.is_snapshot_due and is_every_topic_known(log_manager, metadata_cache.image):
-                await take_snapshot(store, claim, metadata_cache.image, runtime)
-            # The directory without it is as good as gone. Behind the snapshot, which begins a new segment.
-            log_manager.directories[0].watch(metadata_log.log.active_segment.file.path)
-            partitions = BrokerMetadataPublisher(replicas, config)
-            await partitions.apply_image(metadata_cache.image)
-            groups = GroupCoordinator(replicas, controller, metadata_cache, changes, config, runtime)
-            dynamic_config.reconfigurables = (*dynamic_config.reconfigurables, groups)
-            producer_ids = ProducerIds(controller.allocate_producer_ids)
-            markers = MarkerWriter(replicas, groups)
-            clients = partial(broker_clients, config, runtime, metadata_cache)
-            channels = TransactionMarkerChannelManager(markers, clients(), metadata_cache, node.node_id)
-            transactions = TransactionCoordinator(
-                replicas, channels, controller, metadata_cache, producer_ids, config, runtime
-            )
-            # In this order: the coordinators find the partitions of a new topic open.
-            publisher.subscribers = (partitions, groups, transactions)
+            async with background_nursery() as nursery:
+                changes = ChangeLog(clock, ChangeFile(runtime.disk, directories[0] / FILE_NAME, workers))
+                await workers.run(changes.load)
+                changes.record_start(str(config.node.node_id), config.static_texts)
+                metadata_cache = MetadataCache(image)
+                dynamic_config = DynamicConfigPublisher(config)
+                dynamic_config.apply(image, image.configs_by_resource)
+                await load_logs(loader, log_manager, image, config, workers)
+                io_limiter = trio.CapacityLimiter(config.socket_server.num_io_threads)
+                replicas = ReplicaManager(
+                    log_manager,
+                    config,
+                    runtime,
+                    io_limiter=io_limiter,
+                    brokers=ImageBrokers(metadata_cache),
+                    changes=changes,
+                )
+                dynamic_config.reconfigurables = (replicas, replicas.log_maintenance.log_cleaner, *reconfigurables)
+                node = NodeInfo(
+                    node_id=config.node.node_id,
+                    cluster_id=log_manager.cluster_id,
+                    rack=config.node.broker_rack,
+                    advertised=advertised,
+                )
+                publisher = MetadataPublisher(metadata_cache, dynamic_config, changes)
+                store = LocalMetadataStore(metadata_log, workers)
+                metadata_loader = MetadataLoader(store, publisher, open_transaction)
+                controller = Controller(store, metadata_loader, config, runtime, replicas)
+                start_background(nursery, "metadata loader", metadata_loader.run)
+                await nursery.start(controller.lead)
+                ids = list(directory_ids(log_manager).values())
+                broker_epoch = await controller.register_node(registration(node, random_uuid(runtime.random), ids))
+                # Behind the loading of logs and the registration, by which the snapshot proves its partitions.
+                if metadata_log.is_snapshot_due and is_every_topic_known(log_manager, metadata_cache.image):
+                    await take_snapshot(controller, metadata_log)
+                # The directory without it is as good as gone. Behind the snapshot, which begins a new segment.
+                log_manager.directories[0].watch(metadata_log.log.active_segment.file.path)
+                partitions = BrokerMetadataPublisher(replicas, config)
+                await partitions.apply_image(metadata_cache.image)
+                groups = GroupCoordinator(replicas, controller, metadata_cache, changes, config, runtime)
+                dynamic_config.reconfigurables = (*dynamic_config.reconfigurables, groups)
+                producer_ids = ProducerIds(controller.allocate_producer_ids)
+                markers = MarkerWriter(replicas, groups)
+                clients = partial(broker_clients, config, runtime, metadata_cache)
+                channels = TransactionMarkerChannelManager(markers, clients(), metadata_cache, node.node_id)
+                transactions = TransactionCoordinator(
+                    replicas, channels, controller, metadata_cache, producer_ids, config, runtime
+                )
+                # In this order: the coordinators find the partitions of a new topic open.
+                publisher.subscribers = (partitions, groups, transactions)
 
-            def topic_opened(name: str) -> None:
-                groups.topic_opened(name)
-                transactions.topic_opened(name)
+                def topic_opened(name: str) -> None:
+                    groups.topic_opened(name)
+                    transactions.topic_opened(name)
 
-            replicas.on_opened = topic_opened
-            yield BrokerServices(
-                node=node,
-                config=config,
-                runtime=runtime,
-                controller=controller,
-                metadata_cache=metadata_cache,
-                metadata_log=metadata_log,
-                changes=changes,
-                replicas=replicas,
-                log_dir_failures=LogDirFailureHandler(metadata_log, replicas),
-                producer_ids=producer_ids,
-                groups=groups,
-                markers=markers,
-                transactions=transactions,
-                transaction_verification=AddPartitionsToTxnManager(transactions, clients()),
-                trials=ConfigTrials(controller, dynamic_config, changes, clock),
-            )
+                replicas.on_opened = topic_opened
+                yield BrokerServices(
+                    node=node,
+                    config=config,
+                    runtime=runtime,
+                    controller=controller,
+                    metadata_cache=metadata_cache,
+                    metadata_log=metadata_log,
+                    changes=changes,
+                    replicas=replicas,
+                    log_dir_failures=LogDirFailureHandler(metadata_log, replicas),
+                    producer_ids=producer_ids,
+                    groups=groups,
+                    markers=markers,
+                    transactions=transactions,
+                    transaction_verification=AddPartitionsToTxnManager(transactions, clients()),
+                    trials=ConfigTrials(controller, dynamic_config, changes, clock),
+                )
+                replicated |= replicas.replicated_high_watermarks()
         finally:
             await run_shielded(workers, log_manager.make_room_to_close)
             await run_shielded(workers, metadata_log.close)
@@ -183,7 +195,14 @@ async def open_services(
                 unclosed.add(directories[0])
         ended_well = True
     finally:
-        closing = partial(close, log_manager, clean=ended_well, unclosed=unclosed, broker_epoch=broker_epoch)
+        closing = partial(
+            close,
+            log_manager,
+            clean=ended_well,
+            unclosed=unclosed,
+            replicated=replicated,
+            broker_epoch=broker_epoch,
+        )
         await run_shielded(workers, closing)
 
 
@@ -210,8 +229,9 @@ def require_metadata(disk: Disk, directories: Sequence[PurePath]) -> None:
     require_whole_log(disk, directories[0])
 
 
-def open_metadata(log_manager: LogManager, runtime: Runtime) -> tuple[MetadataLog, MetadataImage]:
-    """The metadata log, in the first directory, and the image of all its records. Blocks.
+def open_metadata(log_manager: LogManager, runtime: Runtime) -> tuple[MetadataLog, MetadataImage, MetadataTransactions]:
+    """The metadata log, in the first directory, the image of all its records, and the transaction that is open at its
+    end. Blocks.
 
     Raises:
         MetadataLogUnusable: it is damaged, or has records or features unknown to this version, or has lost some.
@@ -232,12 +252,13 @@ def open_metadata(log_manager: LogManager, runtime: Runtime) -> tuple[MetadataLo
             topics.noted_in_snapshot(metadata_log.replay_snapshot()) if metadata_log.snapshot is not None else (),
             topics.noted_in(metadata_log.replay_log()),
         )
-        image = replayed(records, offset=offset, epoch=epoch)
+        transactions = MetadataTransactions()
+        image = replayed(transactions.settled(records), offset=offset, epoch=epoch)
     except (ContradictoryMetadata, NotImplementedError) as error:
         raise MetadataLogUnusable(f"{metadata_log.log.directory} cannot be replayed: {error}") from error
     require_supported(image)
     require_topics(runtime.disk, directory_ids(log_manager), topics)
-    return metadata_log, image
+    return metadata_log, image, transactions
 
 
 def directory_ids(log_manager: LogManager) -> dict[PurePath, bytes]:
@@ -254,14 +275,12 @@ def is_every_topic_known(log_manager: LogManager, image: MetadataImage) -> bool:
     )
 
 
-async def take_snapshot(store: LocalMetadataStore, claim: Claim, image: MetadataImage, runtime: Runtime) -> None:
+async def take_snapshot(controller: Controller, metadata_log: MetadataLog) -> None:
     """Replace what was replayed by a snapshot, unless there is no room for one: then a later start does."""
-    now_ms = runtime.clock.now_ms()
-    make = partial(MetadataSnapshot.of_image, image, last_timestamp_ms=now_ms, now_ms=now_ms)
     try:
-        await store.take_snapshot(await runtime.workers.run(make), claim=claim)
+        await controller.take_snapshot()
     except OSError as error:
-        if not is_shortage(error) or store.log.failure is not None:
+        if not is_shortage(error) or metadata_log.failure is not None:
             raise
         log.warning("no snapshot of the metadata is taken: %s", error)
 
@@ -276,7 +295,10 @@ async def load_logs(
         expected = image.topics.get(topic_partition.topic)
         if expected is not None and expected.topic_id != topic_id:
             partition_metadata.check_not_damaged(topic_id, expected.topic_id, is_anothers=topic is not None)
-        if topic is None or topic.name != topic_partition.topic or topic_partition.partition not in topic.partitions:
+        if topic is None or topic.name != topic_partition.topic:
+            return None
+        partition = topic.partitions.get(topic_partition.partition)
+        if partition is None or config.node.node_id not in partition.replicas:
             return None
         return topic_config(topic.configs, config, topic.name)
 
@@ -302,8 +324,16 @@ def registration(node: NodeInfo, incarnation_id: bytes, log_dirs: Sequence[bytes
     )
 
 
-def close(log_manager: LogManager, *, clean: bool, unclosed: Collection[PurePath], broker_epoch: int) -> None:
-    """Close the logs. After a clean stop everything in them is durable, and so the high watermark is their end.
-    Blocks."""
-    high_watermarks = {partition: each.log_end_offset for partition, each in log_manager.logs.items()}
+def close(
+    log_manager: LogManager,
+    *,
+    clean: bool,
+    unclosed: Collection[PurePath],
+    replicated: Mapping[TopicPartition, int],
+    broker_epoch: int,
+) -> None:
+    """Close the logs. After a clean stop everything in them is durable, and so the high watermark is their end, but for
+    those that are ``replicated``, whose leaders may have them cut. Blocks."""
+    ends = {partition: each.log_end_offset for partition, each in log_manager.logs.items()}
+    high_watermarks = {**ends, **replicated}
     log_manager.close(clean=clean, unclosed=unclosed, high_watermarks=high_watermarks, broker_epoch=broker_epoch)

@@ -19,6 +19,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import ConfigRecord
 from trio_broker.cluster.controller_result import ControllerResult
+from trio_broker.cluster.eligible_leaders import eligibility_changes
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType, MetadataImage
 from trio_broker.common.topic_names import require_valid_topic_name
 from trio_broker.config.broker_config import BrokerConfig
@@ -95,7 +96,8 @@ def decide_config_change(
     changes = {name: value for name, value in wanted.items() if current.get(name) != value}
     any_pool_size = isinstance(change, ResourceAlterations) and change.any_pool_size
     _check(config, resource, current, changes, any_pool_size)
-    return ControllerResult(resource, tuple(_record(resource, name, value) for name, value in changes.items()))
+    records = [_record(resource, name, value) for name, value in changes.items()]
+    return ControllerResult(resource, (*records, *eligibility_changes(image, config, resource, records)))
 
 
 def parse_resource(resource_type: int, name: str) -> ConfigResource:
