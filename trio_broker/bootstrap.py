@@ -43,6 +43,7 @@ from trio_broker.cluster.metadata_publisher import MetadataPublisher
 from trio_broker.cluster.metadata_snapshot import MetadataSnapshot
 from trio_broker.cluster.metadata_store import Claim
 from trio_broker.cluster.producer_ids import ProducerIds
+from trio_broker.cluster.replica_brokers import ImageBrokers
 from trio_broker.cluster.stored_metadata import require_own_metadata
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.broker_config import BrokerConfig
@@ -105,6 +106,7 @@ async def open_services(
     await workers.run(partial(log_manager.open, partial(require_metadata, runtime.disk, directories)))
     ended_well = False
     unclosed: set[PurePath] = set()
+    replicated: dict[TopicPartition, int] = {}
     broker_epoch = -1
     try:
         opening = partial(open_metadata, log_manager, runtime)
@@ -123,7 +125,14 @@ async def open_services(
             dynamic_config.apply(image, image.configs_by_resource)
             await load_logs(loader, log_manager, image, config, workers)
             io_limiter = trio.CapacityLimiter(config.socket_server.num_io_threads)
-            replicas = ReplicaManager(log_manager, config, runtime, io_limiter=io_limiter, changes=changes)
+            replicas = ReplicaManager(
+                log_manager,
+                config,
+                runtime,
+                io_limiter=io_limiter,
+                brokers=ImageBrokers(metadata_cache),
+                changes=changes,
+            )
             dynamic_config.reconfigurables = (replicas, replicas.log_maintenance.log_cleaner, *reconfigurables)
             node = NodeInfo(
                 node_id=config.node.node_id,
@@ -176,6 +185,7 @@ async def open_services(
                 transaction_verification=AddPartitionsToTxnManager(transactions, clients()),
                 trials=ConfigTrials(controller, dynamic_config, changes, clock),
             )
+            replicated |= replicas.replicated_high_watermarks()
         finally:
             await run_shielded(workers, log_manager.make_room_to_close)
             await run_shielded(workers, metadata_log.close)
@@ -183,7 +193,14 @@ async def open_services(
                 unclosed.add(directories[0])
         ended_well = True
     finally:
-        closing = partial(close, log_manager, clean=ended_well, unclosed=unclosed, broker_epoch=broker_epoch)
+        closing = partial(
+            close,
+            log_manager,
+            clean=ended_well,
+            unclosed=unclosed,
+            replicated=replicated,
+            broker_epoch=broker_epoch,
+        )
         await run_shielded(workers, closing)
 
 
@@ -276,7 +293,10 @@ async def load_logs(
         expected = image.topics.get(topic_partition.topic)
         if expected is not None and expected.topic_id != topic_id:
             partition_metadata.check_not_damaged(topic_id, expected.topic_id, is_anothers=topic is not None)
-        if topic is None or topic.name != topic_partition.topic or topic_partition.partition not in topic.partitions:
+        if topic is None or topic.name != topic_partition.topic:
+            return None
+        partition = topic.partitions.get(topic_partition.partition)
+        if partition is None or config.node.node_id not in partition.replicas:
             return None
         return topic_config(topic.configs, config, topic.name)
 
@@ -302,8 +322,16 @@ def registration(node: NodeInfo, incarnation_id: bytes, log_dirs: Sequence[bytes
     )
 
 
-def close(log_manager: LogManager, *, clean: bool, unclosed: Collection[PurePath], broker_epoch: int) -> None:
-    """Close the logs. After a clean stop everything in them is durable, and so the high watermark is their end.
-    Blocks."""
-    high_watermarks = {partition: each.log_end_offset for partition, each in log_manager.logs.items()}
+def close(
+    log_manager: LogManager,
+    *,
+    clean: bool,
+    unclosed: Collection[PurePath],
+    replicated: Mapping[TopicPartition, int],
+    broker_epoch: int,
+) -> None:
+    """Close the logs. After a clean stop everything in them is durable, and so the high watermark is their end, but for
+    those that are ``replicated``, whose leaders may have them cut. Blocks."""
+    ends = {partition: each.log_end_offset for partition, each in log_manager.logs.items()}
+    high_watermarks = {**ends, **replicated}
     log_manager.close(clean=clean, unclosed=unclosed, high_watermarks=high_watermarks, broker_epoch=broker_epoch)

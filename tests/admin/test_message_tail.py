@@ -15,6 +15,7 @@ from broker_admin.routes import message_tail
 from broker_admin.routes.message_tail import MessageTail
 from broker_admin.views.cluster.messages import NewMessage
 from tests.admin.live_admin import LiveAdmin
+from tests.partition.real_logs import delete_topics
 
 
 class OpenTail:
@@ -98,7 +99,7 @@ async def test_it_ends_by_itself_and_with_its_topic(live: LiveAdmin, monkeypatch
     tail = OpenTail(live)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(tail.run)
-        await live.broker.services.replicas.delete_topics(["orders"])
+        await delete_topics(live.broker.services.replicas, "orders")
         name, reason = await tail.events.receive()
         assert name == "end"
         assert "cannot be read any more" in reason

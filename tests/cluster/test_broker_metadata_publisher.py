@@ -12,24 +12,27 @@ from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublishe
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
 from trio_broker.cluster.replication_control import NewPartitions, NewTopic, TopicTarget
+from trio_broker.partition.leader_and_isr import LeaderAndIsr
 
 
 @attrs.define(eq=False)
 class NotedReplicas:
     applied: list[tuple[str, dict[int, int], int]] = attrs.field(factory=list)
+    followed: list[dict[int, LeaderAndIsr]] = attrs.field(factory=list)
     deleted: list[str] = attrs.field(factory=list)
+    deleted_partitions: list[int] = attrs.field(factory=list)
     configured: list[tuple[str, int]] = attrs.field(factory=list)
     fails_on: str = ""
 
-    async def apply_topic(self, assignment):
-        if assignment.name == self.fails_on:
-            raise OSError("no space")
-        self.applied.append((assignment.name, assignment.leader_epochs, assignment.config.retention_ms))
-
-    async def delete_topics(self, names):
-        if self.fails_on in names:
+    async def apply_local_changes(self, changes):
+        if self.fails_on in changes.deleted_topics:
             raise RuntimeError("a mistake")
-        self.deleted += names
+        self.deleted += changes.deleted_topics
+        for topic in changes.topics:
+            epochs = {index: decided.leader_epoch for index, decided in topic.leaders.items()}
+            self.applied.append((topic.name, epochs, topic.config.retention_ms))
+            self.followed.append(topic.followers)
+            self.deleted_partitions += topic.deletes
 
     def update_config(self, name, config):
         self.configured.append((name, config.retention_ms))
@@ -61,12 +64,6 @@ async def test_settings_of_a_topic_reach_it_alone_and_defaults_reach_all(control
     assert replicas.configured == [("a", 5), ("a", 5), ("b", 7)]
 
 
-async def test_a_topic_that_fails_leaves_the_others_of_its_request_alone(controller, replicas):
-    replicas.fails_on = "b"
-    await controller.create_topics([NewTopic(name=name) for name in "abc"])
-    assert [name for name, _, _ in replicas.applied] == ["a", "c"]
-
-
 async def test_a_mistake_in_deleting_topics_leaves_what_follows_alone(controller, replicas):
     await controller.create_topics([NewTopic(name=name) for name in "ab"])
     replicas.fails_on = "b"
@@ -84,3 +81,20 @@ async def test_a_new_epoch_of_one_partition_is_applied_to_that_one(controller, r
     change = PartitionChangeRecord(partition_id=1, topic_id=topic_id, leader=1)
     await controller.publisher.publish([change], offset=controller.image.offset + 1, epoch=controller.image.epoch)
     assert [epochs for _, epochs, _ in replicas.applied] == [{0: 0, 1: 0, 2: 0}, {3: 0}, {1: 1}]
+
+
+async def test_a_leadership_that_is_lost_is_followed_and_a_replica_that_has_moved_is_deleted(controller, replicas):
+    await controller.create_topics([NewTopic(name="t", num_partitions=3)])
+    topic_id = controller.image.topics["t"].topic_id
+    lost = PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=2, replicas=[1, 2], isr=[1, 2])
+    moved = PartitionChangeRecord(partition_id=1, topic_id=topic_id, leader=2, replicas=[2], isr=[2])
+    away = PartitionChangeRecord(partition_id=2, topic_id=topic_id, leader=-1)
+    offset = controller.image.offset + 3
+    await controller.publisher.publish([lost, moved, away], offset=offset, epoch=controller.image.epoch)
+    assert replicas.applied[1:] == [("t", {}, replicas.applied[0][2])]
+    followed = replicas.followed[1]
+    assert {index: (each.leader, each.leader_epoch, each.isr) for index, each in followed.items()} == {
+        0: (2, 1, (1, 2)),
+        2: (-1, 1, (1,)),
+    }
+    assert replicas.deleted_partitions == [1]

@@ -18,7 +18,7 @@ from kafka_wire.messages.describe_log_dirs import (
 )
 from tests.handlers.loop_rounds import counted_rounds
 from tests.leader_append import append_to_leader
-from tests.partition.real_logs import add_topic, batch
+from tests.partition.real_logs import add_topic, batch, delete_topics
 from trio_broker.concurrency import yield_budget
 from trio_broker.handlers.describe_log_dirs import describe_log_dirs, error_response
 from trio_broker.storage.log_directory import LogDirectory
@@ -140,7 +140,7 @@ async def test_a_volume_that_cannot_be_measured_answers_storage_error(client, pa
 
 async def test_a_topic_may_be_deleted_while_many_are_described(client, partitions, replicas, nursery, monkeypatch):
     monkeypatch.setattr(yield_budget, "YIELD_BUDGET_SECONDS", -1.0)  # a checkpoint after every partition
-    nursery.start_soon(replicas.delete_topics, ["orders"])
+    nursery.start_soon(delete_topics, replicas, "orders")
     [result] = await ask(client)
     assert ("payments", 0) in sizes(result)
 

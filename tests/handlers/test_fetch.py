@@ -17,7 +17,7 @@ from kafka_wire.records.batch import read_batches
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from tests.handlers.handler_client import Client
 from tests.leader_append import append_to_leader
-from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
+from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, delete_topics, make_replicas
 from tests.waits import fail_after
 from trio_broker.common.request_phase import RequestPhase
 from trio_broker.handlers.fetch import error_response, fetch
@@ -253,7 +253,7 @@ async def test_min_bytes_beyond_max_bytes_are_not_waited_for(client, replicas):
 
 async def test_deleting_the_topic_answers_at_once(client, replicas):
     await add_topic(replicas)
-    [answer] = await poll_while(lambda: replicas.delete_topics(["orders"]), client, wanted())
+    [answer] = await poll_while(lambda: delete_topics(replicas, "orders"), client, wanted())
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

@@ -22,7 +22,16 @@ from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import read_batch_header
 from kafka_wire.records.compression import Codec
 from tests.handlers.handler_client import Client
-from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas, require_side_by_side
+from tests.partition.real_logs import (
+    NODE_ID,
+    NOW_MS,
+    TOPIC_ID,
+    add_topic,
+    batch,
+    led,
+    make_replicas,
+    require_side_by_side,
+)
 from trio_broker.handlers.produce import encoded_success, error_response, produce
 from trio_broker.network.errors import CloseConnection
 from trio_broker.storage.errors import StorageFailed
@@ -286,8 +295,10 @@ async def test_a_transactional_batch_without_a_transactional_id_is_refused(clien
 
 async def test_acks_all_needs_min_in_sync_replicas_and_acks_1_does_not(client, replicas):
     [partition] = await add_topic(replicas, configs={"min.insync.replicas": "2"})
+    assert (await ask(client, batch(b"one replica"), acks=ALL)).error_code == 0, "more than there are, as in Kafka"
+    partition.writer.lead_at_once(led(1, isr=(NODE_ID,), replicas=(NODE_ID, 2)), 0.0)
     assert (await ask(client, batch(b"a"), acks=ALL)).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-    assert partition.log_end_offset == 0
+    assert partition.log_end_offset == 1
     assert (await ask(client, batch(b"a"), acks=LEADER)).error_code == 0
 
 

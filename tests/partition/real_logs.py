@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePath
+from typing import Any
 
+import attrs
 import trio
 
 from kafka_wire.records.batch import build_batch
@@ -17,8 +19,9 @@ from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.resource_config import topic_config
-from trio_broker.partition.local_topics import TopicAssignment
+from trio_broker.partition.leader_and_isr import LeaderAndIsr, LocalReplicaChanges, LocalTopicChanges
 from trio_broker.partition.partition import Durability, Partition
+from trio_broker.partition.remote_replicas import RemoteReplicas
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.partition.writer import PartitionWriter
 from trio_broker.runtime.clock import ManualClock
@@ -32,7 +35,25 @@ from trio_broker.storage.log_manager import LogManager
 from trio_broker.storage.recovery import open_log
 
 NOW_MS = 1_700_000_000_000
+NODE_ID = BrokerConfig({}).node.node_id
 TOPIC_ID = bytes(range(16))
+
+
+@attrs.define
+class FakeBrokers:
+    """Brokers by their epochs, for the leaders of partitions."""
+
+    epochs: dict[int, int] = attrs.field(factory=dict)
+    stopping: set[int] = attrs.field(factory=set)
+
+    def alive_epoch(self, broker_id: int) -> int | None:
+        return self.epochs.get(broker_id)
+
+    def is_shutting_down(self, broker_id: int) -> bool:
+        return broker_id in self.stopping
+
+
+NO_BROKERS = FakeBrokers()
 
 
 def batch(*values: bytes, timestamp: int = NOW_MS, **options) -> memoryview:
@@ -64,13 +85,35 @@ def make_partition(
     leader_epoch: int = 0,
     sync_soon: Callable[[PartitionWriter], None] = lambda writer: None,
 ) -> Partition:
-    """The partition of ``log``; the first entry of its leader epoch has yet to be written."""
-    return Partition(
+    """The partition of ``log``, which is led here; the first entry of its leader epoch has yet to be written."""
+    partition = Partition(
         log,
-        leader_epoch=leader_epoch,
+        RemoteReplicas(NODE_ID, NO_BROKERS, max_lag_seconds=30.0),
+        high_watermark=log.log_end_offset,
         durability=durability,
         sync_soon=sync_soon,
         in_thread=trio.to_thread.run_sync,
+    )
+    partition.writer.lead_at_once(led(leader_epoch), 0.0)
+    return partition
+
+
+def led(leader_epoch: int, *others: int, **options: Any) -> LeaderAndIsr:
+    """The decision that this broker leads, with ``others`` in sync."""
+    replicas = (NODE_ID, *others)
+    partition_epoch = options.pop("partition_epoch", leader_epoch)
+    return LeaderAndIsr(
+        leader=NODE_ID,
+        leader_epoch=leader_epoch,
+        partition_epoch=partition_epoch,
+        **{"isr": replicas, "replicas": replicas, **options},
+    )
+
+
+def followed(leader_epoch: int, leader: int = 2) -> LeaderAndIsr:
+    """The decision that another broker leads, or nobody."""
+    return LeaderAndIsr(
+        leader=leader, leader_epoch=leader_epoch, partition_epoch=leader_epoch, isr=(2,), replicas=(NODE_ID, 2)
     )
 
 
@@ -120,7 +163,21 @@ def make_replicas(
     )
     log_manager.open()
     load_logs(log_manager, lambda partition, topic_id: topic_config({}, config))
-    return ReplicaManager(log_manager, config, runtime, io_limiter=trio.CapacityLimiter(4))
+    return ReplicaManager(log_manager, config, runtime, io_limiter=trio.CapacityLimiter(4), brokers=FakeBrokers())
+
+
+async def lead_topic(
+    replicas: ReplicaManager, name: str, epochs: dict[int, int], config: LogConfig, topic_id: bytes = TOPIC_ID
+) -> None:
+    """Have partitions of a topic led here, in these epochs."""
+    leaders = {index: led(epoch) for index, epoch in epochs.items()}
+    changes = LocalTopicChanges(name, topic_id, config, leaders=leaders)
+    await replicas.apply_local_changes(LocalReplicaChanges(topics=[changes]))
+
+
+async def delete_topics(replicas: ReplicaManager, *names: str) -> None:
+    """Have topics deleted."""
+    await replicas.apply_local_changes(LocalReplicaChanges(deleted_topics=names))
 
 
 async def add_topic(
@@ -134,7 +191,6 @@ async def add_topic(
 ) -> list[Partition]:
     """Assign a topic to the replica manager; returns its partitions."""
     config = topic_config(configs or {}, replicas.config)
-    epochs = dict.fromkeys(range(partitions), leader_epoch)
-    await replicas.apply_topic(TopicAssignment(name, topic_id, epochs, config))
+    await lead_topic(replicas, name, dict.fromkeys(range(partitions), leader_epoch), config, topic_id)
     local = replicas.topic(name)
     return [local.partitions[index] for index in range(partitions)]

@@ -9,11 +9,12 @@ import trio.testing
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from tests.leader_append import append_to_leader
-from tests.partition.real_logs import add_topic, batch
+from tests.partition.real_logs import NODE_ID, add_topic, batch, followed, led
 from trio_broker.common.request_phase import ignore_release
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.partition.delayed_operations import DelayedFetch
 from trio_broker.partition.leader_appends import RequiredOffset
+from trio_broker.partition.partition import Partition
 from trio_broker.partition.state import NO_EPOCH
 from trio_broker.partition.transaction_end import TransactionEnd
 
@@ -27,6 +28,13 @@ async def partition(replicas):
     return made
 
 
+def lose_replica(partition: Partition) -> None:
+    """Two replicas must be in sync from now on, and this one is alone."""
+    alone = led(partition.leader_epoch, isr=(NODE_ID,), replicas=(NODE_ID, 2), partition_epoch=99)
+    partition.writer.lead_at_once(alone, 0.0)
+    partition.writer.set_min_in_sync_replicas(2, 0.0)
+
+
 async def refusal(append) -> ErrorCode:
     with pytest.raises(KafkaError) as refused:
         await append()
@@ -34,7 +42,7 @@ async def refusal(append) -> ErrorCode:
 
 
 async def test_what_is_not_led_here_takes_nothing_from_anybody(replicas, partition):
-    partition.writer.make_follower(4)
+    partition.writer.make_follower(followed(4))
 
     async def internal():
         replicas.appends.append_internal(partition, batch(b"offsets"), leader_epoch=NO_EPOCH)
@@ -55,7 +63,7 @@ async def test_a_leadership_that_is_lost_while_an_append_waits_refuses_it(replic
 
     async def follow_soon() -> None:
         await lose.wait()
-        partition.writer.make_follower(4)
+        partition.writer.make_follower(followed(4))
 
     codes = []
 
@@ -87,7 +95,7 @@ async def test_a_decision_of_another_epoch_is_not_appended(replicas, partition, 
 
 async def test_what_forbids_a_batch_beside_leadership_is_not_asked_without_it(replicas, partition):
     """The producers of a partition that another broker leads would give the wrong, perhaps a final, error."""
-    partition.writer.make_follower(4)
+    partition.writer.make_follower(followed(4))
 
     def guard() -> None:
         raise KafkaError("not in the transaction", code=ErrorCode.INVALID_TXN_STATE)
@@ -111,7 +119,7 @@ async def test_in_sync_replicas_that_become_too_few_while_an_append_waits_refuse
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(append)
         await trio.testing.wait_all_tasks_blocked()
-        partition.writer.state.min_in_sync_replicas = 2
+        lose_replica(partition)
         wait.set()
     assert codes == [ErrorCode.NOT_ENOUGH_REPLICAS]
     await append_to_leader(replicas, partition, batch(b"acks=1"))
@@ -132,15 +140,15 @@ async def test_a_lost_leadership_ends_what_waits(replicas, partition, autojump_c
     async with trio.open_nursery() as nursery:
         nursery.start_soon(waited, replicas, RequiredOffset(partition, 9), codes)
         await trio.testing.wait_all_tasks_blocked()
-        partition.writer.make_follower(4)
-        await partition.writer.begin_epoch(5)
+        partition.writer.make_follower(followed(4))
+        await partition.writer.make_leader(led(5), 0.0)
     assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert fetch.is_woken
 
 
 async def test_a_later_epoch_of_the_same_leader_ends_no_wait(replicas, partition):
     required = RequiredOffset(partition, 1)
-    await partition.writer.begin_epoch(4)
+    await partition.writer.make_leader(led(4), 0.0)
     codes: list[ErrorCode] = []
     await waited(replicas, required, codes)
     assert codes == [ErrorCode.NONE]
@@ -148,7 +156,7 @@ async def test_a_later_epoch_of_the_same_leader_ends_no_wait(replicas, partition
 
 async def test_in_sync_replicas_that_have_become_too_few_are_reported_after_the_append(replicas, partition):
     required = RequiredOffset(partition, 1)
-    partition.writer.state.min_in_sync_replicas = 2
+    lose_replica(partition)
     codes: list[ErrorCode] = []
     await waited(replicas, required, codes)
     assert codes == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.handlers.loop_rounds import counted_rounds
 from tests.leader_append import append_to_leader
-from tests.partition.real_logs import NOW_MS, add_topic, batch, make_replicas
+from tests.partition.real_logs import NOW_MS, add_topic, batch, delete_topics, make_replicas
 from trio_broker.concurrency import yield_budget
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.partition import broker_topic_stats
@@ -133,7 +133,7 @@ async def test_a_deleted_topic_is_forgotten(replicas, clock, stats):
     [partition] = await add_topic(replicas)
     await append(replicas, partition, b"a")
     await snapshot(replicas, clock)
-    await replicas.delete_topics(["orders"])
+    await delete_topics(replicas, "orders")
     await snapshot(replicas, clock)
     assert stats.history(partition.topic_id) == ()
 

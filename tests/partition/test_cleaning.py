@@ -14,7 +14,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.record import NewRecord
 from tests.leader_append import append_to_leader
-from tests.partition.real_logs import add_topic, make_replicas
+from tests.partition.real_logs import add_topic, delete_topics, make_replicas
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.entries import ConfigScope
 from trio_broker.config.log_manager_config import LogManagerConfig
@@ -112,7 +112,7 @@ async def test_the_checkpoint_is_read_at_the_next_start_and_forgotten_with_the_t
     again = make_replicas(tmp_path / "data", log_durability="page-cache")
     [partition] = await add_topic(again, configs=COMPACT)
     assert partition.log.first_dirty_offset == active
-    await again.delete_topics(["orders"])
+    await delete_topics(again, "orders")
     path = tmp_path / "data" / "cleaner-offset-checkpoint"
     assert checkpoints.read_offsets(RealDisk(), path) == {}
     [partition] = await add_topic(again, configs=COMPACT, topic_id=bytes(16))
@@ -249,7 +249,7 @@ async def test_a_deleted_topic_does_not_wait_for_its_round(replicas, cleaner, nu
     monkeypatch.setattr(BytesPerSecond, "pay", wait_for_ever)
     nursery.start_soon(cleaner.run)
     await under_way.wait()
-    await replicas.delete_topics(["orders"])
+    await delete_topics(replicas, "orders")
     assert cleaner.statistics().under_way == ()
     [directory] = Path(partition.log.directory.parent).glob("*-delete")
     assert not list(directory.glob("*.cleaned"))
@@ -309,7 +309,7 @@ async def test_a_damaged_partition_is_left_as_it_is_and_reported_and_the_others_
     assert Path(path).read_bytes() == damaged
     assert bad.failure is None
     assert good.log.first_dirty_offset == good.log.active_segment.base_offset
-    await replicas.delete_topics(["bad"])
+    await delete_topics(replicas, "bad")
     await rounds_of_the_loop(cleaner)
     assert cleaner.statistics().uncleanable == ()
 

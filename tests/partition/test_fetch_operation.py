@@ -17,7 +17,7 @@ import trio.testing
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.isolation_level import IsolationLevel
-from tests.partition.real_logs import NOW_MS, add_topic, batch, commit, make_replicas, sync, write_epoch_entry
+from tests.partition.real_logs import NOW_MS, add_topic, batch, commit, led, make_replicas, sync, write_epoch_entry
 from trio_broker.common.request_phase import ignore_release
 from trio_broker.concurrency import yield_budget
 from trio_broker.concurrency.steps import Steps, run_steps
@@ -135,7 +135,7 @@ async def test_what_moves_behind_a_long_walk_is_not_missed(replicas, autojump_cl
     wait = next(steps)
     match moved:
         case "leader epoch":
-            await first.writer.begin_epoch(1)
+            await first.writer.make_leader(led(1), 0.0)
         case "high watermark":
             append(first, b"b")
         case _:

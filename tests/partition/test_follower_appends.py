@@ -13,7 +13,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import RecordBatch, read_batches
 from tests.leader_append import append_to_leader
-from tests.partition.real_logs import add_topic, batch, make_replicas
+from tests.partition.real_logs import add_topic, batch, followed, led, make_replicas
 from tests.waits import within
 from trio_broker.partition.delayed_operations import DelayedFetch
 from trio_broker.partition.follower_appends import FollowerAppends, Truncation
@@ -75,7 +75,7 @@ async def partition(replicas):
         await append_to_leader(replicas, made, batch(b"%d" % number + b"v" * 500))
     made.writer.flush_soon()
     await replicas.flusher.wait_idle(made.writer)
-    made.writer.make_follower(EPOCH)
+    made.writer.make_follower(followed(EPOCH))
     return made
 
 
@@ -117,9 +117,9 @@ async def test_what_cannot_be_of_that_leader_is_refused(replicas, partition, rec
 @pytest.mark.parametrize("lead", [False, True])
 async def test_nothing_is_done_for_a_leader_that_leads_no_more(replicas, partition, lead):
     if lead:
-        await partition.writer.begin_epoch(EPOCH + 1)
+        await partition.writer.make_leader(led(EPOCH + 1), 0.0)
     else:
-        partition.writer.make_follower(EPOCH + 1)
+        partition.writer.make_follower(followed(EPOCH + 1))
     follower = appends_of(replicas)
     with pytest.raises(KafkaError) as refused:
         await follower.append(partition, replicated(6, b"a"), leader_epoch=EPOCH)
@@ -227,7 +227,7 @@ async def test_an_election_in_the_middle_prevents_the_cut(replicas, partition, m
     async with trio.open_nursery() as nursery:
         nursery.start_soon(truncate)
         await begun.wait()
-        partition.writer.make_follower(EPOCH + 1)
+        partition.writer.make_follower(followed(EPOCH + 1))
         released.set()
     assert refusals[partition].code is ErrorCode.FENCED_LEADER_EPOCH
     assert len(values_of(partition)) == partition.log_end_offset == 6
@@ -282,9 +282,9 @@ async def test_a_first_batch_in_which_the_leader_s_log_starts_is_taken_whole(rep
 
 async def test_an_epoch_in_which_it_has_led_and_appended_nothing_is_forgotten(replicas, partition):
     """Its next leader does not know that epoch, and would ask for the same truncation for ever."""
-    await partition.writer.begin_epoch(EPOCH + 1)
+    await partition.writer.make_leader(led(EPOCH + 1), 0.0)
     await partition.writer.ready_to_append()
-    partition.writer.make_follower(EPOCH + 2)
+    partition.writer.make_follower(followed(EPOCH + 2))
     assert partition.log.latest_epoch == EPOCH + 1
     assert await appends_of(replicas).truncate({partition: Truncation(6, EPOCH + 2)}) == {}
     assert partition.log.latest_epoch == 0

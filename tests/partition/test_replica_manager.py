@@ -21,17 +21,15 @@ from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
 from tests.leader_append import append_to_leader
-from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
+from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, delete_topics, lead_topic, led, make_replicas
 from tests.running_broker import until
 from tests.waits import within
 from trio_broker.common.request_phase import RequestPhase, ignore_release
-from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.config.resource_config import topic_config
 from trio_broker.handlers.produce import ProduceOperation
 from trio_broker.network.client_activity import ProducerActivity
 from trio_broker.partition.leader_appends import RequiredOffset
-from trio_broker.partition.local_topics import TopicAssignment
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.disk_trace import OperationKind
 from trio_broker.runtime.real import real_runtime
@@ -204,7 +202,7 @@ async def test_a_topic_deleted_while_its_batch_is_looked_at_takes_no_batch(cache
     async with trio.open_nursery() as nursery:
         nursery.start_soon(append)
         await look.entered.wait()
-        nursery.start_soon(cached.delete_topics, ["orders"])
+        nursery.start_soon(delete_topics, cached, "orders")
         await trio.testing.wait_all_tasks_blocked()
         assert partition.failure is not None
         look.may_go_on.set()
@@ -428,7 +426,7 @@ async def test_a_full_disk_is_logged_now_and_then_whatever_comes(cached, monkeyp
 
 async def test_an_error_on_a_deleted_topic_harms_no_other(cached):
     deleted, other = (await add_topic(cached))[0], (await add_topic(cached, "other", topic_id=OTHER_ID))[0]
-    await cached.delete_topics(["orders"])
+    await delete_topics(cached, "orders")
     reported = cached.failures.storage_failed(deleted, OSError(errno.EIO, "its files are gone"))
     assert reported.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert other.failure is None
@@ -466,7 +464,7 @@ async def test_a_log_that_cannot_be_opened_is_the_trouble_of_its_partition_alone
 
     monkeypatch.setattr(cached.log_manager, "find_or_open", find_or_open)
     config = topic_config({}, cached.config)
-    await cached.apply_topic(TopicAssignment("orders", TOPIC_ID, {0: 0, 1: 0, 2: 0}, config))
+    await lead_topic(cached, "orders", {0: 0, 1: 0, 2: 0}, config)
     local = cached.topic("orders")
     assert sorted(local.partitions) == [0, 2]
     with pytest.raises(KafkaError) as refused:
@@ -481,13 +479,13 @@ async def test_a_partition_that_failed_to_load_answers_storage_error_and_leaves_
     replicas.log_manager.close(clean=False)
     Path(first.log.directory / "partition.metadata").write_bytes(b"nonsense")
     restarted = make_replicas(tmp_path / "data")
-    await restarted.apply_topic(TopicAssignment("orders", TOPIC_ID, {0: 1, 1: 1}, topic_config({}, restarted.config)))
+    await lead_topic(restarted, "orders", {0: 1, 1: 1}, topic_config({}, restarted.config))
     local = restarted.topic("orders")
     assert sorted(local.partitions) == [1]
     with pytest.raises(KafkaError) as refused:
         local.partition(0)
     assert refusal_of(refused) == ErrorCode.KAFKA_STORAGE_ERROR
-    await restarted.delete_topics(["orders"])
+    await delete_topics(restarted, "orders")
     [again] = await add_topic(restarted, topic_id=OTHER_ID)
     assert again.log_end_offset == 0
     restarted.log_manager.close(clean=False)
@@ -513,6 +511,7 @@ async def test_applying_a_topic_again_changes_nothing_and_more_partitions_are_ad
 
 async def test_new_settings_reach_the_log_and_the_min_in_sync_replicas(cached):
     [partition] = await add_topic(cached)
+    partition.writer.lead_at_once(led(1, 2), 0.0)
     cached.update_config("orders", topic_config({"retention.ms": "1234", "min.insync.replicas": "2"}, cached.config))
     assert partition.log.config.retention_ms == 1234
     assert partition.state.min_in_sync_replicas == 2
@@ -523,7 +522,7 @@ async def test_deleting_a_topic_tells_who_waits_and_removes_the_files_later(sync
     [partition] = await add_topic(synced)
     directory = partition.log.directory
     await produce(synced, partition, b"a")
-    await synced.delete_topics(["orders"])
+    await delete_topics(synced, "orders")
     assert await synced.appends.wait_until_replicated(
         [RequiredOffset(partition, 9)], timeout_seconds=9, release_handler=release_handler
     ) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -547,7 +546,7 @@ async def test_deleting_many_partitions_syncs_the_directory_as_often_as_deleting
         await add_topic(replicas, "other", topic_id=OTHER_ID, partitions=partitions)
         kinds: Counter[OperationKind] = Counter()
         disk.trace.before = lambda operation: kinds.update([operation.kind])
-        await replicas.delete_topics(["orders", "other"])
+        await delete_topics(replicas, "orders", "other")
         assert kinds[OperationKind.RENAME] >= 2 * partitions
         return kinds[OperationKind.SYNC_DIRECTORY] + kinds[OperationKind.SYNC]
 
@@ -565,7 +564,7 @@ async def test_a_directory_that_cannot_be_renamed_is_named_and_keeps_no_other_fr
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(type(cached.log_manager.disk), "rename", lambda disk, old, new: rename_others(old, new))
-        await cached.delete_topics(["orders"])
+        await delete_topics(cached, "orders")
     assert "orders-1: its files could not be removed: [Errno 13] not yours" in caplog.text
     assert [Path(each.log.directory).exists() for each in partitions] == [False, True, False]
     with pytest.raises(KafkaError):
@@ -611,7 +610,7 @@ async def test_a_clean_stop_and_start_keeps_offsets_and_high_watermarks(tmp_path
     replicas = make_replicas(tmp_path / "data")
     [partition] = await add_topic(replicas)
     await produce(replicas, partition, b"a", b"b")
-    assert replicas.log_manager.close(high_watermarks=replicas.high_watermarks())
+    assert replicas.log_manager.close()
     restarted = make_replicas(tmp_path / "data")
     [again] = await add_topic(restarted)
     assert (again.log_start_offset, again.high_watermark) == (0, 2)
@@ -638,7 +637,6 @@ async def test_statistics_count_what_was_appended(cached):
     assert (statistics.topics, statistics.partitions, statistics.offline_partitions) == (1, 1, 0)
     assert (statistics.appended_batches, statistics.appended_records) == (1, 2)
     assert statistics.appended_bytes == info.appended_bytes
-    assert cached.high_watermarks() == {TopicPartition("orders", 0): 2}
 
 
 async def test_num_io_threads_bounds_the_syncs_and_is_live(synced):

@@ -3,25 +3,65 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from tests.partition.real_logs import NODE_ID, FakeBrokers, followed, led
+from trio_broker.partition.in_sync_replicas import PendingExpandIsr, PendingPartitionChange, PendingShrinkIsr
+from trio_broker.partition.leader_and_isr import LeaderAndIsr
+from trio_broker.partition.remote_replicas import RemoteReplicas
 from trio_broker.partition.state import Advance, PartitionState
 from trio_broker.storage.open_transactions import OpenTransactions
 
+LAG_SECONDS = 30.0
+
 
 def state(
-    *, waits_for_disk: bool = False, end: int = 0, transactions: OpenTransactions | None = None
+    *,
+    waits_for_disk: bool = False,
+    end: int = 0,
+    transactions: OpenTransactions | None = None,
+    brokers: FakeBrokers | None = None,
+    min_isr: int = 1,
 ) -> PartitionState:
-    return PartitionState(
-        leader_epoch=0,
+    """One that leads alone in epoch 0; brokers 2 and 3 are alive in their epochs 20 and 30."""
+    made = PartitionState(
+        RemoteReplicas(NODE_ID, brokers or FakeBrokers({NODE_ID: 10, 2: 20, 3: 30}), LAG_SECONDS),
         log_start_offset=0,
         log_end_offset=end,
         high_watermark=end,
         durable_offset=end,
         waits_for_disk=waits_for_disk,
         transactions=transactions or OpenTransactions(),
+        min_in_sync_replicas=min_isr,
     )
+    made.lead(led(0), 0.0)
+    return made
+
+
+def fetch(
+    leader: PartitionState, replica: int, offset: int, now: float = 0.0, *, epoch: int | None = None
+) -> PendingPartitionChange | None:
+    """A replica fetches from ``offset`` on."""
+    change = leader.follower_fetched(
+        replica,
+        offset,
+        log_start_offset=0,
+        leader_end=leader.log_end_offset,
+        now=now,
+        broker_epoch=replica * 10 if epoch is None else epoch,
+    )
+    return change.wanted
+
+
+def answer(leader: PartitionState, isr: set[int] | frozenset[int]) -> LeaderAndIsr:
+    """What the controller says when it has made ``isr`` the in-sync replicas."""
+    replicas = (NODE_ID, *leader.remote.replicas)
+    partition_epoch = leader.remote.partition_epoch + 1
+    return led(leader.leader_epoch, isr=tuple(isr), replicas=replicas, partition_epoch=partition_epoch)
+
+
+# ---- one replica
 
 
 def test_alone_and_with_the_page_cache_an_append_is_visible_at_once():
@@ -47,37 +87,197 @@ def test_a_sync_that_reaches_no_further_is_our_bug():
             synced.synced(offset)
 
 
-def test_the_slowest_in_sync_replica_holds_the_high_watermark_and_one_that_left_does_not():
+def test_more_in_sync_replicas_than_there_are_replicas_are_not_demanded():
+    """As Kafka has it since KIP-966: the setting of a cluster is good for a topic with one replica too."""
+    alone = state(min_isr=2)
+    assert (alone.is_under_min_isr, alone.min_in_sync_replicas) == (False, 1)
+    assert alone.appended(3, 100) is Advance.DECIDED
+
+
+def test_an_epoch_never_goes_back():
+    partition = state()
+    partition.lead(led(5), 0.0)
+    with pytest.raises(AssertionError):
+        partition.lead(led(4), 0.0)
+    with pytest.raises(AssertionError):
+        partition.follow(followed(4))
+
+
+# ---- several replicas
+
+
+def test_the_slowest_in_sync_replica_holds_the_high_watermark():
     leader = state()
-    leader.lead(1, {2: 0, 3: 0})
+    leader.lead(led(1, 2, 3), 0.0)
     assert leader.appended(10, 100) is Advance.NOTHING
-    assert leader.set_in_sync_replicas({2: 10, 3: 4}) is Advance.DECIDED
+    fetch(leader, 2, 10)
+    assert leader.high_watermark == 0
+    fetch(leader, 3, 4)
     assert leader.high_watermark == 4
-    assert leader.set_in_sync_replicas({2: 10}) is Advance.DECIDED
+
+
+def test_one_that_is_to_leave_holds_it_until_the_controller_has_agreed():
+    leader = state()
+    leader.lead(led(1, 2, 3), 0.0)
+    leader.appended(10, 100)
+    fetch(leader, 2, 10, 40.0)
+    change = leader.check_lag(40.0)
+    assert isinstance(change.wanted, PendingShrinkIsr)
+    assert set(change.wanted.wanted_isr) == {NODE_ID, 2}
+    assert leader.high_watermark == 0
+    assert leader.isr_altered(change.wanted, answer(leader, {NODE_ID, 2}), 40.0) is Advance.DECIDED
     assert leader.high_watermark == 10
+
+
+def test_one_that_is_to_join_holds_it_at_once():
+    leader = state(end=5)
+    leader.lead(led(1, isr=(NODE_ID,), replicas=(NODE_ID, 2)), 0.0)
+    wanted = fetch(leader, 2, 5)
+    assert isinstance(wanted, PendingExpandIsr)
+    assert leader.in_sync_replica_count == 1
+    assert leader.appended(8, 10) is Advance.NOTHING
+    fetch(leader, 2, 8)
+    assert leader.high_watermark == 8
+    leader.isr_altered(wanted, answer(leader, wanted.wanted_isr), 0.0)
+    assert leader.in_sync_replica_count == 2
+
+
+def test_one_does_not_join_before_it_has_the_beginning_of_the_epoch():
+    """What is between the high watermark and that may be committed, under an earlier leader."""
+    leader = state(end=5)
+    leader.appended(9, 10)
+    leader.follow(followed(1))
+    leader.high_watermark = leader.last_stable_offset = 5
+    leader.lead(led(2, isr=(NODE_ID,), replicas=(NODE_ID, 2), partition_epoch=2), 0.0)
+    leader.high_watermark = leader.last_stable_offset = 5
+    assert fetch(leader, 2, 8) is None
+    assert fetch(leader, 2, 9) is not None
+
+
+@pytest.mark.parametrize(
+    ("brokers", "epoch"),
+    [
+        (FakeBrokers({NODE_ID: 10}), 20),  # fenced
+        (FakeBrokers({NODE_ID: 10, 2: 20}, {2}), 20),  # in its controlled shutdown
+        (FakeBrokers({NODE_ID: 10, 2: 20}), 21),  # of a registration that has not been read here
+    ],
+)
+def test_one_whose_broker_may_not_join_is_not_asked_for(brokers, epoch):
+    leader = state(brokers=brokers)
+    leader.lead(led(1, isr=(NODE_ID,), replicas=(NODE_ID, 2)), 0.0)
+    assert fetch(leader, 2, 0, epoch=epoch) is None
+
+
+def test_a_fetch_of_an_earlier_life_of_a_broker_is_refused():
+    leader = state()
+    leader.lead(led(1, 2), 0.0)
+    leader.appended(3, 10)
+    with pytest.raises(KafkaError) as refused:
+        fetch(leader, 2, 3, epoch=19)
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert leader.high_watermark == 0
+
+
+def test_nothing_moves_while_too_few_are_in_sync():
+    leader = state(min_isr=2)
+    leader.lead(led(1, isr=(NODE_ID,), replicas=(NODE_ID, 2, 3)), 0.0)
+    assert leader.is_under_min_isr
+    assert leader.appended(3, 10) is Advance.NOTHING
+    assert leader.set_min_in_sync_replicas(1, 0.0) is Advance.DECIDED
+    assert leader.high_watermark == 3
+
+
+def test_an_expansion_counts_as_in_sync_once_it_is_committed():
+    leader = state(min_isr=2)
+    leader.lead(led(1, isr=(NODE_ID,), replicas=(NODE_ID, 2)), 0.0)
+    leader.appended(3, 10)
+    wanted = fetch(leader, 2, 3)
+    assert wanted is not None
+    assert leader.high_watermark == 0
+    assert leader.isr_altered(wanted, answer(leader, wanted.wanted_isr), 0.0) is Advance.DECIDED
 
 
 def test_disk_and_replicas_count_both():
     leader = state(waits_for_disk=True)
-    leader.lead(1, {2: 0})
+    leader.lead(led(1, 2), 0.0)
     leader.appended(10, 100)
-    assert leader.set_in_sync_replicas({2: 10}) is Advance.NOTHING
+    fetch(leader, 2, 10)
+    assert leader.high_watermark == 0
     assert leader.synced(7) is Advance.DECIDED
     assert leader.high_watermark == 7
 
 
-def test_a_new_leader_keeps_its_high_watermark_until_all_replicas_have_reached_it():
+def test_a_new_leader_keeps_its_high_watermark_until_all_in_sync_have_reached_it():
     leader = state(end=8)
-    assert leader.lead(3, {2: 0}) is Advance.NOTHING
+    assert leader.lead(led(3, 2), 0.0) is Advance.NOTHING
+    fetch(leader, 2, 5)
     assert leader.high_watermark == 8
-    assert leader.set_in_sync_replicas({2: 5}) is Advance.NOTHING
     leader.appended(9, 10)
-    assert leader.set_in_sync_replicas({2: 9}) is Advance.DECIDED
+    fetch(leader, 2, 9)
+    assert leader.high_watermark == 9
+
+
+@pytest.mark.parametrize(
+    ("code", "asks_again", "is_pending"),
+    [
+        (ErrorCode.INELIGIBLE_REPLICA, False, False),
+        (ErrorCode.OPERATION_NOT_ATTEMPTED, False, False),
+        (ErrorCode.FENCED_LEADER_EPOCH, False, True),
+        (ErrorCode.INVALID_UPDATE_VERSION, False, True),
+        (ErrorCode.INVALID_REQUEST, False, True),
+        (ErrorCode.NEW_LEADER_ELECTED, False, True),
+        (ErrorCode.UNKNOWN_TOPIC_ID, False, True),
+        (ErrorCode.NOT_CONTROLLER, True, True),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, True, True),
+    ],
+)
+def test_only_an_answer_that_nothing_was_done_takes_a_change_back(code, asks_again, is_pending):
+    leader = state()
+    leader.lead(led(1, isr=(NODE_ID,), replicas=(NODE_ID, 2)), 0.0)
+    wanted = fetch(leader, 2, 0)
+    assert wanted is not None
+    change = leader.isr_refused(wanted, code, 0.0)
+    assert (change.wanted is wanted, leader.remote.state is wanted) == (asks_again, is_pending)
+
+
+def test_an_answer_that_newer_metadata_have_overtaken_changes_nothing():
+    leader = state()
+    leader.lead(led(1, isr=(NODE_ID,), replicas=(NODE_ID, 2)), 0.0)
+    wanted = fetch(leader, 2, 0)
+    assert wanted is not None
+    late = answer(leader, wanted.wanted_isr)
+    leader.lead(led(1, isr=(NODE_ID,), replicas=(NODE_ID, 2), partition_epoch=9), 0.0)
+    leader.isr_altered(wanted, late, 0.0)
+    leader.isr_refused(wanted, ErrorCode.INELIGIBLE_REPLICA, 0.0)
+    assert (leader.in_sync_replica_count, leader.remote.partition_epoch) == (1, 9)
+
+
+def test_metadata_older_than_an_answer_change_nothing():
+    leader = state()
+    leader.lead(led(1, isr=(NODE_ID,), replicas=(NODE_ID, 2)), 0.0)
+    wanted = fetch(leader, 2, 0)
+    assert wanted is not None
+    leader.isr_altered(wanted, answer(leader, wanted.wanted_isr), 0.0)
+    leader.lead(led(1, isr=(NODE_ID,), replicas=(NODE_ID, 2)), 0.0)
+    assert leader.in_sync_replica_count == 2
+
+
+def test_one_that_always_has_what_there_was_at_its_last_fetch_keeps_up():
+    leader = state()
+    leader.lead(led(1, 2), 0.0)
+    for turn in range(1, 10):
+        leader.appended(turn * 10, 10)
+        fetch(leader, 2, (turn - 1) * 10, turn * 20.0)
+        assert leader.check_lag(turn * 20.0 + 5).wanted is None
+    assert leader.check_lag(10 * 20.0 + 5).wanted is not None
+
+
+# ---- a follower
 
 
 def test_a_follower_sees_what_its_leader_says_as_far_as_its_log_goes():
     follower = state(end=4)
-    follower.follow(1)
+    follower.follow(followed(1))
     assert follower.appended(6, 10) is Advance.NOTHING
     assert follower.leader_reported(5) is Advance.DECIDED
     assert follower.leader_reported(100) is Advance.DECIDED
@@ -88,7 +288,7 @@ def test_a_follower_sees_what_its_leader_says_as_far_as_its_log_goes():
 
 def test_a_follower_that_is_cut_forgets_what_was_behind():
     follower = state(end=4)
-    follower.follow(1)
+    follower.follow(followed(1))
     follower.appended(8, 40)
     follower.leader_reported(8)
     follower.truncated(0, 5, 4, OpenTransactions())
@@ -97,13 +297,7 @@ def test_a_follower_that_is_cut_forgets_what_was_behind():
     assert (follower.log_start_offset, follower.high_watermark, follower.log_end_offset) == (90, 90, 90)
 
 
-def test_an_epoch_never_goes_back():
-    partition = state()
-    partition.lead(5, {})
-    with pytest.raises(AssertionError):
-        partition.lead(4, {})
-    with pytest.raises(AssertionError):
-        partition.follow(4)
+# ---- transactions
 
 
 def test_an_open_transaction_holds_the_last_stable_offset_until_its_marker_is_below_the_high_watermark():
@@ -130,112 +324,3 @@ def test_the_first_advance_into_an_open_transaction_releases_what_is_before_it()
     synced.appended(4, 10)
     assert synced.synced(4) is Advance.RELEASED
     assert synced.last_stable_offset == 2
-
-
-class PartitionStateMachine(RuleBasedStateMachine):
-    """Any order of events, against the rule written in another way."""
-
-    @initialize(waits_for_disk=st.booleans(), end=st.integers(0, 5))
-    def begin(self, waits_for_disk: bool, end: int) -> None:
-        self.transactions = OpenTransactions()
-        self.state = state(waits_for_disk=waits_for_disk, end=end, transactions=self.transactions)
-        self.replicas: dict[int, int] = {}
-        self.leader_high_watermark = end
-        # First offset to the offset of its marker, None while it is open.
-        self.begun: dict[int, int | None] = {}
-        self.highest = end
-
-    def bounds(self) -> list[int]:
-        """Everything that the high watermark may not get past."""
-        bounds = [self.state.log_end_offset]
-        if self.state.waits_for_disk:
-            bounds.append(self.state.durable_offset)
-        return bounds + (list(self.replicas.values()) if self.state.is_leader else [self.leader_high_watermark])
-
-    @rule(records=st.integers(1, 3))
-    def append(self, records: int) -> None:
-        self.state.appended(self.state.log_end_offset + records, records)
-
-    @rule(records=st.integers(1, 3))
-    def append_in_a_transaction(self, records: int) -> None:
-        first_offset = self.state.log_end_offset
-        self.transactions.begin(first_offset, producer_id=first_offset)
-        self.begun[first_offset] = None
-        self.state.appended(first_offset + records, records)
-
-    @precondition(lambda self: None in self.begun.values())
-    @rule(data=st.data())
-    def end_a_transaction(self, data: st.DataObject) -> None:
-        first_offset = data.draw(st.sampled_from([first for first, marker in self.begun.items() if marker is None]))
-        marker_offset = self.state.log_end_offset
-        self.transactions.decide(first_offset, marker_offset)
-        self.begun[first_offset] = marker_offset
-        self.state.appended(marker_offset + 1, 1)
-
-    @precondition(lambda self: self.state.durable_offset < self.state.log_end_offset)
-    @rule(data=st.data())
-    def sync(self, data: st.DataObject) -> None:
-        self.state.synced(data.draw(st.integers(self.state.durable_offset + 1, self.state.log_end_offset)))
-
-    @precondition(lambda self: self.state.is_leader)
-    @rule(replica=st.integers(2, 4), data=st.data())
-    def replica_fetches(self, replica: int, data: st.DataObject) -> None:
-        self.replicas = {**self.replicas, replica: data.draw(st.integers(0, self.state.log_end_offset))}
-        self.state.set_in_sync_replicas(self.replicas)
-
-    @precondition(lambda self: self.state.is_leader and self.replicas)
-    @rule(data=st.data())
-    def replica_falls_behind(self, data: st.DataObject) -> None:
-        gone = data.draw(st.sampled_from(sorted(self.replicas)))
-        self.replicas = {replica: end for replica, end in self.replicas.items() if replica != gone}
-        self.state.set_in_sync_replicas(self.replicas)
-
-    @rule()
-    def become_leader(self) -> None:
-        self.replicas = {}
-        self.state.lead(self.state.leader_epoch + 1, self.replicas)
-
-    @rule()
-    def become_follower(self) -> None:
-        self.state.follow(self.state.leader_epoch + 1)
-        self.leader_high_watermark = self.state.high_watermark
-
-    @precondition(lambda self: not self.state.is_leader)
-    @rule(offset=st.integers(0, 60))
-    def hear_from_the_leader(self, offset: int) -> None:
-        self.leader_high_watermark = offset
-        self.state.leader_reported(offset)
-
-    @rule(data=st.data())
-    def delete_records(self, data: st.DataObject) -> None:
-        start, end = self.state.log_start_offset, self.state.high_watermark
-        self.state.log_start_moved(data.draw(st.integers(start, end)))
-
-    @precondition(lambda self: not self.state.is_leader and not self.begun)
-    @rule(data=st.data())
-    def truncate(self, data: st.DataObject) -> None:
-        end = data.draw(st.integers(self.state.log_start_offset, self.state.log_end_offset))
-        durable = min(self.state.durable_offset, end)
-        self.state.truncated(self.state.log_start_offset, end, durable, self.transactions)
-        self.highest = self.state.high_watermark
-        self.leader_high_watermark = min(self.leader_high_watermark, end)
-
-    @invariant()
-    def offsets_are_in_order(self) -> None:
-        now = self.state
-        assert now.log_start_offset <= now.last_stable_offset <= now.high_watermark <= now.log_end_offset
-
-    @invariant()
-    def the_high_watermark_grows_up_to_what_bounds_it(self) -> None:
-        self.highest = max(self.highest, min(self.bounds()))
-        assert self.state.high_watermark == self.highest
-
-    @invariant()
-    def the_last_stable_offset_is_the_first_that_is_not_decided_and_safe(self) -> None:
-        high_watermark = self.state.high_watermark
-        unsafe = (first for first, marker in self.begun.items() if marker is None or marker >= high_watermark)
-        stable = min(high_watermark, min(unsafe, default=high_watermark))
-        assert self.state.last_stable_offset == max(stable, self.state.log_start_offset)
-
-
-TestPartitionStateMachine = PartitionStateMachine.TestCase

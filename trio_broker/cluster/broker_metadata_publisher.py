@@ -10,7 +10,6 @@ Source: Kafka's BrokerMetadataPublisher and TopicConfigHandler.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 
 import attrs
@@ -22,16 +21,13 @@ from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.resource_config import topic_config
-from trio_broker.partition.local_topics import TopicAssignment
+from trio_broker.partition.leader_and_isr import LeaderAndIsr, LocalReplicaChanges, LocalTopicChanges
 from trio_broker.partition.replica_manager import ReplicaManager
-from trio_broker.storage.errors import CorruptCheckpoint
-
-log = logging.getLogger(__name__)
 
 
 @attrs.define(eq=False)
 class BrokerMetadataPublisher:
-    """Passes the image's partitions that this node leads, and their settings, to the ReplicaManager."""
+    """Passes the image's partitions that this node leads or follows, and their settings, to the ReplicaManager."""
 
     replicas: ReplicaManager
     config: BrokerConfig
@@ -42,13 +38,16 @@ class BrokerMetadataPublisher:
 
     async def apply_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Apply ``delta``, which has led to ``image``."""
-        if deleted := [topic.name for topic in delta.deleted_topics]:
-            with barrier(self.replicas):
-                await self.replicas.delete_topics(deleted)
-        await self._apply_topics(
+        changed_topics = (
             (topic, delta.changed_partitions(topic.topic_id))
             for topic in (image.topics[name] for name in delta.changed_topics)
         )
+        changes = LocalReplicaChanges(
+            deleted_topics=[topic.name for topic in delta.deleted_topics],
+            topics=[self._local_changes(*each) async for each in InTurns(changed_topics)],
+        )
+        with barrier(self.replicas):
+            await self.replicas.apply_local_changes(changes)
         if self.config.log != self._defaults:
             # Only log settings are defaults of topics: a change of num.io.threads must not resolve ten thousand of
             # them.
@@ -63,30 +62,38 @@ class BrokerMetadataPublisher:
             )
 
     async def apply_image(self, image: MetadataImage) -> None:
-        """Open all partitions that this node leads, at a start."""
-        await self._apply_topics((topic, topic.partitions) for topic in image.topics.values())
-
-    async def _apply_topics(self, topics: Iterable[tuple[TopicImage, Mapping[int, PartitionImage]]]) -> None:
-        """Of each topic, open these partitions if this node leads them, and apply their leader epochs."""
-        async for topic, partitions in InTurns(topics):
-            try:
-                await self.replicas.apply_topic(self._assignment(topic, partitions))
-            except (OSError, CorruptCheckpoint) as error:
-                log.error("topic %s cannot be held: %s", topic.name, error)
+        """Open all partitions that this node has, at a start."""
+        topics = [self._local_changes(topic, topic.partitions) async for topic in InTurns(image.topics.values())]
+        await self.replicas.apply_local_changes(LocalReplicaChanges(topics=topics))
 
     async def _update_configs(self, topics: Iterable[TopicImage]) -> None:
         async for topic in InTurns(topics):
             self.replicas.update_config(topic.name, topic_config(topic.configs, self.config, topic.name))
 
-    def _assignment(self, topic: TopicImage, partitions: Mapping[int, PartitionImage]) -> TopicAssignment:
-        """What this node holds of ``partitions``, which are of ``topic``."""
-        return TopicAssignment(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            leader_epochs={
-                index: partition.leader_epoch
-                for index, partition in partitions.items()
-                if partition.leader == self.config.node.node_id
-            },
-            config=topic_config(topic.configs, self.config, topic.name),
-        )
+    def _local_changes(self, topic: TopicImage, partitions: Mapping[int, PartitionImage]) -> LocalTopicChanges:
+        """What this node leads, follows and has no longer of ``partitions``, which are of ``topic``."""
+        node_id = self.config.node.node_id
+        deletes: list[int] = []
+        leaders: dict[int, LeaderAndIsr] = {}
+        followers: dict[int, LeaderAndIsr] = {}
+        for index, partition in partitions.items():
+            if node_id not in partition.replicas:
+                deletes.append(index)
+            elif partition.leader == node_id:
+                leaders[index] = leader_and_isr(partition)
+            else:
+                followers[index] = leader_and_isr(partition)
+        config = topic_config(topic.configs, self.config, topic.name)
+        return LocalTopicChanges(topic.name, topic.topic_id, config, deletes, leaders, followers)
+
+
+def leader_and_isr(partition: PartitionImage) -> LeaderAndIsr:
+    """What the replicas of a partition go by."""
+    return LeaderAndIsr(
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=partition.isr,
+        replicas=partition.replicas,
+        partition_epoch=partition.partition_epoch,
+        leader_recovery_state=partition.leader_recovery_state,
+    )

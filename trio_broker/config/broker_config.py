@@ -44,6 +44,7 @@ from trio_broker.config.listeners import advertised_endpoints
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.log_manager_config import LogManagerConfig
 from trio_broker.config.node_config import NodeConfig, RequestConfig
+from trio_broker.config.replication_config import ReplicationConfig
 from trio_broker.config.socket_server_config import ListenerLimits, SocketServerConfig
 from trio_broker.config.static_settings import SettingsFile, StaticSetting, StaticSettings, gather_settings
 from trio_broker.config.transaction_coordinator_config import TransactionCoordinatorConfig
@@ -86,6 +87,7 @@ class BrokerConfig:
     socket_server: SocketServerConfig
     request: RequestConfig
     log_manager: LogManagerConfig
+    replication: ReplicationConfig
     log: LogConfig
     """The defaults of topics, which ``resource_config.topic_config`` combines with a topic's own settings."""
     group_coordinator: GroupCoordinatorConfig
@@ -431,6 +433,7 @@ class BrokerConfig:
         self.socket_server = checked.sections[LISTENERS_SUBJECT]
         self.request = checked.sections["Topics and requests"]
         self.log_manager = checked.sections["Background work of the logs"]
+        self.replication = checked.sections["Replication"]
         self.log = checked.sections["Logs"]
         self.group_coordinator = checked.sections["Groups"]
         self.transaction_coordinator = checked.sections["Transactions"]

@@ -12,6 +12,7 @@ from trio_broker.config.listener_keys import BrokerKeys
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.log_manager_config import LogManagerConfig
 from trio_broker.config.node_config import NodeConfig, RequestConfig
+from trio_broker.config.replication_config import ReplicationConfig
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.config.transaction_coordinator_config import TransactionCoordinatorConfig
 
@@ -33,6 +34,7 @@ SETTINGS: Mapping[str, type] = {
     "Topics and requests": RequestConfig,
     "Background work of the logs": LogManagerConfig,
     "Logs": LogConfig,
+    "Replication": ReplicationConfig,
     "Groups": GroupCoordinatorConfig,
     "Transactions": TransactionCoordinatorConfig,
 }

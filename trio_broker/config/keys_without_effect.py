@@ -217,7 +217,6 @@ _BROKER_NAMES: Names = {
         metadata.max.retention.ms
         metrics.sample.window.ms
         remote.log.manager.task.interval.ms
-        replica.lag.time.max.ms
         sasl.login.retry.backoff.max.ms
         sasl.login.retry.backoff.ms
         sasl.oauthbearer.jwks.endpoint.refresh.ms

@@ -1,29 +1,15 @@
-"""The topics of which this broker holds partitions, and what the cluster wants it to hold."""
+"""The topics of which this broker holds partitions."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from trio_broker.config.log_config import LogConfig
+from trio_broker.partition.leader_and_isr import LeaderAndIsr
 from trio_broker.partition.partition import Partition
 from trio_broker.storage.errors import StorageShortage
-
-
-@attrs.frozen
-class TopicAssignment:
-    """What this broker shall hold of a topic: partitions that it leads, with their leader epochs; settings of them all.
-
-    Partitions that are not named stay as they are.
-    """
-
-    name: str
-    topic_id: bytes
-    leader_epochs: Mapping[int, int]
-    config: LogConfig
 
 
 @attrs.define
@@ -36,17 +22,21 @@ class LocalTopic:
     partitions: dict[int, Partition] = attrs.Factory(dict)
     failures: dict[int, KafkaError] = attrs.Factory(dict)
     """Partitions whose log could not be opened, and why."""
-    unopened_epochs: dict[int, int] = attrs.Factory(dict)
-    """The leader epochs of the partitions in ``failures``, for the next try."""
+    unopened: dict[int, LeaderAndIsr] = attrs.Factory(dict)
+    """Who leads the partitions in ``failures``, for the next try."""
 
     @property
     def lacks_room(self) -> bool:
         """Whether a log could not be opened for a shortage, which may be over."""
         return any(isinstance(failure, StorageShortage) for failure in self.failures.values())
 
-    def note_unopened(self, index: int, leader_epoch: int, failure: KafkaError) -> None:
-        """Remember why the log of a partition could not be opened, and its leader epoch for the next try."""
-        self.failures[index], self.unopened_epochs[index] = failure, leader_epoch
+    def note_unopened(self, index: int, decided: LeaderAndIsr, failure: KafkaError) -> None:
+        """Remember why the log of a partition could not be opened, and who leads it for the next try."""
+        self.failures[index], self.unopened[index] = failure, decided
+
+    def forget_unopened(self, index: int) -> None:
+        """A partition was opened, or is no longer to be here."""
+        del self.failures[index], self.unopened[index]
 
     def partition(self, index: int) -> Partition:
         """The partition of this index.

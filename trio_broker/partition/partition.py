@@ -22,6 +22,7 @@ from kafka_wire.isolation_level import IsolationLevel
 from trio_broker.config.log_config import LogConfig
 from trio_broker.partition.append_times import AppendTimes
 from trio_broker.partition.delayed_operations import DelayedOperations
+from trio_broker.partition.remote_replicas import RemoteReplicas
 from trio_broker.partition.state import NO_EPOCH, PartitionState
 from trio_broker.partition.view import LogView, PublishedState
 from trio_broker.partition.writer import InThread, PartitionWriter
@@ -37,17 +38,19 @@ class Durability(enum.Enum):
 
 
 class Partition:
-    """A partition this broker leads. ``state`` says which offsets it has; on frequent paths it is read directly.
+    """A partition that this broker leads or follows. ``state`` says which offsets it has; on frequent paths it is read
+    directly.
 
     What changes it is a command of its ``writer``, which needs ``sync_soon`` and ``in_thread``; what waits for it is in
-    ``delayed``.
+    ``delayed``. It is made without a leader.
     """
 
     def __init__(
         self,
         log: Log,
+        remote: RemoteReplicas,
         *,
-        leader_epoch: int,
+        high_watermark: int,
         durability: Durability,
         sync_soon: Callable[[PartitionWriter], None],
         in_thread: InThread,
@@ -57,11 +60,10 @@ class Partition:
         self.log = log
         self.durability = durability
         state = PartitionState(
-            leader_epoch=leader_epoch,
+            remote,
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
-            # At a start all that the log holds is visible; in fsync mode it was synced before it came here.
-            high_watermark=log.log_end_offset,
+            high_watermark=high_watermark,
             durable_offset=log.recovery_point,
             waits_for_disk=durability is Durability.FSYNC,
             transactions=log.producers.transactions,
@@ -77,10 +79,10 @@ class Partition:
     def __repr__(self) -> str:
         return f"<Partition {self.topic_partition} epoch {self.leader_epoch} high watermark {self.high_watermark}>"
 
-    def configure(self, config: LogConfig) -> None:
+    def configure(self, config: LogConfig, now: float) -> None:
         """Let the settings of the topic count from now on."""
         self.log.config = config
-        self.writer.state.min_in_sync_replicas = config.min_insync_replicas
+        self.writer.set_min_in_sync_replicas(config.min_insync_replicas, now)
 
     # ---- what is visible ------------------------------------------------------------------------------------------
 
@@ -128,6 +130,11 @@ class Partition:
     def last_append_ms(self) -> int | None:
         """When something was appended last (wall clock), None if not since this start."""
         return self.writer.last_append_ms or None
+
+    @property
+    def has_other_replicas(self) -> bool:
+        """Whether other brokers have, or are to have, what this one has."""
+        return not self.state.is_leader or bool(self.writer.state.remote.replicas)
 
     def fetch_upper_bound(self, isolation_level: IsolationLevel) -> int:
         """The offset that a consumer of this isolation level may read up to, exclusive."""

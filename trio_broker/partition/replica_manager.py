@@ -1,8 +1,8 @@
 """The partitions of this broker, and the tasks that serve them.
 
-Handlers find partitions here, append to them, fetch from them and wait for them; ``MetadataPublisher`` applies here
-what the controller decided (``apply_topic``, ``delete_topics``). The flusher makes appends durable, and
-``LogMaintenance`` runs the tasks that are due by the clock.
+Handlers find partitions here, append to them, fetch from them and wait for them; ``BrokerMetadataPublisher`` applies
+here what the controller decided (``apply_local_changes``). The flusher makes appends durable, and ``LogMaintenance``
+runs the tasks that are due by the clock.
 
 It appends by ``appends``, and asks ``failures`` what an error of a disk costs.
 
@@ -12,7 +12,7 @@ Source: Kafka's ReplicaManager and LogManager.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import PurePath
 from typing import TypeVar
@@ -42,11 +42,13 @@ from trio_broker.partition.directory_threads import DirectoryThreads
 from trio_broker.partition.fetch_operation import FetchedPartition, FetchLimits, FetchOperation, FetchTarget
 from trio_broker.partition.fetch_sessions import FetchSessionCache
 from trio_broker.partition.flusher import Flusher, FlusherStatistics
+from trio_broker.partition.leader_and_isr import LeaderAndIsr, LocalReplicaChanges, LocalTopicChanges
 from trio_broker.partition.leader_appends import LeaderAppends
-from trio_broker.partition.local_topics import LocalTopic, TopicAssignment
+from trio_broker.partition.local_topics import LocalTopic
 from trio_broker.partition.log_dir_failures import LogDirFailures
 from trio_broker.partition.log_maintenance import LogMaintenance
 from trio_broker.partition.partition import Durability, Partition
+from trio_broker.partition.remote_replicas import RemoteReplicas, ReplicaBrokers
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage.errors import CorruptCheckpoint, StorageShortage, is_shortage
 from trio_broker.storage.log import Log
@@ -94,9 +96,11 @@ class ReplicaManager:
         runtime: Runtime,
         *,
         io_limiter: trio.CapacityLimiter,
+        brokers: ReplicaBrokers,
         changes: ChangeLog | None = None,
     ) -> None:
         self.log_manager = log_manager
+        self.brokers = brokers
         clock = runtime.clock
         self.changes = changes or ChangeLog(clock)
         self.config = config
@@ -172,28 +176,48 @@ class ReplicaManager:
 
     # ---- what the cluster decides ---------------------------------------------------------------------------------
 
-    async def apply_topic(self, assignment: TopicAssignment) -> None:
-        """Hold what ``assignment`` says: create or open missing partitions, take over epochs and settings.
+    async def apply_local_changes(self, changes: LocalReplicaChanges) -> None:
+        """Hold, lead and follow what the cluster wants: deletes first, then followers, then leaders.
 
-        Applying the same twice changes nothing. A topic of the same name with another id is an earlier one that was
-        deleted: its records go first. A log that cannot be opened affects its partition alone.
+        So a topic that is created again never finds the files of the old one, and nobody waits for a leader that waits
+        for the deletion of what is not its own. Applying the same twice changes nothing. A topic of the same name with
+        another id is an earlier one that was deleted: its records go first. A log that cannot be opened affects its
+        partition alone.
         """
-        await self._assignments.execute(partial(self._apply_topic, assignment))
+        await self._assignments.execute(partial(self._apply_local_changes, changes))
 
-    async def _apply_topic(self, assignment: TopicAssignment) -> None:
-        local = self._topics.get(assignment.name)
-        if local is not None and local.topic_id != assignment.topic_id:
+    async def _apply_local_changes(self, changes: LocalReplicaChanges) -> None:
+        await self._delete_topics(changes.deleted_topics)
+        opened: list[tuple[LocalTopic, LocalTopicChanges]] = []
+        async for topic in InTurns(changes.topics):
+            try:
+                opened.append((await self._open_topic(topic), topic))
+            except (OSError, CorruptCheckpoint) as error:
+                log.error("topic %s cannot be held: %s", topic.name, error)
+        async for local, topic in InTurns(opened):
+            for index, decided in topic.followers.items():
+                if partition := local.partitions.get(index):
+                    partition.writer.make_follower(decided)
+        async for local, topic in InTurns(opened):
+            for index, decided in topic.leaders.items():
+                if partition := local.partitions.get(index):
+                    await partition.writer.make_leader(decided, self.clock.monotonic())
+
+    async def _open_topic(self, changes: LocalTopicChanges) -> LocalTopic:
+        """Have the partitions of a topic that are to be here, and no others of those that are named."""
+        local = self._topics.get(changes.name)
+        if local is not None and local.topic_id != changes.topic_id:
             await self._delete([local])
             local = None
         if local is None:
-            local = LocalTopic(assignment.name, assignment.topic_id, assignment.config)
-        await self._open_missing(local, assignment)
-        self._topics[local.name] = self._topics_by_id[local.topic_id] = local
-        for index, leader_epoch in assignment.leader_epochs.items():
-            if (partition := local.partitions.get(index)) and leader_epoch != partition.leader_epoch:
-                await partition.writer.begin_epoch(leader_epoch)
-        if assignment.config != local.config:
-            self._configure(local, assignment.config)
+            local = LocalTopic(changes.name, changes.topic_id, changes.config)
+        await self._delete_partitions(local, changes.deletes)
+        await self._open_missing(local, changes)
+        if local.partitions or local.failures:
+            self._topics[local.name] = self._topics_by_id[local.topic_id] = local
+        if changes.config != local.config:
+            self._configure(local, changes.config)
+        return local
 
     def update_config(self, name: str, config: LogConfig) -> None:
         """Let new settings of a topic count from now on; a topic that is not here has none."""
@@ -203,13 +227,10 @@ class ReplicaManager:
     def _configure(self, local: LocalTopic, config: LogConfig) -> None:
         local.config = config
         for partition in local.partitions.values():
-            partition.configure(config)
+            partition.configure(config, self.clock.monotonic())
 
-    async def delete_topics(self, names: Sequence[str]) -> None:
+    async def _delete_topics(self, names: Collection[str]) -> None:
         """Forget the topics' partitions and have their files removed; requests that wait for them get an error."""
-        await self._assignments.execute(partial(self._delete_topics, names))
-
-    async def _delete_topics(self, names: Sequence[str]) -> None:
         await self._delete([self._topics[name] for name in names if name in self._topics])
 
     async def _delete(self, topics: Sequence[LocalTopic]) -> None:
@@ -220,29 +241,50 @@ class ReplicaManager:
             # All of a topic fail at once: no request may use one while another's files are removed.
             for partition in local.partitions.values():
                 partition.fail(gone)
-        async for partition in InTurns(each for local in topics for each in local.partitions.values()):
+        await self._remove([each for local in topics for each in local.partitions.values()])
+        indexes = ((local.name, index) for local in topics for index in (*local.partitions, *local.failures))
+        await self.log_maintenance.delete_logs([TopicPartition(*each) async for each in InTurns(indexes)])
+
+    async def _delete_partitions(self, local: LocalTopic, indexes: Collection[int]) -> None:
+        """Forget partitions whose replicas are on other brokers now."""
+        here = [index for index in indexes if index in local.partitions or index in local.failures]
+        partitions = [local.partitions.pop(index) for index in here if index in local.partitions]
+        for partition in partitions:
+            text = f"{partition.topic_partition} has no replica here any more"
+            partition.fail(KafkaError(text, code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        for index in here:
+            if index in local.failures:
+                local.forget_unopened(index)
+        if here and not (local.partitions or local.failures):
+            self._topics.pop(local.name, None)
+            self._topics_by_id.pop(local.topic_id, None)
+        await self._remove(partitions)
+        await self.log_maintenance.delete_logs([TopicPartition(local.name, index) for index in here])
+
+    async def _remove(self, partitions: Iterable[Partition]) -> None:
+        """Wait until nothing is done any more to the files of partitions that have failed."""
+        async for partition in InTurns(partitions):
             # A sync under way needs the file open; none begins after a failure.
             await self.flusher.wait_idle(partition.writer)
             await partition.writer.wait_idle()
             await self.log_maintenance.log_cleaner.wait_idle(partition)
-        indexes = ((local.name, index) for local in topics for index in (*local.partitions, *local.failures))
-        await self.log_maintenance.delete_logs([TopicPartition(*each) async for each in InTurns(indexes)])
 
-    async def _open_missing(self, local: LocalTopic, assignment: TopicAssignment) -> None:
-        missing = [index for index in sorted(assignment.leader_epochs) if index not in local.partitions]
+    async def _open_missing(self, local: LocalTopic, changes: LocalTopicChanges) -> None:
+        wanted = {**changes.followers, **changes.leaders}
+        missing = [index for index in sorted(wanted) if index not in local.partitions]
         outcomes: dict[int, Log | KafkaError] = {}
         for index in missing:
-            topic_partition = TopicPartition(assignment.name, index)
+            topic_partition = TopicPartition(changes.name, index)
             if (existing := self.log_manager.logs.get(topic_partition)) is None:
                 continue
-            if existing.topic_id == assignment.topic_id:
+            if existing.topic_id == changes.topic_id:
                 outcomes[index] = existing
             else:
                 log.warning("%s: its log is of another topic of that name; removing it", topic_partition)
                 await self.log_maintenance.delete_logs([topic_partition])
         # None is at a start, when thousands of topics would wait for a thread one after another.
         if absent := [index for index in missing if index not in outcomes]:
-            opened = await self.log_maintenance.change_directories(partial(self._open_logs, assignment, absent))
+            opened = await self.log_maintenance.change_directories(partial(self._open_logs, changes, absent))
             outcomes.update(zip(absent, opened, strict=True))
         budget, opened_now = YieldBudget(), dict[int, Partition]()
         for index in missing:
@@ -252,35 +294,56 @@ class ReplicaManager:
                     await budget.renewed()
             outcome = outcomes[index]
             if isinstance(outcome, KafkaError):
-                local.note_unopened(index, assignment.leader_epochs[index], outcome)
+                local.note_unopened(index, wanted[index], outcome)
                 continue
             self.log_manager.add(outcome)
-            opened_now[index] = Partition(
-                outcome,
-                leader_epoch=assignment.leader_epochs[index],
-                durability=self.durability,
-                sync_soon=self.flusher.request,
-                in_thread=partial(self._change_in_thread, outcome.directory.parent),
-            )
-            opened_now[index].configure(assignment.config)
+            opened_now[index] = self._partition(outcome, wanted[index], changes.config)
+            # In the turn in which it can be found: requests that have waited for its topic do not ask in vain.
+            if index in changes.leaders:
+                opened_now[index].writer.lead_at_once(wanted[index], self.clock.monotonic())
+            else:
+                opened_now[index].writer.make_follower(wanted[index])
         local.partitions.update(opened_now)
         if late := local.failures.keys() & opened_now:
             for index in late:
-                del local.failures[index], local.unopened_epochs[index]
+                local.forget_unopened(index)
             # In this turn, so that no request comes before what follows from it.
             self.on_opened(local.name)
 
-    def _open_logs(self, assignment: TopicAssignment, indexes: Sequence[int]) -> list[Log | KafkaError]:
+    def _partition(self, opened: Log, decided: LeaderAndIsr, config: LogConfig) -> Partition:
+        settings = self.config.replication
+        partition = Partition(
+            opened,
+            RemoteReplicas(self.config.node.node_id, self.brokers, settings.replica_lag_time_max_ms / 1000),
+            high_watermark=self._first_high_watermark(opened, decided),
+            durability=self.durability,
+            sync_soon=self.flusher.request,
+            in_thread=partial(self._change_in_thread, opened.directory.parent),
+        )
+        partition.configure(config, self.clock.monotonic())
+        return partition
+
+    def _first_high_watermark(self, opened: Log, decided: LeaderAndIsr) -> int:
+        """What is visible at a start. Where there are other replicas, what was written down: what is behind it another
+        leader may have in another way."""
+        if decided.replicas == (self.config.node.node_id,):
+            # All that the log holds; in fsync mode it was synced before it came here.
+            return opened.log_end_offset
+        directory = next(each for each in self.log_manager.directories if each.path == opened.directory.parent)
+        written = directory.high_watermarks.get(opened.topic_partition, 0)
+        return max(min(written, opened.log_end_offset), opened.log_start_offset)
+
+    def _open_logs(self, changes: LocalTopicChanges, indexes: Sequence[int]) -> list[Log | KafkaError]:
         """The logs of these partitions, new or tried again. Blocks: runs in a worker thread."""
         opened: list[Log] = []
-        return [self._open_log(assignment, TopicPartition(assignment.name, index), opened) for index in indexes]
+        return [self._open_log(changes, TopicPartition(changes.name, index), opened) for index in indexes]
 
     def _open_log(
-        self, assignment: TopicAssignment, topic_partition: TopicPartition, beside: list[Log]
+        self, changes: LocalTopicChanges, topic_partition: TopicPartition, beside: list[Log]
     ) -> Log | KafkaError:
         """One log, which is put beside the others, or why it cannot be had."""
         try:
-            opened = self.log_manager.find_or_open(topic_partition, assignment.topic_id, assignment.config, beside)
+            opened = self.log_manager.find_or_open(topic_partition, changes.topic_id, changes.config, beside)
         except (OSError, CorruptCheckpoint, KafkaError) as error:
             text = f"{topic_partition} cannot be opened: {error}"
             if is_shortage(error):
@@ -413,13 +476,21 @@ class ReplicaManager:
     async def _open_after_shortage(self, local: LocalTopic) -> None:
         if self._topics.get(local.name) is not local:
             return  # deleted meanwhile
-        await self._apply_topic(TopicAssignment(local.name, local.topic_id, dict(local.unopened_epochs), local.config))
+        node_id, unopened = self.config.node.node_id, dict(local.unopened)
+        changes = LocalTopicChanges(
+            local.name,
+            local.topic_id,
+            local.config,
+            leaders={index: decided for index, decided in unopened.items() if decided.leader == node_id},
+            followers={index: decided for index, decided in unopened.items() if decided.leader != node_id},
+        )
+        await self._apply_local_changes(LocalReplicaChanges(topics=[changes]))
         if not local.lacks_room:
             log.info("topic %s: all of its partitions are open now", local.name)
 
-    def high_watermarks(self) -> dict[TopicPartition, int]:
-        """The high watermark of every partition."""
-        return {partition.topic_partition: partition.high_watermark for partition in self.partitions()}
+    def replicated_high_watermarks(self) -> dict[TopicPartition, int]:
+        """The high watermarks of partitions that have other replicas."""
+        return {each.topic_partition: each.high_watermark for each in self.partitions() if each.has_other_replicas}
 
     # ---- worker threads -------------------------------------------------------------------------------------------
 

@@ -6,9 +6,10 @@ readers moved. The caller does the rest: syncs, answers, wakes. Always::
     log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
 
 ``high_watermark`` only grows within a leader epoch, unless a follower's log is cut below it. One rule moves it: it is
-the least of the log end offset, the ``replicated_offset`` and, in fsync mode, the durable offset. A leader that is the
-only in-sync replica, as every leader of a single node is, waits for nobody else; how many replicas there must be is
-asked before an append. ``last_stable_offset`` follows in the same step.
+the least of the log end offset, the ``replicated_offset`` and, in fsync mode, the durable offset. The replicated offset
+of a leader is how far all replicas of the maximal ISR are, and nothing moves while the committed ISR is smaller than
+``min.insync.replicas``; that of a follower is its leader's high watermark. A leader that is the only replica waits for
+nobody else. ``last_stable_offset`` follows in the same step.
 
 Source: Kafka's Partition (``maybeIncrementLeaderHW``) and UnifiedLog (``maybeIncrementFirstUnstableOffset``).
 """
@@ -17,16 +18,18 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Mapping
 
+import attrs
+
+from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from trio_broker.partition.in_sync_replicas import PendingPartitionChange
+from trio_broker.partition.leader_and_isr import LeaderAndIsr
+from trio_broker.partition.remote_replicas import NOT_AWAITED, RemoteReplicas
 from trio_broker.storage.open_transactions import OpenTransactions
 
 NO_EPOCH = -1
-"""The leader epoch of a caller that does not want to be checked."""
-
-NOT_AWAITED = 2**63 - 1
-"""The replicated offset of a leader whose in-sync replicas are itself alone: larger than any offset."""
+"""The leader epoch of a caller that does not want to be checked, and of a partition of which nothing is known yet."""
 
 
 class Advance(enum.Enum):
@@ -38,24 +41,34 @@ class Advance(enum.Enum):
     RELEASED = "the last stable offset moved past what transactions had held back"
 
 
+@attrs.frozen
+class IsrChange:
+    """What an event moved, and what is to be asked of the controller in consequence."""
+
+    advance: Advance
+    wanted: PendingPartitionChange | None = None
+
+
 class PartitionState:
     """See the head of the file. ``transactions`` are those of the log, which has noted them before it reports an
     append."""
 
     __slots__ = (
         "_invisible",
+        "_min_in_sync_replicas",
         "_transactions",
         "durable_offset",
         "failure",
         "high_watermark",
-        "in_sync_replicas",
         "is_leader",
+        "is_under_min_isr",
         "last_stable_offset",
+        "leader",
         "leader_epoch",
         "leads_since_epoch",
         "log_end_offset",
         "log_start_offset",
-        "min_in_sync_replicas",
+        "remote",
         "replicated_offset",
         "visible_bytes",
         "waits_for_disk",
@@ -63,8 +76,8 @@ class PartitionState:
 
     def __init__(
         self,
+        remote: RemoteReplicas,
         *,
-        leader_epoch: int,
         log_start_offset: int,
         log_end_offset: int,
         high_watermark: int,
@@ -73,20 +86,20 @@ class PartitionState:
         transactions: OpenTransactions,
         min_in_sync_replicas: int = 1,
     ) -> None:
-        """Begin as the leader, and its only in-sync replica."""
-        self.leader_epoch = leader_epoch
-        self.is_leader = True
+        """Begin without a leader: ``lead`` or ``follow`` is next."""
+        self.leader: int | None = None
+        self.leader_epoch = NO_EPOCH
+        self.is_leader = False
         # The epoch in which this leadership began; the later ones followed it without another leader in between.
-        self.leads_since_epoch = leader_epoch
-        # ``min.insync.replicas``
-        self.min_in_sync_replicas = min_in_sync_replicas
+        self.leads_since_epoch = NO_EPOCH
+        self.remote = remote
+        self._min_in_sync_replicas = min_in_sync_replicas
+        # Whether fewer replicas are in sync than acks=all demands; an attribute, since each append asks.
+        self.is_under_min_isr = False
         # What every request gets once the partition was deleted or its disk failed; set once, and never cleared.
         self.failure: KafkaError | None = None
-        # Where the logs of the other in-sync replicas end; a leader's.
-        self.in_sync_replicas: Mapping[int, int] = {}
-        # How far the records are safe as far as others are concerned: on a leader the least end offset of the other
-        # in-sync replicas, on a follower its leader's high watermark.
-        self.replicated_offset = NOT_AWAITED
+        # How far the records are safe as far as others are concerned.
+        self.replicated_offset = high_watermark
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         # Everything before it survives a power cut.
@@ -115,42 +128,93 @@ class PartitionState:
     @property
     def in_sync_replica_count(self) -> int:
         """How many replicas are in sync, this leader included."""
-        return 1 + len(self.in_sync_replicas)
+        return len(self.remote.state.isr)
 
     @property
-    def is_under_min_isr(self) -> bool:
-        """Whether fewer replicas are in sync than acks=all demands."""
-        return self.in_sync_replica_count < self.min_in_sync_replicas
+    def min_in_sync_replicas(self) -> int:
+        """How many must be in sync for acks=all: ``min.insync.replicas``, as far as there are so many (KIP-966)."""
+        return min(self._min_in_sync_replicas, 1 + len(self.remote.replicas))
 
     def has_led_since(self, leader_epoch: int) -> bool:
         """Whether this is the leader, as it was in ``leader_epoch``, and there was no other in between."""
         return self.is_leader and self.leads_since_epoch <= leader_epoch
 
-    def lead(self, leader_epoch: int, in_sync_replicas: Mapping[int, int]) -> Advance:
-        """Lead from now on, with these other in-sync replicas and where their logs end, as far as that is known.
+    def lead(self, decided: LeaderAndIsr, now: float) -> Advance:
+        """Lead from now on; the high watermark stays where it is until all of the ISR have reached it.
 
-        The high watermark stays where it is until all of them have reached it.
+        What is older than what is known changes nothing: the answer to an AlterPartition may have come before it.
         """
-        assert leader_epoch >= self.leader_epoch, f"{self!r}: epoch {leader_epoch}"
-        self.leader_epoch = leader_epoch
-        if not self.is_leader:
-            self.is_leader, self.leads_since_epoch = True, leader_epoch
-        return self.set_in_sync_replicas(in_sync_replicas)
+        assert decided.leader_epoch >= self.leader_epoch, f"{self!r}: epoch {decided.leader_epoch}"
+        if decided.partition_epoch < self.remote.partition_epoch:
+            return Advance.NOTHING
+        is_new_leader, is_new_epoch = not self.is_leader, decided.leader_epoch > self.leader_epoch
+        self.leader, self.leader_epoch, self.is_leader = decided.leader, decided.leader_epoch, True
+        if is_new_leader:
+            self.leads_since_epoch = decided.leader_epoch
+        self.remote.lead(decided)
+        if is_new_epoch or is_new_leader:
+            self.remote.begin_epoch(self.log_end_offset, now, is_new_leader=is_new_leader)
+        return self._follow_replicas(now)
 
-    def follow(self, leader_epoch: int) -> None:
+    def follow(self, decided: LeaderAndIsr) -> None:
         """Follow a leader from now on: what it says of its high watermark counts."""
-        assert leader_epoch >= self.leader_epoch, f"{self!r}: epoch {leader_epoch}"
-        self.leader_epoch = leader_epoch
-        self.is_leader = False
-        self.in_sync_replicas = {}
+        assert decided.leader_epoch >= self.leader_epoch, f"{self!r}: epoch {decided.leader_epoch}"
+        self.leader, self.leader_epoch, self.is_leader = decided.leader, decided.leader_epoch, False
+        self.remote.follow(decided)
+        self.is_under_min_isr = False
         self.replicated_offset = self.high_watermark
 
-    def set_in_sync_replicas(self, in_sync_replicas: Mapping[int, int]) -> Advance:
-        """A leader's: the other in-sync replicas are these, and their logs end there; or an end has moved."""
-        assert self.is_leader, f"{self!r} has no replicas"
-        self.in_sync_replicas = in_sync_replicas
-        self.replicated_offset = min(in_sync_replicas.values(), default=NOT_AWAITED)
+    def set_min_in_sync_replicas(self, count: int, now: float) -> Advance:
+        """``min.insync.replicas`` is another from now on."""
+        self._min_in_sync_replicas = count
+        return self._follow_replicas(now) if self.is_leader else Advance.NOTHING
+
+    def _follow_replicas(self, now: float) -> Advance:
+        """Something has changed of the other replicas."""
+        remote, min_isr = self.remote, self.min_in_sync_replicas
+        self.is_under_min_isr = len(remote.state.isr) < min_isr
+        self.replicated_offset = remote.replicated_offset(self.log_end_offset, now, min_isr)
         return self._advance()
+
+    # ---- what replicas and the controller say to a leader
+
+    def follower_fetched(
+        self,
+        replica_id: int,
+        fetch_offset: int,
+        *,
+        log_start_offset: int,
+        leader_end: int,
+        now: float,
+        broker_epoch: int,
+    ) -> IsrChange:
+        """A replica has read from ``fetch_offset`` on, when the log ended at ``leader_end``.
+
+        Raises:
+            KafkaError: ``NOT_LEADER_OR_FOLLOWER``: the request is of an earlier life of its broker.
+        """
+        remote = self.remote
+        has_moved = remote.fetched(replica_id, fetch_offset, log_start_offset, leader_end, now, broker_epoch)
+        wanted = remote.wanted_expansion(replica_id, self.high_watermark)
+        return IsrChange(self._follow_replicas(now) if has_moved or wanted else Advance.NOTHING, wanted)
+
+    def check_lag(self, now: float) -> IsrChange:
+        """Time has passed: replicas may have fallen behind."""
+        wanted = self.remote.wanted_shrink(self.log_end_offset, now)
+        return IsrChange(self._follow_replicas(now), wanted)
+
+    def isr_altered(self, pending: PendingPartitionChange, answer: LeaderAndIsr, now: float) -> Advance:
+        """The controller has done what was asked."""
+        is_news = self.is_leader and answer.leader_epoch == self.leader_epoch
+        if is_news and self.remote.altered(pending, answer):
+            return self._follow_replicas(now)
+        return Advance.NOTHING
+
+    def isr_refused(self, pending: PendingPartitionChange, code: ErrorCode, now: float) -> IsrChange:
+        """The controller has answered with an error, after which it may be asked again."""
+        asks_again = self.remote.refused(pending, code)
+        advance = self._follow_replicas(now) if self.is_leader else Advance.NOTHING
+        return IsrChange(advance, pending if asks_again else None)
 
     def leader_reported(self, high_watermark: int) -> Advance:
         """A follower's: the leader says where its high watermark is. It may be behind this one after an election."""

@@ -26,6 +26,8 @@ from kafka_wire.records.batch import RecordBatch
 from trio_broker.partition.append_times import AppendTimes
 from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.delayed_operations import DelayedOperations
+from trio_broker.partition.in_sync_replicas import PendingPartitionChange
+from trio_broker.partition.leader_and_isr import LeaderAndIsr
 from trio_broker.partition.state import NO_EPOCH, Advance, PartitionState
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.durable_log import SyncedFiles
@@ -75,10 +77,8 @@ class PartitionWriter(CommandQueue):
         self.appended_bytes = 0
         self.last_append_ms = 0
         log.bind_to_thread()
-        # In memory only: this runs on the event loop. The entry is written before the first append of the epoch.
-        log.begin_epoch(state.leader_epoch)
-        # Whether ``write_epochs`` must run before the next append.
-        self.needs_epoch_entry = log.needs_epoch_entry(state.leader_epoch)
+        # Whether ``write_epochs`` must run before the next append of a leader.
+        self.needs_epoch_entry = False
         self._delayed = delayed
         self._sync_soon = sync_soon
         self._in_thread = in_thread
@@ -222,7 +222,11 @@ class PartitionWriter(CommandQueue):
         self._unsynced_since_ms = None if offset == state.log_end_offset else self.last_append_ms
         self._flush_offset = max(self._flush_offset, offset)
         visible_before = state.visible_bytes
-        advance = state.synced(offset)
+        self._moved(state.synced(offset), visible_before)
+
+    def _moved(self, advance: Advance, visible_before: int) -> None:
+        """Notify what waits of what an event lets be seen."""
+        state = self.state
         # A partition that has failed has let go of all that waited.
         if advance is not Advance.NOTHING and state.failure is None:
             self._delayed.advanced(advance, state.high_watermark, state.visible_bytes - visible_before)
@@ -264,10 +268,8 @@ class PartitionWriter(CommandQueue):
 
     def leader_reported(self, high_watermark: int) -> None:
         """The leader says where its high watermark is."""
-        state, visible_before = self.state, self.state.visible_bytes
-        advance = state.leader_reported(high_watermark)
-        if advance is not Advance.NOTHING:
-            self._delayed.advanced(advance, state.high_watermark, state.visible_bytes - visible_before)
+        visible_before = self.state.visible_bytes
+        self._moved(self.state.leader_reported(high_watermark), visible_before)
 
     async def truncate(self, offset: int, *, leader_epoch: int, now_ms: int, begins_anew: bool = False) -> None:
         """Cut the log at ``offset``, as the leader of ``leader_epoch`` has it, or have it begin anew there.
@@ -308,22 +310,89 @@ class PartitionWriter(CommandQueue):
 
     # ---- who leads ------------------------------------------------------------------------------------------------
 
-    async def begin_epoch(self, leader_epoch: int) -> None:
-        """Lead in a later epoch. Every waiting Fetch checks again, since it may have been fenced."""
-        if leader_epoch != self.state.leader_epoch:
-            await self.execute(partial(self._begin_epoch, leader_epoch))
+    async def make_leader(self, decided: LeaderAndIsr, now: float) -> None:
+        """Lead as the controller has decided, behind what was begun as a follower; ``now`` is monotonic."""
+        await self.execute(partial(_at_once, partial(self.lead_at_once, decided, now)))
 
-    async def _begin_epoch(self, leader_epoch: int) -> None:
-        self.state.lead(leader_epoch, {})
-        self.log.begin_epoch(leader_epoch)
-        self.needs_epoch_entry = self.log.needs_epoch_entry(leader_epoch)
-        self._delayed.wake_fetches()
+    def lead_at_once(self, decided: LeaderAndIsr, now: float) -> None:
+        """As ``make_leader``, where no command is under way. Every waiting Fetch checks again at a new epoch, since it
+        may have been fenced."""
+        state, log = self.state, self.log
+        if decided.leader_epoch < state.leader_epoch:
+            return  # it has lost the leadership while this waited
+        is_new_epoch, visible_before = decided.leader_epoch > state.leader_epoch, state.visible_bytes
+        advance = state.lead(decided, now)
+        if is_new_epoch:
+            # In memory only: this runs on the event loop. The entry is written before the first append of the epoch.
+            log.begin_epoch(decided.leader_epoch)
+            self.needs_epoch_entry = log.needs_epoch_entry(decided.leader_epoch)
+            self._delayed.wake_fetches()
+        self._moved(advance, visible_before)
 
-    def make_follower(self, leader_epoch: int) -> None:
-        """Follow another broker in a later epoch: at once, so that no append that waits is made. What waits for this
-        one as a leader ends, and the client asks that broker."""
-        self.state.follow(leader_epoch)
-        self._delayed.release()
+    def make_follower(self, decided: LeaderAndIsr) -> None:
+        """Follow another broker, or nobody: at once, so that no append that waits is made. What waits for this one as a
+        leader ends, and the client asks the other."""
+        had_led = self.state.is_leader
+        self.state.follow(decided)
+        if had_led:
+            self._delayed.release()
+
+    def set_min_in_sync_replicas(self, count: int, now: float) -> None:
+        """``min.insync.replicas`` is another from now on."""
+        visible_before = self.state.visible_bytes
+        self._moved(self.state.set_min_in_sync_replicas(count, now), visible_before)
+
+    # ---- what replicas and the controller say to a leader ---------------------------------------------------------
+
+    def follower_fetched(
+        self,
+        replica_id: int,
+        fetch_offset: int,
+        *,
+        log_start_offset: int,
+        leader_end: int,
+        now: float,
+        broker_epoch: int,
+    ) -> PendingPartitionChange | None:
+        """See ``PartitionState.follower_fetched``. Return what is to be asked of the controller.
+
+        Raises:
+            KafkaError: as that.
+        """
+        visible_before = self.state.visible_bytes
+        change = self.state.follower_fetched(
+            replica_id,
+            fetch_offset,
+            log_start_offset=log_start_offset,
+            leader_end=leader_end,
+            now=now,
+            broker_epoch=broker_epoch,
+        )
+        self._moved(change.advance, visible_before)
+        return change.wanted
+
+    def check_lag(self, now: float) -> PendingPartitionChange | None:
+        """See ``PartitionState.check_lag``. Return what is to be asked of the controller."""
+        visible_before = self.state.visible_bytes
+        change = self.state.check_lag(now)
+        self._moved(change.advance, visible_before)
+        return change.wanted
+
+    def isr_altered(self, pending: PendingPartitionChange, answer: LeaderAndIsr, now: float) -> None:
+        """The controller has done what was asked."""
+        visible_before = self.state.visible_bytes
+        self._moved(self.state.isr_altered(pending, answer, now), visible_before)
+
+    def isr_refused(
+        self, pending: PendingPartitionChange, code: ErrorCode, now: float
+    ) -> PendingPartitionChange | None:
+        """The controller has refused what was asked. Return what it is to be asked again."""
+        visible_before = self.state.visible_bytes
+        change = self.state.isr_refused(pending, code, now)
+        self._moved(change.advance, visible_before)
+        return change.wanted
+
+    # ---- leader epochs --------------------------------------------------------------------------------------------
 
     async def ready_to_append(self) -> None:
         """Write down where the leader epoch begins, if that has not been done.
@@ -343,7 +412,7 @@ class PartitionWriter(CommandQueue):
         if (unwritten := epochs.unwritten) is not None:
             await self._in_thread(partial(self.log.write_epochs, unwritten))
             epochs.note_written(unwritten)
-        self.needs_epoch_entry = self.log.needs_epoch_entry(self.state.leader_epoch)
+        self.needs_epoch_entry = self.state.is_leader and self.log.needs_epoch_entry(self.state.leader_epoch)
 
     # ---- the log loses records ------------------------------------------------------------------------------------
 

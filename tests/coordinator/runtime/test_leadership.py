@@ -16,6 +16,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.records.record import NewRecord
 from tests.coordinator.runtime.test_shard import TOPIC, Leases, clock, failing, running_leases
 from tests.fakes.followed_metadata import elected, follow
+from tests.partition.real_logs import followed, led
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.coordinator.runtime.log import CoordinatorLog
 from trio_broker.coordinator.runtime.shard import Shard
@@ -179,7 +180,7 @@ async def unreadable(log: CoordinatorLog) -> Any:
 
 def begin_epoch(partition: Partition) -> None:
     """Begin the next leader epoch of the partition, of which the coordinator has not heard yet."""
-    partition.writer.state.lead(partition.leader_epoch + 1, {})
+    partition.writer.state.lead(led(partition.leader_epoch + 1), 0.0)
 
 
 async def test_nothing_is_appended_in_another_epoch_than_the_shards(leases, monkeypatch):
@@ -205,7 +206,7 @@ async def test_what_a_timer_does_in_another_epoch_closes_the_shard_and_leaves_th
 async def test_an_answer_is_not_given_for_an_offset_that_another_leader_may_have_filled(leases):
     await leases.acquire("n", "a")
     shard = leases.shard
-    shard.log.partition.writer.state.follow(shard.leader_epoch + 1)
+    shard.log.partition.writer.state.follow(followed(shard.leader_epoch + 1))
     with pytest.raises(KafkaError) as raised:
         await leases.runtime.until_durable(shard, 1, lambda phase: None)
     assert raised.value.code == ErrorCode.NOT_COORDINATOR

@@ -45,7 +45,7 @@ from trio_broker.concurrency.barrier import Backoff, start_background, start_onc
 from trio_broker.concurrency.steps import Steps
 from trio_broker.coordinator.runtime.log import CoordinatorLog, coordinator_code
 from trio_broker.coordinator.runtime.machine import Machine
-from trio_broker.coordinator.runtime.response_future import ResponseFuture
+from trio_broker.coordinator.runtime.response_future import NO_REQUIRED_OFFSET, ResponseFuture
 from trio_broker.coordinator.runtime.result import Now, RequestContext
 from trio_broker.coordinator.runtime.shard import Shard
 from trio_broker.coordinator.runtime.timer import CoordinatorTimer
@@ -351,7 +351,8 @@ class CoordinatorRuntime(Generic[MachineT]):
             KafkaError: the records were not made durable, or not in time.
         """
         partition = shard.log.partition
-        if partition.high_watermark >= required_offset and shard.log.is_led:
+        # What depends on nothing that is not durable stays right, whoever leads by now.
+        if required_offset == NO_REQUIRED_OFFSET or (partition.high_watermark >= required_offset and shard.log.is_led):
             return
         [code] = await self.replicas.appends.wait_until_replicated(
             [RequiredOffset(partition, required_offset, shard.leader_epoch)],
