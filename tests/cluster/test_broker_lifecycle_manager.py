@@ -19,7 +19,7 @@ from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.config.broker_config import load_broker_config
 
 NODE = NodeRegistration(node_id=1, incarnation_id=bytes(15) + b"\x07", endpoints=(), rack=None)
-DUPLICATE = KafkaError("another process is broker 1", code=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+DUPLICATE = KafkaError("another process is registered as broker 1", code=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
 STALE = KafkaError("broker 1 is not registered", code=ErrorCode.STALE_BROKER_EPOCH)
 AWAY = KafkaError("no controller has answered", code=ErrorCode.REQUEST_TIMED_OUT)
 
@@ -83,7 +83,7 @@ async def test_the_session_of_an_earlier_life_is_waited_for(autojump_clock):
 async def test_a_second_process_of_an_id_is_refused_when_the_time_is_over(autojump_clock):
     lifecycle = manager(ScriptedController([DUPLICATE]), initial_broker_registration_timeout_ms="20000")
     began = trio.current_time()
-    with pytest.raises(RegistrationRefused, match="another process is broker 1"):
+    with pytest.raises(RegistrationRefused, match="another process is registered as broker 1"):
         await lifecycle.register()
     assert 15 < trio.current_time() - began <= 20
 

@@ -81,14 +81,21 @@ class BrokerLifecycleManager:
                 self.broker_epoch = await self.controller.register_broker(self.node)
             except KafkaError as error:
                 if error.code not in RETRIED_REGISTRATION or trio.current_time() + self.heartbeat_seconds > deadline:
-                    raise RegistrationRefused(str(error)) from error
-                if str(error) != reason:
-                    reason = str(error)
+                    raise RegistrationRefused(self._reason(error)) from error
+                if self._reason(error) != reason:
+                    reason = self._reason(error)
                     log.warning("registering again for up to %g s: %s", seconds, reason)
             else:
                 log.info("broker %d is registered in epoch %d", self.node.node_id, self.broker_epoch)
                 return self.broker_epoch
             await trio.sleep(self.heartbeat_seconds)
+
+    def _reason(self, error: KafkaError) -> str:
+        """Why the registration is refused, of which another broker's answer has the code alone."""
+        broker_id = self.node.node_id
+        if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+            return f"another process is registered as broker {broker_id}, and in contact: give this one another node.id"
+        return f"broker {broker_id} is not registered: {error.code.name}: {error}"
 
     async def wait_unfenced(self) -> None:
         """Wait until the controller counts on this broker for the first time."""
