@@ -24,6 +24,7 @@ import trio
 from kafka_wire.primitives import NO_UUID
 from trio_broker.changes.change_file import FILE_NAME, ChangeFile
 from trio_broker.changes.change_log import ChangeLog
+from trio_broker.cluster.alter_partition_manager import AlterPartitionManager
 from trio_broker.cluster.broker_clients import BrokerClients
 from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublisher
 from trio_broker.cluster.cluster_control import NodeRegistration
@@ -156,6 +157,10 @@ async def open_services(
             producer_ids = ProducerIds(controller.allocate_producer_ids)
             markers = MarkerWriter(replicas, groups)
             clients = partial(broker_clients, config, runtime, metadata_cache)
+            fetch_clients = clients()
+            replicas.leader_end_point = lambda leader_id, number: fetch_clients.client(leader_id, f"fetcher {number}")
+            alter_partitions = AlterPartitionManager(controller, replicas.brokers, node.node_id, clock)
+            replicas.alter_partition = alter_partitions.submit
             channels = TransactionMarkerChannelManager(markers, clients(), metadata_cache, node.node_id)
             transactions = TransactionCoordinator(
                 replicas, channels, controller, metadata_cache, producer_ids, config, runtime
@@ -177,6 +182,8 @@ async def open_services(
                 metadata_log=metadata_log,
                 changes=changes,
                 replicas=replicas,
+                fetch_clients=fetch_clients,
+                alter_partitions=alter_partitions,
                 log_dir_failures=LogDirFailureHandler(metadata_log, replicas),
                 producer_ids=producer_ids,
                 groups=groups,

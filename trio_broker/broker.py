@@ -243,6 +243,8 @@ class Broker:
             start_background(nursery, "trials of settings", services.trials.run)
             if services.controller_channel is not None:
                 start_background(nursery, "connections to controllers", services.controller_channel.clients.run)
+            start_background(nursery, "connections to leaders", services.fetch_clients.run)
+            start_background(nursery, "changes of in-sync replicas", services.alter_partitions.run)
             await nursery.start(services.replicas.run)
             await nursery.start(services.groups.run)
             await nursery.start(services.transactions.run)

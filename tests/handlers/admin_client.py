@@ -58,6 +58,8 @@ class AdminClient:
             metadata_cache=publisher.cache,
             changes=publisher.changes,
             metadata_log=absent,
+            fetch_clients=absent,
+            alter_partitions=absent,
             replicas=self.replicas,
             log_dir_failures=absent,
             producer_ids=ProducerIds(self.controller.allocate_producer_ids),

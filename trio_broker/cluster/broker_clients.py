@@ -28,8 +28,8 @@ class BrokerClients:
         """Keep the connections until cancelled."""
         await self.clients.run()
 
-    def client(self, broker_id: int) -> NetworkClient:
-        """The client of a broker that is registered and not fenced.
+    def client(self, broker_id: int, purpose: str = "") -> NetworkClient:
+        """The client of a broker that is registered and not fenced, for one purpose (see ``NetworkClients``).
 
         Raises:
             RequestNotSent: it is not, or has no such listener, or no address there.
@@ -38,5 +38,5 @@ class BrokerClients:
         if broker is not None and not broker.fenced:
             for endpoint in broker.endpoints:
                 if endpoint.name == self.listener_name and endpoint.host:
-                    return self.clients.client(endpoint.host, endpoint.port)
+                    return self.clients.client(endpoint.host, endpoint.port, purpose)
         raise RequestNotSent(f"broker {broker_id} is not there, or has no address by listener {self.listener_name}")

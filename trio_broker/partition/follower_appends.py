@@ -72,6 +72,16 @@ class FollowerAppends:
         append = partition.writer.append_as_follower(records, leader_epoch=leader_epoch, now_ms=self.clock.now_ms())
         return await self.failures.changing(partition, append)
 
+    async def advance_log_start(self, partition: Partition, offset: int) -> None:
+        """Let the log begin where the leader's does, as far as the high watermark has come.
+
+        Raises:
+            KafkaError: the disk refused or failed.
+        """
+        start_offset = min(offset, partition.high_watermark)
+        if start_offset > partition.log_start_offset:
+            await self.failures.changing(partition, partition.writer.delete_before(start_offset))
+
     async def truncate(self, truncations: Mapping[Partition, Truncation]) -> dict[Partition, KafkaError]:
         """Cut the logs of these partitions, side by side; return the errors of those that were not.
 

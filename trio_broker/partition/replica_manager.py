@@ -35,6 +35,7 @@ from trio_broker.concurrency.yield_budget import InTurns, YieldBudget
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ValueChange
 from trio_broker.config.log_config import LogConfig
+from trio_broker.network.errors import RequestNotSent
 from trio_broker.partition.broker_topic_stats import SNAPSHOT_SECONDS, BrokerTopicStats
 from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.delayed_operations import DelayedFetch, ExpirationReaper
@@ -48,6 +49,7 @@ from trio_broker.partition.fetch_operation import (
 )
 from trio_broker.partition.fetch_sessions import FetchSessionCache
 from trio_broker.partition.flusher import Flusher, FlusherStatistics
+from trio_broker.partition.follower_appends import FollowerAppends
 from trio_broker.partition.in_sync_replicas import PendingPartitionChange
 from trio_broker.partition.leader_and_isr import LeaderAndIsr, LocalReplicaChanges, LocalTopicChanges
 from trio_broker.partition.leader_appends import LeaderAppends
@@ -55,7 +57,9 @@ from trio_broker.partition.local_topics import LocalTopic
 from trio_broker.partition.log_dir_failures import LogDirFailures
 from trio_broker.partition.log_maintenance import LogMaintenance
 from trio_broker.partition.partition import Durability, Partition
-from trio_broker.partition.remote_replicas import RemoteReplicas, ReplicaBrokers
+from trio_broker.partition.remote_replicas import NO_BROKER_EPOCH, RemoteReplicas, ReplicaBrokers
+from trio_broker.partition.replica_fetcher import FetcherSettings, LeaderEndPoint
+from trio_broker.partition.replica_fetcher_manager import ReplicaFetcherManager
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage.errors import CorruptCheckpoint, StorageShortage, is_shortage
 from trio_broker.storage.log import Log
@@ -133,6 +137,17 @@ class ReplicaManager:
         self.topics_by_id: Mapping[bytes, LocalTopic] = self._topics_by_id
         # One change of topics at a time: opening and deleting wait for threads in between.
         self._assignments = CommandQueue()
+        self.fetchers = ReplicaFetcherManager(
+            FetcherSettings(
+                broker_id=config.node.node_id,
+                broker_epoch=self._broker_epoch,
+                leader=lambda leader_id, number: self.leader_end_point(leader_id, number),
+                appends=FollowerAppends(clock, self.failures, self.flusher, self.log_maintenance),
+                config=lambda: config.replication,
+            )
+        )
+        # Gives the connection to another broker, for the fetchers.
+        self.leader_end_point: Callable[[int, int], LeaderEndPoint] = _no_connection
         self._delayed_fetches: dict[DelayedFetch, None] = {}
         self._reaper = ExpirationReaper()
         self.appends = LeaderAppends(runtime, self.failures, self._reaper)
@@ -207,10 +222,22 @@ class ReplicaManager:
             for index, decided in topic.followers.items():
                 if partition := local.partitions.get(index):
                     partition.writer.make_follower(decided)
+                    self._follow(partition, decided)
         async for local, topic in InTurns(opened):
             for index, decided in topic.leaders.items():
                 if partition := local.partitions.get(index):
+                    self.fetchers.leave(partition.topic_partition)
                     await partition.writer.make_leader(decided, self.clock.monotonic())
+
+    def _follow(self, partition: Partition, decided: LeaderAndIsr) -> None:
+        if decided.leader >= 0:
+            self.fetchers.follow(partition, decided.leader, decided.leader_epoch)
+        else:
+            self.fetchers.leave(partition.topic_partition)
+
+    def _broker_epoch(self) -> int:
+        epoch = self.brokers.registered_epoch(self.config.node.node_id)
+        return NO_BROKER_EPOCH if epoch is None else epoch
 
     async def _open_topic(self, changes: LocalTopicChanges) -> LocalTopic:
         """Have the partitions of a topic that are to be here, and no others of those that are named."""
@@ -273,6 +300,7 @@ class ReplicaManager:
     async def _remove(self, partitions: Iterable[Partition]) -> None:
         """Wait until nothing is done any more to the files of partitions that have failed."""
         async for partition in InTurns(partitions):
+            self.fetchers.leave(partition.topic_partition)
             # A sync under way needs the file open; none begins after a failure.
             await self.flusher.wait_idle(partition.writer)
             await partition.writer.wait_idle()
@@ -397,7 +425,7 @@ class ReplicaManager:
 
     def is_other_broker(self, broker_id: int) -> bool:
         """Whether another broker of the cluster has this id, and so may follow this one."""
-        return broker_id != self.config.node.node_id and self.brokers.is_registered(broker_id)
+        return broker_id != self.config.node.node_id and self.brokers.registered_epoch(broker_id) is not None
 
     def follower_fetched(
         self, partition: Partition, replica: FetchingReplica, target: FetchTarget, leader_end: int
@@ -485,6 +513,7 @@ class ReplicaManager:
             await nursery.start(self.flusher.run)
             self.log_maintenance.start(nursery)
             start_background(nursery, "expiration reaper", self._reaper.run)
+            start_background(nursery, "replica fetchers", self.fetchers.run)
             start_scheduled(nursery, self._traffic_task())
             start_scheduled(nursery, self._shortage_task())
             start_scheduled(nursery, self._isr_expiration_task())
@@ -555,7 +584,8 @@ class ReplicaManager:
         return await self.threads_of(directory).do(partial(self.log_manager.with_reserve, directory, work))
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Follow ``num.io.threads``."""
+        """Follow ``num.io.threads`` and ``num.replica.fetchers``."""
+        self.fetchers.reconfigure()
         self.resize_io_threads(config.socket_server.num_io_threads)
 
     def resize_io_threads(self, count: int) -> None:
@@ -595,6 +625,11 @@ class ReplicaManager:
             fetched_bytes=self._fetched_bytes,
             flusher=self.flusher.statistics(),
         )
+
+
+def _no_connection(leader_id: int, number: int) -> LeaderEndPoint:
+    """Refuse to connect where there are no other brokers."""
+    raise RequestNotSent(f"there is no connection to broker {leader_id}")
 
 
 def _nobody_decides(partition: Partition, wanted: PendingPartitionChange) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping
 import attrs
 
 from trio_broker.changes.change_log import ChangeLog
+from trio_broker.cluster.alter_partition_manager import AlterPartitionManager
+from trio_broker.cluster.broker_clients import BrokerClients
 from trio_broker.cluster.config_trials import ConfigTrials
 from trio_broker.cluster.controller_channel import ControllerChannel
 from trio_broker.cluster.controller_client import ControllerApi, ControllerClient
@@ -60,6 +62,9 @@ class BrokerServices:
     metadata_log: MetadataLog
     changes: ChangeLog
     replicas: ReplicaManager
+    fetch_clients: BrokerClients
+    """The connections by which this broker follows others."""
+    alter_partitions: AlterPartitionManager
     log_dir_failures: LogDirFailureHandler
     producer_ids: ProducerIds
     groups: GroupCoordinator
