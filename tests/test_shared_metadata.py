@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from kafka_wire.records.batch import read_batches
 from tests.running_broker import connected, until
 from tests.waits import fail_after
@@ -67,9 +68,10 @@ class Cluster:
         await broker.stopped.wait()
 
     async def followed(self, *brokers: Broker) -> None:
-        """Wait until the brokers have read all that is decided."""
+        """Wait until all parts of the brokers follow what is decided."""
         end = await self.store.end_offset()
-        await until(lambda: all(each.services.metadata_cache.image.offset >= end - 1 for each in brokers))
+        for broker in brokers:
+            await broker.services.controller.loader.wait_loaded(end)
 
 
 @asynccontextmanager
@@ -147,6 +149,25 @@ async def test_the_other_broker_decides_when_the_controller_has_stopped(cluster)
         assert await client.try_create_topic("t") == ErrorCode.NONE
     assert two.services.controller.writer.is_active
     assert two.services.metadata_cache.image.brokers[1].fenced
+
+
+async def test_what_is_acknowledged_by_all_is_there_when_its_leader_has_stopped(cluster):
+    brokers = {node_id: await cluster.start(node_id) for node_id in (1, 2, 3)}
+    async with connected(brokers[1]) as client:
+        assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=[2, 3])
+        wanted = CreatableTopic(
+            name="t", num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=[]
+        )
+        response = await client.ask(CreateTopicsRequest(topics=[wanted]), 7)
+        assert response.topics[0].error_code == ErrorCode.NONE
+    await cluster.followed(*brokers.values())
+    async with connected(brokers[2]) as client:
+        assert await client.produce("t", b"value") == ErrorCode.NONE
+    await cluster.stop(brokers[2])
+    await cluster.followed(brokers[1], brokers[3])
+    assert brokers[1].services.metadata_cache.image.topics["t"].partitions[0].leader == 3
+    async with connected(brokers[3]) as client:
+        assert await client.values("t") == [b"value"]
 
 
 async def test_all_stop_and_the_cluster_goes_on_in_another_process(tmp_path):

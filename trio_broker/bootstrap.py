@@ -234,7 +234,7 @@ async def opened_services(
                     address_of=clients().address,
                     make_clients=partial(network_clients, config, runtime),
                 )
-                alter_partitions = AlterPartitionManager(controller, node.node_id, replicas.broker_epoch, clock)
+                alter_partitions = AlterPartitionManager(asked, node.node_id, replicas.broker_epoch, clock)
                 replicas.alter_partition = alter_partitions.submit
                 start_background(nursery, "changes of in-sync replicas", alter_partitions.run)
                 channels = TransactionMarkerChannelManager(markers, clients(), metadata_cache, node.node_id)
