@@ -385,7 +385,7 @@ class ModelledEtcdClient:
     async def status(self) -> StatusResponse:
         errors = ["memberID:1 alarm:NOSPACE"] if self._etcd.state.no_space else []
         size = sum(len(kv.value) for versions in self._etcd.state.versions.values() for _, kv in versions if kv)
-        return await self._call(lambda: StatusResponse(version="model", db_size=size, errors=errors))
+        return await self._call(lambda: StatusResponse(version="3.4.23", db_size=size, errors=errors))
 
     @contextlib.asynccontextmanager
     async def watch(self, key: bytes, range_end: bytes, start_revision: int) -> AsyncIterator[Watch]:

@@ -26,6 +26,7 @@ from trio_broker.cluster.etcd.messages import (
     delete,
     put,
 )
+from trio_broker.cluster.etcd.transactions import require_version
 from trio_broker.cluster.metadata_image import NO_LEADER
 from trio_broker.cluster.metadata_snapshot import MetadataSnapshot, SnapshotId
 from trio_broker.cluster.metadata_store import AppendUnknown, Claim, ClaimLost, PreparedBatch, UnexpectedEnd
@@ -384,3 +385,32 @@ async def test_another_place_than_the_end_is_refused_where_the_end_is_not_known(
     claim = await one.claim(1)
     with pytest.raises(UnexpectedEnd):
         await one.append(await batch_of("a"), claim=claim, expected_end=claim.end_offset + 5)
+
+
+@pytest.mark.parametrize(
+    ("version", "is_taken"),
+    [("3.4.22", False), ("3.4.23", True), ("3.5.1", False), ("3.5.12", True), ("3.6.0-rc.1", True)],
+)
+def test_versions_of_etcd_that_lose_data_are_refused(version, is_taken):
+    if is_taken:
+        require_version(version)
+    else:
+        with pytest.raises(OSError, match=f"etcd {version} may lose data"):
+            require_version(version)
+
+
+async def test_alarms_of_etcd_are_in_the_log(autojump_clock, world, caplog):
+    caplog.set_level(logging.WARNING)
+    await world.broker()
+    world.etcd.state.no_space = True
+    await trio.sleep(70)
+    assert "raises an alarm: memberID:1 alarm:NOSPACE" in caplog.text
+
+
+async def test_a_key_that_says_something_strange_stops_the_broker(autojump_clock, world):
+    store = await world.broker()
+    claim = await store.claim(1)
+    world.etcd.state.txn(TxnRequest(success=[put(LAYOUT.end, b"[]")]))
+    await trio.sleep(2)
+    with pytest.raises(OSError, match="has a strange value"):
+        await append(store, claim, "a")

@@ -28,6 +28,7 @@ from trio_broker.cluster.etcd.layout import (
     ClusterState,
     EndOfLog,
     EtcdLayout,
+    ForeignMetadata,
     Holder,
     birth_of,
     end_of_prefix,
@@ -74,6 +75,9 @@ MAX_BATCH_BYTES: Final = 1024 * 1024
 IDLE_READ_SECONDS: Final = 1.0
 """Between two reads where no watch reports anything: a watch may be late for ever."""
 
+ALARM_SECONDS: Final = 60.0
+"""Between two questions for alarms."""
+
 PAGE_BATCHES: Final = 32
 """Of the log, read at once: at most as many megabytes."""
 
@@ -88,8 +92,8 @@ class EtcdMetadataStore:
     def __init__(self, etcd: Etcd, layout: EtcdLayout, cluster_id: str, clock: Clock) -> None:
         self._etcd, self._layout, self._clock = etcd, layout, clock
         self.transactions = EtcdTransactions(etcd, layout, cluster_id)
-        self._throttle = LogThrottle(logger, clock)
-        self._leases = LeaseKeeper(etcd, self._throttle)
+        self.throttle = LogThrottle(logger, clock)
+        self._leases = LeaseKeeper(etcd, self.throttle)
         self._claim: Claim | None = None
         self._claim_lease: HeldLease | None = None
         self._leader = LeaderAndEpoch()
@@ -102,7 +106,7 @@ class EtcdMetadataStore:
         self._unsettled: tuple[int, int] | None = None
         self._stored_bytes = 0
         # Why nothing is done any more.
-        self.failure: OSError | None = None
+        self.failure: ForeignMetadata | None = None
         self.changed = Pulse()
         self._controller_changed = Pulse()
 
@@ -118,7 +122,7 @@ class EtcdMetadataStore:
             try:
                 self._note(await self.transactions.enter())
             except TimeoutError as error:
-                self._throttle.warning("join", f"the cluster's metadata is waited for: {error}")
+                self.throttle.warning("join", f"the cluster's metadata is waited for: {error}")
             else:
                 return
 
@@ -128,6 +132,7 @@ class EtcdMetadataStore:
             start_background(nursery, "the lease of the metadata", self._leases.run)
             start_background(nursery, "the watch of the metadata", self._watch)
             start_background(nursery, "the look for the controller", self._look)
+            start_background(nursery, "the look for alarms of etcd", self._look_for_alarms)
 
     async def _watch(self) -> None:
         """Wake whatever waits for a change. Nothing is taken from the events: they may be late, and some missing."""
@@ -146,11 +151,23 @@ class EtcdMetadataStore:
         while True:
             try:
                 await self._look_once()
-            except TimeoutError as error:
-                self._throttle.warning("look", f"who is the controller is not known: {error}")
-            except OSError as error:
+            except ForeignMetadata as error:
                 self._fail(error)
+            except OSError as error:
+                self.throttle.warning("look", f"who is the controller is not known: {error.strerror}")
             await self.changed.wait(until=trio.current_time() + IDLE_READ_SECONDS)
+
+    async def _look_for_alarms(self) -> None:
+        """Say each minute what etcd itself calls wrong."""
+        while True:
+            try:
+                status = await self._etcd.status()
+            except EtcdError as error:
+                logger.debug("etcd does not say how it is: %s", error)
+            else:
+                for alarm in status.errors:
+                    logger.warning("etcd, whose database has %d bytes, raises an alarm: %s", status.db_size, alarm)
+            await trio.sleep(ALARM_SECONDS)
 
     async def _look_once(self) -> None:
         known = self._revision
@@ -158,14 +175,14 @@ class EtcdMetadataStore:
         if state.revision < known:
             state = await self.transactions.present_state()
         if state.revision < known:
-            raise OSError(
+            raise ForeignMetadata(
                 errno.ESTALE,
                 f"etcd has gone back from revision {known} to {state.revision}, as if restored from a backup:"
                 " what was decided since then is missing there",
             )
         self._note(state)
 
-    def _fail(self, error: OSError) -> None:
+    def _fail(self, error: ForeignMetadata) -> None:
         """Do nothing any more: what is in etcd is not what this broker has read."""
         if self.failure is None:
             logger.critical("the cluster's metadata cannot be used any more: %s", error.strerror)
@@ -176,7 +193,7 @@ class EtcdMetadataStore:
 
     def _require_whole(self) -> None:
         if self.failure is not None:
-            raise OSError(self.failure.errno, self.failure.strerror)
+            raise ForeignMetadata(self.failure.errno, self.failure.strerror)
 
     def _note(self, state: ClusterState) -> None:
         """Take over what ``state`` says, unless more is known already."""
@@ -195,7 +212,7 @@ class EtcdMetadataStore:
     def _note_stored(self, stored_bytes: int) -> None:
         self._stored_bytes = stored_bytes
         if stored_bytes > WARN_STORED_BYTES:
-            self._throttle.warning(
+            self.throttle.warning(
                 "size",
                 f"the metadata takes {stored_bytes} bytes in etcd; beyond {MAX_STORED_BYTES} nothing is appended",
             )
@@ -235,7 +252,7 @@ class EtcdMetadataStore:
             try:
                 return await self.transactions.state()
             except TimeoutError as error:
-                self._throttle.warning("claim", f"no controller can be chosen: {error}")
+                self.throttle.warning("claim", f"no controller can be chosen: {error}")
 
     def claim_conditions(self, state: ClusterState) -> Sequence[Compare]:
         """That nobody is the controller, and that no epoch was begun and nothing appended since ``state``."""
@@ -419,8 +436,8 @@ class EtcdMetadataStore:
 
         Raises:
             BelowLogStart: a snapshot has taken the place of what comes next.
-            TimeoutError: etcd does not answer.
-            OSError: otherwise: what is in etcd is not what this broker has read.
+            ForeignMetadata: what is in etcd is not what this broker has read.
+            OSError: otherwise: etcd refuses or does not answer.
         """
         self._require_whole()
         layout = self._layout
@@ -432,7 +449,7 @@ class EtcdMetadataStore:
         if state.end.offset < offset:
             state = await self.transactions.present_state()
             if state.end.offset < offset:
-                raise OSError(
+                raise ForeignMetadata(
                     errno.ESTALE,
                     f"the metadata log in etcd ends at offset {state.end.offset}, and this broker has read it up to"
                     f" {offset}: etcd was restored from a backup",
@@ -447,7 +464,7 @@ class EtcdMetadataStore:
         else:
             if batches or state.end.offset == offset:
                 return batches
-        raise OSError(
+        raise ForeignMetadata(
             errno.EIO, f"the metadata log in etcd has no batch at offset {offset}, and ends at {state.end.offset}"
         )
 
@@ -487,8 +504,10 @@ class EtcdTail:
     async def _read_on(self) -> Sequence[CommittedBatch]:
         try:
             return await self._store.read_from(self._next_offset)
-        except TimeoutError as error:
-            logger.debug("the metadata log is not read: %s", error)
+        except ForeignMetadata:
+            raise
+        except OSError as error:
+            self._store.throttle.warning("tail", f"the metadata log is not read: {error.strerror}")
             return ()
 
 
@@ -510,4 +529,6 @@ def committed_batch(kv: KeyValue) -> CommittedBatch:
         [batch] = read_batches(bytearray(kv.value))
         return CommittedBatch.of(batch)
     except (KafkaError, WireError, ValueError) as error:
-        raise OSError(errno.EIO, f"the metadata in etcd under {kv.key.decode()} cannot be read: {error}") from error
+        raise ForeignMetadata(
+            errno.EIO, f"the metadata in etcd under {kv.key.decode()} cannot be read: {error}"
+        ) from error
