@@ -192,6 +192,15 @@ async def test_a_reassignment_adds_a_replica_and_takes_another_away_when_it_has_
     assert not partition.is_reassigned
 
 
+async def test_a_second_change_of_one_partition_in_a_request_is_refused(brokers, controller):
+    await brokers.start(4)
+    wanted = [Reassignment(T_0, [4, 2, 3]), Reassignment(T_0, [2, 1]), Reassignment(TopicPartition("t", 9), [1])]
+    done, second, unknown = await controller.reassign_partitions(wanted, allow_replication_factor_change=True)
+    assert (done, second.code) == (None, ErrorCode.INVALID_REQUEST)
+    assert unknown.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert partition_of(controller.image).replicas == (4, 2, 3, 1)
+
+
 async def test_a_reassignment_is_cancelled(brokers, controller):
     await brokers.start(4)
     await controller.reassign_partitions([Reassignment(T_0, [4, 2, 3])], allow_replication_factor_change=True)
