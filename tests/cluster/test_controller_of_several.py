@@ -127,11 +127,11 @@ async def test_a_silent_broker_is_fenced_by_the_clock_and_comes_back_into_the_is
 
 async def test_no_process_takes_the_id_of_a_broker_in_contact_and_any_may_after_its_session(brokers, controller, clock):
     with pytest.raises(KafkaError) as raised:
-        await brokers.register(1)
+        await brokers.register(1, clean=False)
     assert raised.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
     clock.advance(10)
     await brokers.beat(2, 3)
-    await brokers.register(1)
+    await brokers.register(1, clean=False)
     assert summary(controller.image) == (2, (2, 3), ())
 
 
