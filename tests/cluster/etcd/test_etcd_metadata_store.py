@@ -261,8 +261,10 @@ async def test_a_full_etcd_refuses_appends_and_keeps_the_controller(autojump_clo
     # A broker starts all the same.
     await world.broker()
     await one.resign(claim)
+    lease = await two._leases.held()
     with pytest.raises(OSError, match="quota"):
         await two.claim(2)
+    assert await two._leases.held() is lease, "no other would be granted"
     world.etcd.state.no_space = False
     await append(two, await two.claim(2), "b")
     assert await names_in(one) == ["b"]
