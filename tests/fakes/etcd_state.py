@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from trio_broker.cluster.etcd.errors import EtcdCompacted, EtcdOutOfSpace, EtcdRefused
+from trio_broker.cluster.etcd.errors import EtcdOutOfSpace, EtcdRefused
 from trio_broker.cluster.etcd.messages import (
     Compare,
     CompareTarget,
@@ -66,7 +66,7 @@ class EtcdState:
         present = self.revision if as_of is None else as_of
         revision = request.revision or present
         if revision < self.compact_revision:
-            raise EtcdCompacted(11, "etcdserver: mvcc: required revision has been compacted")
+            raise EtcdRefused(11, "etcdserver: mvcc: required revision has been compacted")
         if revision > present:
             raise EtcdRefused(11, "etcdserver: mvcc: required revision is a future revision")
         found = [kv for key in self.keys_in(request.key, request.range_end) if (kv := self.at(key, revision))]

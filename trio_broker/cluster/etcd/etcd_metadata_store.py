@@ -128,7 +128,7 @@ class EtcdMetadataStore:
         """Wake whatever waits for a change. Nothing is taken from the events: they may be late, and some missing."""
         while True:
             try:
-                async with self._etcd.watch(self._layout.controller, self._layout.end + b"\0", 0) as watch:
+                async with self._etcd.watch(self._layout.controller, self._layout.end + b"\0") as watch:
                     while True:
                         await watch.receive()
                         self.changed.wake()
