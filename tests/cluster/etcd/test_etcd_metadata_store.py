@@ -170,6 +170,14 @@ async def test_a_controller_that_appends_nothing_learns_that_its_lease_is_gone_t
     assert one.controller().leader_id in (2, NO_LEADER)
 
 
+async def test_a_broker_claims_by_another_lease_if_its_own_is_gone_though_etcd_says_renewed(autojump_clock, world):
+    store = await world.broker()
+    world.etcd.faults = EtcdFaults(is_3_4=True, false_renewal=1.0)
+    world.etcd.revoke((await store._leases.held()).id)
+    with trio.fail_after(SOON_SECONDS):
+        await append(store, await store.claim(1), "a")
+
+
 async def test_a_controller_that_is_cut_off_stops_to_be_one_before_the_next(autojump_clock, world):
     one, two = await world.broker(), await world.broker()
     claim = await one.claim(1)

@@ -21,7 +21,7 @@ import trio
 from kafka_wire.records.batch import read_batches
 from kafka_wire.records.control import ControlRecord, ControlRecordType, build_control_batch
 from trio_broker.cluster.etcd.client import Etcd
-from trio_broker.cluster.etcd.errors import EtcdError, EtcdOutOfSpace, EtcdUnknown
+from trio_broker.cluster.etcd.errors import EtcdError, EtcdLeaseGone, EtcdOutOfSpace, EtcdUnknown
 from trio_broker.cluster.etcd.layout import (
     ClusterState,
     EndOfLog,
@@ -222,13 +222,13 @@ class EtcdMetadataStore:
                 holder = state.holder
                 if holder is None or state.controller is None:
                     attempt = Holder(node_id, state.epoch + 1, lease.id)
-                    await self._try(self.claim_conditions(state), self._claiming_operations(attempt, state))
+                    await self._try(self.claim_conditions(state), self._claiming_operations(attempt, state), lease)
                 elif holder == attempt and lease.id == attempt.lease:
                     return self._claimed(attempt, state, lease)
                 elif holder.node_id == node_id:
                     # Of an earlier life of this broker, or of an attempt that was given up.
                     birth = created_at(self._layout.controller, state.controller.create_revision)
-                    await self._try([birth], [delete(self._layout.controller)])
+                    await self._try([birth], [delete(self._layout.controller)], lease)
                 else:
                     await self._controller_changed.wait(until=trio.current_time() + IDLE_READ_SECONDS)
         except OSError:
@@ -272,15 +272,17 @@ class EtcdMetadataStore:
             *self._appending_operations(batch, state.end, state.end.after(batch, 1, holder.epoch)),
         ]
 
-    async def _try(self, compare: Sequence[Compare], success: Sequence[RequestOp]) -> None:
-        """Make a transaction whose outcome is read afterwards."""
+    async def _try(self, compare: Sequence[Compare], success: Sequence[RequestOp], lease: HeldLease) -> None:
+        """Make a transaction, which may need ``lease``, and whose outcome is read afterwards."""
         try:
             await self._etcd.txn(compare, success)
         except EtcdOutOfSpace as error:
             raise as_os_error(error) from error
         except EtcdError as error:
-            # Among them that the lease is gone, which its keeper finds out as well.
             self._throttle.info("claim", f"the metadata is not claimed yet: {error}")
+            if isinstance(error, EtcdLeaseGone):
+                # etcd 3.4 may go on to say that it is renewed.
+                self._leases.abandon(lease)
             await trio.sleep(RETRY_SECONDS)
 
     def _claimed(self, holder: Holder, state: ClusterState, lease: HeldLease) -> Claim:
