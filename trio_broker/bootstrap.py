@@ -23,6 +23,7 @@ import trio
 from kafka_wire.primitives import NO_UUID
 from trio_broker.changes.change_file import FILE_NAME, ChangeFile
 from trio_broker.changes.change_log import ChangeLog
+from trio_broker.cluster.alter_partition_manager import AlterPartitionManager
 from trio_broker.cluster.broker_clients import BrokerClients
 from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublisher
 from trio_broker.cluster.cluster_control import NodeRegistration
@@ -60,6 +61,8 @@ from trio_broker.network.network_client import NetworkClientSettings
 from trio_broker.network.network_clients import NetworkClients
 from trio_broker.partition.log_loader import LogLoader
 from trio_broker.partition.partition import Durability
+from trio_broker.partition.remote_leader_endpoint import Follower
+from trio_broker.partition.replica_fetcher_manager import ReplicaFetcherManager
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.runtime.disk import Disk
 from trio_broker.runtime.randomness import random_uuid
@@ -158,6 +161,17 @@ async def open_services(
                 producer_ids = ProducerIds(controller.allocate_producer_ids)
                 markers = MarkerWriter(replicas, groups)
                 clients = partial(broker_clients, config, runtime, metadata_cache)
+                replicas.fetchers = ReplicaFetcherManager(
+                    config,
+                    follower=Follower(node.node_id, replicas.broker_epoch),
+                    find=replicas.find,
+                    appends=replicas.follower_appends,
+                    address_of=clients().address,
+                    make_clients=partial(network_clients, config, runtime),
+                )
+                alter_partitions = AlterPartitionManager(controller, node.node_id, replicas.broker_epoch, clock)
+                replicas.alter_partition = alter_partitions.submit
+                start_background(nursery, "changes of in-sync replicas", alter_partitions.run)
                 channels = TransactionMarkerChannelManager(markers, clients(), metadata_cache, node.node_id)
                 transactions = TransactionCoordinator(
                     replicas, channels, controller, metadata_cache, producer_ids, config, runtime
@@ -208,9 +222,12 @@ async def open_services(
 
 def broker_clients(config: BrokerConfig, runtime: Runtime, metadata_cache: MetadataCache) -> BrokerClients:
     """Clients of the other brokers, for one part of this one."""
-    settings = NetworkClientSettings(f"broker-{config.node.node_id}")
-    listener_name = inter_broker_listener(config.socket_server)
-    return BrokerClients(metadata_cache, NetworkClients(runtime.network, settings), listener_name)
+    return BrokerClients(metadata_cache, network_clients(config, runtime), inter_broker_listener(config.socket_server))
+
+
+def network_clients(config: BrokerConfig, runtime: Runtime) -> NetworkClients:
+    """Connections to other brokers, in the name of this one."""
+    return NetworkClients(runtime.network, NetworkClientSettings(f"broker-{config.node.node_id}"))
 
 
 async def run_shielded(workers: Workers, work: Callable[[], object]) -> None:

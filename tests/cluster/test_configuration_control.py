@@ -10,7 +10,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import ConfigRecord, TopicRecord
 from tests.fakes.clusters import cluster_image, summary
-from tests.fakes.images import image_after
+from tests.fakes.images import broker_record, image_after
 from trio_broker.cluster.configuration_control import (
     ConfigAlteration,
     ConfigOperation,
@@ -153,6 +153,17 @@ def test_a_broker_replacement_follows_half_and_double_for_what_it_takes_away(ima
     )
     config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "16"})
     assert code_of(replaced, image, config, BROKER, {}) is ErrorCode.INVALID_REQUEST
+
+
+def test_settings_of_another_broker_are_checked_each_by_itself(image, config):
+    other = ConfigResource(ConfigResourceType.BROKER, "2")
+    image = image_after(image, broker_record(2))
+    # More than twice of what runs here; what runs there is not known here.
+    assert altered(image, config, other, ("num.io.threads", SET, "100")) == {"num.io.threads": "100"}
+    for name, value in (("no.such", "1"), ("log.dirs", "/"), ("num.io.threads", "0")):
+        assert code_of(altered, image, config, other, (name, SET, value)) is ErrorCode.INVALID_REQUEST
+    unknown = ConfigResource(ConfigResourceType.BROKER, "3")
+    assert code_of(altered, image, config, unknown, ("num.io.threads", SET, "9")) is ErrorCode.INVALID_REQUEST
 
 
 # --- min.insync.replicas, and who is eligible to lead ---

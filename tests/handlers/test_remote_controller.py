@@ -51,7 +51,8 @@ class Asking:
     @property
     def image(self) -> MetadataImage:
         """What the controller knows."""
-        image: MetadataImage = self.brokers.controller.services.metadata_cache.image
+        controller: Any = self.brokers.controller.services.controller
+        image: MetadataImage = controller.image
         return image
 
     def read_metadata(self) -> None:
@@ -193,6 +194,14 @@ async def test_an_isr_is_altered(asking):
     assert altered == asking.image.topics["orders"].partitions[0]
     assert tuple(altered.isr) == (NODE_ID,)
     assert isinstance(refused, KafkaError)
+
+
+async def test_settings_of_a_broker_are_changed_by_way_of_that_broker(asking):
+    await registered(asking)
+    own = ConfigResource.of_broker(NODE_ID)
+    alteration = ConfigAlteration("num.io.threads", ConfigOperation.SET, "9")
+    assert (await asking.remote.change_configs([ResourceAlterations(own, (alteration,))])).results == [own]
+    assert asking.image.configs(own) == {"num.io.threads": "9"}
 
 
 async def test_the_own_controller_is_asked_while_this_broker_is_it(asking):

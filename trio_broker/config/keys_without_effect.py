@@ -62,7 +62,6 @@ _BROKER_NAMES: Names = {
         group.coordinator.cached.buffer.max.bytes
         group.share.assignment.interval.ms
         group.streams.assignment.interval.ms
-        num.replica.fetchers
         remote.fetch.max.wait.ms
         remote.log.manager.copier.thread.pool.size
         remote.log.manager.expiration.thread.pool.size
@@ -141,13 +140,7 @@ _BROKER_NAMES: Names = {
         remote.log.manager.thread.pool.size
         remote.log.metadata.custom.metadata.max.bytes
         remote.log.reader.max.pending.tasks
-        replica.fetch.backoff.ms
-        replica.fetch.max.bytes
-        replica.fetch.min.bytes
-        replica.fetch.response.max.bytes
-        replica.fetch.wait.max.ms
         replica.socket.receive.buffer.bytes
-        replica.socket.timeout.ms
         replication.quota.window.num
         replication.quota.window.size.seconds
         request.timeout.ms
