@@ -296,6 +296,14 @@ async def test_metadata_that_grows_without_snapshots_is_refused_after_a_warning(
     await append(store, claim, "b")
 
 
+async def test_a_batch_that_etcd_would_not_take_is_refused(autojump_clock, world):
+    store = await world.broker()
+    claim = await store.claim(1)
+    with pytest.raises(OSError, match="etcd is given at most 1048576"):
+        await append(store, claim, *(str(number).zfill(30_000) for number in range(40)))
+    await append(store, claim, "a")
+
+
 # --- snapshots ---
 
 

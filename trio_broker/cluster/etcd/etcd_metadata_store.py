@@ -403,7 +403,8 @@ class EtcdMetadataStore:
         return [put(self._layout.batch(end.offset), data), put(self._layout.end, new_end.to_bytes())]
 
     def _require_room(self, data: bytes) -> None:
-        assert len(data) <= MAX_BATCH_BYTES, f"a batch of {len(data)} bytes"
+        if len(data) > MAX_BATCH_BYTES:
+            raise OSError(errno.EMSGSIZE, f"a batch of {len(data)} bytes; etcd is given at most {MAX_BATCH_BYTES}")
         if self._stored_bytes + len(data) > MAX_STORED_BYTES:
             raise OSError(
                 errno.ENOSPC,
