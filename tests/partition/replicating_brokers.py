@@ -118,7 +118,7 @@ class ReplicatingBroker:
                 each.records or each.error_code or each.diverging_epoch.epoch >= 0 for each in data
             ):
                 return response
-            await trio.sleep(0.01)
+            await trio.sleep(0.1)
 
     def _read(self, topic_id: bytes, wanted: FetchPartition, replica_id: int) -> PartitionData:
         try:

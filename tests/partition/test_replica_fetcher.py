@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 import trio
-import trio.testing
 
+from kafka_wire.messages.fetch import FetchRequest
 from tests.partition.replicating_brokers import ReplicatingBrokers, epochs_of
 from trio_broker.runtime.simulated_clock import SimulatedClock
+from trio_broker.storage.leader_epochs import LeaderEpochs
+from trio_broker.storage.log import Log
 
 SOON = 2.0
 """Seconds after which followers have what there is: several fetches, and the pause after an error."""
@@ -21,7 +23,7 @@ async def brokers(request, nursery, autojump_clock):
     nursery.cancel_scope.cancel()
 
 
-async def test_records_arrive_with_their_epochs_and_the_high_watermark_follows(brokers):
+async def test_records_arrive_with_their_epochs_and_the_high_watermark_follows(brokers, autojump_clock):
     await brokers.decide(1, 5)
     await brokers[1].append(b"a", b"b")
     await brokers[1].append(b"c")
@@ -30,3 +32,171 @@ async def test_records_arrive_with_their_epochs_and_the_high_watermark_follows(b
     assert brokers[2].values() == [b"a", b"b", b"c"]
     assert epochs_of(follower) == epochs_of(leader) == [(5, 0)]
     assert leader.high_watermark == follower.high_watermark == 3
+
+
+async def test_a_fetch_says_who_asks_and_what_it_has(brokers, autojump_clock):
+    await brokers.decide(1, 5)
+    await brokers[1].append(b"a")
+    await trio.sleep(SOON)
+    request = brokers[1].seen[-1]
+    assert isinstance(request, FetchRequest)
+    assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (2, 102)
+    assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 10 << 20)
+    [[asked]] = [topic.partitions for topic in request.topics]
+    assert (asked.fetch_offset, asked.last_fetched_epoch, asked.current_leader_epoch) == (1, 5, 5)
+    assert (asked.partition_max_bytes, asked.log_start_offset) == (1 << 20, 0)
+
+
+async def test_a_follower_that_was_ahead_cuts_what_its_new_leader_has_not(brokers, autojump_clock):
+    await brokers.decide(1, 5)
+    await brokers[1].append(b"both")
+    await trio.sleep(SOON)
+    brokers[1].is_away = True
+    await brokers[1].append(b"lost 1")
+    await brokers[1].append(b"lost 2")
+    await brokers.decide(2, 6)
+    await brokers[2].append(b"new")
+    await trio.sleep(SOON)
+    assert brokers[1].values() == brokers[2].values() == [b"both", b"new"]
+    assert epochs_of(brokers[1].partition()) == [(5, 0), (6, 1)]
+    assert brokers[1].partition().high_watermark == 2
+
+
+async def test_several_elections_are_cut_back_epoch_by_epoch(brokers, autojump_clock):
+    """Each of the two has led an epoch of which the other has heard nothing."""
+    await brokers.decide(1, 5)
+    await brokers[1].append(b"both")
+    await trio.sleep(SOON)
+    brokers[1].is_away = brokers[2].is_away = True
+    await brokers.decide(1, 6, on=(1,))
+    await brokers[1].append(b"of 1 in 6", b"again")
+    await brokers.decide(2, 7, on=(2,))
+    await brokers[2].append(b"of 2 in 7")
+    await brokers.decide(1, 8, on=(1,))
+    await brokers[1].append(b"of 1 in 8")
+    brokers[1].is_away = brokers[2].is_away = False
+    await brokers.decide(2, 9)
+    await brokers[2].append(b"of 2 in 9")
+    await trio.sleep(SOON)
+    assert brokers[1].values() == brokers[2].values() == [b"both", b"of 2 in 7", b"of 2 in 9"]
+    assert epochs_of(brokers[1].partition()) == epochs_of(brokers[2].partition()) == [(5, 0), (7, 1), (9, 2)]
+
+
+async def test_nothing_is_cut_at_the_high_watermark_of_the_follower(brokers, autojump_clock):
+    """KIP-101: the follower does not know yet that the last record is committed."""
+    await brokers.decide(1, 5)
+    await brokers[1].append(b"a")
+    await trio.sleep(SOON)
+    follower = brokers[2].partition()
+
+    async def elect_when_it_has_the_record(request):
+        brokers[1].is_away = follower.log_end_offset == 2
+
+    brokers[1].before_answer = elect_when_it_has_the_record
+    await brokers[1].append(b"b")
+    await trio.sleep(SOON)
+    assert (follower.log_end_offset, follower.high_watermark) == (2, 1)
+    await brokers.decide(3, 6, replicas=(2, 3), isr=(3,), on=(3,))
+    await brokers[3].append(b"a")
+    await brokers[3].append(b"b")
+    third = brokers[3].partition()
+    # Of the old leader: it had all that was committed.
+    third.log.epochs.assign(5, 0)
+    third.log.epochs.assign(6, 2)
+    cuts = []
+    truncate = follower.writer.truncate
+    follower.writer.truncate = lambda *args, **options: cuts.append(args) or truncate(*args, **options)
+    await brokers.decide(3, 7, replicas=(2, 3), isr=(3,))
+    await trio.sleep(SOON)
+    assert cuts == []
+    assert brokers[2].values() == [b"a", b"b"]
+
+
+async def test_a_follower_behind_the_leader_s_log_start_begins_anew_there(brokers, autojump_clock):
+    await brokers.decide(1, 5, isr=(1,))
+    brokers[1].is_away = True
+    for number in range(6):
+        await brokers[1].append(b"%d" % number + b"v" * 900)
+    await brokers.decide(1, 5, isr=(1,), replicas=(1,), on=(1,))
+    leader = brokers[1].partition()
+    await brokers[1].replicas.flusher.wait_idle(leader.writer)
+    await leader.writer.delete_before(4)
+    await brokers.decide(1, 6, isr=(1,))
+    brokers[1].is_away = False
+    await trio.sleep(SOON)
+    follower = brokers[2].partition()
+    assert [value[:1] for value in brokers[2].values()] == [b"4", b"5"]
+    assert (follower.log_start_offset, follower.log_end_offset) == (4, 6)
+    assert epochs_of(follower) == [(5, 4)]
+
+
+async def test_a_follower_ahead_of_a_leader_that_knows_none_of_its_epochs_cuts_at_its_end(brokers, autojump_clock):
+    """After an unclean election of a replica that had nothing."""
+    await brokers.decide(1, 5, replicas=(1, 2, 3), isr=(1, 2))
+    for value in (b"a", b"b", b"c"):
+        await brokers[1].append(value)
+    brokers[3].partition().log.epochs.replace([])
+    await brokers.decide(3, 6, replicas=(1, 2, 3), isr=(3,))
+    await brokers[3].append(b"new")
+    await trio.sleep(SOON)
+    assert brokers[2].values() == brokers[3].values()
+
+
+async def test_records_that_the_leader_deletes_go_at_the_follower_too(brokers, autojump_clock):
+    await brokers.decide(1, 5)
+    for value in (b"a", b"b", b"c"):
+        await brokers[1].append(value)
+    await trio.sleep(SOON)
+    await brokers[1].partition().writer.delete_before(2)
+    await trio.sleep(SOON)
+    assert brokers[2].partition().log_start_offset == 2
+    assert brokers[2].values() == [b"c"]
+
+
+async def test_a_leader_that_is_away_is_asked_again_until_it_is_back(brokers, autojump_clock):
+    await brokers.decide(1, 5)
+    brokers[1].is_away = True
+    await brokers[1].append(b"a")
+    await trio.sleep(SOON)
+    assert brokers[2].values() == []
+    brokers[1].is_away = False
+    await trio.sleep(SOON)
+    assert brokers[2].values() == [b"a"]
+    # With a pause between two: the settings say a second.
+    brokers[1].is_away = True
+    brokers[1].seen.clear()
+    await trio.sleep(3)
+    assert len(brokers[1].seen) <= 1
+
+
+async def test_a_stale_answer_is_not_taken_once_the_leader_epoch_has_changed(brokers, autojump_clock):
+    await brokers.decide(1, 5)
+    await trio.sleep(SOON)
+
+    async def elect_in_between(request):
+        brokers[1].before_answer = None
+        await brokers.decide(3, 6, replicas=(1, 2, 3), isr=(1, 2, 3))
+
+    await brokers[1].append(b"a")
+    brokers[1].before_answer = elect_in_between
+    await trio.sleep(SOON)
+    assert brokers[2].values() == []
+    assert epochs_of(brokers[2].partition()) == []
+
+
+async def test_an_epoch_is_on_the_disk_before_its_first_record(brokers, autojump_clock, monkeypatch):
+    written = []
+    append = Log.append_as_follower
+
+    def note(log, *arguments):
+        written.append([(each.epoch, each.start_offset) for each in LeaderEpochs.load(log.disk, log.directory).entries])
+        return append(log, *arguments)
+
+    monkeypatch.setattr(Log, "append_as_follower", note)
+    await brokers.decide(1, 5)
+    await brokers[1].append(b"a")
+    await trio.sleep(SOON)
+    await brokers.decide(1, 6)
+    await brokers[1].append(b"b")
+    await trio.sleep(SOON)
+    assert written == [[(5, 0)], [(5, 0), (6, 1)]]
