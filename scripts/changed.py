@@ -55,7 +55,7 @@ TESTS_OF: Mapping[str, tuple[str, ...]] = {
     "examples/": ("examples/", "spark/test_example"),
     "fuzz/": ("protocol/test_fuzz", "compat/test_fuzz", "spark/decoder/"),
     "scripts/": ("test_lanes.py", "test_changed.py", "test_waits.py", "test_pressure.py"),
-    "README.md": ("docs/",),
+    "README.md": ("docs/", "spark/test_readme"),
     "CONTRIBUTING.md": ("docs/",),
     "tests/compat/README.md": ("docs/",),
     "CHANGELOG.md": ("docs/test_changelog",),

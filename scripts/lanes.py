@@ -9,8 +9,8 @@ failed meanwhile, and those that took much more CPU than in the last run. What e
 ``.check/times.json``; the longest starts first. The CPU is that of all processes, those included that outlive the lane
 (``scripts/counted.py``).
 
-Every test file belongs to exactly one lane: the one that names the longest beginning of its path. A new folder lands in
-the lane ``core`` by itself.
+Every test file belongs to exactly one lane: that of the Spark session if a test of it takes that, else the one that
+names the longest beginning of its path. A new folder lands in the lane ``core`` by itself.
 """
 
 from __future__ import annotations
@@ -42,27 +42,34 @@ TIMES = "times.json"
 """The file in ``REPORTS`` that outlives a run."""
 
 LANES: Mapping[str, tuple[str, ...]] = {
-    "spark session": ("spark/test_", "spark/pipelines/", "compat/test_spark_"),
+    "spark session": (),
     "admin": ("admin/", "broker_view/"),
-    "handlers": ("handlers/",),
     "core": ("",),
+    "compat groups": ("compat/test_group", "compat/test_fuzz_groups"),
+    "compat commands": ("compat/test_command", "compat/test_docs", "compat/test_java", "compat/test_mirror"),
+    "compat": ("compat/",),
     "admin walks": (
         "admin/test_walk",
         "admin/test_transaction_walk",
         "admin/test_admin_screenshot",
         "admin/test_schemathesis",
+        "admin/test_accessibility",
     ),
-    "compat": ("compat/",),
-    "state": ("coordinator/", "partition/", "storage/", "network/"),
-    "compat groups": ("compat/test_group", "compat/test_fuzz_groups"),
+    "spark units": ("spark/", "compat/test_spark_"),
     "simulation": ("simulation/", "checking/", "bench/"),
-    "compat commands": ("compat/test_command", "compat/test_docs", "compat/test_java", "compat/test_mirror"),
-    "spark units": ("spark/", "compat/test_spark_sink_other", "compat/test_spark_wire_other"),
+    "state": ("coordinator/", "partition/", "storage/", "network/"),
+    "handlers": ("handlers/",),
     "protocol": ("protocol/",),
 }
-"""Beginnings of paths below ``tests/``, by lane, in the order in which the lanes start where their times are not known.
+"""Beginnings of paths below ``tests/``, by lane, in the order in which the lanes start where their times are not known:
+first those that wait most, so that those that only compute fill the processors up to the end."""
 
-All tests that need a Spark session are in one lane, because each lane would start a JVM of its own and warm it up."""
+SPARK_SESSION = "spark session"
+"""The lane of all files with a test that takes the Spark session of the run, wherever they are: each lane would start a
+JVM of its own and warm it up. It is the longest, and so it has no others."""
+
+TAKES_SESSION = re.compile(r"^ *def \w+\((?:[^()]*,\s*)?\s*spark\b\s*[:,)]", re.MULTILINE)
+"""A test or a fixture with the argument ``spark``."""
 
 TYPES = "types"
 """The lane of mypy."""
@@ -159,6 +166,8 @@ def files_with_tests() -> list[Path]:
 
 def lane_of(path: Path) -> str:
     """The lane of the test file ``path``, which is relative to ``tests/``."""
+    if TAKES_SESSION.search((TESTS / path).read_text(encoding="utf-8")):
+        return SPARK_SESSION
     matches = {prefix: name for name, prefixes in LANES.items() for prefix in prefixes}
     return matches[max((prefix for prefix in matches if path.as_posix().startswith(prefix)), key=len)]
 

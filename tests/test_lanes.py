@@ -62,10 +62,31 @@ def test_every_lane_has_tests() -> None:
     assert {lane_of(path) for path in files_with_tests()} == set(LANES)
 
 
-def test_a_file_belongs_to_the_lane_that_names_most_of_its_path() -> None:
+def test_a_file_belongs_to_the_lane_that_names_most_of_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert lane_of(Path("compat/test_group_scale.py")) == "compat groups"
     assert lane_of(Path("compat/test_kcat.py")) == "compat"
-    assert lane_of(Path("a_new_folder/test_new.py")) == "core"
+    assert lane_of(Path("spark/test_batch_reader.py")) == "spark units"
+    monkeypatch.setattr(lanes, "TESTS", tmp_path)
+    (tmp_path / "test_new.py").write_text("def test_of_sparks_own(sparks): pass\n")
+    assert lane_of(Path("test_new.py")) == "core"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def test_reads(spark: SparkSession) -> None: pass",
+        "import pytest\n\ndef reader(\n    tmp_path: Path,\n    spark: SparkSession,\n) -> None:\n    pass",
+        "class TestReads:\n    def test_reads(self, tmp_path, spark): pass",
+    ],
+)
+def test_a_file_with_the_session_of_spark_belongs_to_its_lane(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr(lanes, "TESTS", tmp_path)
+    (tmp_path / "test_new.py").write_text(text)
+    assert lane_of(Path("test_new.py")) == "spark session"
 
 
 def test_the_last_line_sums_the_lanes(tmp_path: Path) -> None:

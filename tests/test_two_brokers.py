@@ -34,7 +34,7 @@ async def join(broker: Broker, controller: EndpointImage | None, nursery: trio.N
     services.node = attrs.evolve(services.node, inter_broker_listener="PLAINTEXT")
     clients = NetworkClients(broker.runtime.network, NetworkClientSettings("broker"))
     services.controller_channel = ControllerChannel(Fixed(controller), clients)
-    nursery.start_soon(services.controller_channel.run)
+    nursery.start_soon(clients.run)
     broker._dispatcher = Dispatcher(services, broker.server.channel.metrics, broker.server.memory_pool)
     broker.server.handlers.handle = broker.dispatcher.answer
 

@@ -18,12 +18,12 @@ from functools import partial
 from itertools import chain
 from pathlib import PurePath
 
-import attrs
 import trio
 
 from kafka_wire.primitives import NO_UUID
 from trio_broker.changes.change_file import FILE_NAME, ChangeFile
 from trio_broker.changes.change_log import ChangeLog
+from trio_broker.cluster.alter_partition_manager import AlterPartitionManager
 from trio_broker.cluster.broker_clients import BrokerClients
 from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublisher
 from trio_broker.cluster.cluster_control import NodeRegistration
@@ -38,14 +38,15 @@ from trio_broker.cluster.lost_metadata import MentionedTopics, require_topics, r
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_delta import ContradictoryMetadata, replayed
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.cluster.metadata_loader import MetadataLoader
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.metadata_publisher import MetadataPublisher
-from trio_broker.cluster.metadata_snapshot import MetadataSnapshot
-from trio_broker.cluster.metadata_store import Claim
+from trio_broker.cluster.metadata_transactions import MetadataTransactions
 from trio_broker.cluster.producer_ids import ProducerIds
 from trio_broker.cluster.replica_brokers import ImageBrokers
 from trio_broker.cluster.stored_metadata import require_own_metadata
 from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.barrier import background_nursery, start_background
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint, inter_broker_listener
 from trio_broker.config.log_config import LogConfig
@@ -60,6 +61,8 @@ from trio_broker.network.network_client import NetworkClientSettings
 from trio_broker.network.network_clients import NetworkClients
 from trio_broker.partition.log_loader import LogLoader
 from trio_broker.partition.partition import Durability
+from trio_broker.partition.remote_leader_endpoint import Follower
+from trio_broker.partition.replica_fetcher_manager import ReplicaFetcherManager
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.runtime.disk import Disk
 from trio_broker.runtime.randomness import random_uuid
@@ -112,80 +115,93 @@ async def open_services(
         opening = partial(open_metadata, log_manager, runtime)
         # So that a broker with a full disk starts, and its operator can delete something.
         with_reserve = log_manager.directories[0].with_reserve
-        metadata_log, image = await workers.run(partial(with_reserve, opening))
+        metadata_log, image, open_transaction = await workers.run(partial(with_reserve, opening))
         try:
-            store = LocalMetadataStore(metadata_log, workers)
-            claim = await store.claim(config.node.node_id)
-            image = attrs.evolve(image, offset=claim.end_offset - 1, epoch=claim.epoch)
-            changes = ChangeLog(clock, ChangeFile(runtime.disk, directories[0] / FILE_NAME, workers))
-            await workers.run(changes.load)
-            changes.record_start(str(config.node.node_id), config.static_texts)
-            metadata_cache = MetadataCache(image)
-            dynamic_config = DynamicConfigPublisher(config)
-            dynamic_config.apply(image, image.configs_by_resource)
-            await load_logs(loader, log_manager, image, config, workers)
-            io_limiter = trio.CapacityLimiter(config.socket_server.num_io_threads)
-            replicas = ReplicaManager(
-                log_manager,
-                config,
-                runtime,
-                io_limiter=io_limiter,
-                brokers=ImageBrokers(metadata_cache),
-                changes=changes,
-            )
-            dynamic_config.reconfigurables = (replicas, replicas.log_maintenance.log_cleaner, *reconfigurables)
-            node = NodeInfo(
-                node_id=config.node.node_id,
-                cluster_id=log_manager.cluster_id,
-                rack=config.node.broker_rack,
-                advertised=advertised,
-            )
-            publisher = MetadataPublisher(metadata_cache, dynamic_config, changes)
-            controller = Controller(store, claim, publisher, config, runtime, replicas)
-            ids = list(directory_ids(log_manager).values())
-            broker_epoch = await controller.register_node(registration(node, random_uuid(runtime.random), ids))
-            # Behind the loading of logs and the registration, by which the snapshot proves its partitions.
-            if metadata_log.is_snapshot_due and is_every_topic_known(log_manager, metadata_cache.image):
-                await take_snapshot(store, claim, metadata_cache.image, runtime)
-            # The directory without it is as good as gone. Behind the snapshot, which begins a new segment.
-            log_manager.directories[0].watch(metadata_log.log.active_segment.file.path)
-            partitions = BrokerMetadataPublisher(replicas, config)
-            await partitions.apply_image(metadata_cache.image)
-            groups = GroupCoordinator(replicas, controller, metadata_cache, changes, config, runtime)
-            dynamic_config.reconfigurables = (*dynamic_config.reconfigurables, groups)
-            producer_ids = ProducerIds(controller.allocate_producer_ids)
-            markers = MarkerWriter(replicas, groups)
-            clients = partial(broker_clients, config, runtime, metadata_cache)
-            channels = TransactionMarkerChannelManager(markers, clients(), metadata_cache, node.node_id)
-            transactions = TransactionCoordinator(
-                replicas, channels, controller, metadata_cache, producer_ids, config, runtime
-            )
-            # In this order: the coordinators find the partitions of a new topic open.
-            publisher.subscribers = (partitions, groups, transactions)
+            async with background_nursery() as nursery:
+                changes = ChangeLog(clock, ChangeFile(runtime.disk, directories[0] / FILE_NAME, workers))
+                await workers.run(changes.load)
+                changes.record_start(str(config.node.node_id), config.static_texts)
+                metadata_cache = MetadataCache(image)
+                dynamic_config = DynamicConfigPublisher(config)
+                dynamic_config.apply(image, image.configs_by_resource)
+                await load_logs(loader, log_manager, image, config, workers)
+                io_limiter = trio.CapacityLimiter(config.socket_server.num_io_threads)
+                replicas = ReplicaManager(
+                    log_manager,
+                    config,
+                    runtime,
+                    io_limiter=io_limiter,
+                    brokers=ImageBrokers(metadata_cache),
+                    changes=changes,
+                )
+                dynamic_config.reconfigurables = (replicas, replicas.log_maintenance.log_cleaner, *reconfigurables)
+                node = NodeInfo(
+                    node_id=config.node.node_id,
+                    cluster_id=log_manager.cluster_id,
+                    rack=config.node.broker_rack,
+                    advertised=advertised,
+                )
+                publisher = MetadataPublisher(metadata_cache, dynamic_config, changes)
+                store = LocalMetadataStore(metadata_log, workers)
+                metadata_loader = MetadataLoader(store, publisher, open_transaction)
+                controller = Controller(store, metadata_loader, config, runtime, replicas)
+                start_background(nursery, "metadata loader", metadata_loader.run)
+                await nursery.start(controller.lead)
+                ids = list(directory_ids(log_manager).values())
+                broker_epoch = await controller.register_node(registration(node, random_uuid(runtime.random), ids))
+                # Behind the loading of logs and the registration, by which the snapshot proves its partitions.
+                if metadata_log.is_snapshot_due and is_every_topic_known(log_manager, metadata_cache.image):
+                    await take_snapshot(controller, metadata_log)
+                # The directory without it is as good as gone. Behind the snapshot, which begins a new segment.
+                log_manager.directories[0].watch(metadata_log.log.active_segment.file.path)
+                partitions = BrokerMetadataPublisher(replicas, config)
+                await partitions.apply_image(metadata_cache.image)
+                groups = GroupCoordinator(replicas, controller, metadata_cache, changes, config, runtime)
+                dynamic_config.reconfigurables = (*dynamic_config.reconfigurables, groups)
+                producer_ids = ProducerIds(controller.allocate_producer_ids)
+                markers = MarkerWriter(replicas, groups)
+                clients = partial(broker_clients, config, runtime, metadata_cache)
+                replicas.fetchers = ReplicaFetcherManager(
+                    config,
+                    follower=Follower(node.node_id, replicas.broker_epoch),
+                    find=replicas.find,
+                    appends=replicas.follower_appends,
+                    address_of=clients().address,
+                    make_clients=partial(network_clients, config, runtime),
+                )
+                alter_partitions = AlterPartitionManager(controller, node.node_id, replicas.broker_epoch, clock)
+                replicas.alter_partition = alter_partitions.submit
+                start_background(nursery, "changes of in-sync replicas", alter_partitions.run)
+                channels = TransactionMarkerChannelManager(markers, clients(), metadata_cache, node.node_id)
+                transactions = TransactionCoordinator(
+                    replicas, channels, controller, metadata_cache, producer_ids, config, runtime
+                )
+                # In this order: the coordinators find the partitions of a new topic open.
+                publisher.subscribers = (partitions, groups, transactions)
 
-            def topic_opened(name: str) -> None:
-                groups.topic_opened(name)
-                transactions.topic_opened(name)
+                def topic_opened(name: str) -> None:
+                    groups.topic_opened(name)
+                    transactions.topic_opened(name)
 
-            replicas.on_opened = topic_opened
-            yield BrokerServices(
-                node=node,
-                config=config,
-                runtime=runtime,
-                controller=controller,
-                metadata_cache=metadata_cache,
-                metadata_log=metadata_log,
-                changes=changes,
-                replicas=replicas,
-                log_dir_failures=LogDirFailureHandler(metadata_log, replicas),
-                producer_ids=producer_ids,
-                groups=groups,
-                markers=markers,
-                transactions=transactions,
-                transaction_verification=AddPartitionsToTxnManager(transactions, clients()),
-                trials=ConfigTrials(controller, dynamic_config, changes, clock),
-            )
-            replicated |= replicas.replicated_high_watermarks()
+                replicas.on_opened = topic_opened
+                yield BrokerServices(
+                    node=node,
+                    config=config,
+                    runtime=runtime,
+                    controller=controller,
+                    metadata_cache=metadata_cache,
+                    metadata_log=metadata_log,
+                    changes=changes,
+                    replicas=replicas,
+                    log_dir_failures=LogDirFailureHandler(metadata_log, replicas),
+                    producer_ids=producer_ids,
+                    groups=groups,
+                    markers=markers,
+                    transactions=transactions,
+                    transaction_verification=AddPartitionsToTxnManager(transactions, clients()),
+                    trials=ConfigTrials(controller, dynamic_config, changes, clock),
+                )
+                replicated |= replicas.replicated_high_watermarks()
         finally:
             await run_shielded(workers, log_manager.make_room_to_close)
             await run_shielded(workers, metadata_log.close)
@@ -206,9 +222,12 @@ async def open_services(
 
 def broker_clients(config: BrokerConfig, runtime: Runtime, metadata_cache: MetadataCache) -> BrokerClients:
     """Clients of the other brokers, for one part of this one."""
-    settings = NetworkClientSettings(f"broker-{config.node.node_id}")
-    listener_name = inter_broker_listener(config.socket_server)
-    return BrokerClients(metadata_cache, NetworkClients(runtime.network, settings), listener_name)
+    return BrokerClients(metadata_cache, network_clients(config, runtime), inter_broker_listener(config.socket_server))
+
+
+def network_clients(config: BrokerConfig, runtime: Runtime) -> NetworkClients:
+    """Connections to other brokers, in the name of this one."""
+    return NetworkClients(runtime.network, NetworkClientSettings(f"broker-{config.node.node_id}"))
 
 
 async def run_shielded(workers: Workers, work: Callable[[], object]) -> None:
@@ -227,8 +246,9 @@ def require_metadata(disk: Disk, directories: Sequence[PurePath]) -> None:
     require_whole_log(disk, directories[0])
 
 
-def open_metadata(log_manager: LogManager, runtime: Runtime) -> tuple[MetadataLog, MetadataImage]:
-    """The metadata log, in the first directory, and the image of all its records. Blocks.
+def open_metadata(log_manager: LogManager, runtime: Runtime) -> tuple[MetadataLog, MetadataImage, MetadataTransactions]:
+    """The metadata log, in the first directory, the image of all its records, and the transaction that is open at its
+    end. Blocks.
 
     Raises:
         MetadataLogUnusable: it is damaged, or has records or features unknown to this version, or has lost some.
@@ -249,12 +269,13 @@ def open_metadata(log_manager: LogManager, runtime: Runtime) -> tuple[MetadataLo
             topics.noted_in_snapshot(metadata_log.replay_snapshot()) if metadata_log.snapshot is not None else (),
             topics.noted_in(metadata_log.replay_log()),
         )
-        image = replayed(records, offset=offset, epoch=epoch)
+        transactions = MetadataTransactions()
+        image = replayed(transactions.settled(records), offset=offset, epoch=epoch)
     except (ContradictoryMetadata, NotImplementedError) as error:
         raise MetadataLogUnusable(f"{metadata_log.log.directory} cannot be replayed: {error}") from error
     require_supported(image)
     require_topics(runtime.disk, directory_ids(log_manager), topics)
-    return metadata_log, image
+    return metadata_log, image, transactions
 
 
 def directory_ids(log_manager: LogManager) -> dict[PurePath, bytes]:
@@ -271,14 +292,12 @@ def is_every_topic_known(log_manager: LogManager, image: MetadataImage) -> bool:
     )
 
 
-async def take_snapshot(store: LocalMetadataStore, claim: Claim, image: MetadataImage, runtime: Runtime) -> None:
+async def take_snapshot(controller: Controller, metadata_log: MetadataLog) -> None:
     """Replace what was replayed by a snapshot, unless there is no room for one: then a later start does."""
-    now_ms = runtime.clock.now_ms()
-    make = partial(MetadataSnapshot.of_image, image, last_timestamp_ms=now_ms, now_ms=now_ms)
     try:
-        await store.take_snapshot(await runtime.workers.run(make), claim=claim)
+        await controller.take_snapshot()
     except OSError as error:
-        if not is_shortage(error) or store.log.failure is not None:
+        if not is_shortage(error) or metadata_log.failure is not None:
             raise
         log.warning("no snapshot of the metadata is taken: %s", error)
 

@@ -242,7 +242,7 @@ class Broker:
             start_background(nursery, "change log", services.changes.run)
             start_background(nursery, "trials of settings", services.trials.run)
             if services.controller_channel is not None:
-                start_background(nursery, "connections to controllers", services.controller_channel.run)
+                start_background(nursery, "connections to controllers", services.controller_channel.clients.run)
             await nursery.start(services.replicas.run)
             await nursery.start(services.groups.run)
             await nursery.start(services.transactions.run)
@@ -267,7 +267,7 @@ class Broker:
             return None
         try:
             image = services.metadata_cache.image
-            await declare_topics(self.declaration, services.controller, image, services.config)
+            await declare_topics(self.declaration, services.controller_client, image, services.config)
         except DeclarationError as error:
             return error
         return None

@@ -32,8 +32,8 @@ EXECUTABLE = shutil.which("chromium") or shutil.which("chromium-browser") or shu
 WAIT_SECONDS = 60.0
 """How long a test waits for what takes a second or two on a quiet machine."""
 
-POLL_SECONDS = 0.05
-"""Between two looks at a condition in a page."""
+POLL_SECONDS, MAX_POLL_SECONDS = 0.05, 0.5
+"""Between the first two looks at a condition in a page, and at most: it grows, for each look costs CPU."""
 
 PAGES_OF_THE_ADDRESS_BAR = ("WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "WebUIOmniboxFullPopup")
 """Features of Chromium that load pages of its own for each window, in processes that cost more than a test's page."""
@@ -222,10 +222,11 @@ class Page:
 
     async def until(self, expression: str) -> None:
         """Wait until a JavaScript expression is true."""
-        time_left = TimeLeft(WAIT_SECONDS)
+        time_left, pause = TimeLeft(WAIT_SECONDS), POLL_SECONDS
         while not await self.holds(expression):
             assert not time_left.is_over, f"it never came about in the page in {time_left}: {expression}"
-            await trio.sleep(POLL_SECONDS)
+            await trio.sleep(pause)
+            pause = min(1.2 * pause, MAX_POLL_SECONDS)
 
     async def holds(self, expression: str) -> bool:
         """Whether a JavaScript expression is true; it is not while the page is left for another one."""

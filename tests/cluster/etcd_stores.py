@@ -12,7 +12,7 @@ import attrs
 import trio
 
 from tests.etcd_server import etcd_server, ready
-from tests.fakes.modelled_etcd import ModelledEtcd
+from tests.fakes.modelled_etcd import NO_FAULTS, EtcdFaults, ModelledEtcd
 from trio_broker.cluster.etcd.client import Etcd, EtcdClient
 from trio_broker.cluster.etcd.errors import EtcdUnknown
 from trio_broker.cluster.etcd.etcd_metadata_store import EtcdMetadataStore
@@ -82,9 +82,9 @@ class EtcdStore:
 
 
 @asynccontextmanager
-async def modelled_etcd_store() -> AsyncIterator[EtcdStore]:
+async def modelled_etcd_store(random: Random | None = None, faults: EtcdFaults = NO_FAULTS) -> AsyncIterator[EtcdStore]:
     async with trio.open_nursery() as nursery:
-        etcd = ModelledEtcd(Random(1))
+        etcd = ModelledEtcd(random or Random(1), faults)
         store = EtcdStore(etcd=etcd)
         await nursery.start(etcd.run)
         for node_id in BROKERS:

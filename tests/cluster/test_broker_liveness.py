@@ -10,7 +10,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import BrokerRegistrationChangeRecord
 from tests.fakes.clusters import after, cluster_image, partition_of, summary
-from tests.fakes.images import image_after
+from tests.fakes.images import broker_record, image_after
 from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat, BrokerHeartbeatManager
 from trio_broker.cluster.broker_liveness import decide_fencing, decide_heartbeat, decide_unregistration
 from trio_broker.cluster.metadata_image import NO_LEADER
@@ -162,13 +162,20 @@ async def test_only_registered_brokers_that_are_not_running_are_unregistered(ima
     assert raised.value.code is code
 
 
-async def test_a_broker_with_a_failed_directory_leads_nothing_in_it(config):
-    ids = [bytes(14) + b"\x01" + bytes([number]) for number in (1, 2)]
-    image = cluster_image([1, 2], [{"replicas": (1, 2), "directories": ids}], log_dirs=[ids[1]])
-    partition = partition_of(image)
-    assert partition.directory_of(1) == ids[0]
-    fenced = await fence(image, config, 2)
-    assert partition_of(fenced).leader == NO_LEADER
+async def test_replicas_in_a_directory_that_failed_lead_no_more(config, sessions):
+    first, second = (bytes(14) + b"\x01" + bytes([number]) for number in (1, 2))
+    unknown = bytes(15) + b"\x01"
+    partitions = [{"replicas": (1, 2), "directories": [each, unknown]} for each in (first, second, unknown)]
+    image = cluster_image([2], partitions)
+    image = image_after(image, broker_record(1, broker_epoch=10, log_dirs=[first, second]))
+    reply, changed = await beat(image, config, sessions, 1, offline_log_dirs={first})
+    assert not reply.is_fenced
+    assert changed.brokers[1].log_dirs == (second,)
+    assert [summary(changed, index)[:2] for index in range(3)] == [(2, (2,)), (1, (1, 2)), (1, (1, 2))]
+    again = await beat(changed, config, sessions, 1, offline_log_dirs={first})
+    assert again[1].offset == changed.offset, "it is written once"
+    gone = await fence(changed, config, 2)
+    assert summary(gone, 0)[0] == NO_LEADER
 
 
 async def test_brokers_under_way_out_are_not_elected(image, config):

@@ -11,6 +11,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import BrokerFeature, FeatureLevelRecord, PartitionChangeRecord
 from tests.fakes.clusters import after, cluster_image, partition_of, summary
+from tests.fakes.controllers import set_image
 from tests.fakes.images import image_after, image_with
 from trio_broker.cluster.cluster_control import decide_broker_registration
 from trio_broker.cluster.features import SUPPORTED_WITH_REPLICAS, FeatureLevels, own_features
@@ -39,7 +40,7 @@ async def test_only_a_node_in_sync_leads_unless_unclean_elections_are_allowed(
 ):
     configs = {"unclean.leader.election.enable": unclean}
     [topic] = await controller.create_topics([NewTopic(name="t", configs=configs)])
-    controller.publisher.cache.set_image(image_with(controller.image, "t", before))
+    set_image(controller, image_with(controller.image, "t", before))
     await controller.register_node(node)
     changes = [record for record in metadata_log.batches[-1] if isinstance(record, PartitionChangeRecord)]
     expected = [] if election is None else [{"partition_id": 0, "topic_id": topic.topic_id} | election]
@@ -135,6 +136,13 @@ async def test_data_directories_have_ids_of_their_own(config, joining, directori
     image = cluster_image([2], log_dirs=[SECOND])
     with pytest.raises(KafkaError) as raised:
         await decide(image, config, attrs.evolve(joining, log_dirs=directories))
+    assert raised.value.code is ErrorCode.INVALID_REGISTRATION
+
+
+@pytest.mark.parametrize("fields", [{"node_id": -1}, {"endpoints": []}])
+async def test_a_node_that_nobody_can_reach_is_refused(config, joining, fields):
+    with pytest.raises(KafkaError) as raised:
+        await decide(cluster_image([2]), config, attrs.evolve(joining, **fields))
     assert raised.value.code is ErrorCode.INVALID_REGISTRATION
 
 

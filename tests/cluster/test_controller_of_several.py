@@ -10,7 +10,7 @@ import trio.testing
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from tests.fakes.clusters import partition_of, summary
-from tests.fakes.controllers import make_controller
+from tests.fakes.controllers import make_controller, set_image
 from trio_broker.cluster.alter_partition import PartitionAlteration, ReplicaState
 from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat
 from trio_broker.cluster.features import own_features
@@ -212,7 +212,7 @@ async def test_a_cancellation_that_would_lose_records_needs_unclean_elections(br
     only_new = attrs.evolve(partition, isr=(4,), leader=4)
     image = controller.image
     topic = attrs.evolve(image.topics["t"], partitions={0: only_new})
-    controller.publisher.cache.set_image(attrs.evolve(image, topics={"t": topic}, topics_by_id={topic.topic_id: topic}))
+    set_image(controller, attrs.evolve(image, topics={"t": topic}, topics_by_id={topic.topic_id: topic}))
     [error] = await controller.reassign_partitions([Reassignment(T_0, None)], allow_replication_factor_change=True)
     assert error.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 

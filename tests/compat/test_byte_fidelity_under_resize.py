@@ -154,7 +154,8 @@ def carry(broker: BrokerProcess, carrier: Carrier, topic: str, count: int) -> No
 CARRIERS = [through_confluent_kafka, through_kafka_python, through_aiokafka, through_kcat, through_kafkajs]
 
 
-@pytest.mark.parametrize("carrier", CARRIERS)
+# kafkajs takes as much CPU as the others together: by night it carries a million lines.
+@pytest.mark.parametrize("carrier", [each for each in CARRIERS if each is not through_kafkajs])
 def test_a_slice_of_real_text_while_the_threads_change(broker: BrokerProcess, topic: str, carrier: Carrier) -> None:
     carry(broker, carrier, topic, SLICE)
 

@@ -42,7 +42,10 @@ def of_kinds(*kinds: Kind) -> pytest.MarkDecorator:
 
 
 every_kind = of_kinds(*JAVA_KINDS, *NODE_KINDS)
-every_library = pytest.mark.parametrize("library", LIBRARIES)
+every_library = pytest.mark.parametrize(
+    "library", [pytest.param(each, marks=[] if each == "java" else [pytest.mark.soak]) for each in LIBRARIES]
+)
+"""By default Java's: what is left of members that die, or of a broker, is the broker's to put right. All by night."""
 
 StartHost = Callable[[str], MemberHost]
 

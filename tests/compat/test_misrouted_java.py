@@ -76,7 +76,11 @@ def write(broker: BrokerProcess, value: bytes, *, is_first: bool = False) -> Non
         client.close()
 
 
-@pytest.mark.parametrize("kind", [JavaRange, JavaConsumer], ids=lambda kind: kind.name.replace(" ", "-"))
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(JavaRange, marks=pytest.mark.soak), JavaConsumer],
+    ids=lambda kind: kind.name.replace(" ", "-"),
+)
 def test_a_client_that_is_led_to_another_cluster_begins_anew_and_reads_nothing_of_it(
     brokers: Brokers, host: MemberHost, kind: type[JavaRange | JavaConsumer]
 ) -> None:

@@ -58,6 +58,28 @@ THROUGH_SPARK: Final = (
 
 JOBS: Final = {job.title: job for job in (*ANSWERED, *REFUSED)}
 
+BY_NIGHT: Final = {
+    "a pattern for a part of the name",
+    "a pattern for whole names",
+    "a pattern that nothing matches",
+    "a topic named twice",
+    "an empty topic",
+    "nothing between the ends",
+    "offsets of assigned partitions",
+    "a time between two records",
+    "times without records, at the latest offset",
+    "an end after all records",
+    "times of a log that has lost its beginning",
+    "times are stronger than offsets",
+    "fewer tasks than partitions",
+    "more tasks than offsets",
+    "options in other letters",
+    "options of streams, which do nothing",
+    "a group of one's own",
+    "all of it lost, taken as it is",
+}
+"""Answered jobs that differ little from another one, which is done by day."""
+
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
@@ -94,7 +116,11 @@ def assert_refused(job: ReadJob, ours: Rows | Failure) -> None:
     assert re.search(job.names, ours.text), ours.text
 
 
-@pytest.mark.parametrize("job", ANSWERED, ids=str)
+@pytest.mark.parametrize(
+    "job",
+    [pytest.param(job, marks=[pytest.mark.soak] if job.title in BY_NIGHT else []) for job in ANSWERED],
+    ids=str,
+)
 def test_both_sources_read_the_same_rows(spark: SparkSession, servers: str, job: ReadJob) -> None:
     assert_same(job, by_kafka(spark, servers, job), by_ours(servers, job))
 

@@ -1,7 +1,8 @@
 """Every line of the README that is meant to be pasted works: the quick start, the test, the tuning, the Spark job.
 
 The lines run in the README's order against a broker of their own. Its addresses stand in for the default ones; what
-installs packages or changes the shell is not run again, since the tests run in such an environment already.
+installs packages or changes the shell is not run again, since the tests run in such an environment already. That of the
+Spark job runs here by night, and by default in the session of the tests (``tests/spark/test_readme_export.py``).
 """
 
 from __future__ import annotations
@@ -133,8 +134,9 @@ def test_the_change_with_curl_is_made(broker: BrokerProcess) -> None:
     assert '"value":"12"' in completed.stdout
 
 
+@pytest.mark.soak
 @pytest.mark.spark
-def test_the_export_writes_a_table(broker: BrokerProcess, tmp_path: Path) -> None:
+def test_the_export_writes_a_table_in_a_process_of_its_own(broker: BrokerProcess, tmp_path: Path) -> None:
     paste_into_python(at(broker, *blocks("Quick start", "python")))
     install, export = commands(*blocks("With Spark", "sh"))
     assert install in INSTALLED_HERE

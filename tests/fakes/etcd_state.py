@@ -93,7 +93,9 @@ class EtcdState:
         return TxnResponse(header=self.header(revision), succeeded=succeeded, responses=responses)
 
     def _require_valid(self, request: TxnRequest) -> None:
-        if len(encode(request)) > MAX_REQUEST_BYTES:
+        # Values are what is large; the rest is encoded only where it could matter.
+        values = sum(len(op.put.value) for op in (*request.success, *request.failure) if op.put is not None)
+        if values > MAX_REQUEST_BYTES // 2 and len(encode(request)) > MAX_REQUEST_BYTES:
             raise EtcdRefused(INVALID_ARGUMENT, "etcdserver: request is too large")
         for operations in (request.compare, request.success, request.failure):
             if len(operations) > MAX_OPERATIONS:

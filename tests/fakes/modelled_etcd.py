@@ -121,6 +121,8 @@ class ModelledEtcd:
         self._leases: dict[int, Lease] = {}
         self._revisions: list[tuple[float, int]] = []
         self._nursery: trio.Nursery | None = None
+        # Called after each revision, before anything else happens.
+        self.on_change: Callable[[], object] = lambda: None
         self._changed = trio.Event()
         self.is_stopped = False
         self.is_paused = False
@@ -195,7 +197,7 @@ class ModelledEtcd:
         if not await self._until_served(client) or self.happens(faults.request_lost):
             return
         if self.happens(faults.delayed):
-            await trio.sleep(random.uniform(0, MAX_DELAY_SECONDS))
+            await trio.sleep(random.random() * random.choice((2.0, 10.0, MAX_DELAY_SECONDS)))
             while self.is_stopped or self.is_paused or not self.has_leader:
                 await self._changed.wait()
             self._carry_out(operation, Reply())
@@ -232,6 +234,7 @@ class ModelledEtcd:
             reply.error = error
         if self.state.revision != before:
             self._revisions.append((trio.current_time(), self.state.revision))
+            self.on_change()
             self.note_change()
 
     def _answer(self, reply: Reply, *, error: EtcdError) -> None:
@@ -382,7 +385,7 @@ class ModelledEtcdClient:
     async def status(self) -> StatusResponse:
         errors = ["memberID:1 alarm:NOSPACE"] if self._etcd.state.no_space else []
         size = sum(len(kv.value) for versions in self._etcd.state.versions.values() for _, kv in versions if kv)
-        return await self._call(lambda: StatusResponse(version="model", db_size=size, errors=errors))
+        return await self._call(lambda: StatusResponse(version="3.4.23", db_size=size, errors=errors))
 
     @contextlib.asynccontextmanager
     async def watch(self, key: bytes, range_end: bytes, start_revision: int) -> AsyncIterator[Watch]:

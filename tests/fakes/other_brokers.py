@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import trio
 
+from trio_broker.cluster.broker_clients import BrokerClients
 from trio_broker.network.errors import RequestFailed, RequestNotSent
 
 
@@ -29,7 +30,7 @@ class OtherBroker:
 
 @attrs.define
 class OtherBrokers:
-    """Those that can be reached, by id."""
+    """Those that can be reached, by id, in place of ``BrokerClients``."""
 
     brokers: dict[int, OtherBroker] = attrs.Factory(dict)
 
@@ -38,6 +39,10 @@ class OtherBrokers:
         if answers:
             broker.may_answer.set()
         return broker
+
+    @property
+    def as_clients(self) -> BrokerClients:
+        return cast(BrokerClients, self)
 
     async def run(self) -> None:
         await trio.sleep_forever()

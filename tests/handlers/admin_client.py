@@ -49,7 +49,7 @@ class AdminClient:
     def context(self, version: int) -> Context:
         header = RequestHeader(api_key=0, api_version=version, correlation_id=7, client_id="test")
         absent: Any = None  # read by the admin app alone
-        publisher = self.controller.publisher
+        publisher = self.controller.loader.publisher
         services = BrokerServices(
             node=self.node,
             config=self.config,

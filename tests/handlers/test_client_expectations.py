@@ -99,20 +99,13 @@ async def test_the_consumer_protocol_is_advertised_and_its_feature_finalised(wir
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY_SERVED_VERSION)
-async def test_an_empty_request_of_every_version_is_answered_to_the_last_byte(wire, api, version):
+async def test_an_empty_request_of_every_version_is_answered_to_the_last_byte_and_without_a_pause(wire, api, version):
+    """No client is asked to wait, since there are no quotas."""
     request = default_instance(api.request)
     if api.api_key == ApiKey.PRODUCE:
         request.acks = 1  # 0 asks for silence
     response = await wire.ask(request, version)  # which asserts that nothing is left over
     assert type(response) is api.request.RESPONSE
-
-
-@pytest.mark.parametrize(("api", "version"), EVERY_SERVED_VERSION)
-async def test_without_quotas_nobody_is_asked_to_wait(wire, api, version):
-    request = default_instance(api.request)
-    if api.api_key == ApiKey.PRODUCE:
-        request.acks = 1
-    response = await wire.ask(request, version)
     if api.api_key not in (ApiKey.DESCRIBE_QUORUM, ApiKey.WRITE_TXN_MARKERS):  # which have no room for it
         assert response.throttle_time_ms == 0
 

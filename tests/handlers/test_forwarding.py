@@ -189,5 +189,5 @@ async def test_a_request_that_the_controller_cannot_read_ends_the_connection(bro
     body = joined(encode(create("orders"), 7))
     apis[ApiKey.CREATE_TOPICS] = attrs.evolve(apis[ApiKey.CREATE_TOPICS], request=served_apis()[ApiKey.FETCH].request)
     brokers.controller.dispatcher.apis = apis
-    with pytest.raises(CloseConnection, match="the controller cannot read CREATE_TOPICS v7"):
+    with pytest.raises(CloseConnection, match="the controller cannot read CreateTopics v7"):
         await brokers.client.send(ApiKey.CREATE_TOPICS, 7, body)

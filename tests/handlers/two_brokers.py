@@ -44,7 +44,7 @@ class Peers:
     sent: list[str] = attrs.field(factory=list)
     lost: int = 0
 
-    def client(self, host: str, port: int) -> Peer:
+    def client(self, host: str, port: int, purpose: str = "") -> Peer:
         return Peer(self, host)
 
 
@@ -55,7 +55,7 @@ class Peer:
 
     async def send(self, request: Any, *, timeout_seconds: float) -> Any:
         self.peers.sent.append(self.name)
-        response = await self.peers.brokers[self.name].ask(request, 0)
+        response = await self.peers.brokers[self.name].ask(request, type(request).VERSIONS.high)
         if self.peers.lost:
             self.peers.lost -= 1
             raise ResponseLost(f"{self.name}: the connection broke")

@@ -1,7 +1,7 @@
-"""Run simulations: ``python -m tests.simulation [--transactions | --lost | --waits] FIRST END [PROCESSES]``.
+"""Run simulations: ``python -m tests.simulation [KIND] FIRST END [PROCESSES]``.
 
 With ``--transactions`` they are of transactions alone, with ``--lost`` of such that power cuts take in page-cache mode,
-with ``--waits`` of readers that wait.
+with ``--waits`` of readers that wait, with ``--metadata-store`` of several brokers' metadata in etcd.
 Prints each seed that breaks a promise, with what it broke, and at the end what happened in all of them. Exits with 1 if
 there was one.
 """
@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+from tests.simulation.simulated_metadata_store import MetadataStoreResult, simulate_metadata_store
 from tests.simulation.simulation import (
     Result,
     simulate,
@@ -23,10 +24,17 @@ from tests.simulation.simulation import (
     simulate_waits,
 )
 
-KINDS = {"--transactions": simulate_transactions, "--lost": simulate_lost_transactions, "--waits": simulate_waits}
+Simulate = Callable[[int], Result | MetadataStoreResult]
+
+KINDS: dict[str, Simulate] = {
+    "--transactions": simulate_transactions,
+    "--lost": simulate_lost_transactions,
+    "--waits": simulate_waits,
+    "--metadata-store": simulate_metadata_store,
+}
 
 
-def main(simulate: Callable[[int], Result], first: int, end: int, processes: int = 1) -> int:
+def main(simulate: Simulate, first: int, end: int, processes: int = 1) -> int:
     # The broker logs what its faulty machine does to it.
     logging.disable(logging.CRITICAL)
     began, broken, total = time.monotonic(), [], Counter[str]()
@@ -42,7 +50,7 @@ def main(simulate: Callable[[int], Result], first: int, end: int, processes: int
     return 1 if broken else 0
 
 
-def describe(result: Result) -> str:
+def describe(result: Result | MetadataStoreResult) -> str:
     violations = "\n  ".join(str(each) for each in result.violations[:3])
     return f"seed {result.seed}: {result.plan}\n  {violations}"
 

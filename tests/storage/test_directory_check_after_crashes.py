@@ -29,7 +29,7 @@ class CheckedLogs(InterruptedLogs):
         return finding.kind is FindingKind.LOST_BATCHES and any("truncate" in step for step in self.story)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_nothing_is_damaged_after_kills_power_cuts_and_stops(seed: int) -> None:
     logs = CheckedLogs(seed)
     logs.run()

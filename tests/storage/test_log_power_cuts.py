@@ -33,7 +33,9 @@ ORDERS = DATA / "orders-0"
 CONFIG = LogConfig(segment_bytes=10_000, segment_index_bytes=800, index_interval_bytes=100)
 COMPACTED = attrs.evolve(CONFIG, cleanup_policy=CleanupPolicy(compact=True, delete=False))
 PREALLOCATED = LogConfig(segment_bytes=10_000, segment_index_bytes=800, preallocate=True)
-CUTS = pytest.mark.parametrize("seed", range(40))
+CUTS = pytest.mark.parametrize(
+    "seed", [*range(15), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(15, 40))]
+)
 
 
 class Machine:

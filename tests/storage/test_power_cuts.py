@@ -49,13 +49,13 @@ def run(
     return logs
 
 
-@pytest.mark.parametrize("seed", range(0, 80, SEEDS_PER_TEST))
+@pytest.mark.parametrize("seed", range(0, 40, SEEDS_PER_TEST))
 def test_nothing_that_was_synced_is_lost_and_nothing_else_appears(seed: int):
     for each in range(seed, seed + SEEDS_PER_TEST):
         run(each)
 
 
-@pytest.mark.parametrize("seed", range(0, 40, SEEDS_PER_TEST))
+@pytest.mark.parametrize("seed", range(0, 20, SEEDS_PER_TEST))
 def test_a_disk_that_fails_and_fills_up_takes_nothing_that_was_synced(seed: int):
     for each in range(seed, seed + SEEDS_PER_TEST):
         run(each, faults=True)

@@ -44,7 +44,7 @@ def run(seed: int, *, syncs: bool, cut_before: int | None = None, lives: int = 3
 
 
 @DURABILITY
-@pytest.mark.parametrize("seed", range(0, 20, SEEDS_PER_TEST))
+@pytest.mark.parametrize("seed", range(0, 10, SEEDS_PER_TEST))
 def test_a_transaction_is_whole_or_not_there(seed: int, syncs: bool):
     for each in range(seed, seed + SEEDS_PER_TEST):
         run(each, syncs=syncs)

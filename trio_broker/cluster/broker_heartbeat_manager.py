@@ -9,6 +9,7 @@ Source: Kafka's BrokerHeartbeatManager and BrokerHeartbeatTracker.
 from __future__ import annotations
 
 import enum
+from collections.abc import Set
 from typing import Final
 
 import attrs
@@ -31,13 +32,14 @@ class BrokerControlState(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class BrokerHeartbeat:
-    """A broker that is alive, and says what it wants."""
+    """A broker that is alive, and says what it wants, and which of its data directories have failed."""
 
     broker_id: int
     broker_epoch: int
     current_metadata_offset: int
     want_fence: bool = False
     want_shut_down: bool = False
+    offline_log_dirs: Set[bytes] = frozenset()
 
 
 @attrs.define

@@ -83,6 +83,8 @@ def decide_heartbeat(
             records = yield from controlled_shutdown(image, config, broker)
     elif not broker.fenced:
         records = yield from fencing(image, config, broker)
+    if not records and (remaining := _remaining_log_dirs(broker, heartbeat)):
+        records = yield from without_directories(image, config, broker, remaining)
     reply = BrokerHeartbeatReply(
         is_caught_up=heartbeat.current_metadata_offset >= broker.broker_epoch,
         is_fenced=state in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW),
@@ -167,6 +169,33 @@ def without_broker(
         return other != broker_id and broker is not None and broker.is_active and broker.has_online(directory)
 
     return (yield from _partition_changes(image, config, concerns, targets, may_lead))
+
+
+def _remaining_log_dirs(broker: BrokerImage, heartbeat: BrokerHeartbeat) -> list[bytes]:
+    """The data directories that a broker has left; none if it has lost none, or all, with which it ends by itself."""
+    remaining = [each for each in broker.log_dirs if each not in heartbeat.offline_log_dirs]
+    return remaining if len(remaining) < len(broker.log_dirs) else []
+
+
+def without_directories(
+    image: MetadataImage, config: BrokerConfig, broker: BrokerImage, remaining: list[bytes]
+) -> Steps[list[Any]]:
+    """Leave a broker these data directories, and take its replicas in the others out of the ISRs and of leadership."""
+    broker_id, after = broker.broker_id, attrs.evolve(broker, log_dirs=tuple(remaining))
+
+    def concerns(partition: PartitionImage) -> bool:
+        return broker_id in partition.isr and not after.has_online(partition.directory_of(broker_id))
+
+    def may_lead(other: int, directory: bytes) -> bool:
+        present = after if other == broker_id else image.brokers.get(other)
+        return present is not None and present.is_active and present.has_online(directory)
+
+    changes = yield from _partition_changes(
+        image, config, concerns, lambda partition: {"isr": without(partition.isr, (broker_id,))}, may_lead
+    )
+    record = _registration_change(broker)
+    record.log_dirs = remaining
+    return [record, *changes]
 
 
 def _partition_changes(

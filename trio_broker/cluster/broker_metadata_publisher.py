@@ -95,5 +95,4 @@ def leader_and_isr(partition: PartitionImage) -> LeaderAndIsr:
         isr=partition.isr,
         replicas=partition.replicas,
         partition_epoch=partition.partition_epoch,
-        leader_recovery_state=partition.leader_recovery_state,
     )

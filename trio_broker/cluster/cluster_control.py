@@ -31,13 +31,10 @@ from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.features import FeatureLevels, decide_features, reason_against_features
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, BrokerImage, MetadataImage, TopicImage
 from trio_broker.cluster.partition_change_builder import new_leader_epoch
-from trio_broker.cluster.topic_changes import TopicChanges
+from trio_broker.cluster.topic_changes import MIN_INSYNC_REPLICAS, TopicChanges
 from trio_broker.concurrency.steps import Steps
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint
-
-MIN_INSYNC_REPLICAS = "min.insync.replicas"
-
 
 RESERVED_DIRECTORIES = 100
 """Kafka gives the first ids a meaning of their own, such as "not assigned yet"."""
@@ -78,15 +75,16 @@ def decide_broker_registration(
     ``has_session`` says whether a broker of its id is in contact. A process that registers again keeps its epoch.
 
     Raises:
-        KafkaError: DUPLICATE_BROKER_REGISTRATION: another process of its id is in contact; INVALID_REGISTRATION: its
-            data directories are not its own; UNSUPPORTED_VERSION: it does not know a finalized feature.
+        KafkaError: DUPLICATE_BROKER_REGISTRATION: another process of its id is in contact; INVALID_REGISTRATION: it
+            cannot be reached, or its data directories are not its own; UNSUPPORTED_VERSION: it does not know a
+            finalized feature.
     """
     existing = image.brokers.get(node.node_id)
     is_same_process = existing is not None and existing.incarnation_id == node.incarnation_id
     if has_session and not is_same_process:
         text = f"another process is registered as broker {node.node_id}, and in contact"
         raise KafkaError(text, code=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
-    _require_own_directories(image, node)
+    _require_place(image, node)
     if reason := reason_against_features(image, node.features):
         raise KafkaError(f"Unable to register because the broker {reason}", code=ErrorCode.UNSUPPORTED_VERSION)
     if existing is not None and is_same_process:
@@ -113,7 +111,8 @@ def _was_stopped_cleanly(existing: BrokerImage | None, node: NodeRegistration) -
     return existing is not None and existing.broker_epoch == node.previous_broker_epoch
 
 
-def _require_own_directories(image: MetadataImage, node: NodeRegistration) -> None:
+def _require_place(image: MetadataImage, node: NodeRegistration) -> None:
+    """Check that a node can be reached, and that its data directories are nobody else's."""
     reserved = [directory for directory in node.log_dirs if int.from_bytes(directory, "big") < RESERVED_DIRECTORIES]
     others = {
         directory: broker.broker_id
@@ -122,7 +121,11 @@ def _require_own_directories(image: MetadataImage, node: NodeRegistration) -> No
         if broker.broker_id != node.node_id
     }
     taken = [directory for directory in node.log_dirs if directory in others]
-    if not node.log_dirs:
+    if node.node_id < 0:
+        reason = "an id is not negative"
+    elif not node.endpoints:
+        reason = "it has no listener"
+    elif not node.log_dirs:
         reason = "it names no data directory"
     elif reserved:
         reason = f"a data directory has a reserved id, {uuid_text(reserved[0])}"

@@ -1,6 +1,6 @@
 """From this broker to the controller, wherever that is.
 
-While there is no controller, or it has moved, a call is tried again, for as long as ``CALL_SECONDS``; so is one whose
+While there is no controller, or it has moved, a call is tried again, for as long as ``call_seconds``; so is one whose
 answer was lost, although it may have been carried out: what is sent here may come twice.
 
 Source: Kafka's NodeToControllerChannelManager and ControllerNodeProvider.
@@ -66,14 +66,12 @@ class SendToController(Protocol):
 
 @attrs.define(eq=False)
 class ControllerChannel:
-    """``run`` is a task of the broker, and keeps the connections to controllers."""
+    """Calls of one ``purpose``, which have a connection of their own, and are tried for ``call_seconds``."""
 
     locator: ControllerLocator
     clients: NetworkClients
-
-    async def run(self) -> None:
-        """Run the clients until cancelled."""
-        await self.clients.run()
+    purpose: str = ""
+    call_seconds: float = CALL_SECONDS
 
     def require_here(self) -> None:
         """Return if this broker is the controller.
@@ -92,7 +90,7 @@ class ControllerChannel:
         Raises:
             KafkaError: REQUEST_TIMED_OUT: no controller has answered. Whatever else either raises.
         """
-        deadline = trio.current_time() + CALL_SECONDS
+        deadline = trio.current_time() + self.call_seconds
         while True:
             try:
                 if (controller := self.locator.controller()) is None:
@@ -105,15 +103,39 @@ class ControllerChannel:
             except RequestFailed as error:
                 reason = str(error)
             if trio.current_time() + RETRY_SECONDS >= deadline:
-                text = f"the controller has not answered within {CALL_SECONDS:g} s: {reason}"
+                text = f"the controller has not answered within {self.call_seconds:g} s: {reason}"
                 raise KafkaError(text, code=ErrorCode.REQUEST_TIMED_OUT)
             await trio.sleep(RETRY_SECONDS)
 
     def _sending_to(self, controller: EndpointImage, deadline: float) -> SendToController:
-        client = self.clients.client(controller.host, controller.port)
+        client = self.clients.client(controller.host, controller.port, self.purpose)
 
         async def send(request: Request[ResponseT]) -> ResponseT:
             seconds = min(ATTEMPT_SECONDS, deadline - trio.current_time())
             return await client.send(request, timeout_seconds=seconds)
 
         return send
+
+
+@attrs.define(eq=False)
+class ControllerChannels:
+    """What a broker has to say to the controller, by purpose.
+
+    A broker answers one request of a connection after the other: behind a slow CreateTopics the heartbeats of this
+    broker would come too late.
+    """
+
+    requests: ControllerChannel
+    lifecycle: ControllerChannel
+    alterations: ControllerChannel
+
+    @classmethod
+    def of(
+        cls, locator: ControllerLocator, clients: NetworkClients, *, session_timeout_seconds: float
+    ) -> ControllerChannels:
+        """The channels of a broker; what is said of its life is of no use after its session."""
+        return cls(
+            requests=ControllerChannel(locator, clients, "requests"),
+            lifecycle=ControllerChannel(locator, clients, "lifecycle", session_timeout_seconds),
+            alterations=ControllerChannel(locator, clients, "alterations"),
+        )

@@ -1,6 +1,7 @@
 """What the other parts of a broker ask of the cluster's controller.
 
-On one broker it is the ``Controller`` itself. On a broker that is not the controller it will send the requests on.
+On one broker it is the ``Controller`` itself. Of several brokers it is a ``RemoteController``, which asks the one that
+is the controller now; handlers ask the ``Controller`` of their own broker, since what comes to them has been sent on.
 
 Source: Kafka's Controller interface and ForwardingManager (KIP-590).
 """
@@ -71,30 +72,6 @@ class ControllerClient(Protocol):
         """
         ...
 
-    async def elect_leaders(
-        self, election: ElectionType, partitions: Sequence[TopicPartition]
-    ) -> list[KafkaError | None]:
-        """Elect a leader of each partition; results in the order of ``partitions``."""
-        ...
-
-    async def reassign_partitions(
-        self, reassignments: Sequence[Reassignment], *, allow_replication_factor_change: bool
-    ) -> list[KafkaError | None]:
-        """Assign each partition its replicas; results in the order of ``reassignments``."""
-        ...
-
-    async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool) -> None:
-        """Finalize all the levels asked for, or none.
-
-        Raises:
-            KafkaError: INVALID_UPDATE_VERSION: one of them cannot be.
-        """
-        ...
-
-    async def register_node(self, node: NodeRegistration) -> int:
-        """Register this start and begin new leader epochs for the node's partitions. Returns the broker epoch."""
-        ...
-
     async def register_broker(self, node: NodeRegistration) -> int:
         """Register the start of one broker of several, which is fenced at first. Returns the broker epoch.
 
@@ -121,16 +98,44 @@ class ControllerClient(Protocol):
         """
         ...
 
+    async def allocate_producer_ids(self, broker_id: int | None = None) -> ProducerIdBlock:
+        """Return a block of ids that was never allocated before, for a broker, this one by default."""
+        ...
+
+
+class ControllerApi(ControllerClient, Protocol):
+    """What the handlers of the controller's own APIs ask beside that."""
+
+    async def elect_leaders(
+        self, election: ElectionType, partitions: Sequence[TopicPartition]
+    ) -> list[KafkaError | None]:
+        """Elect a leader of each partition; results in the order of ``partitions``."""
+        ...
+
+    async def reassign_partitions(
+        self, reassignments: Sequence[Reassignment], *, allow_replication_factor_change: bool
+    ) -> list[KafkaError | None]:
+        """Assign each partition its replicas; results in the order of ``reassignments``."""
+        ...
+
+    async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool) -> None:
+        """Finalize all the levels asked for, or none.
+
+        Raises:
+            KafkaError: INVALID_UPDATE_VERSION: one of them cannot be.
+        """
+        ...
+
+    async def register_node(self, node: NodeRegistration) -> int:
+        """Register this start and begin new leader epochs for the node's partitions. Returns the broker epoch."""
+        ...
+
     async def unregister_broker(self, broker_id: int) -> None:
         """Take a broker that is gone for good out of the cluster.
 
         Raises:
             KafkaError: as ``decide_unregistration``.
         """
-        ...
-
-    async def allocate_producer_ids(self, broker_id: int | None = None) -> ProducerIdBlock:
-        """Return a block of ids that was never allocated before, for a broker, this one by default."""
         ...
 
     async def describe_quorum(self) -> QuorumInfo:

@@ -68,23 +68,26 @@ def decide_reassignment(
 def _cancellation(changes: TopicChanges, present: PartitionImage, index: int) -> PartitionChangeRecord | None:
     """Give a partition the replicas again that it had.
 
-    If only replicas that were being added are in sync, the first of the others leads at a loss of records.
+    If only replicas that were being added are in sync, one of the others leads at a loss of records. Unlike in Kafka it
+    is one that can: a partition that is led would have no leader for it.
     """
     if not present.is_reassigned:
         raise KafkaError("No partition reassignment is in progress.", code=ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     assignment = Assignment.of(present).reverted()
     isr = without(present.isr, present.adding_replicas)
-    reason = None
-    if not assignment.replicas:
-        reason = "addingReplicas contains all replicas."
-    elif not isr and not changes.unclean_leader_election_enable:
-        reason = f"{changes.topic.name}:{index} cannot be reverted without an unclean leader election."
-    if reason is not None:
-        raise KafkaError(f"Invalid replica assignment: {reason}", code=ErrorCode.INVALID_REPLICA_ASSIGNMENT)
     if isr:
         return changes.change(index, assignment=assignment, isr=isr)
-    isr = assignment.replicas[:1]
-    return changes.change(index, assignment=assignment, isr=isr, leader_recovery_state=RECOVERING)
+    live = [each for each in assignment.replicas if changes.is_acceptable_leader(each, present.directory_of(each))]
+    name = f"{changes.topic.name}:{index}"
+    if not assignment.replicas:
+        reason = "Invalid replica assignment: addingReplicas contains all replicas."
+    elif not changes.unclean_leader_election_enable:
+        reason = f"Unable to revert {name}: it would require an unclean leader election."
+    elif not live:
+        reason = f"Unable to revert {name}: none of its former replicas is alive."
+    else:
+        return changes.change(index, assignment=assignment, isr=tuple(live[:1]), leader_recovery_state=RECOVERING)
+    raise KafkaError(reason, code=ErrorCode.INVALID_REPLICA_ASSIGNMENT)
 
 
 def _require_same_factor(present: PartitionImage, replicas: tuple[int, ...]) -> None:

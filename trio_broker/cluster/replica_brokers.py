@@ -16,6 +16,10 @@ class ImageBrokers:
 
     cache: MetadataCache
 
+    def registered_epoch(self, broker_id: int) -> int | None:
+        broker = self.cache.image.brokers.get(broker_id)
+        return None if broker is None else broker.broker_epoch
+
     def alive_epoch(self, broker_id: int) -> int | None:
         broker = self.cache.image.brokers.get(broker_id)
         return None if broker is None or broker.fenced else broker.broker_epoch

@@ -64,7 +64,7 @@ def _rotated(items: list[T], begin: int) -> list[T]:
 
 
 @attrs.frozen
-class _Leader:
+class _StripedLeader:
     """A broker that leads the next partition: the place of its rack, and its place there."""
 
     broker_id: int
@@ -89,10 +89,10 @@ class StripedReplicaPlacer:
             self._leaders = _rotated(self._leaders, random.randrange(len(self._leaders)))
         self._placed = 0
 
-    def _stripe(self) -> list[_Leader]:
+    def _stripe(self) -> list[_StripedLeader]:
         """Every broker that may lead, alternating by rack."""
         columns = (
-            [_Leader(broker_id, place, index) for index, broker_id in enumerate(rack.unfenced)]
+            [_StripedLeader(broker_id, place, index) for index, broker_id in enumerate(rack.unfenced)]
             for place, rack in enumerate(self._alive)
         )
         return [leader for row in zip_longest(*columns) for leader in row if leader is not None]
@@ -106,7 +106,7 @@ class StripedReplicaPlacer:
         followers = self._followers(leader, replication_factor - 1) if replication_factor > 1 else ()
         return (leader.broker_id, *followers)
 
-    def _followers(self, leader: _Leader, count: int) -> list[int]:
+    def _followers(self, leader: _StripedLeader, count: int) -> list[int]:
         """Return brokers that follow ``leader``: one of each other rack, of its own, and then second ones."""
         others = _rotated(self._alive, leader.rack + 1)[:-1] + self._not_alive
         candidates = [rack.candidates_from(rack.given) for rack in others]

@@ -43,6 +43,7 @@ from trio_broker.config.listener_keys import LISTENER_PREFIX
 from trio_broker.config.listeners import advertised_endpoints
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.log_manager_config import LogManagerConfig
+from trio_broker.config.metadata_store_config import MetadataStoreConfig
 from trio_broker.config.node_config import NodeConfig, RequestConfig
 from trio_broker.config.replication_config import ReplicationConfig
 from trio_broker.config.socket_server_config import ListenerLimits, SocketServerConfig
@@ -83,6 +84,7 @@ class BrokerConfig:
     """
 
     node: NodeConfig
+    metadata_store: MetadataStoreConfig
     alerts: AlertConfig
     socket_server: SocketServerConfig
     request: RequestConfig
@@ -429,6 +431,7 @@ class BrokerConfig:
         self._values = checked.values
         self._checked = None
         self.node = checked.sections["Node"]
+        self.metadata_store = checked.sections["Metadata store"]
         self.alerts = checked.sections["Alerts"]
         self.socket_server = checked.sections[LISTENERS_SUBJECT]
         self.request = checked.sections["Topics and requests"]

@@ -14,6 +14,7 @@ from trio_broker.config.errors import ContradictorySettings
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.log_manager_config import MIN_DEDUPE_BUFFER_BYTES
+from trio_broker.config.metadata_store_config import LOCAL, etcd_location
 
 BOUNDED_INTERVALS = ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms")
 """The settings of consumer groups with a minimum and a maximum, as ``group.consumer.min.session.timeout.ms``."""
@@ -45,9 +46,28 @@ def check_broker_consistency(values: Mapping[str, Any], logs: LogConfig, groups:
             "alerts.webhook.url",
             "admin.listener",
         )
+    check_metadata_store(values)
     check_connection_limits(values)
     check_compaction_lag(logs)
     check_group_intervals(groups)
+
+
+def check_metadata_store(values: Mapping[str, Any]) -> None:
+    """Check how etcd is spoken to against where the metadata is; ``values`` has the keys by name.
+
+    Raises:
+        ContradictorySettings: a key is set that another one leaves without a meaning.
+    """
+    store = values["metadata.store"]
+    is_etcd, is_tls = store != LOCAL, store != LOCAL and etcd_location(store).is_tls
+    for name, is_meant, needed in (
+        ("metadata.store.user", is_etcd, "metadata in etcd"),
+        ("metadata.store.password", bool(values["metadata.store.user"]), "a metadata.store.user"),
+        ("metadata.store.ca.file", is_tls, "metadata in etcd over TLS, by etcds://"),
+        ("metadata.store.certificate.file", is_tls, "metadata in etcd over TLS, by etcds://"),
+    ):
+        if values[name] and not is_meant:
+            raise ContradictorySettings(f"{name} is for {needed}; metadata.store is {store}", name, "metadata.store")
 
 
 def check_connection_limits(values: Mapping[str, Any]) -> None:

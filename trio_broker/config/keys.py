@@ -11,6 +11,7 @@ from trio_broker.config.keys_without_effect import BROKER_KEYS_WITHOUT_EFFECT, G
 from trio_broker.config.listener_keys import BrokerKeys
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.log_manager_config import LogManagerConfig
+from trio_broker.config.metadata_store_config import MetadataStoreConfig
 from trio_broker.config.node_config import NodeConfig, RequestConfig
 from trio_broker.config.replication_config import ReplicationConfig
 from trio_broker.config.socket_server_config import SocketServerConfig
@@ -29,6 +30,7 @@ LISTENERS_SUBJECT = "Listeners and connections"
 
 SETTINGS: Mapping[str, type] = {
     "Node": NodeConfig,
+    "Metadata store": MetadataStoreConfig,
     "Alerts": AlertConfig,
     LISTENERS_SUBJECT: SocketServerConfig,
     "Topics and requests": RequestConfig,

@@ -36,7 +36,7 @@ def error_response(
 async def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: Context
 ) -> AlterPartitionReassignmentsResponse:
-    """Assign the replicas asked for where this node can; every other partition gets its error."""
+    """Assign the replicas asked for where they can be; every other partition gets its error."""
     responses = [ReassignableTopicResponse(name=topic.name, partitions=[]) async for topic in InTurns(request.topics)]
     # All at once, for one write of the metadata log; each keeps the list that its result goes to.
     items = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
@@ -19,6 +20,7 @@ def error_response(request: BrokerHeartbeatRequest, error: KafkaError) -> Broker
 @handles(BrokerHeartbeatRequest, error_response=error_response, by_controller=True, between_brokers=True)
 async def broker_heartbeat(request: BrokerHeartbeatRequest, context: Context) -> BrokerHeartbeatResponse:
     """Take note that a broker is alive, and answer with what it is to do."""
+    offline_log_dirs = {directory async for directory in InTurns(request.offline_log_dirs)}
     context.release_for_disk()
     reply = await context.services.controller.heartbeat(
         BrokerHeartbeat(
@@ -27,6 +29,7 @@ async def broker_heartbeat(request: BrokerHeartbeatRequest, context: Context) ->
             current_metadata_offset=request.current_metadata_offset,
             want_fence=request.want_fence,
             want_shut_down=request.want_shut_down,
+            offline_log_dirs=offline_log_dirs,
         )
     )
     return BrokerHeartbeatResponse(

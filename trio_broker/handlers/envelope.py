@@ -20,6 +20,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.headers import read_request_header
 from kafka_wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from trio_broker.cluster.envelopes import NO_CLIENT
 from trio_broker.common.request_phase import RequestPhase
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.forwarding import ForwardedRequest
@@ -66,6 +67,7 @@ def forwarded_request(request: EnvelopeRequest, context: Context) -> ForwardedRe
     if not is_served(header.api_key, header.api_version):
         text = f"{api.api_key.name} v{header.api_version} is not served"
         raise KafkaError(text, code=ErrorCode.UNSUPPORTED_VERSION)
-    forwarder = context.connection.peer_host
-    connection = attrs.evolve(context.connection, peer_host=client_host, peer_port=0, forwarded_by=forwarder)
+    connection, forwarder = context.connection, context.connection.peer_host
+    if client_host != NO_CLIENT:
+        connection = attrs.evolve(connection, peer_host=client_host, peer_port=0, forwarded_by=forwarder)
     return ForwardedRequest(header, data[position:], connection)

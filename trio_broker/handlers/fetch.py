@@ -1,8 +1,8 @@
 """Fetch: read record batches from partitions, waiting while there are fewer bytes than the client wants.
 
 Records are not read into memory: the answer holds regions of segment files, which the network sends with ``sendfile``.
-Topics go by name up to version 12 and by id from 13 on (KIP-516). Consumers are served, and replicas refused:
-a partition has one.
+Topics go by name up to version 12 and by id from 13 on (KIP-516). Replicas are served as consumers are, up to the end
+of the log; what they ask for says how far they are.
 
 Source: Kafka's KafkaApis.handleFetchRequest; KIP-74 for the limits, KIP-227 for sessions.
 """
@@ -33,7 +33,7 @@ from trio_broker.concurrency.yield_budget import YieldBudget, clear_in_turns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.partitions import NOT_HERE, CurrentLeaders
 from trio_broker.handlers.support.registry import handles
-from trio_broker.partition.fetch_operation import FetchedPartition, FetchLimits, FetchTarget
+from trio_broker.partition.fetch_operation import FetchedPartition, FetchingReplica, FetchLimits, FetchTarget
 from trio_broker.partition.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -88,11 +88,13 @@ def fetch(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
     """Read every partition asked for; wait up to ``max_wait_ms`` while there is less than ``min_bytes``."""
     # KIP-903 moved it into a tagged struct; the field that the version lacks reads as -1.
     replica_id = max(request.replica_id, request.replica_state.replica_id)
-    if replica_id >= 0:
-        # No broker follows this one. Fatal to clients, as Kafka answers a client that poses as a broker.
+    if replica_id >= 0 and not context.services.replicas.is_other_broker(replica_id):
+        # Fatal to clients, as Kafka answers a client that poses as a broker.
         text = f"replica {replica_id} is not a follower of this broker"
         raise KafkaError(text, code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     limits = limits_of(request, context)
+    if replica_id >= 0:
+        limits.replica = FetchingReplica(replica_id, request.replica_state.replica_epoch)
     if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
         return fetch_in_full(request, limits, context)
     return fetch_in_session(request, limits, context)
@@ -198,6 +200,7 @@ def asked_partitions(request: FetchRequest, context: Context) -> Steps[dict[Sess
                 (None if local is None else local.partitions.get(index)) or find_partition(key, context),
                 wanted.current_leader_epoch,
                 wanted.last_fetched_epoch,
+                wanted.log_start_offset,
             )
             number += 1
             if number % PARTITIONS_PER_LOOK == 0:

@@ -42,6 +42,7 @@ NOTHING = -1
 """In place of an offset, timestamp or epoch that does not exist."""
 
 
+OFFSET_NOT_AVAILABLE_SINCE_VERSION = 5
 LEADER_EPOCH_SINCE_VERSION = 4
 
 
@@ -98,7 +99,8 @@ def list_offsets(request: ListOffsetsRequest, context: Context) -> Steps[ListOff
             if (topic.name, wanted.partition_index) in duplicates:
                 partitions.append(failed(wanted.partition_index, ErrorCode.INVALID_REQUEST))
             else:
-                partitions.append((yield from look_up_partition(topic.name, wanted, isolation_level, context)))
+                isolation = isolation_level if request.replica_id < 0 else None
+                partitions.append((yield from look_up_partition(topic.name, wanted, isolation, context)))
             if budget.is_spent:
                 yield budget.renewed
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
@@ -115,14 +117,16 @@ def duplicate_partitions(request: ListOffsetsRequest) -> Steps[frozenset[tuple[s
 
 
 def look_up_partition(
-    topic: str, wanted: ListOffsetsPartition, isolation_level: IsolationLevel, context: Context
+    topic: str, wanted: ListOffsetsPartition, isolation_level: IsolationLevel | None, context: Context
 ) -> Steps[ListOffsetsPartitionResponse]:
-    """Answer one lookup, or with its error."""
+    """Answer one lookup, or with its error. Without an isolation level a replica asks."""
     replicas = context.services.replicas
     try:
         require_known_timestamp(wanted.timestamp, context.version)
         partition = partition_here(context.services, topic, wanted.partition_index)
         partition.require_leader(wanted.current_leader_epoch)
+        if wanted.timestamp == SpecialTimestamp.LATEST and isolation_level is not None:
+            require_visible_epoch(partition, context.version)
         found = yield from find_offset(partition, wanted.timestamp, isolation_level, replicas, context.release_handler)
     except KafkaError as error:
         return failed(wanted.partition_index, error.code)
@@ -133,6 +137,19 @@ def look_up_partition(
         # The codec refuses to drop a value that an older version has no field for.
         leader_epoch=found.leader_epoch if context.version >= LEADER_EPOCH_SINCE_VERSION else NOTHING,
     )
+
+
+def require_visible_epoch(partition: Partition, version: int) -> None:
+    """Refuse to tell the end of a partition whose new leader does not know yet what the last one has shown: it would go
+    back (KIP-207).
+
+    Raises:
+        KafkaError: ``OFFSET_NOT_AVAILABLE``, as far as the version has it.
+    """
+    if not partition.has_visible_epoch:
+        text = f"{partition.topic_partition}: the high watermark has yet to reach the leader epoch"
+        is_known = version >= OFFSET_NOT_AVAILABLE_SINCE_VERSION
+        raise KafkaError(text, code=ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 def require_known_timestamp(timestamp: int, version: int) -> None:
@@ -151,11 +168,11 @@ def require_known_timestamp(timestamp: int, version: int) -> None:
 def find_offset(
     partition: Partition,
     timestamp: int,
-    isolation_level: IsolationLevel,
+    isolation_level: IsolationLevel | None,
     replicas: ReplicaManager,
     release_handler: ReleaseHandler = ignore_release,
 ) -> Steps[FoundOffset]:
-    """The offset that ``timestamp`` stands for, as far as a consumer of this isolation level can see."""
+    """The offset that ``timestamp`` stands for, as far as a consumer of this isolation level, or a replica, can see."""
     # Once, before any wait for a thread: what is appended during the lookup is not part of its answer.
     fetch_upper_bound = partition.fetch_upper_bound(isolation_level)
     look: Callable[[LogReader], TimestampOffset | None]

@@ -1,18 +1,23 @@
-"""ListPartitionReassignments: the partitions on their way to other brokers, of which one node never has any.
+"""ListPartitionReassignments: the partitions on their way to other brokers.
 
-Every change that ``cluster/partition_reassignments.py`` allows is complete when it is answered. Partitions that do not
-exist are left out of the answer, as are those that stand still.
+Partitions that do not exist are left out of the answer, as are those that stand still.
 
 Source: Kafka's ReplicationControlManager.listPartitionReassignments.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
 )
+from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
@@ -25,5 +30,32 @@ def error_response(request: ListPartitionReassignmentsRequest, error: KafkaError
 async def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: Context
 ) -> ListPartitionReassignmentsResponse:
-    """List the partitions on their way to other brokers: none, since there are no others."""
-    return ListPartitionReassignmentsResponse(error_message=None, topics=[])
+    """List the partitions asked about that are on their way to other brokers."""
+    image = context.services.metadata_cache.image
+    wanted: Iterable[tuple[str, Iterable[int] | None]] = ((name, None) for name in image.topics)
+    if request.topics is not None:
+        wanted = ((topic.name, topic.partition_indexes) for topic in request.topics)
+    topics = [ongoing_in(image, name, indexes) async for name, indexes in InTurns(wanted)]
+    return ListPartitionReassignmentsResponse(
+        error_message=None, topics=[topic for topic in topics if topic.partitions]
+    )
+
+
+def ongoing_in(image: MetadataImage, name: str, indexes: Iterable[int] | None) -> OngoingTopicReassignment:
+    """The partitions of a topic that are on their way, of all or of those at ``indexes``."""
+    topic = image.topics.get(name)
+    present = {} if topic is None else topic.partitions
+    partitions = [(index, present[index]) for index in (present if indexes is None else indexes) if index in present]
+    return OngoingTopicReassignment(
+        name=name,
+        partitions=[
+            OngoingPartitionReassignment(
+                partition_index=index,
+                replicas=list(partition.replicas),
+                adding_replicas=list(partition.adding_replicas),
+                removing_replicas=list(partition.removing_replicas),
+            )
+            for index, partition in partitions
+            if partition.is_reassigned
+        ],
+    )

@@ -243,7 +243,7 @@ def find_or_create(wanted: MetadataRequestTopic, context: Context, *, may_create
 async def auto_create(name: str, context: Context) -> TopicImage:
     """Create a topic with the broker's defaults, unless another request has just created it."""
     services = context.services
-    [outcome] = await services.controller.create_topics([NewTopic(name=name)])
+    [outcome] = await services.controller_client.create_topics([NewTopic(name=name)])
     # Another request may have created it between the lookup and the controller's lock: that is what was wanted.
     if isinstance(outcome, KafkaError) and outcome.code != ErrorCode.TOPIC_ALREADY_EXISTS:
         raise outcome

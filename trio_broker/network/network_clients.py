@@ -1,4 +1,4 @@
-"""The clients of several other servers, one for each address.
+"""The clients of several other servers, one for each address and purpose.
 
 Source: Kafka's NetworkClient, which has the connections to all nodes in one.
 """
@@ -22,13 +22,16 @@ class NetworkClients:
 
     network: Network
     settings: NetworkClientSettings
-    _clients: dict[tuple[str, int], NetworkClient] = attrs.field(factory=dict, init=False)
+    _clients: dict[tuple[str, int, str], NetworkClient] = attrs.field(factory=dict, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
 
-    def client(self, host: str, port: int) -> NetworkClient:
-        """Return the client of an address. Before ``run`` nothing is sent by it."""
-        if (client := self._clients.get((host, port))) is None:
-            client = self._clients[host, port] = NetworkClient(self.network, host, port, self.settings)
+    def client(self, host: str, port: int, purpose: str = "") -> NetworkClient:
+        """Return the client of an address. Before ``run`` nothing is sent by it.
+
+        Requests of one purpose share a connection, on which the other side answers one after the other.
+        """
+        if (client := self._clients.get((host, port, purpose))) is None:
+            client = self._clients[host, port, purpose] = NetworkClient(self.network, host, port, self.settings)
             self._start(client)
         return client
 

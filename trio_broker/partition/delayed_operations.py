@@ -129,14 +129,16 @@ class DelayedFetch:
     one: what comes between the look and the wait then ends the wait at once.
 
     Counting bytes as they become visible is what spares it a full look at all its partitions after every append. One
-    that reads only committed records counts them where no transaction holds any back.
+    that reads only committed records counts them where no transaction holds any back, and a replica's counts what is
+    appended.
     """
 
-    __slots__ = ("_event", "_min_bytes", "bytes_missing", "is_woken", "reads_committed")
+    __slots__ = ("_event", "_min_bytes", "bytes_missing", "is_of_replica", "is_woken", "reads_committed")
 
-    def __init__(self, min_bytes: int, *, reads_committed: bool = False) -> None:
+    def __init__(self, min_bytes: int, *, reads_committed: bool = False, is_of_replica: bool = False) -> None:
         self._min_bytes = min_bytes
         self.reads_committed = reads_committed
+        self.is_of_replica = is_of_replica
         self._event: trio.Event | None = None
         self.begin_to_read()
 
@@ -160,6 +162,10 @@ class DelayedFetch:
                 self.wake()
             return
         self._come_closer(visible_bytes)
+
+    def appended(self, size_bytes: int) -> None:
+        """A replica's: one of the partitions has so many bytes more."""
+        self._come_closer(size_bytes)
 
     def _come_closer(self, size_bytes: int) -> None:
         self.bytes_missing -= size_bytes
@@ -195,13 +201,15 @@ class HighWatermarkWaiter(NamedTuple):
 class DelayedOperations:
     """The requests that wait for one partition, until what its readers may see changes."""
 
-    __slots__ = ("_order", "fetches", "produces")
+    __slots__ = ("_order", "fetches", "produces", "replica_fetches")
 
     def __init__(self) -> None:
         # A heap by the offset waited for.
         self.produces: list[HighWatermarkWaiter] = []
         # In the order in which they came, as a dict; a set of objects has another order each time.
         self.fetches: dict[DelayedFetch, None] = {}
+        # Apart: most appends have none of these to notify, and what becomes visible is nothing to them.
+        self.replica_fetches: dict[DelayedFetch, None] = {}
         self._order = itertools.count()
 
     def add_produce(self, required_offset: int, delayed: DelayedProduce) -> None:
@@ -218,12 +226,18 @@ class DelayedOperations:
         self.produces = kept
 
     def add_fetch(self, delayed: DelayedFetch) -> None:
-        """Notify ``delayed`` of every byte that becomes visible, and of all else after which it must read again."""
-        self.fetches[delayed] = None
+        """Notify ``delayed`` of every byte that becomes visible, a replica's of every byte that is appended, and of all
+        else after which it must read again."""
+        (self.replica_fetches if delayed.is_of_replica else self.fetches)[delayed] = None
 
     def remove_fetch(self, delayed: DelayedFetch) -> None:
         """Forget a Fetch that reads again, or whose time is over."""
-        self.fetches.pop(delayed, None)
+        (self.replica_fetches if delayed.is_of_replica else self.fetches).pop(delayed, None)
+
+    def appended(self, size_bytes: int) -> None:
+        """Replicas may read ``size_bytes`` more."""
+        for delayed in self.replica_fetches:
+            delayed.appended(size_bytes)
 
     def advanced(self, advance: Advance, high_watermark: int, visible_bytes: int) -> None:
         """Readers may see ``visible_bytes`` more, up to ``high_watermark``."""
@@ -236,7 +250,7 @@ class DelayedOperations:
 
     def wake_fetches(self) -> None:
         """Something else has changed than what is visible: each Fetch reads again."""
-        for delayed in self.fetches:
+        for delayed in (*self.fetches, *self.replica_fetches):
             delayed.wake()
 
     def release(self) -> None:

@@ -45,7 +45,8 @@ class FetchTarget:
 
     Never changed, but not frozen, which would take twice as long to make; so with ``FetchLimits``.
 
-    ``last_fetched_epoch`` is the leader epoch of the last record that the reader holds, -1 if it does not say.
+    ``last_fetched_epoch`` is the leader epoch of the last record that the reader holds, -1 if it does not say;
+    ``log_start_offset`` where the log of a replica begins.
     """
 
     index: int
@@ -54,16 +55,27 @@ class FetchTarget:
     found: Partition | KafkaError
     current_leader_epoch: int = NO_EPOCH
     last_fetched_epoch: int = NO_EPOCH
+    log_start_offset: int = NO_OFFSET
+
+
+@attrs.frozen
+class FetchingReplica:
+    """The broker that follows, and the epoch of its registration, -1 if it does not say it (KIP-903)."""
+
+    broker_id: int
+    broker_epoch: int
 
 
 @attrs.define
 class FetchLimits:
-    """When a Fetch has enough, and how much it may hold."""
+    """When a Fetch has enough, and how much it may hold. A ``replica`` reads up to the end of the log, and by its
+    fetches tells how far its own log is; everybody else is a consumer."""
 
     max_wait_seconds: float
     min_bytes: int
     max_bytes: int
     isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    replica: FetchingReplica | None = None
 
 
 @attrs.define
@@ -97,6 +109,14 @@ class RunInThread(Protocol):
     async def __call__(self, partition: Partition, work: Callable[[LogReader], T], /) -> T: ...
 
 
+class FollowerFetched(Protocol):
+    """Takes note of the progress of a replica; see ``ReplicaManager.follower_fetched``."""
+
+    def __call__(
+        self, partition: Partition, replica: FetchingReplica, target: FetchTarget, leader_end: int, /
+    ) -> None: ...
+
+
 READS_PER_LOOK = 25
 """Partitions read between two looks at the budget, of which the first begins it."""
 
@@ -114,6 +134,8 @@ class ReadAttempt:
     run_in_thread: RunInThread
     release_handler: ReleaseHandler
     watch: Callable[[], object]
+    follower_fetched: FollowerFetched | None
+    """None where the replica's progress has been noted by an attempt before."""
     results: list[FetchedPartition] = attrs.Factory(list)
     with_records: list[tuple[Partition, FetchedPartition]] = attrs.Factory(list)
     size_bytes: int = 0
@@ -147,8 +169,15 @@ class ReadAttempt:
                 # A new one each time: an exception that is raised twice drags all its tracebacks along.
                 raise KafkaError(str(partition), code=partition.code)
             result = self._examine(target, partition)
-            read_committed = self.limits.isolation_level is IsolationLevel.READ_COMMITTED
+            replica = self.limits.replica
+            read_committed = replica is None and self.limits.isolation_level is IsolationLevel.READ_COMMITTED
             fetch_upper_bound = result.last_stable_offset if read_committed else result.high_watermark
+            if replica is not None:
+                # In one turn with the look at it: what is appended from now on was not there for this fetch.
+                fetch_upper_bound = partition.log_end_offset
+                if self.follower_fetched is not None and result.diverging_epoch is None:
+                    self.follower_fetched(partition, replica, target, fetch_upper_bound)
+                    result.high_watermark = partition.high_watermark
             bytes_left = max(self.limits.max_bytes - self.size_bytes, 0)
             # Only the first partition with records may exceed the limits (KIP-74).
             minimum_one = self.size_bytes == 0
@@ -192,6 +221,8 @@ class ReadAttempt:
             KafkaError: it cannot be used, or not from that offset or by a client of that leader epoch.
         """
         partition.require_leader(target.current_leader_epoch)
+        if self.limits.replica is not None:
+            partition.require_replica(self.limits.replica.broker_id, target.current_leader_epoch)
         state = partition.state
         result = FetchedPartition(
             target.index,
@@ -200,7 +231,7 @@ class ReadAttempt:
             log_start_offset=state.log_start_offset,
         )
         # Consumers do not say which epoch they hold.
-        if target.last_fetched_epoch != NO_EPOCH:
+        if target.last_fetched_epoch != NO_EPOCH and target.fetch_offset >= state.log_start_offset:
             result.diverging_epoch = diverging_epoch(target, partition)
         if result.diverging_epoch is not None:
             self.must_answer = True
@@ -250,6 +281,7 @@ class FetchOperation:
     run_in_thread: RunInThread
     may_wait: Callable[[], bool]
     delayed_fetches: dict[DelayedFetch, None]
+    follower_fetched: FollowerFetched | None = None
     _delayed: DelayedFetch | None = None
     _is_abandoned: bool = False
 
@@ -269,8 +301,17 @@ class FetchOperation:
             while True:
                 if self._delayed is not None:
                     self._delayed.begin_to_read()
-                attempt = ReadAttempt(self.limits, self.storage_failed, self.run_in_thread, release_handler, self.watch)
+                attempt = ReadAttempt(
+                    self.limits,
+                    self.storage_failed,
+                    self.run_in_thread,
+                    release_handler,
+                    self.watch,
+                    self.follower_fetched,
+                )
                 yield from attempt.read_all(self.targets)
+                # What a replica has said with its request it has not said again.
+                self.follower_fetched = None
                 if attempt.is_enough or self._is_abandoned or not self.may_wait():
                     return attempt
                 now = trio.current_time()
@@ -292,7 +333,11 @@ class FetchOperation:
         """Register with every partition, from this turn on and for as long as this runs."""
         if self._delayed is None:
             reads_committed = self.limits.isolation_level is IsolationLevel.READ_COMMITTED
-            self._delayed = DelayedFetch(self.limits.min_bytes, reads_committed=reads_committed)
+            self._delayed = DelayedFetch(
+                self.limits.min_bytes,
+                reads_committed=reads_committed,
+                is_of_replica=self.limits.replica is not None,
+            )
             self.delayed_fetches[self._delayed] = None
             for partition in self._partitions():
                 partition.delayed.add_fetch(self._delayed)

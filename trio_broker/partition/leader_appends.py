@@ -157,8 +157,9 @@ class LeaderAppends:
                 failed.
         """
         writer = partition.writer
-        writer.require_may_append(acks_all=True, leader_epoch=leader_epoch)
         if writer.needs_epoch_entry:
+            # First, since there is none either where another broker leads.
+            writer.require_may_append(acks_all=True, leader_epoch=leader_epoch)
             text = f"{partition.topic_partition}: leader epoch {partition.leader_epoch} has only begun"
             raise KafkaError(text, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
         now_ms = self.clock.now_ms()

@@ -136,8 +136,16 @@ class Partition:
         """Whether other brokers have, or are to have, what this one has."""
         return not self.state.is_leader or bool(self.writer.state.remote.replicas)
 
-    def fetch_upper_bound(self, isolation_level: IsolationLevel) -> int:
-        """The offset that a consumer of this isolation level may read up to, exclusive."""
+    @property
+    def has_visible_epoch(self) -> bool:
+        """Whether the high watermark has reached the beginning of this leader epoch. Before that, consumers may have
+        seen more than it shows, from the leader before (KIP-207)."""
+        return not self.has_other_replicas or self.high_watermark >= self.writer.state.remote.epoch_start_offset
+
+    def fetch_upper_bound(self, isolation_level: IsolationLevel | None) -> int:
+        """The offset that a consumer of this isolation level may read up to, exclusive; without one, a replica."""
+        if isolation_level is None:
+            return self.log_end_offset
         return self.last_stable_offset if isolation_level == IsolationLevel.READ_COMMITTED else self.high_watermark
 
     # ---- what its log knows beside records ------------------------------------------------------------------------
@@ -173,6 +181,19 @@ class Partition:
         if current_leader_epoch < leader_epoch:
             raise KafkaError(text, code=ErrorCode.FENCED_LEADER_EPOCH)
         raise KafkaError(text, code=ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def require_replica(self, broker_id: int, current_leader_epoch: int) -> None:
+        """Refuse a broker that has no replica of the partition, as far as this leader knows.
+
+        Raises:
+            KafkaError: ``UNKNOWN_LEADER_EPOCH``: it may be news that this broker has not read yet, and the follower
+                asks again; ``NOT_LEADER_OR_FOLLOWER`` where it does not say which epoch it believes in.
+        """
+        if broker_id not in self.writer.state.remote.replicas:
+            text = f"{self.topic_partition}: broker {broker_id} has no replica in leader epoch {self.leader_epoch}"
+            is_without = current_leader_epoch == NO_EPOCH
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_without else ErrorCode.UNKNOWN_LEADER_EPOCH
+            raise KafkaError(text, code=code)
 
     def require_online(self) -> None:
         """Refuse when the partition cannot be used, led or not.

@@ -39,16 +39,25 @@ from trio_broker.partition.broker_topic_stats import SNAPSHOT_SECONDS, BrokerTop
 from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.delayed_operations import DelayedFetch, ExpirationReaper
 from trio_broker.partition.directory_threads import DirectoryThreads
-from trio_broker.partition.fetch_operation import FetchedPartition, FetchLimits, FetchOperation, FetchTarget
+from trio_broker.partition.fetch_operation import (
+    FetchedPartition,
+    FetchingReplica,
+    FetchLimits,
+    FetchOperation,
+    FetchTarget,
+)
 from trio_broker.partition.fetch_sessions import FetchSessionCache
 from trio_broker.partition.flusher import Flusher, FlusherStatistics
+from trio_broker.partition.follower_appends import FollowerAppends
+from trio_broker.partition.in_sync_replicas import PendingPartitionChange
 from trio_broker.partition.leader_and_isr import LeaderAndIsr, LocalReplicaChanges, LocalTopicChanges
 from trio_broker.partition.leader_appends import LeaderAppends
 from trio_broker.partition.local_topics import LocalTopic
 from trio_broker.partition.log_dir_failures import LogDirFailures
 from trio_broker.partition.log_maintenance import LogMaintenance
 from trio_broker.partition.partition import Durability, Partition
-from trio_broker.partition.remote_replicas import RemoteReplicas, ReplicaBrokers
+from trio_broker.partition.remote_replicas import NO_BROKER_EPOCH, RemoteReplicas, ReplicaBrokers
+from trio_broker.partition.replica_fetcher_manager import ReplicaFetcherManager
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage.errors import CorruptCheckpoint, StorageShortage, is_shortage
 from trio_broker.storage.log import Log
@@ -126,6 +135,9 @@ class ReplicaManager:
         self.topics_by_id: Mapping[bytes, LocalTopic] = self._topics_by_id
         # One change of topics at a time: opening and deleting wait for threads in between.
         self._assignments = CommandQueue()
+        self.follower_appends = FollowerAppends(clock, self.failures, self.flusher, self.log_maintenance)
+        # Fetches what is followed; None where there are no other brokers.
+        self.fetchers: ReplicaFetcherManager | None = None
         self._delayed_fetches: dict[DelayedFetch, None] = {}
         self._reaper = ExpirationReaper()
         self.appends = LeaderAppends(runtime, self.failures, self._reaper)
@@ -133,6 +145,8 @@ class ReplicaManager:
         self._throttled_log = LogThrottle(log, clock)
         # Called with each topic of which partitions were opened that could not be before; no checkpoint lies between.
         self.on_opened: Callable[[str], None] = _nothing_follows
+        # Called with what the leader of a partition wants of the controller.
+        self.alter_partition: Callable[[Partition, PendingPartitionChange], None] = _nobody_decides
         self._fetched_bytes = 0
 
     # ---- finding --------------------------------------------------------------------------------------------------
@@ -198,10 +212,17 @@ class ReplicaManager:
             for index, decided in topic.followers.items():
                 if partition := local.partitions.get(index):
                     partition.writer.make_follower(decided)
+        if self.fetchers is not None:
+            self.fetchers.apply_local_changes(changes)
         async for local, topic in InTurns(opened):
             for index, decided in topic.leaders.items():
                 if partition := local.partitions.get(index):
                     await partition.writer.make_leader(decided, self.clock.monotonic())
+
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration, as far as it has read the metadata."""
+        epoch = self.brokers.registered_epoch(self.config.node.node_id)
+        return NO_BROKER_EPOCH if epoch is None else epoch
 
     async def _open_topic(self, changes: LocalTopicChanges) -> LocalTopic:
         """Have the partitions of a topic that are to be here, and no others of those that are named."""
@@ -375,6 +396,7 @@ class ReplicaManager:
             run_in_thread=self.run_in_thread,
             may_wait=lambda: not self._stops_waiting,
             delayed_fetches=self._delayed_fetches,
+            follower_fetched=self.follower_fetched,
         )
         if when_abandoned is not None:
             when_abandoned(operation.abandon)
@@ -384,6 +406,29 @@ class ReplicaManager:
             partition.fetched_records += result.record_count
         self._fetched_bytes += attempt.size_bytes
         return attempt.results
+
+    def is_other_broker(self, broker_id: int) -> bool:
+        """Whether another broker of the cluster has this id, and so may follow this one."""
+        return broker_id != self.config.node.node_id and self.brokers.registered_epoch(broker_id) is not None
+
+    def follower_fetched(
+        self, partition: Partition, replica: FetchingReplica, target: FetchTarget, leader_end: int
+    ) -> None:
+        """A replica has asked for what follows ``target.fetch_offset``, when the log ended at ``leader_end``.
+
+        Raises:
+            KafkaError: ``NOT_LEADER_OR_FOLLOWER``: the request is of an earlier life of its broker.
+        """
+        wanted = partition.writer.follower_fetched(
+            replica.broker_id,
+            target.fetch_offset,
+            log_start_offset=target.log_start_offset,
+            leader_end=leader_end,
+            now=self.clock.monotonic(),
+            broker_epoch=replica.broker_epoch,
+        )
+        if wanted is not None:
+            self.alter_partition(partition, wanted)
 
     def stop_waiting(self) -> None:
         """The broker stops: let every waiting fetch answer now with what there is, and none begin to wait."""
@@ -452,8 +497,11 @@ class ReplicaManager:
             await nursery.start(self.flusher.run)
             self.log_maintenance.start(nursery)
             start_background(nursery, "expiration reaper", self._reaper.run)
+            if self.fetchers is not None:
+                start_background(nursery, "replica fetchers", self.fetchers.run)
             start_scheduled(nursery, self._traffic_task())
             start_scheduled(nursery, self._shortage_task())
+            start_scheduled(nursery, self._isr_expiration_task())
             task_status.started()
 
     def _traffic_task(self) -> ScheduledTask:
@@ -465,6 +513,20 @@ class ReplicaManager:
 
     def _shortage_task(self) -> ScheduledTask:
         return ScheduledTask("what lacked room", lambda: SHORTAGE_INTERVAL_MS, self.retry_after_shortage)
+
+    def _isr_expiration_task(self) -> ScheduledTask:
+        # Half of what a replica may lag: so none is in sync for longer than 1.5 times that, as in Kafka.
+        return ScheduledTask(
+            "in-sync replicas", lambda: self.config.replication.replica_lag_time_max_ms // 2, self.check_lag
+        )
+
+    async def check_lag(self) -> None:
+        """Have the controller take replicas out that have fallen behind."""
+        async for partition in InTurns(list(self.partitions())):
+            if partition.state.is_leader and partition.has_other_replicas and partition.failure is None:
+                wanted = partition.writer.check_lag(self.clock.monotonic())
+                if wanted is not None:
+                    self.alter_partition(partition, wanted)
 
     async def retry_after_shortage(self) -> None:
         """Do what space or descriptors were lacking for: syncs, and partitions whose log could not be opened."""
@@ -507,7 +569,9 @@ class ReplicaManager:
         return await self.threads_of(directory).do(partial(self.log_manager.with_reserve, directory, work))
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Follow ``num.io.threads``."""
+        """Follow ``num.io.threads`` and ``num.replica.fetchers``."""
+        if self.fetchers is not None:
+            self.fetchers.reconfigure(config)
         self.resize_io_threads(config.socket_server.num_io_threads)
 
     def resize_io_threads(self, count: int) -> None:
@@ -547,6 +611,10 @@ class ReplicaManager:
             fetched_bytes=self._fetched_bytes,
             flusher=self.flusher.statistics(),
         )
+
+
+def _nobody_decides(partition: Partition, wanted: PendingPartitionChange) -> None:
+    """Leave a change pending, where there is no controller to ask."""
 
 
 def _nothing_follows(topic: str) -> None:

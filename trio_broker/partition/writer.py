@@ -175,6 +175,8 @@ class PartitionWriter(CommandQueue):
         advance = state.appended(log_end_offset, info.appended_bytes)
         if advance is not Advance.NOTHING and (delayed.fetches or delayed.produces):
             delayed.advanced(advance, state.high_watermark, info.appended_bytes)
+        if delayed.replica_fetches:
+            delayed.appended(info.appended_bytes)
         if state.waits_for_disk:
             self._sync_soon(self)
         elif log.segments[-1].base_offset != self._active_base_offset:

@@ -13,7 +13,7 @@ import trustme
 from tests.etcd_server import etcd_client, etcd_server
 from tests.waits import fail_after
 from trio_broker.cluster.etcd.client import EtcdAddresses
-from trio_broker.cluster.etcd.errors import EtcdCompacted, EtcdRefused, EtcdUnavailable, EtcdUnknown
+from trio_broker.cluster.etcd.errors import EtcdCompacted, EtcdOutOfSpace, EtcdRefused, EtcdUnavailable, EtcdUnknown
 from trio_broker.cluster.etcd.messages import Event, RangeRequest, created_at, delete, get, has_value, modified_at, put
 
 LIMIT_BYTES = 1024 * 1024
@@ -111,6 +111,26 @@ async def test_what_was_compacted_is_refused_by_ranges_and_watches(client, serve
     async with client.watch(b"/c", b"", revision) as watch:
         with fail_after(WAIT_SECONDS), pytest.raises(EtcdUnavailable, match="compacted"):
             await watch.receive()
+
+
+async def test_a_full_etcd_refuses_puts_and_leases_and_renews_old_ones(tmp_path):
+    quota = ("--quota-backend-bytes", str(4 * LIMIT_BYTES))
+    async with etcd_server(tmp_path, *quota) as server, etcd_client(server.addresses) as client:
+        lease = await client.lease_grant(1)
+        with pytest.raises(EtcdOutOfSpace):
+            await fill(client)
+        with pytest.raises(EtcdOutOfSpace):
+            await client.lease_grant(1)
+        with pytest.raises(EtcdOutOfSpace):
+            await client.txn([created_at(b"/a", -1)], [put(b"/a", b"")], [get(b"/a")])
+        assert (await client.lease_keep_alive(lease.id)).ttl == lease.ttl
+        await client.txn([], [delete(b"/full")])
+        assert any("NOSPACE" in alarm for alarm in (await client.status()).errors)
+
+
+async def fill(client):
+    for _ in range(20):
+        await client.txn([], [put(b"/full", bytes(LIMIT_BYTES))])
 
 
 async def test_a_stopped_etcd_is_unknown_and_then_unavailable_until_it_is_back(client, server):

@@ -78,7 +78,7 @@ def cluster_image(*brokers: int) -> Any:
 @pytest.fixture
 async def cluster(nursery: trio.Nursery) -> AsyncIterator[Cluster]:
     own, others, cache = OwnMarkers(), OtherBrokers(), MetadataCache(cluster_image(1, 2, 3))
-    manager = TransactionMarkerChannelManager(own, others, cache, HERE)
+    manager = TransactionMarkerChannelManager(own, others.as_clients, cache, HERE)
     nursery.start_soon(manager.run)
     await trio.testing.wait_all_tasks_blocked()
     yield Cluster(own, others, cache, manager)
@@ -130,7 +130,7 @@ async def test_each_leader_gets_the_markers_of_its_partitions(cluster):
 
 
 async def test_markers_that_wait_for_one_broker_go_together(cluster, nursery):
-    """And never two of one producer, whose answers could not be told apart."""
+    """And never two of one producer, whose answers would be mixed up."""
     two = cluster.others.add(TWO, written, answers=False)
     for producer_id, partition in ((1, 1), (2, 1), (3, 1), (2, 3)):
         nursery.start_soon(cluster.write, end(producer_id), PARTITIONS[partition])
@@ -182,6 +182,6 @@ async def test_a_broker_alone_writes_all_markers_itself(cluster):
 
 async def test_nothing_is_sent_before_the_channels_run():
     cache = MetadataCache(cluster_image(1, 2, 3))
-    manager = TransactionMarkerChannelManager(OwnMarkers(), OtherBrokers(), cache, HERE)
+    manager = TransactionMarkerChannelManager(OwnMarkers(), OtherBrokers().as_clients, cache, HERE)
     codes = await run_steps(manager.write_steps(end(), [PARTITIONS[1]], ignore_release))
     assert codes == {PARTITIONS[1]: ErrorCode.NETWORK_EXCEPTION}

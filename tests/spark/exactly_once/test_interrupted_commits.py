@@ -23,7 +23,7 @@ FIRST = (b"a", b"b")
 NEXT = b"z"
 REPETITIONS = [
     pytest.param((b"c",), id="other rows"),
-    pytest.param((), id="no rows"),
+    pytest.param((), id="no rows", marks=pytest.mark.soak),
     pytest.param(FIRST, id="the same rows", marks=pytest.mark.soak),
 ]
 

@@ -82,7 +82,7 @@ class LiveConfigView:
         )
         if CALLER.get() is THE_BROKER:
             CALLER.set(ChangeOrigin(ChangeChannel.HTTP, changed_by))
-        outcome = await self.services.controller.change_configs([wanted], validate_only=dry_run)
+        outcome = await self.services.controller_client.change_configs([wanted], validate_only=dry_run)
         [result] = outcome.results
         if isinstance(result, KafkaError):
             return refused(result)

@@ -72,7 +72,7 @@ class LiveTopicChangesView:
             configs=configs,
         )
         with called_by(changed_by):
-            outcome = await only_outcome(self.services.controller.create_topics([wanted], validate_only=dry_run))
+            outcome = await only_outcome(self.services.controller_client.create_topics([wanted], validate_only=dry_run))
         return TopicCreation(
             dry_run=dry_run,
             name=outcome.name,
@@ -92,7 +92,7 @@ class LiveTopicChangesView:
         delay_ms = await self.services.replicas.log_maintenance.removal_delay_ms([each.log for each in partitions])
         with called_by(changed_by):
             outcome = await only_outcome(
-                self.services.controller.delete_topics([TopicTarget(name)], validate_only=dry_run)
+                self.services.controller_client.delete_topics([TopicTarget(name)], validate_only=dry_run)
             )
         return TopicDeletion(
             dry_run=dry_run,
@@ -108,7 +108,7 @@ class LiveTopicChangesView:
         before = len(self._existing(name).partitions)
         wanted = NewPartitions(name=name, count=count)
         with called_by(changed_by):
-            await only_outcome(self.services.controller.create_partitions([wanted], validate_only=dry_run))
+            await only_outcome(self.services.controller_client.create_partitions([wanted], validate_only=dry_run))
         return AddedPartitions(
             dry_run=dry_run,
             partitions_before=before,
@@ -170,7 +170,7 @@ class LiveTopicChangesView:
             tuple(alteration(key, value) for key, value in changes.items()),
         )
         with called_by(changed_by):
-            outcome = await self.services.controller.change_configs([wanted], validate_only=dry_run)
+            outcome = await self.services.controller_client.change_configs([wanted], validate_only=dry_run)
         [result] = outcome.results
         if isinstance(result, KafkaError):
             raise refused(result)

@@ -28,6 +28,7 @@ from trio_broker.cluster.etcd.layout import (
     ClusterState,
     EndOfLog,
     EtcdLayout,
+    ForeignMetadata,
     Holder,
     birth_of,
     end_of_prefix,
@@ -74,6 +75,9 @@ MAX_BATCH_BYTES: Final = 1024 * 1024
 IDLE_READ_SECONDS: Final = 1.0
 """Between two reads where no watch reports anything: a watch may be late for ever."""
 
+ALARM_SECONDS: Final = 60.0
+"""Between two questions for alarms."""
+
 PAGE_BATCHES: Final = 32
 """Of the log, read at once: at most as many megabytes."""
 
@@ -88,8 +92,8 @@ class EtcdMetadataStore:
     def __init__(self, etcd: Etcd, layout: EtcdLayout, cluster_id: str, clock: Clock) -> None:
         self._etcd, self._layout, self._clock = etcd, layout, clock
         self.transactions = EtcdTransactions(etcd, layout, cluster_id)
-        self._throttle = LogThrottle(logger, clock)
-        self._leases = LeaseKeeper(etcd, self._throttle)
+        self.throttle = LogThrottle(logger, clock)
+        self._leases = LeaseKeeper(etcd, self.throttle)
         self._claim: Claim | None = None
         self._claim_lease: HeldLease | None = None
         self._leader = LeaderAndEpoch()
@@ -98,9 +102,11 @@ class EtcdMetadataStore:
         # Of the newest state that was read or made: an older one is stale.
         self._revision = 0
         self._end = EndOfLog()
+        # Epoch and offset of an append that may be carried out yet.
+        self._unsettled: tuple[int, int] | None = None
         self._stored_bytes = 0
         # Why nothing is done any more.
-        self.failure: OSError | None = None
+        self.failure: ForeignMetadata | None = None
         self.changed = Pulse()
         self._controller_changed = Pulse()
 
@@ -116,7 +122,7 @@ class EtcdMetadataStore:
             try:
                 self._note(await self.transactions.enter())
             except TimeoutError as error:
-                self._throttle.warning("join", f"the cluster's metadata is waited for: {error}")
+                self.throttle.warning("join", f"the cluster's metadata is waited for: {error}")
             else:
                 return
 
@@ -126,6 +132,7 @@ class EtcdMetadataStore:
             start_background(nursery, "the lease of the metadata", self._leases.run)
             start_background(nursery, "the watch of the metadata", self._watch)
             start_background(nursery, "the look for the controller", self._look)
+            start_background(nursery, "the look for alarms of etcd", self._look_for_alarms)
 
     async def _watch(self) -> None:
         """Wake whatever waits for a change. Nothing is taken from the events: they may be late, and some missing."""
@@ -144,11 +151,23 @@ class EtcdMetadataStore:
         while True:
             try:
                 await self._look_once()
-            except TimeoutError as error:
-                self._throttle.warning("look", f"who is the controller is not known: {error}")
-            except OSError as error:
+            except ForeignMetadata as error:
                 self._fail(error)
+            except OSError as error:
+                self.throttle.warning("look", f"who is the controller is not known: {error.strerror}")
             await self.changed.wait(until=trio.current_time() + IDLE_READ_SECONDS)
+
+    async def _look_for_alarms(self) -> None:
+        """Say each minute what etcd itself calls wrong."""
+        while True:
+            try:
+                status = await self._etcd.status()
+            except EtcdError as error:
+                logger.debug("etcd does not say how it is: %s", error)
+            else:
+                for alarm in status.errors:
+                    logger.warning("etcd, whose database has %d bytes, raises an alarm: %s", status.db_size, alarm)
+            await trio.sleep(ALARM_SECONDS)
 
     async def _look_once(self) -> None:
         known = self._revision
@@ -156,14 +175,14 @@ class EtcdMetadataStore:
         if state.revision < known:
             state = await self.transactions.present_state()
         if state.revision < known:
-            raise OSError(
+            raise ForeignMetadata(
                 errno.ESTALE,
                 f"etcd has gone back from revision {known} to {state.revision}, as if restored from a backup:"
                 " what was decided since then is missing there",
             )
         self._note(state)
 
-    def _fail(self, error: OSError) -> None:
+    def _fail(self, error: ForeignMetadata) -> None:
         """Do nothing any more: what is in etcd is not what this broker has read."""
         if self.failure is None:
             logger.critical("the cluster's metadata cannot be used any more: %s", error.strerror)
@@ -174,7 +193,7 @@ class EtcdMetadataStore:
 
     def _require_whole(self) -> None:
         if self.failure is not None:
-            raise OSError(self.failure.errno, self.failure.strerror)
+            raise ForeignMetadata(self.failure.errno, self.failure.strerror)
 
     def _note(self, state: ClusterState) -> None:
         """Take over what ``state`` says, unless more is known already."""
@@ -193,7 +212,7 @@ class EtcdMetadataStore:
     def _note_stored(self, stored_bytes: int) -> None:
         self._stored_bytes = stored_bytes
         if stored_bytes > WARN_STORED_BYTES:
-            self._throttle.warning(
+            self.throttle.warning(
                 "size",
                 f"the metadata takes {stored_bytes} bytes in etcd; beyond {MAX_STORED_BYTES} nothing is appended",
             )
@@ -233,7 +252,7 @@ class EtcdMetadataStore:
             try:
                 return await self.transactions.state()
             except TimeoutError as error:
-                self._throttle.warning("claim", f"no controller can be chosen: {error}")
+                self.throttle.warning("claim", f"no controller can be chosen: {error}")
 
     def claim_conditions(self, state: ClusterState) -> Sequence[Compare]:
         """That nobody is the controller, and that no epoch was begun and nothing appended since ``state``."""
@@ -286,7 +305,6 @@ class EtcdMetadataStore:
             self._leader = LeaderAndEpoch(epoch=claim.epoch)
         if self._claim_lease is not None:
             self._leases.abandon(self._claim_lease)
-        self.changed.wake()
 
     async def wait_lost(self, claim: Claim) -> None:
         """See ``MetadataStore``. A claim whose lease was not renewed in time counts as lost, since nobody knows.
@@ -294,8 +312,8 @@ class EtcdMetadataStore:
         etcd might still accept its appends; but without etcd this broker may not say any more who is alive.
         """
         lease = self._claim_lease
-        while self._claim == claim and lease is not None and trio.current_time() < lease.deadline:
-            await self.changed.wait(until=lease.deadline)
+        while self._claim == claim and lease is not None and lease.is_alive:
+            await self._leases.changed.wait(until=lease.deadline)
         self._end_claim(claim)
 
     async def resign(self, claim: Claim) -> None:
@@ -310,35 +328,53 @@ class EtcdMetadataStore:
 
     async def append(self, batch: PreparedBatch, *, claim: Claim, expected_end: int) -> int:
         data = stamped(batch, base_offset=expected_end, epoch=claim.epoch)
-        self._require_room(data)
         if claim != self._claim:
             return await self._look_for(data, claim, expected_end)
+        place = (claim.epoch, expected_end)
+        was_unsettled = self._unsettled == place
+        if not was_unsettled:
+            self._require_room(data)
+        self._unsettled = place
+        try:
+            appended = await self._append_at(expected_end, data, batch, claim)
+        except EtcdUnknown as error:
+            raise AppendUnknown(f"etcd does not answer: {error}") from error
+        except EtcdError as error:
+            if was_unsettled:
+                # What refuses this try says nothing of the one before.
+                raise AppendUnknown(
+                    f"an earlier try was not answered, and now {as_os_error(error).strerror}"
+                ) from error
+            self._unsettled = None
+            raise as_os_error(error) from error
+        except (ClaimLost, UnexpectedEnd):
+            self._unsettled = None
+            raise
+        self._unsettled = None
+        return appended
+
+    async def _append_at(self, offset: int, data: bytes, batch: PreparedBatch, claim: Claim) -> int:
         # Where the end is not known, the transaction fails and says it.
-        end = self._end if self._end.offset == expected_end else EndOfLog(expected_end)
+        end = self._end if self._end.offset == offset else EndOfLog(offset)
         while True:
             self._require_whole()
             new_end = end.after(data, len(batch.records), claim.epoch)
-            try:
-                response = await self.transactions.settled(
-                    self.append_conditions(claim, end),
-                    self._appending_operations(data, end, new_end),
-                    state_operations(self._layout, RangeRequest(key=self._layout.batch(expected_end))),
-                )
-            except EtcdUnknown as error:
-                raise AppendUnknown(f"etcd does not answer: {error}") from error
-            except EtcdError as error:
-                raise as_os_error(error) from error
+            response = await self.transactions.settled(
+                self.append_conditions(claim, end),
+                self._appending_operations(data, end, new_end),
+                state_operations(self._layout, RangeRequest(key=self._layout.batch(offset))),
+            )
             if response.succeeded:
                 self._note_appended(new_end, response.revision)
-                return expected_end
-            state = state_of(response.responses, response.revision)
+                return offset
+            state = state_of(response)
             self._note(state)
-            if state.batches and state.batches[0].value == data:
-                return expected_end
+            if state.read and state.read[0].value == data:
+                return offset
             self.transactions.require_own(state)
             require_held(claim, state)
-            if state.end.offset != expected_end:
-                raise UnexpectedEnd(expected_end, state.end.offset)
+            if state.end.offset != offset:
+                raise UnexpectedEnd(offset, state.end.offset)
             end = state.end
 
     async def _look_for(self, data: bytes, claim: Claim, offset: int) -> int:
@@ -354,8 +390,8 @@ class EtcdMetadataStore:
             )
         except EtcdError as error:
             raise AppendUnknown(f"etcd does not answer: {error}") from error
-        state = state_of(response.responses[-len(reading) :], response.revision)
-        if state.batches and state.batches[0].value == data:
+        state = state_of(response)
+        if state.read and state.read[0].value == data:
             return offset
         raise ClaimLost(f"broker {claim.node_id} has not got epoch {claim.epoch} of the metadata log any more")
 
@@ -400,8 +436,8 @@ class EtcdMetadataStore:
 
         Raises:
             BelowLogStart: a snapshot has taken the place of what comes next.
-            TimeoutError: etcd does not answer.
-            OSError: otherwise: what is in etcd is not what this broker has read.
+            ForeignMetadata: what is in etcd is not what this broker has read.
+            OSError: otherwise: etcd refuses or does not answer.
         """
         self._require_whole()
         layout = self._layout
@@ -413,14 +449,14 @@ class EtcdMetadataStore:
         if state.end.offset < offset:
             state = await self.transactions.present_state()
             if state.end.offset < offset:
-                raise OSError(
+                raise ForeignMetadata(
                     errno.ESTALE,
                     f"the metadata log in etcd ends at offset {state.end.offset}, and this broker has read it up to"
                     f" {offset}: etcd was restored from a backup",
                 )
             return ()
         batches: list[CommittedBatch] = []
-        for kv in state.batches:
+        for kv in state.read:
             batches.append(batch := committed_batch(kv))
             if batch.base_offset != offset:
                 break
@@ -428,7 +464,7 @@ class EtcdMetadataStore:
         else:
             if batches or state.end.offset == offset:
                 return batches
-        raise OSError(
+        raise ForeignMetadata(
             errno.EIO, f"the metadata log in etcd has no batch at offset {offset}, and ends at {state.end.offset}"
         )
 
@@ -468,8 +504,10 @@ class EtcdTail:
     async def _read_on(self) -> Sequence[CommittedBatch]:
         try:
             return await self._store.read_from(self._next_offset)
-        except TimeoutError as error:
-            logger.debug("the metadata log is not read: %s", error)
+        except ForeignMetadata:
+            raise
+        except OSError as error:
+            self._store.throttle.warning("tail", f"the metadata log is not read: {error.strerror}")
             return ()
 
 
@@ -491,4 +529,6 @@ def committed_batch(kv: KeyValue) -> CommittedBatch:
         [batch] = read_batches(bytearray(kv.value))
         return CommittedBatch.of(batch)
     except (KafkaError, WireError, ValueError) as error:
-        raise OSError(errno.EIO, f"the metadata in etcd under {kv.key.decode()} cannot be read: {error}") from error
+        raise ForeignMetadata(
+            errno.EIO, f"the metadata in etcd under {kv.key.decode()} cannot be read: {error}"
+        ) from error

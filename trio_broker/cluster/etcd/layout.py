@@ -18,16 +18,22 @@ Source: docs/formats/metadata-in-etcd.md.
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Sequence
 from typing import Any, Final
 
 import attrs
 
-from trio_broker.cluster.etcd.messages import KeyValue, RangeRequest, RequestOp, ResponseOp, get
+from trio_broker.cluster.etcd.messages import KeyValue, RangeRequest, RequestOp, TxnResponse, get
 from trio_broker.cluster.metadata_image import NO_LEADER
 from trio_broker.cluster.metadata_snapshot import SnapshotId
 from trio_broker.cluster.metadata_store import Claim, ClaimLost, LeaderAndEpoch
+
+
+class ForeignMetadata(OSError):
+    """What is in etcd is not the metadata of this cluster as this broker has read it: for an operator to look at."""
+
 
 LAYOUT_VERSION: Final = 1
 """Of these keys and values; a broker refuses those of another one."""
@@ -191,20 +197,15 @@ class ClusterState:
     revision: int
     cluster: bytes | None
     controller: KeyValue | None
+    holder: Holder | None
+    """What ``controller`` says."""
     controller_epoch: KeyValue | None
+    epoch: int
+    """The newest that was begun."""
     end: EndOfLog
     snapshot: CurrentSnapshot | None
-    batches: Sequence[KeyValue] = ()
-    """Of the log, as far as asked for."""
-
-    @property
-    def holder(self) -> Holder | None:
-        return None if self.controller is None else Holder.of(self.controller.value)
-
-    @property
-    def epoch(self) -> int:
-        """The newest that was begun."""
-        return 0 if self.controller_epoch is None else int(self.controller_epoch.value)
+    read: Sequence[KeyValue] = ()
+    """What else was asked for, such as batches of the log."""
 
     @property
     def leader(self) -> LeaderAndEpoch:
@@ -218,25 +219,34 @@ class ClusterState:
         return self.snapshot.size_bytes + self.end.appended_bytes - self.snapshot.appended_bytes
 
 
-def state_operations(layout: EtcdLayout, batches: RangeRequest | None = None) -> Sequence[RequestOp]:
-    """What reads a ``ClusterState``, with some batches of the log."""
+def state_operations(layout: EtcdLayout, more: RangeRequest | None = None) -> Sequence[RequestOp]:
+    """What reads a ``ClusterState``, and some other keys in the same revision."""
     keys = (layout.cluster, layout.controller, layout.controller_epoch, layout.end, layout.current_snapshot)
-    return [*map(get, keys), *([RequestOp(range=batches)] if batches is not None else ())]
+    return [*map(get, keys), *([RequestOp(range=more)] if more is not None else ())]
 
 
-def state_of(responses: Sequence[ResponseOp], revision: int) -> ClusterState:
-    """What ``state_operations`` have read."""
-    found = [each.range.kvs if each.range is not None else () for each in responses]
+def state_of(response: TxnResponse) -> ClusterState:
+    """What ``state_operations`` have read, the only ones of a transaction or behind a deletion.
+
+    Raises:
+        ForeignMetadata: a value is not what is written there.
+    """
+    found = [each.range.kvs for each in response.responses if each.range is not None]
     cluster, controller, epoch, end, snapshot = (kvs[0] if kvs else None for kvs in found[:5])
-    return ClusterState(
-        revision,
-        None if cluster is None else cluster.value,
-        controller,
-        epoch,
-        EndOfLog.of(end),
-        CurrentSnapshot.of(snapshot),
-        found[5] if len(found) > 5 else (),
-    )
+    try:
+        return ClusterState(
+            response.revision,
+            None if cluster is None else cluster.value,
+            controller,
+            None if controller is None else Holder.of(controller.value),
+            epoch,
+            0 if epoch is None else int(epoch.value),
+            EndOfLog.of(end),
+            CurrentSnapshot.of(snapshot),
+            found[5] if len(found) > 5 else (),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise ForeignMetadata(errno.EIO, f"a key of the metadata in etcd has a strange value: {error!r}") from error
 
 
 # --- The claim in a state ---

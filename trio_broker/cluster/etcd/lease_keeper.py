@@ -41,6 +41,11 @@ class HeldLease:
     deadline: float
     is_abandoned: bool = False
 
+    @property
+    def is_alive(self) -> bool:
+        """As far as is known."""
+        return not self.is_abandoned and trio.current_time() < self.deadline
+
 
 class LeaseKeeper:
     """Grants, renews and replaces the lease, while ``run`` runs."""
@@ -53,7 +58,7 @@ class LeaseKeeper:
 
     async def held(self) -> HeldLease:
         """Wait until there is a lease that lives, and return it."""
-        while (lease := self._lease) is None or lease.deadline <= trio.current_time():
+        while (lease := self._lease) is None or not lease.is_alive:
             await self.changed.wait()
         return lease
 

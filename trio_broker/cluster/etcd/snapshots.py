@@ -13,7 +13,6 @@ from typing import Final
 import attrs
 from crc32c import crc32c
 
-from trio_broker.cluster.etcd.errors import EtcdError
 from trio_broker.cluster.etcd.layout import (
     ClusterState,
     CurrentSnapshot,
@@ -23,8 +22,8 @@ from trio_broker.cluster.etcd.layout import (
     state_of,
     state_operations,
 )
-from trio_broker.cluster.etcd.messages import RangeRequest, RequestOp, created_at, delete, modified_at, put
-from trio_broker.cluster.etcd.transactions import EtcdTransactions, as_os_error
+from trio_broker.cluster.etcd.messages import Compare, RangeRequest, RequestOp, created_at, delete, modified_at, put
+from trio_broker.cluster.etcd.transactions import EtcdTransactions
 from trio_broker.cluster.metadata_snapshot import MetadataSnapshot, SnapshotId
 from trio_broker.cluster.metadata_store import Claim
 
@@ -57,15 +56,15 @@ async def read_current_snapshot(transactions: EtcdTransactions) -> MetadataSnaps
 
 
 async def _content_of(transactions: EtcdTransactions, snapshot: CurrentSnapshot) -> bytes:
-    """Return what is there of a snapshot. Reads may be stale, and chunks missing from them."""
+    """Return what is there of a snapshot."""
     prefix = transactions.layout.chunks(snapshot.name)
     chunks: list[bytes] = []
     while len(chunks) < snapshot.chunks:
         key, end = chunk_key(prefix, len(chunks)), chunk_key(prefix, snapshot.chunks)
-        page = await transactions.range(RangeRequest(key=key, range_end=end, limit=CHUNKS_PER_READ))
-        if not page:
+        state = await transactions.present_state(RangeRequest(key=key, range_end=end, limit=CHUNKS_PER_READ))
+        if not state.read:
             break
-        chunks += (kv.value for kv in page)
+        chunks += (kv.value for kv in state.read)
     return b"".join(chunks)
 
 
@@ -113,21 +112,21 @@ class SnapshotStep:
     claim: Claim
     state: ClusterState
 
-    async def make(self, snapshot: CurrentSnapshot, operations: Sequence[RequestOp]) -> None:
-        layout = self.transactions.layout
-        before = self.state.snapshot
-        conditions = [
+    @property
+    def conditions(self) -> Sequence[Compare]:
+        layout, before = self.transactions.layout, self.state.snapshot
+        return [
             self.transactions.in_own_cluster,
             created_at(layout.controller, birth_of(self.claim)),
             modified_at(layout.current_snapshot, 0 if before is None else before.mod_revision),
         ]
-        try:
-            response = await self.transactions.settled(conditions, operations, state_operations(layout))
-        except EtcdError as error:
-            raise as_os_error(error) from error
+
+    async def make(self, snapshot: CurrentSnapshot, operations: Sequence[RequestOp]) -> None:
+        present = state_operations(self.transactions.layout)
+        response = await self.transactions.made(self.conditions, operations, present)
         if response.succeeded:
             return
-        state = state_of(response.responses, response.revision)
+        state = state_of(response)
         self.transactions.require_own(state)
         if state.snapshot is not None and state.snapshot.name == snapshot.name:
             return

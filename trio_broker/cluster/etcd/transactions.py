@@ -17,6 +17,7 @@ from trio_broker.cluster.etcd.errors import EtcdError, EtcdOutOfSpace, EtcdRefus
 from trio_broker.cluster.etcd.layout import (
     ClusterState,
     EtcdLayout,
+    ForeignMetadata,
     cluster_bytes,
     cluster_id_of,
     state_of,
@@ -24,7 +25,6 @@ from trio_broker.cluster.etcd.layout import (
 )
 from trio_broker.cluster.etcd.messages import (
     Compare,
-    KeyValue,
     RangeRequest,
     RequestOp,
     TxnResponse,
@@ -41,6 +41,12 @@ ANSWER_SECONDS: Final = 8.0
 
 RETRY_SECONDS: Final = 0.1
 """Between two tries; a call that is not answered has taken a second already."""
+
+OLDEST_VERSION: Final = (3, 4, 23)
+"""Of the older ones nothing was tried."""
+
+LOSING_VERSIONS: Final = ((3, 5, 0), (3, 5, 1), (3, 5, 2))
+"""Members of these may come to differ after a crash (etcd's issue 13766)."""
 
 NEVER: Final = -1
 """No key was born at this revision: a transaction that compares it does what it does on failure."""
@@ -72,8 +78,9 @@ class EtcdTransactions:
         while True:
             try:
                 return await self.etcd.txn(compare, success, failure)
-            except EtcdRefused:
-                raise
+            except EtcdRefused as error:
+                # Of this try: an earlier one may have been made all the same.
+                raise unknown or error from error
             except EtcdError as error:
                 if isinstance(error, EtcdUnknown):
                     unknown = error
@@ -88,59 +95,53 @@ class EtcdTransactions:
         Raises:
             OSError: the keys belong to another cluster, or etcd refuses or does not answer.
         """
-        cluster = self.layout.cluster
-        operations = state_operations(self.layout)
         try:
-            entered = put(cluster, cluster_bytes(self._cluster_id))
-            response = await self.settled([created_at(cluster, 0)], [entered, *operations], operations)
+            require_version((await self.etcd.status()).version)
         except EtcdError as error:
             raise as_os_error(error) from error
-        # The put has an answer as well.
-        state = state_of(response.responses[1:] if response.succeeded else response.responses, response.revision)
+        # Read first: an etcd that is full refuses each transaction that could put, and brokers are to start.
+        state = await self._present_state_of_any()
+        if state.cluster is None:
+            cluster = self.layout.cluster
+            await self.made([created_at(cluster, 0)], [put(cluster, cluster_bytes(self._cluster_id))])
+            state = await self._present_state_of_any()
         self.require_own(state)
         return state
 
-    async def state(self, batches: RangeRequest | None = None) -> ClusterState:
-        """Return a state of the keys, with ``batches`` of the log in the same revision. It may be some seconds old.
+    async def state(self, more: RangeRequest | None = None) -> ClusterState:
+        """Return a state of the keys, with what ``more`` asks for in the same revision. It may be some seconds old.
 
         Raises:
             OSError: as ``enter``.
         """
-        return await self._read([], state_operations(self.layout, batches), ())
+        state = state_of(await self.made([], state_operations(self.layout, more)))
+        self.require_own(state)
+        return state
 
-    async def range(self, request: RangeRequest) -> Sequence[KeyValue]:
-        """Return keys as ``state`` would. Repeated as a transaction is.
-
-        Raises:
-            OSError: etcd refuses or does not answer.
-        """
-        try:
-            [response] = (await self.settled([], [RequestOp(range=request)])).responses
-        except EtcdError as error:
-            raise as_os_error(error) from error
-        return response.range.kvs if response.range is not None else ()
-
-    async def present_state(self) -> ClusterState:
-        """Return the state of the keys, in which everything is that was answered before.
-
-        etcd orders what could write by its log; plain reads of etcd 3.4 have been stale.
+    async def present_state(self, more: RangeRequest | None = None) -> ClusterState:
+        """Return a state in which everything is that was answered before.
 
         Raises:
             OSError: as ``enter``.
         """
+        state = await self._present_state_of_any(more)
+        self.require_own(state)
+        return state
+
+    async def _present_state_of_any(self, more: RangeRequest | None = None) -> ClusterState:
+        # etcd orders what could write by its log; plain reads of etcd 3.4 have been stale.
         could_write = delete(self.layout.cluster)
-        return await self._read([created_at(self.layout.cluster, NEVER)], [could_write], state_operations(self.layout))
+        never = created_at(self.layout.cluster, NEVER)
+        return state_of(await self.made([never], [could_write], state_operations(self.layout, more)))
 
-    async def _read(
-        self, compare: Sequence[Compare], success: Sequence[RequestOp], failure: Sequence[RequestOp]
-    ) -> ClusterState:
+    async def made(
+        self, compare: Sequence[Compare], success: Sequence[RequestOp], failure: Sequence[RequestOp] = ()
+    ) -> TxnResponse:
+        """As ``settled``, with an ``OSError`` for each error."""
         try:
-            response = await self.settled(compare, success, failure)
+            return await self.settled(compare, success, failure)
         except EtcdError as error:
             raise as_os_error(error) from error
-        state = state_of(response.responses, response.revision)
-        self.require_own(state)
-        return state
 
     def require_own(self, state: ClusterState) -> None:
         """Refuse keys that are not this cluster's, or no longer there.
@@ -150,15 +151,29 @@ class EtcdTransactions:
         """
         prefix = self.layout.prefix.decode()
         if state.cluster is None:
-            raise OSError(
+            raise ForeignMetadata(
                 errno.ENOENT, f"etcd has no metadata of a cluster under {prefix}: it was emptied or never entered"
             )
         if state.cluster != cluster_bytes(self._cluster_id):
-            raise OSError(
+            raise ForeignMetadata(
                 errno.EINVAL,
                 f"the metadata under {prefix} in etcd is of {cluster_id_of(state.cluster)},"
                 f" and the data directory of cluster {self._cluster_id}",
             )
+
+
+def require_version(version: str) -> None:
+    """Refuse an etcd that is known to lose what it has taken; ``version`` is as in 3.5.12.
+
+    Raises:
+        OSError: it is one.
+    """
+    numbers = tuple(int(part) for part in version.split(".") if part.isdecimal())
+    if numbers and (numbers < OLDEST_VERSION or numbers[:3] in LOSING_VERSIONS):
+        oldest = ".".join(map(str, OLDEST_VERSION))
+        raise OSError(
+            errno.EPROTONOSUPPORT, f"etcd {version} may lose data: it has to be {oldest} or newer, not 3.5.0 to 3.5.2"
+        )
 
 
 def as_os_error(error: EtcdError) -> OSError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
@@ -24,7 +24,7 @@ from kafka_wire.records.record import NewRecord
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.common.log_throttle import LogThrottle
 from trio_broker.concurrency.barrier import Backoff, Barrier
-from trio_broker.concurrency.yield_budget import YieldBudget
+from trio_broker.concurrency.yield_budget import YieldBudget, at_once
 from trio_broker.coordinator.runtime.log import CoordinatorLog, EncodedRecord, LogBatch, coordinator_code
 from trio_broker.coordinator.runtime.machine import Machine
 from trio_broker.coordinator.runtime.producer import NO_PRODUCER
@@ -104,11 +104,8 @@ class Shard(Generic[MachineT]):
     @property
     def is_available(self) -> bool:
         """Whether it answers, or will as soon as it is loaded."""
-        return self.state in (ShardState.LOADING, ShardState.ACTIVE) and self.log.is_led and self._has_disk
-
-    @property
-    def _has_disk(self) -> bool:
-        return self.log.partition.state.failure is None
+        is_open = self.state in (ShardState.LOADING, ShardState.ACTIVE)
+        return is_open and self.log.is_led and self.log.partition.failure is None
 
     @property
     def leader_epoch(self) -> int:
@@ -121,7 +118,10 @@ class Shard(Generic[MachineT]):
         Raises:
             KafkaError: ``COORDINATOR_LOAD_IN_PROGRESS``, ``NOT_COORDINATOR``.
         """
-        if self.state is ShardState.ACTIVE and self.log.is_led and self._has_disk:
+        # In place, without the calls of ``is_available``: every request asks.
+        log, state = self.log, self.log.partition.state
+        is_led = state.is_leader and state.leader_epoch == log.leader_epoch
+        if self.state is ShardState.ACTIVE and is_led and state.failure is None:
             return
         if self.state is ShardState.LOADING:
             text = f"{self.log.partition.topic_partition} is being loaded"
@@ -139,7 +139,8 @@ class Shard(Generic[MachineT]):
         """
         barrier = Barrier(f"loading of {self.log.partition.topic_partition}", "it is tried again")
         with self._loading:
-            while self.log.partition.failure is None:
+            # It may have been closed before this task has begun.
+            while not self.is_closed and self.log.partition.failure is None:
                 if pause_seconds:
                     self.state = ShardState.FAILED
                     await trio.sleep(pause_seconds)
@@ -151,7 +152,8 @@ class Shard(Generic[MachineT]):
                         return
                 pause_seconds = self.backoff.next_pause()
                 self.was_tried.set()
-            self.close(ErrorCode.NOT_COORDINATOR)
+            if not self.is_closed:
+                self.close(ErrorCode.NOT_COORDINATOR)
 
     async def _load(self) -> None:
         machine, budget = self.new_machine(), YieldBudget(LOAD_TURN_SECONDS)
@@ -203,12 +205,20 @@ class Shard(Generic[MachineT]):
 
     def close(self, code: ErrorCode) -> None:
         """Complete all requests that wait with ``code``, and answer no more."""
+        at_once(self.closing(code))
+
+    def closing(self, code: ErrorCode) -> Generator[None, None, None]:
+        """As ``close``: answers no more from now on, and completes the requests key by key, yielding after each."""
         self.state = ShardState.CLOSED
         self._settle()
         self._loading.cancel()
-        for key in self.machine.timed_keys():
+        return self._abandon(code)
+
+    def _abandon(self, code: ErrorCode) -> Generator[None, None, None]:
+        for key in list(self.machine.timed_keys()):
             self.timer.schedule(key, None)
-        self._complete(self.machine.abandon(code))
+            self._complete(self.machine.abandon(key, code))
+            yield
 
     def _settle(self) -> None:
         self.was_tried.set()
@@ -256,20 +266,26 @@ class Shard(Generic[MachineT]):
         """
         end_offset = self.log.partition.log_end_offset
         try:
-            self._commit(key, result, now)
+            is_refused = self._commit(key, result, now)
         except KafkaError:
+            self._close_if_lost()
             raise
         except Exception as bug:
             if not self._differs_from_log(end_offset):
                 raise
             raise self._give_up(bug, result.completions) from bug
-        finally:
-            if self.is_active and not self.log.is_led:
-                # The log has refused this, as it will all else. What waits need not wait for the metadata.
-                self.close(ErrorCode.NOT_COORDINATOR)
+        if is_refused:
+            self._close_if_lost()
 
-    def _commit(self, key: str, result: CoordinatorResult[Any], now: Now) -> None:
-        machine, records, replaced = self.machine, result.records, NO_COMPLETIONS
+    def _close_if_lost(self) -> None:
+        """The log has refused what was to be appended; if as one that is led by others, it will refuse all else, and
+        what waits need not wait for the metadata."""
+        if self.is_active and not self.log.is_led:
+            self.close(ErrorCode.NOT_COORDINATOR)
+
+    def _commit(self, key: str, result: CoordinatorResult[Any], now: Now) -> bool:
+        """As ``commit``; whether the log refused the records, and what the result has for that case holds."""
+        machine, records, replaced, is_refused = self.machine, result.records, NO_COMPLETIONS, False
         if records:
             try:
                 if not result.is_routine:
@@ -280,7 +296,7 @@ class Shard(Generic[MachineT]):
                     for start in range(0, len(records), RECORDS_PER_BATCH):
                         self._append(records[start : start + RECORDS_PER_BATCH], result, now)
             except KafkaError as error:
-                result = self._refused(key, result, error)
+                result, is_refused = self._refused(key, result, error), True
             else:
                 if result.replace_with is not None:
                     replaced = machine.replace(key, result.replace_with)
@@ -291,6 +307,7 @@ class Shard(Generic[MachineT]):
         if not result.is_routine:
             machine.observe(key, result)
             self.timer.schedule(key, machine.next_deadline(key))
+        return is_refused
 
     def end_transaction(self, end: TransactionEnd) -> int:
         """Put the marker into the log, and let what was pending count or not. Returns the offset after the marker.

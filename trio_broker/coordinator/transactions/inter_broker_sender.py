@@ -11,49 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from functools import partial
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 import attrs
 import trio
 
-from kafka_wire.schema import Request
+from trio_broker.cluster.broker_clients import BrokerClients
 from trio_broker.concurrency.barrier import start_once
 from trio_broker.network.errors import RequestFailed, RequestNotSent, ResponseLost
+from trio_broker.network.network_client import NetworkClient
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
-ResponseT = TypeVar("ResponseT")
 
 MAX_ITEMS_PER_REQUEST: Final = 1000
 """Of a batch: the other broker answers a request only when all of it is done, and none should wait for too many."""
-
-
-class BrokerClient(Protocol):
-    """Sends requests to one broker, as a ``NetworkClient`` does."""
-
-    async def send(self, message: Request[ResponseT], *, timeout_seconds: float) -> ResponseT:
-        """Return the response.
-
-        Raises:
-            RequestFailed: there is none.
-        """
-        ...
-
-
-class BrokerClients(Protocol):
-    """The clients of the other brokers."""
-
-    async def run(self) -> None:
-        """Keep the connections until cancelled."""
-        ...
-
-    def client(self, broker_id: int) -> BrokerClient:
-        """That of one broker.
-
-        Raises:
-            RequestNotSent: it is not known where the broker is.
-        """
-        ...
 
 
 @attrs.define(eq=False)
@@ -88,7 +60,7 @@ class InterBrokerSender(Generic[ItemT, ResultT]):
 
     name: str
     clients: BrokerClients
-    exchange: Callable[[BrokerClient, Sequence[ItemT]], Awaitable[Sequence[ResultT]]]
+    exchange: Callable[[NetworkClient, Sequence[ItemT]], Awaitable[Sequence[ResultT]]]
     key: Callable[[ItemT], Hashable]
     _waiting: dict[int, list[SentItem[ItemT, ResultT]]] = attrs.field(factory=dict, init=False)
     """By broker to which something is under way: what goes next."""

@@ -21,6 +21,7 @@ from kafka_wire.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from trio_broker.cluster.broker_clients import BrokerClients
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_image import NO_LEADER, MetadataImage
 from trio_broker.common.request_phase import ReleaseHandler, RequestPhase
@@ -28,13 +29,12 @@ from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.coordinator.transactions.inter_broker_sender import (
-    BrokerClient,
-    BrokerClients,
     InterBrokerSender,
     SentItem,
 )
 from trio_broker.coordinator.transactions.transaction_metadata import by_topic
 from trio_broker.network.errors import RequestFailed
+from trio_broker.network.network_client import NetworkClient
 from trio_broker.partition.transaction_end import TransactionEnd
 
 MARKER_RETRY_SECONDS: Final = 0.5
@@ -150,7 +150,7 @@ def leader_of(image: MetadataImage, partition: TopicPartition) -> int | None:
     return None if found is None else found.leader
 
 
-async def exchange_markers(client: BrokerClient, batch: Sequence[Markers]) -> list[MarkerCodes]:
+async def exchange_markers(client: NetworkClient, batch: Sequence[Markers]) -> list[MarkerCodes]:
     """Have a broker write the markers, and return what came of each.
 
     Raises:

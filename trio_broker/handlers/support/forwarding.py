@@ -11,8 +11,6 @@ Source: Kafka's ForwardingManager and EnvelopeUtils; KIP-590; docs/decisions/008
 
 from __future__ import annotations
 
-import ipaddress
-import logging
 from collections.abc import Coroutine
 from types import CoroutineType, GeneratorType
 from typing import Any
@@ -22,17 +20,14 @@ import attrs
 from kafka_wire.codec import decode, encode
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.headers import read_response_header, request_header
-from kafka_wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from trio_broker.cluster.controller_channel import ControllerChannel, NotController, SendToController
+from trio_broker.cluster.controller_channel import ControllerChannel, SendToController
+from trio_broker.cluster.envelopes import RequestNotReadable, enveloped, opened
 from trio_broker.common.request_phase import RequestPhase
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import Handler, ResponseOf, ServedApi
 from trio_broker.network.errors import CloseConnection
 from trio_broker.network.request_channel import QueuedRequest
-
-log = logging.getLogger(__name__)
 
 
 @attrs.define(eq=False)
@@ -74,7 +69,12 @@ async def _answer(api: ServedApi, message: Any, context: Context, channel: Contr
 
     async def forward(send: SendToController) -> Any:
         context.release_handler(RequestPhase.PURGATORY)
-        return opened(api, context, await send(enveloped(context, body)))
+        answer = await send(enveloped(context.header, body, context.connection.peer_host))
+        try:
+            return opened(context.header, answer)
+        except RequestNotReadable as error:
+            # The client connects again, and learns the versions that there are then, as in Kafka.
+            raise CloseConnection(str(error)) from None
 
     answer = await channel.call(lambda: completed(api.handler(rest, context)), forward)
     if api.local_part is None or response is None:
@@ -89,37 +89,3 @@ async def completed(response: Any) -> Any:
     if isinstance(response, GeneratorType):
         return await run_steps(response)
     return await response if isinstance(response, CoroutineType) else response
-
-
-def enveloped(context: Context, body: bytes | memoryview) -> EnvelopeRequest:
-    """The request of ``context`` in an envelope, with ``body`` in place of its own.
-
-    Nobody has logged in, so there is no principal.
-    """
-    return EnvelopeRequest(
-        request_data=b"".join((request_header(context.header), body)),
-        request_principal=None,
-        client_host_address=ipaddress.ip_address(context.connection.peer_host).packed,
-    )
-
-
-def opened(api: ServedApi, context: Context, answer: EnvelopeResponse) -> bytes:
-    """The body of the response in ``answer``.
-
-    Raises:
-        NotController: the broker that was asked is not the controller.
-        CloseConnection: the controller cannot read the request. A newer or older one may have other versions, which the
-            client learns when it connects again.
-        KafkaError: UNKNOWN_SERVER_ERROR: the controller refuses the envelope, which is no fault of the client's.
-        WireError: the response is none.
-    """
-    name, code = api.api_key.name, answer.error_code
-    if code == ErrorCode.NOT_CONTROLLER:
-        raise NotController("the broker that was asked is not the controller")
-    if code == ErrorCode.UNSUPPORTED_VERSION:
-        raise CloseConnection(f"the controller cannot read {name} v{context.version}")
-    if code != ErrorCode.NONE or answer.response_data is None:
-        log.error("%s from %s: the controller refuses the envelope with error %d", name, context.connection, code)
-        raise KafkaError("the controller refuses what this broker forwards", code=ErrorCode.UNKNOWN_SERVER_ERROR)
-    _, position = read_response_header(api.api_key, context.version, answer.response_data)
-    return answer.response_data[position:]

@@ -10,7 +10,7 @@ import attrs
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.cluster.config_trials import ConfigTrials
 from trio_broker.cluster.controller_channel import ControllerChannel
-from trio_broker.cluster.controller_client import ControllerClient
+from trio_broker.cluster.controller_client import ControllerApi, ControllerClient
 from trio_broker.cluster.log_dir_failure_handler import LogDirFailureHandler
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_log import MetadataLog
@@ -55,7 +55,7 @@ class BrokerServices:
     node: NodeInfo
     config: BrokerConfig
     runtime: Runtime
-    controller: ControllerClient
+    controller: ControllerApi
     metadata_cache: MetadataCache
     metadata_log: MetadataLog
     changes: ChangeLog
@@ -67,6 +67,10 @@ class BrokerServices:
     transactions: TransactionCoordinator
     transaction_verification: AddPartitionsToTxnManager
     trials: ConfigTrials
+    controller_client: ControllerClient = attrs.field(
+        default=attrs.Factory(lambda services: services.controller, takes_self=True)
+    )
+    """What every broker may ask of the controller, wherever that is; ``controller`` is this broker's own."""
     controller_channel: ControllerChannel | None = None
     """The way to the controller; None on a broker alone, which is it."""
     answer_request: Callable[[QueuedRequest], Awaitable[bytes]] = attrs.field(init=False)
