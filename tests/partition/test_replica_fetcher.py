@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 import trio
 
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
 from kafka_wire.messages.fetch import FetchRequest
 from tests.partition.replicating_brokers import ReplicatingBrokers, epochs_of
+from trio_broker.partition.flusher import Flusher
+from trio_broker.partition.follower_appends import FollowerAppends, Truncation
+from trio_broker.partition.partition import Durability
+from trio_broker.partition.writer import PartitionWriter
 from trio_broker.runtime.simulated_clock import SimulatedClock
 from trio_broker.storage.leader_epochs import LeaderEpochs
 from trio_broker.storage.log import Log
@@ -82,7 +88,7 @@ async def test_several_elections_are_cut_back_epoch_by_epoch(brokers, autojump_c
     assert epochs_of(brokers[1].partition()) == epochs_of(brokers[2].partition()) == [(5, 0), (7, 1), (9, 2)]
 
 
-async def test_nothing_is_cut_at_the_high_watermark_of_the_follower(brokers, autojump_clock):
+async def test_nothing_is_cut_at_the_high_watermark_of_the_follower(brokers, autojump_clock, monkeypatch):
     """KIP-101: the follower does not know yet that the last record is committed."""
     await brokers.decide(1, 5)
     await brokers[1].append(b"a")
@@ -103,9 +109,14 @@ async def test_nothing_is_cut_at_the_high_watermark_of_the_follower(brokers, aut
     # Of the old leader: it had all that was committed.
     third.log.epochs.assign(5, 0)
     third.log.epochs.assign(6, 2)
-    cuts = []
-    truncate = follower.writer.truncate
-    follower.writer.truncate = lambda *args, **options: cuts.append(args) or truncate(*args, **options)
+    cuts: list[Truncation] = []
+    truncate = FollowerAppends.truncate
+
+    async def note(self, truncations):
+        cuts.extend(truncations.values())
+        return await truncate(self, truncations)
+
+    monkeypatch.setattr(FollowerAppends, "truncate", note)
     await brokers.decide(3, 7, replicas=(2, 3), isr=(3,))
     await trio.sleep(SOON)
     assert cuts == []
@@ -200,3 +211,130 @@ async def test_an_epoch_is_on_the_disk_before_its_first_record(brokers, autojump
     await brokers[1].append(b"b")
     await trio.sleep(SOON)
     assert written == [[(5, 0)], [(5, 0), (6, 1)]]
+
+
+async def test_in_fsync_mode_a_fetch_asks_for_nothing_that_follows_what_is_not_on_the_disk(
+    brokers, autojump_clock, monkeypatch
+):
+    """A partition whose sync takes long is left out, and the others go on."""
+    await brokers.decide(1, 5, partitions=2)
+    await trio.sleep(SOON)
+    is_durable = brokers[2].partition(0).durability is Durability.FSYNC
+    slow = brokers[2].partition(0).writer
+    enqueue = Flusher._enqueue
+    held = []
+    monkeypatch.setattr(
+        Flusher, "_enqueue", lambda self, each: held.append(each) if each is slow else enqueue(self, each)
+    )
+    await brokers[1].append(b"a", index=0)
+    await brokers[1].append(b"b", index=1)
+    await trio.sleep(SOON)
+    brokers[1].seen.clear()
+    for number in range(3):
+        await brokers[1].append(b"c%d" % number, index=1)
+        await trio.sleep(SOON)
+    asked = [each.partition for request in brokers[1].seen for topic in request.topics for each in topic.partitions]
+    assert 1 in asked
+    assert (0 in asked) is not is_durable
+    assert brokers[2].values(index=1) == [b"b", b"c0", b"c1", b"c2"]
+    assert brokers[1].partition(0).high_watermark == (0 if is_durable else 1)
+    monkeypatch.setattr(Flusher, "_enqueue", enqueue)
+    for each in held:
+        enqueue(brokers[2].replicas.flusher, each)
+    await trio.sleep(SOON)
+    assert brokers[1].partition(0).high_watermark == brokers[2].partition(0).high_watermark == 1
+
+
+async def test_a_partition_that_takes_long_holds_up_the_others_for_one_turn(brokers, autojump_clock, monkeypatch):
+    await brokers.decide(1, 5, partitions=2)
+    await trio.sleep(SOON)
+    slow, write_epochs = brokers[2].partition(0).writer, PartitionWriter.write_epochs
+    goes_on = trio.Event()
+
+    async def write_late(writer):
+        if writer is slow:
+            await goes_on.wait()
+        await write_epochs(writer)
+
+    monkeypatch.setattr(PartitionWriter, "write_epochs", write_late)
+    await brokers[1].append(b"a", index=0)
+    for number in range(3):
+        await brokers[1].append(b"%d" % number, index=1)
+        await trio.sleep(SOON)
+        assert len(brokers[2].values(index=1)) == number + 1
+    assert brokers[2].values(index=0) == []
+    goes_on.set()
+    await trio.sleep(SOON)
+    assert brokers[2].values(index=0) == [b"a"]
+
+
+async def test_a_partition_whose_disk_fails_is_fetched_no_more_and_others_are(brokers, autojump_clock):
+    await brokers.decide(1, 5, partitions=2)
+    await trio.sleep(SOON)
+    failure = KafkaError("the disk is broken", code=ErrorCode.KAFKA_STORAGE_ERROR)
+    brokers[2].partition(0).fail(failure)
+    await trio.sleep(SOON)
+    brokers[1].seen.clear()
+    await brokers[1].append(b"a", index=1)
+    await trio.sleep(SOON)
+    asked = {each.partition for request in brokers[1].seen for topic in request.topics for each in topic.partitions}
+    assert asked == {1}
+    assert brokers[2].values(index=1) == [b"a"]
+    assert brokers[2].fetchers.statistics().failed_partitions == 1
+
+
+async def test_what_the_log_refuses_is_asked_for_again_after_a_pause(brokers, autojump_clock, monkeypatch):
+    await brokers.decide(1, 5)
+    check = Log.check_replicated
+    refusals: list[float] = []
+
+    def refuse_once(log, records, leader_epoch):
+        if not refusals:
+            refusals.append(trio.current_time())
+            raise KafkaError("damaged on its way", code=ErrorCode.CORRUPT_MESSAGE)
+        assert trio.current_time() - refusals[0] >= 1.0
+        return check(log, records, leader_epoch)
+
+    monkeypatch.setattr(Log, "check_replicated", refuse_once)
+    await brokers[1].append(b"a")
+    await trio.sleep(SOON)
+    assert brokers[2].values() == [b"a"]
+
+
+async def test_a_leader_that_calls_the_epoch_over_is_asked_no_more_until_the_next(brokers, autojump_clock):
+    await brokers.decide(1, 5)
+    await brokers.decide(1, 6, on=(1,))
+    await trio.sleep(SOON)
+    brokers[1].seen.clear()
+    await brokers[1].append(b"a")
+    await trio.sleep(SOON)
+    assert brokers[1].seen == []
+    await brokers.decide(1, 6, on=(2,))
+    await trio.sleep(SOON)
+    assert brokers[2].values() == [b"a"]
+
+
+async def test_a_leader_that_has_yet_to_read_of_its_epoch_is_asked_again(brokers, autojump_clock):
+    await brokers.decide(1, 5, on=(1,))
+    await brokers.decide(1, 6, on=(2,))
+    await trio.sleep(SOON)
+    await brokers.decide(1, 6, on=(1,))
+    await brokers[1].append(b"a")
+    await trio.sleep(SOON)
+    assert brokers[2].values() == [b"a"]
+
+
+async def test_a_bug_in_one_partition_costs_that_one_alone(brokers, autojump_clock, monkeypatch, caplog):
+    await brokers.decide(1, 5, partitions=2)
+    append = FollowerAppends.append
+
+    async def fail(self, partition, records, **options):
+        assert partition.topic_partition.partition == 1, "a bug"
+        return await append(self, partition, records, **options)
+
+    monkeypatch.setattr(FollowerAppends, "append", fail)
+    for index in (0, 1):
+        await brokers[1].append(b"a", index=index)
+    await trio.sleep(SOON)
+    assert (brokers[2].values(index=0), brokers[2].values(index=1)) == ([], [b"a"])
+    assert "orders-0: replication failed" in caplog.text
