@@ -13,9 +13,10 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from kafka_wire.records.batch import read_batches
-from tests.running_broker import connected, until
+from tests.running_broker import connected
 from tests.waits import fail_after
 from trio_broker.broker import Broker, StartupError
+from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.local_metadata_store import LocalMetadataStore
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.shared_metadata import SharedMetadata
@@ -71,7 +72,9 @@ class Cluster:
         """Wait until all parts of the brokers follow what is decided."""
         end = await self.store.end_offset()
         for broker in brokers:
-            await broker.services.controller.loader.wait_loaded(end)
+            controller = broker.services.controller
+            assert isinstance(controller, Controller)
+            await controller.loader.wait_loaded(end)
 
 
 @asynccontextmanager

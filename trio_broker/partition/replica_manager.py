@@ -216,10 +216,9 @@ class ReplicaManager:
             self.fetchers.apply_local_changes(changes)
         leaders = ((local, each) for local, topic in opened for each in topic.leaders.items())
         async for local, (index, decided) in InTurns(leaders):
-            if partition := local.partitions.get(index):
-                # Most have been led since they were opened, a moment ago.
-                if not partition.writer.has_led_by(decided):
-                    await partition.writer.make_leader(decided, self.clock.monotonic())
+            # Most have been led since they were opened, a moment ago.
+            if (partition := local.partitions.get(index)) and not partition.writer.has_led_by(decided):
+                await partition.writer.make_leader(decided, self.clock.monotonic())
 
     def broker_epoch(self) -> int:
         """The epoch of this broker's registration, as far as it has read the metadata."""
