@@ -46,8 +46,8 @@ class FakeBrokers:
     epochs: dict[int, int] = attrs.field(factory=dict)
     stopping: set[int] = attrs.field(factory=set)
 
-    def is_registered(self, broker_id: int) -> bool:
-        return broker_id in self.epochs
+    def registered_epoch(self, broker_id: int) -> int | None:
+        return self.epochs.get(broker_id)
 
     def alive_epoch(self, broker_id: int) -> int | None:
         return self.epochs.get(broker_id)
@@ -151,7 +151,12 @@ def commit(partition: Partition) -> None:
 
 
 def make_replicas(
-    directory: PurePath, *, others: Sequence[PurePath] = (), runtime: Runtime | None = None, **settings: str
+    directory: PurePath,
+    *,
+    others: Sequence[PurePath] = (),
+    runtime: Runtime | None = None,
+    brokers: FakeBrokers | None = None,
+    **settings: Any,
 ) -> ReplicaManager:
     """A replica manager over data directories, with the logs that are in them; ``settings`` with ``_`` for dots."""
     config = BrokerConfig({name.replace("_", "."): value for name, value in settings.items()})
@@ -166,7 +171,9 @@ def make_replicas(
     )
     log_manager.open()
     load_logs(log_manager, lambda partition, topic_id: topic_config({}, config))
-    return ReplicaManager(log_manager, config, runtime, io_limiter=trio.CapacityLimiter(4), brokers=FakeBrokers())
+    return ReplicaManager(
+        log_manager, config, runtime, io_limiter=trio.CapacityLimiter(4), brokers=brokers or FakeBrokers()
+    )
 
 
 async def lead_topic(

@@ -16,8 +16,9 @@ class ImageBrokers:
 
     cache: MetadataCache
 
-    def is_registered(self, broker_id: int) -> bool:
-        return broker_id in self.cache.image.brokers
+    def registered_epoch(self, broker_id: int) -> int | None:
+        broker = self.cache.image.brokers.get(broker_id)
+        return None if broker is None else broker.broker_epoch
 
     def alive_epoch(self, broker_id: int) -> int | None:
         broker = self.cache.image.brokers.get(broker_id)

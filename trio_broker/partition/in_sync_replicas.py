@@ -20,7 +20,6 @@ class CommittedPartitionState:
     """The controller has answered all that was asked."""
 
     isr: frozenset[int]
-    leader_recovery_state: int = 0
 
     @property
     def maximal_isr(self) -> frozenset[int]:

@@ -16,16 +16,14 @@ from trio_broker.config.log_config import LogConfig
 class LeaderAndIsr:
     """Who leads a partition, and which replicas are in sync. ``leader`` is -1 where nobody leads.
 
-    ``partition_epoch`` counts all changes, ``leader_epoch`` those of the leader. ``leader_recovery_state`` is 1 after
-    an unclean election.
+    ``partition_epoch`` counts all changes, ``leader_epoch`` those of the leader.
     """
 
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
-    partition_epoch: int = 0
-    leader_recovery_state: int = 0
+    partition_epoch: int
 
 
 @attrs.frozen

@@ -44,8 +44,8 @@ NOT_TO_BE_PASSED = 0
 class ReplicaBrokers(Protocol):
     """What the metadata say of the brokers that have replicas."""
 
-    def is_registered(self, broker_id: int) -> bool:
-        """Whether there is such a broker, fenced or not."""
+    def registered_epoch(self, broker_id: int) -> int | None:
+        """The epoch of its registration, fenced or not; None for one that is unknown."""
         ...
 
     def alive_epoch(self, broker_id: int) -> int | None:
@@ -125,7 +125,7 @@ class RemoteReplicas:
         self.replicas = {each: self.replicas.get(each) or Replica(each) for each in others}
         # What is known already must not take a pending change back: it may be made yet.
         if decided.partition_epoch > self.partition_epoch:
-            self._commit(decided.isr, decided.partition_epoch, decided.leader_recovery_state)
+            self._commit(decided.isr, decided.partition_epoch)
 
     def begin_epoch(self, log_end_offset: int, now: float, *, is_new_leader: bool) -> None:
         """The leader epoch begins at the end of the log."""
@@ -137,17 +137,17 @@ class RemoteReplicas:
     def follow(self, decided: LeaderAndIsr) -> None:
         """Another broker leads."""
         self.replicas = {}
-        self._commit((), decided.partition_epoch, decided.leader_recovery_state)
+        self._commit((), decided.partition_epoch)
 
-    def _commit(self, isr: Iterable[int], partition_epoch: int, leader_recovery_state: int) -> None:
+    def _commit(self, isr: Iterable[int], partition_epoch: int) -> None:
         self.partition_epoch = partition_epoch
-        self.state = CommittedPartitionState(frozenset(isr), leader_recovery_state)
+        self.state = CommittedPartitionState(frozenset(isr))
 
     def altered(self, pending: PendingPartitionChange, answer: LeaderAndIsr) -> bool:
         """The controller has done ``pending``; return whether that counts: newer metadata may have come before."""
         if self.state is not pending or answer.partition_epoch < self.partition_epoch:
             return False
-        self._commit(answer.isr, answer.partition_epoch, answer.leader_recovery_state)
+        self._commit(answer.isr, answer.partition_epoch)
         return True
 
     def refused(self, pending: PendingPartitionChange, code: ErrorCode) -> bool:

@@ -48,6 +48,7 @@ from trio_broker.partition.fetch_operation import (
 )
 from trio_broker.partition.fetch_sessions import FetchSessionCache
 from trio_broker.partition.flusher import Flusher, FlusherStatistics
+from trio_broker.partition.follower_appends import FollowerAppends
 from trio_broker.partition.in_sync_replicas import PendingPartitionChange
 from trio_broker.partition.leader_and_isr import LeaderAndIsr, LocalReplicaChanges, LocalTopicChanges
 from trio_broker.partition.leader_appends import LeaderAppends
@@ -55,7 +56,8 @@ from trio_broker.partition.local_topics import LocalTopic
 from trio_broker.partition.log_dir_failures import LogDirFailures
 from trio_broker.partition.log_maintenance import LogMaintenance
 from trio_broker.partition.partition import Durability, Partition
-from trio_broker.partition.remote_replicas import RemoteReplicas, ReplicaBrokers
+from trio_broker.partition.remote_replicas import NO_BROKER_EPOCH, RemoteReplicas, ReplicaBrokers
+from trio_broker.partition.replica_fetcher_manager import ReplicaFetcherManager
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage.errors import CorruptCheckpoint, StorageShortage, is_shortage
 from trio_broker.storage.log import Log
@@ -133,6 +135,9 @@ class ReplicaManager:
         self.topics_by_id: Mapping[bytes, LocalTopic] = self._topics_by_id
         # One change of topics at a time: opening and deleting wait for threads in between.
         self._assignments = CommandQueue()
+        self.follower_appends = FollowerAppends(clock, self.failures, self.flusher, self.log_maintenance)
+        # Fetches what is followed; None where there are no other brokers.
+        self.fetchers: ReplicaFetcherManager | None = None
         self._delayed_fetches: dict[DelayedFetch, None] = {}
         self._reaper = ExpirationReaper()
         self.appends = LeaderAppends(runtime, self.failures, self._reaper)
@@ -203,14 +208,22 @@ class ReplicaManager:
                 opened.append((await self._open_topic(topic), topic))
             except (OSError, CorruptCheckpoint) as error:
                 log.error("topic %s cannot be held: %s", topic.name, error)
-        async for local, topic in InTurns(opened):
-            for index, decided in topic.followers.items():
-                if partition := local.partitions.get(index):
-                    partition.writer.make_follower(decided)
-        async for local, topic in InTurns(opened):
-            for index, decided in topic.leaders.items():
-                if partition := local.partitions.get(index):
-                    await partition.writer.make_leader(decided, self.clock.monotonic())
+        followers = ((local, each) for local, topic in opened for each in topic.followers.items())
+        async for local, (index, decided) in InTurns(followers):
+            if partition := local.partitions.get(index):
+                partition.writer.make_follower(decided)
+        if self.fetchers is not None:
+            self.fetchers.apply_local_changes(changes)
+        leaders = ((local, each) for local, topic in opened for each in topic.leaders.items())
+        async for local, (index, decided) in InTurns(leaders):
+            # Most have been led since they were opened, a moment ago.
+            if (partition := local.partitions.get(index)) and not partition.writer.has_led_by(decided):
+                await partition.writer.make_leader(decided, self.clock.monotonic())
+
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration, as far as it has read the metadata."""
+        epoch = self.brokers.registered_epoch(self.config.node.node_id)
+        return NO_BROKER_EPOCH if epoch is None else epoch
 
     async def _open_topic(self, changes: LocalTopicChanges) -> LocalTopic:
         """Have the partitions of a topic that are to be here, and no others of those that are named."""
@@ -397,7 +410,7 @@ class ReplicaManager:
 
     def is_other_broker(self, broker_id: int) -> bool:
         """Whether another broker of the cluster has this id, and so may follow this one."""
-        return broker_id != self.config.node.node_id and self.brokers.is_registered(broker_id)
+        return broker_id != self.config.node.node_id and self.brokers.registered_epoch(broker_id) is not None
 
     def follower_fetched(
         self, partition: Partition, replica: FetchingReplica, target: FetchTarget, leader_end: int
@@ -485,6 +498,8 @@ class ReplicaManager:
             await nursery.start(self.flusher.run)
             self.log_maintenance.start(nursery)
             start_background(nursery, "expiration reaper", self._reaper.run)
+            if self.fetchers is not None:
+                start_background(nursery, "replica fetchers", self.fetchers.run)
             start_scheduled(nursery, self._traffic_task())
             start_scheduled(nursery, self._shortage_task())
             start_scheduled(nursery, self._isr_expiration_task())
@@ -555,7 +570,9 @@ class ReplicaManager:
         return await self.threads_of(directory).do(partial(self.log_manager.with_reserve, directory, work))
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Follow ``num.io.threads``."""
+        """Follow ``num.io.threads`` and ``num.replica.fetchers``."""
+        if self.fetchers is not None:
+            self.fetchers.reconfigure(config)
         self.resize_io_threads(config.socket_server.num_io_threads)
 
     def resize_io_threads(self, count: int) -> None:
