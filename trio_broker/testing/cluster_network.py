@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
 import trio
 
-from trio_broker.cluster.local_metadata_store import LocalMetadataStore
+from trio_broker.cluster.local_metadata_store import LocalMetadataStore, LocalTail
 from trio_broker.cluster.metadata_snapshot import MetadataSnapshot
 from trio_broker.cluster.metadata_store import AppendUnknown, Claim, CommittedBatch, LeaderAndEpoch, PreparedBatch
 from trio_broker.runtime.network import Network
@@ -148,10 +148,8 @@ class CutMetadataStore:
         self.links.require_metadata(self.node_id)
         return await self.links.store.end_offset()
 
-    async def tail(self, from_offset: int) -> AsyncIterator[CommittedBatch]:
-        async for batch in self.links.store.tail(from_offset):
-            await self.links.wait_for_metadata(self.node_id)
-            yield batch
+    def tail(self, from_offset: int) -> CutTail:
+        return CutTail(self, self.links.store.tail(from_offset))
 
     async def snapshot(self) -> MetadataSnapshot | None:
         self.links.require_metadata(self.node_id)
@@ -160,3 +158,19 @@ class CutMetadataStore:
     async def take_snapshot(self, snapshot: MetadataSnapshot, *, claim: Claim) -> None:
         self.links.require_metadata(self.node_id)
         await self.links.store.take_snapshot(snapshot, claim=claim)
+
+
+@attrs.frozen
+class CutTail:
+    """What comes next of the metadata, once its broker reaches them."""
+
+    store: CutMetadataStore
+    tail: LocalTail
+
+    def __aiter__(self) -> CutTail:
+        return self
+
+    async def __anext__(self) -> CommittedBatch:
+        batch = await anext(self.tail)
+        await self.store.links.wait_for_metadata(self.store.node_id)
+        return batch

@@ -105,6 +105,10 @@ class ClusterThread:
         """The addresses of all brokers, with commas, for the clients' setting of that name."""
         return ",".join(member.address for member in self._members.values())
 
+    def address_of(self, node_id: int) -> str:
+        """The ``host:port`` of one broker, running or not."""
+        return self._members[node_id].address
+
     @property
     def broker_ids(self) -> list[int]:
         """The ids of all brokers, running or not."""
@@ -280,7 +284,7 @@ class ClusterThread:
         running = next(member.broker for member in self._members.values() if member.broker is not None)
 
         async def create() -> str:
-            [outcome] = await running.services.controller.create_topics([wanted])
+            [outcome] = await running.services.controller_client.create_topics([wanted])
             if isinstance(outcome, KafkaError):
                 raise outcome
             return uuid_text(outcome.topic_id)
