@@ -19,7 +19,7 @@ from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.config.broker_config import load_broker_config
 
 NODE = NodeRegistration(node_id=1, incarnation_id=bytes(15) + b"\x07", endpoints=(), rack=None)
-DUPLICATE = KafkaError("another process is broker 1", code=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+DUPLICATE = KafkaError("another process is registered as broker 1", code=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
 STALE = KafkaError("broker 1 is not registered", code=ErrorCode.STALE_BROKER_EPOCH)
 AWAY = KafkaError("no controller has answered", code=ErrorCode.REQUEST_TIMED_OUT)
 
@@ -83,7 +83,7 @@ async def test_the_session_of_an_earlier_life_is_waited_for(autojump_clock):
 async def test_a_second_process_of_an_id_is_refused_when_the_time_is_over(autojump_clock):
     lifecycle = manager(ScriptedController([DUPLICATE]), initial_broker_registration_timeout_ms="20000")
     began = trio.current_time()
-    with pytest.raises(RegistrationRefused, match="another process is broker 1"):
+    with pytest.raises(RegistrationRefused, match="another process is registered as broker 1"):
         await lifecycle.register()
     assert 15 < trio.current_time() - began <= 20
 
@@ -110,6 +110,19 @@ async def test_it_is_unfenced_by_a_heartbeat_that_has_its_epoch_and_how_far_it_h
     beats = [heartbeat for _, heartbeat in controller.heartbeats]
     assert {(each.broker_id, each.broker_epoch, each.current_metadata_offset) for each in beats} == {(1, 33, 40)}
     assert 12 <= len(beats) <= 14
+
+
+async def test_directories_that_have_failed_are_reported_with_each_heartbeat(autojump_clock):
+    controller = ScriptedController([33])
+    lifecycle = manager(controller)
+    failed: set[bytes] = set()
+    lifecycle.offline_log_dirs = lambda: frozenset(failed)
+    async with running(lifecycle):
+        await trio.sleep(1.5 * lifecycle.heartbeat_seconds)
+        failed.add(b"\x07" * 16)
+        await trio.sleep(lifecycle.heartbeat_seconds)
+    reported = [heartbeat.offline_log_dirs for _, heartbeat in controller.heartbeats]
+    assert reported == [frozenset(), frozenset(), {b"\x07" * 16}]
 
 
 async def test_a_controller_that_is_away_ends_nothing(autojump_clock, caplog):

@@ -13,7 +13,7 @@ Source: Kafka's BrokerLifecycleManager (KIP-631).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Final
 
 import attrs
@@ -50,13 +50,15 @@ class RegistrationRefused(Exception):
 class BrokerLifecycleManager:
     """``register`` comes first, then ``run`` is a task of the broker.
 
-    ``metadata_offset`` is the offset up to which this broker has read the metadata.
+    ``metadata_offset`` is the offset up to which this broker has read the metadata; ``offline_log_dirs`` are the ids of
+    its data directories that have failed since it started, whose replicas may lead no more.
     """
 
     controller: ControllerClient
     node: NodeRegistration
     metadata_offset: Callable[[], int]
     config: BrokerConfig
+    offline_log_dirs: Callable[[], Set[bytes]] = frozenset
     broker_epoch: int = attrs.field(default=NO_BROKER_EPOCH, init=False)
     is_fenced: bool = attrs.field(default=True, init=False)
     _unfenced: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -81,14 +83,21 @@ class BrokerLifecycleManager:
                 self.broker_epoch = await self.controller.register_broker(self.node)
             except KafkaError as error:
                 if error.code not in RETRIED_REGISTRATION or trio.current_time() + self.heartbeat_seconds > deadline:
-                    raise RegistrationRefused(str(error)) from error
-                if str(error) != reason:
-                    reason = str(error)
+                    raise RegistrationRefused(self._reason(error)) from error
+                if self._reason(error) != reason:
+                    reason = self._reason(error)
                     log.warning("registering again for up to %g s: %s", seconds, reason)
             else:
                 log.info("broker %d is registered in epoch %d", self.node.node_id, self.broker_epoch)
                 return self.broker_epoch
             await trio.sleep(self.heartbeat_seconds)
+
+    def _reason(self, error: KafkaError) -> str:
+        """Why the registration is refused, of which another broker's answer has the code alone."""
+        broker_id = self.node.node_id
+        if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+            return f"another process is registered as broker {broker_id}, and in contact: give this one another node.id"
+        return f"broker {broker_id} is not registered: {error.code.name}: {error}"
 
     async def wait_unfenced(self) -> None:
         """Wait until the controller counts on this broker for the first time."""
@@ -119,6 +128,7 @@ class BrokerLifecycleManager:
                 broker_epoch=self.broker_epoch,
                 current_metadata_offset=self.metadata_offset(),
                 want_shut_down=self._leaving.is_set(),
+                offline_log_dirs=self.offline_log_dirs(),
             )
         )
 

@@ -13,7 +13,7 @@ Source: Kafka's MetadataLoader.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import attrs
 import trio
@@ -50,6 +50,10 @@ class MetadataLoader:
     store: MetadataStore
     publisher: MetadataPublisher
     transactions: MetadataTransactions = attrs.field(factory=MetadataTransactions)
+    copy: Callable[[CommittedBatch], Awaitable[None]] | None = None
+    """Keeps each batch before it is published."""
+    lock: trio.Lock = attrs.field(factory=trio.Lock)
+    """Held while a batch is published: who has it sees an image that all parts follow."""
     next_offset: int = attrs.field(init=False)
     """The offset behind the last batch that was read and published."""
     last_timestamp_ms: int = attrs.field(default=-1, init=False)
@@ -84,12 +88,15 @@ class MetadataLoader:
         async for batch in self.store.tail(self.next_offset):
             # Shielded: a part that misses a batch would follow the next one from a state that never was.
             with trio.CancelScope(shield=True):
-                await self._load(batch)
+                async with self.lock:
+                    await self._load(batch)
             self.next_offset, self.last_timestamp_ms = batch.next_offset, batch.timestamp_ms
             self._loaded.set()
             self._loaded = trio.Event()
 
     async def _load(self, batch: CommittedBatch) -> None:
+        if self.copy is not None:
+            await self.copy(batch)
         expected = self._expected.pop(batch.last_offset, None)
         records = [record async for record in InTurns(self.transactions.settled(batch.records))]
         if self.transactions.is_open:

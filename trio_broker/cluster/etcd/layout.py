@@ -181,6 +181,11 @@ def cluster_bytes(cluster_id: str) -> bytes:
     return json_bytes({"cluster": cluster_id, "layout": LAYOUT_VERSION})
 
 
+def stored_cluster_id(value: bytes) -> str:
+    """Whose keys they are."""
+    return str(json.loads(value)["cluster"])
+
+
 def cluster_id_of(value: bytes) -> str:
     """Whose keys they are, for a message about those of another cluster."""
     stored = json.loads(value)

@@ -22,6 +22,7 @@ from trio_broker.cluster.etcd.layout import (
     cluster_id_of,
     state_of,
     state_operations,
+    stored_cluster_id,
 )
 from trio_broker.cluster.etcd.messages import (
     Compare,
@@ -107,6 +108,19 @@ class EtcdTransactions:
             state = await self._present_state_of_any()
         self.require_own(state)
         return state
+
+    async def cluster_id(self) -> str:
+        """Enter the cluster's id where there is none; return the one that is there, which may be another's.
+
+        Raises:
+            OSError: etcd refuses or does not answer.
+        """
+        state = await self._present_state_of_any()
+        if state.cluster is None:
+            cluster = self.layout.cluster
+            await self.made([created_at(cluster, 0)], [put(cluster, cluster_bytes(self._cluster_id))])
+            state = await self._present_state_of_any()
+        return self._cluster_id if state.cluster is None else stored_cluster_id(state.cluster)
 
     async def state(self, more: RangeRequest | None = None) -> ClusterState:
         """Return a state of the keys, with what ``more`` asks for in the same revision. It may be some seconds old.
