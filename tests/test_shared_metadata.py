@@ -13,7 +13,7 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from kafka_wire.records.batch import read_batches
-from tests.running_broker import connected
+from tests.running_broker import connected, until
 from tests.waits import fail_after
 from trio_broker.broker import Broker, StartupError
 from trio_broker.cluster.controller import Controller
@@ -34,6 +34,7 @@ class Cluster:
     directory: Path
     shared: SharedMetadata
     nursery: trio.Nursery
+    scopes: dict[int, trio.CancelScope] = attrs.field(factory=dict)
 
     @property
     def store(self) -> LocalMetadataStore:
@@ -56,13 +57,22 @@ class Cluster:
         )
         return Broker(config, shared_metadata=self.shared)
 
-    async def start(self, node_id: int) -> Broker:
-        broker = self.make(node_id)
-        await self.nursery.start(broker.run)
+    async def start(self, node_id: int, **settings: str) -> Broker:
+        broker = self.make(node_id, **settings)
+        self.scopes[node_id] = trio.CancelScope()
+        await self.nursery.start(self._run, broker, self.scopes[node_id])
         lifecycle = broker.services.lifecycle
         assert lifecycle is not None
         await lifecycle.wait_unfenced()
         return broker
+
+    async def _run(self, broker: Broker, scope: trio.CancelScope, *, task_status: trio.TaskStatus[Broker]) -> None:
+        with scope:
+            await broker.run(task_status=task_status)
+
+    def kill(self, node_id: int) -> None:
+        """End a broker with nothing finished."""
+        self.scopes[node_id].cancel()
 
     async def stop(self, broker: Broker) -> None:
         broker.stop()
@@ -72,9 +82,8 @@ class Cluster:
         """Wait until all parts of the brokers follow what is decided."""
         end = await self.store.end_offset()
         for broker in brokers:
-            controller = broker.services.controller
-            assert isinstance(controller, Controller)
-            await controller.loader.wait_loaded(end)
+            assert isinstance(broker.services.controller, Controller)
+            await broker.services.controller.loader.wait_loaded(end)
 
 
 @asynccontextmanager
@@ -171,6 +180,14 @@ async def test_what_is_acknowledged_by_all_is_there_when_its_leader_has_stopped(
     assert brokers[1].services.metadata_cache.image.topics["t"].partitions[0].leader == 3
     async with connected(brokers[3]) as client:
         assert await client.values("t") == [b"value"]
+
+
+async def test_the_broker_of_a_controller_that_was_killed_is_fenced_by_its_successor(cluster):
+    await cluster.start(1, broker_session_timeout_ms="600000")
+    two = await cluster.start(2, broker_session_timeout_ms="600000")
+    cluster.kill(1)
+    await until(lambda: two.services.controller.writer.is_active)
+    await until(lambda: two.services.metadata_cache.image.brokers[1].fenced)
 
 
 async def test_all_stop_and_the_cluster_goes_on_in_another_process(tmp_path):

@@ -21,7 +21,7 @@ import trio
 from trio_broker.changes.audit_context import CALLER, THE_BROKER, Caller
 from trio_broker.changes.change import Change
 from trio_broker.cluster.metadata_delta import MetadataDelta
-from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.cluster.metadata_image import NO_LEADER, MetadataImage
 from trio_broker.cluster.metadata_publisher import MetadataPublisher
 from trio_broker.cluster.metadata_store import CommittedBatch, MetadataStore
 from trio_broker.cluster.metadata_transactions import MetadataTransactions
@@ -58,6 +58,9 @@ class MetadataLoader:
     """The offset behind the last batch that was read and published."""
     last_timestamp_ms: int = attrs.field(default=-1, init=False)
     """Of that batch."""
+    leader_id: int = attrs.field(default=NO_LEADER, init=False)
+    """Which broker the last LEADER_CHANGE named that was read; the one before it is ``previous_leader_id``."""
+    previous_leader_id: int = attrs.field(default=NO_LEADER, init=False)
     _expected: dict[int, ExpectedChange] = attrs.field(factory=dict, init=False)
     _loaded: trio.Event = attrs.field(factory=trio.Event, init=False)
 
@@ -104,6 +107,8 @@ class MetadataLoader:
         before = self.image
         if not records:
             # A control batch, or the end of a transaction that came to nothing.
+            if (leader_id := batch.leader_id) is not None:
+                self.previous_leader_id, self.leader_id = self.leader_id, leader_id
             self.publisher.cache.set_image(attrs.evolve(before, offset=batch.last_offset, epoch=batch.epoch))
             return
         # Of another epoch than this broker's: another controller has decided at that place.
