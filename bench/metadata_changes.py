@@ -17,6 +17,7 @@ from bench.subject import scratch
 from kafka_wire.stored.metadata import PartitionChangeRecord
 from trio_broker.bootstrap import open_services
 from trio_broker.cluster.controller import Controller
+from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.replication_control import NewPartitions, NewTopic
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.runtime.real import real_runtime
@@ -52,9 +53,11 @@ async def seconds_of_a_change(directory: Path, partitions: int) -> float:
 
 
 async def seconds_to_publish(controller: Controller, partition: int) -> float:
-    image = controller.image
+    image = controller.loader.image
     topic = image.topics["wide"]
     change = PartitionChangeRecord(partition_id=partition, topic_id=topic.topic_id, isr=[controller.node_id])
     began = time.thread_time()
-    await controller.publisher.publish([change], offset=image.offset + 1, epoch=image.epoch)
+    delta = MetadataDelta(image)
+    delta.replay(change)
+    await controller.loader.publisher.publish(delta, delta.apply(offset=image.offset + 1, epoch=image.epoch))
     return time.thread_time() - began

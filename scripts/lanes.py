@@ -44,8 +44,10 @@ TIMES = "times.json"
 LANES: Mapping[str, tuple[str, ...]] = {
     "spark session": (),
     "admin": ("admin/", "broker_view/"),
-    "handlers": ("handlers/",),
     "core": ("",),
+    "compat groups": ("compat/test_group", "compat/test_fuzz_groups"),
+    "compat commands": ("compat/test_command", "compat/test_docs", "compat/test_java", "compat/test_mirror"),
+    "compat": ("compat/",),
     "admin walks": (
         "admin/test_walk",
         "admin/test_transaction_walk",
@@ -53,16 +55,14 @@ LANES: Mapping[str, tuple[str, ...]] = {
         "admin/test_schemathesis",
         "admin/test_accessibility",
     ),
-    "compat": ("compat/",),
-    "state": ("coordinator/", "partition/", "storage/", "network/"),
-    "compat groups": ("compat/test_group", "compat/test_fuzz_groups"),
-    "simulation": ("simulation/", "checking/", "bench/"),
-    "compat commands": ("compat/test_command", "compat/test_docs", "compat/test_java", "compat/test_mirror"),
     "spark units": ("spark/", "compat/test_spark_"),
+    "simulation": ("simulation/", "checking/", "bench/"),
+    "state": ("coordinator/", "partition/", "storage/", "network/"),
+    "handlers": ("handlers/",),
     "protocol": ("protocol/",),
 }
-"""Beginnings of paths below ``tests/``, by lane, in the order in which the lanes start where their times are not known.
-"""
+"""Beginnings of paths below ``tests/``, by lane, in the order in which the lanes start where their times are not known:
+first those that wait most, so that those that only compute fill the processors up to the end."""
 
 SPARK_SESSION = "spark session"
 """The lane of all files with a test that takes the Spark session of the run, wherever they are: each lane would start a

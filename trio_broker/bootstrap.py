@@ -21,35 +21,47 @@ from pathlib import PurePath
 import attrs
 import trio
 
-from kafka_wire.primitives import NO_UUID
+from kafka_wire.primitives import NO_UUID, uuid_text
 from trio_broker.changes.change_file import FILE_NAME, ChangeFile
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.cluster.alter_partition_manager import AlterPartitionManager
 from trio_broker.cluster.broker_clients import BrokerClients
+from trio_broker.cluster.broker_lifecycle_manager import BrokerLifecycleManager
 from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublisher
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.config_trials import ConfigTrials
 from trio_broker.cluster.controller import Controller
+from trio_broker.cluster.controller_channel import ControllerChannels
+from trio_broker.cluster.controller_client import ControllerClient
 from trio_broker.cluster.dynamic_config_publisher import BrokerReconfigurable, DynamicConfigPublisher
 from trio_broker.cluster.errors import MetadataLogUnusable
-from trio_broker.cluster.features import require_supported
+from trio_broker.cluster.etcd.opening import join_etcd
+from trio_broker.cluster.features import own_features, require_supported
 from trio_broker.cluster.local_metadata_store import LocalMetadataStore
 from trio_broker.cluster.log_dir_failure_handler import LogDirFailureHandler
 from trio_broker.cluster.lost_metadata import MentionedTopics, require_topics, require_whole_log
 from trio_broker.cluster.metadata_cache import MetadataCache
+from trio_broker.cluster.metadata_copy import MetadataCopy
 from trio_broker.cluster.metadata_delta import ContradictoryMetadata, replayed
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.cluster.metadata_loader import MetadataLoader
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.metadata_publisher import MetadataPublisher
-from trio_broker.cluster.metadata_snapshot import MetadataSnapshot
-from trio_broker.cluster.metadata_store import Claim
+from trio_broker.cluster.metadata_snapshot import MetadataSnapshot, write_snapshot
+from trio_broker.cluster.metadata_store import MetadataStore
+from trio_broker.cluster.metadata_transactions import MetadataTransactions
 from trio_broker.cluster.producer_ids import ProducerIds
+from trio_broker.cluster.remote_controller import RemoteController
 from trio_broker.cluster.replica_brokers import ImageBrokers
+from trio_broker.cluster.shared_metadata import SharedMetadata
+from trio_broker.cluster.stored_controller_locator import StoredControllerLocator
 from trio_broker.cluster.stored_metadata import require_own_metadata
 from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.barrier import background_nursery, start_background
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint, inter_broker_listener
 from trio_broker.config.log_config import LogConfig
+from trio_broker.config.metadata_store_config import LOCAL
 from trio_broker.config.resource_config import topic_config
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.coordinator.marker_writer import MarkerWriter
@@ -61,13 +73,16 @@ from trio_broker.network.network_client import NetworkClientSettings
 from trio_broker.network.network_clients import NetworkClients
 from trio_broker.partition.log_loader import LogLoader
 from trio_broker.partition.partition import Durability
+from trio_broker.partition.remote_leader_endpoint import Follower
+from trio_broker.partition.replica_fetcher_manager import ReplicaFetcherManager
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.runtime.disk import Disk
 from trio_broker.runtime.randomness import random_uuid
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.workers import Workers
-from trio_broker.storage import partition_metadata
+from trio_broker.storage import file_names, partition_metadata
 from trio_broker.storage.errors import is_shortage
+from trio_broker.storage.log_directory import clean_shutdown_epoch, known_cluster_id
 from trio_broker.storage.log_loading import KnownPartition
 from trio_broker.storage.log_manager import LogManager
 
@@ -81,122 +96,188 @@ async def open_services(
     advertised: Mapping[str, Endpoint],
     reconfigurables: Sequence[BrokerReconfigurable] = (),
     loader: LogLoader | None = None,
+    shared: SharedMetadata | None = None,
 ) -> AsyncIterator[BrokerServices]:
     """Open the data directories of ``config`` and everything that lives on them.
 
     ``advertised`` is what each listener, by name, tells its clients; ``reconfigurables`` are further parts that act on
-    a change of their settings; ``loader`` loads the logs, and knows how far it is.
+    a change of their settings; ``loader`` loads the logs, and knows how far it is. ``shared`` is the metadata of
+    several brokers of this process, in place of what ``metadata.store`` names.
 
     Raises:
         LoadStopped: ``loader`` was stopped.
+        RegistrationRefused: this broker cannot be one of the cluster.
         DataDirectoryError: a directory is locked, foreign, damaged or unreadable; the message is one line.
         OSError: the disk failed.
     """
+    async with background_nursery() as nursery:
+        if shared is None and config.metadata_store.metadata_store != LOCAL:
+            proposed = await runtime.workers.run(partial(cluster_id_to_propose, config, runtime))
+            shared = await join_etcd(config.metadata_store, runtime, nursery, proposed)
+        async with opened_services(config, runtime, advertised, reconfigurables, loader, shared) as services:
+            yield services
+
+
+def cluster_id_to_propose(config: BrokerConfig, runtime: Runtime) -> str:
+    """The id of the cluster that the data directories are of, or a new one. Blocks."""
+    found = (known_cluster_id(runtime.disk, PurePath(directory)) for directory in config.node.log_dirs)
+    return next((known for known in found if known is not None), None) or uuid_text(random_uuid(runtime.random))
+
+
+@asynccontextmanager
+async def opened_services(
+    config: BrokerConfig,
+    runtime: Runtime,
+    advertised: Mapping[str, Endpoint],
+    reconfigurables: Sequence[BrokerReconfigurable],
+    loader: LogLoader | None,
+    shared: SharedMetadata | None,
+) -> AsyncIterator[BrokerServices]:
+    """As ``open_services``, with the metadata where ``shared`` has it, or in the first data directory."""
     clock, workers = runtime.clock, runtime.workers
     directories = [PurePath(directory) for directory in config.node.log_dirs]
+    previous_epoch = await workers.run(partial(clean_shutdown_epoch, runtime.disk, directories[0]))
     log_manager = LogManager(
         directories,
         disk=runtime.disk,
         random=runtime.random,
         node_id=config.node.node_id,
         clock=clock,
+        cluster_id=None if shared is None else shared.cluster_id,
         allow_new=config.node.log_dirs_allow_new,
         sync_recovered=Durability(config.node.log_durability) is Durability.FSYNC,
     )
     loader = loader or LogLoader()
-    await workers.run(partial(log_manager.open, partial(require_metadata, runtime.disk, directories)))
+    require = require_metadata if shared is None else require_own_metadata
+    await workers.run(partial(log_manager.open, partial(require, runtime.disk, directories)))
     ended_well = False
     unclosed: set[PurePath] = set()
     replicated: dict[TopicPartition, int] = {}
     broker_epoch = -1
     try:
-        opening = partial(open_metadata, log_manager, runtime)
+        opening = partial(open_metadata, log_manager, runtime, is_copy=shared is not None)
         # So that a broker with a full disk starts, and its operator can delete something.
         with_reserve = log_manager.directories[0].with_reserve
-        metadata_log, image = await workers.run(partial(with_reserve, opening))
+        metadata = await workers.run(partial(with_reserve, opening))
         try:
-            store = LocalMetadataStore(metadata_log, workers)
-            claim = await store.claim(config.node.node_id)
-            image = attrs.evolve(image, offset=claim.end_offset - 1, epoch=claim.epoch)
-            changes = ChangeLog(clock, ChangeFile(runtime.disk, directories[0] / FILE_NAME, workers))
-            await workers.run(changes.load)
-            changes.record_start(str(config.node.node_id), config.static_texts)
-            metadata_cache = MetadataCache(image)
-            dynamic_config = DynamicConfigPublisher(config)
-            dynamic_config.apply(image, image.configs_by_resource)
-            await load_logs(loader, log_manager, image, config, workers)
-            io_limiter = trio.CapacityLimiter(config.socket_server.num_io_threads)
-            replicas = ReplicaManager(
-                log_manager,
-                config,
-                runtime,
-                io_limiter=io_limiter,
-                brokers=ImageBrokers(metadata_cache),
-                changes=changes,
-            )
-            dynamic_config.reconfigurables = (replicas, replicas.log_maintenance.log_cleaner, *reconfigurables)
-            node = NodeInfo(
-                node_id=config.node.node_id,
-                cluster_id=log_manager.cluster_id,
-                rack=config.node.broker_rack,
-                advertised=advertised,
-            )
-            publisher = MetadataPublisher(metadata_cache, dynamic_config, changes)
-            controller = Controller(store, claim, publisher, config, runtime, replicas)
-            ids = list(directory_ids(log_manager).values())
-            broker_epoch = await controller.register_node(registration(node, random_uuid(runtime.random), ids))
-            # Behind the loading of logs and the registration, by which the snapshot proves its partitions.
-            if metadata_log.is_snapshot_due and is_every_topic_known(log_manager, metadata_cache.image):
-                await take_snapshot(store, claim, metadata_cache.image, runtime)
-            # The directory without it is as good as gone. Behind the snapshot, which begins a new segment.
-            log_manager.directories[0].watch(metadata_log.log.active_segment.file.path)
-            partitions = BrokerMetadataPublisher(replicas, config)
-            await partitions.apply_image(metadata_cache.image)
-            groups = GroupCoordinator(replicas, controller, metadata_cache, changes, config, runtime)
-            dynamic_config.reconfigurables = (*dynamic_config.reconfigurables, groups)
-            producer_ids = ProducerIds(controller.allocate_producer_ids)
-            markers = MarkerWriter(replicas, groups)
-            clients = partial(broker_clients, config, runtime, metadata_cache)
-            fetch_clients = clients()
-            replicas.leader_end_point = lambda leader_id, number: fetch_clients.client(leader_id, f"fetcher {number}")
-            alter_partitions = AlterPartitionManager(controller, replicas.brokers, node.node_id, clock)
-            replicas.alter_partition = alter_partitions.submit
-            channels = TransactionMarkerChannelManager(markers, clients(), metadata_cache, node.node_id)
-            transactions = TransactionCoordinator(
-                replicas, channels, controller, metadata_cache, producer_ids, config, runtime
-            )
-            # In this order: the coordinators find the partitions of a new topic open.
-            publisher.subscribers = (partitions, groups, transactions)
+            if shared is not None:
+                await metadata.catch_up(shared.store, partial(replace_metadata, log_manager, runtime))
+                require_supported(metadata.image)
+            metadata_log, image = metadata.metadata_log, metadata.image
+            async with background_nursery() as nursery:
+                changes = ChangeLog(clock, ChangeFile(runtime.disk, directories[0] / FILE_NAME, workers))
+                await workers.run(changes.load)
+                changes.record_start(str(config.node.node_id), config.static_texts)
+                metadata_cache = MetadataCache(image)
+                dynamic_config = DynamicConfigPublisher(config)
+                dynamic_config.apply(image, image.configs_by_resource)
+                await load_logs(loader, log_manager, image, config, workers)
+                io_limiter = trio.CapacityLimiter(config.socket_server.num_io_threads)
+                replicas = ReplicaManager(
+                    log_manager,
+                    config,
+                    runtime,
+                    io_limiter=io_limiter,
+                    brokers=ImageBrokers(metadata_cache),
+                    changes=changes,
+                )
+                dynamic_config.reconfigurables = (replicas, replicas.log_maintenance.log_cleaner, *reconfigurables)
+                node = NodeInfo(
+                    node_id=config.node.node_id,
+                    cluster_id=log_manager.cluster_id,
+                    rack=config.node.broker_rack,
+                    advertised=advertised,
+                    inter_broker_listener=None if shared is None else inter_broker_listener(config.socket_server),
+                )
+                publisher = MetadataPublisher(metadata_cache, dynamic_config, changes)
+                store = LocalMetadataStore(metadata_log, workers) if shared is None else shared.store
+                keep = None if shared is None else metadata.append
+                metadata_loader = MetadataLoader(store, publisher, metadata.transactions, keep)
+                controller = Controller(store, metadata_loader, config, runtime, replicas)
+                start_background(nursery, "metadata loader", metadata_loader.run)
+                ids = list(directory_ids(log_manager).values())
+                wanted = registration(node, random_uuid(runtime.random), ids)
+                asked: ControllerClient = controller
+                channels_to_controller: ControllerChannels | None = None
+                lifecycle: BrokerLifecycleManager | None = None
+                if shared is None:
+                    await nursery.start(controller.lead)
+                    broker_epoch = await controller.register_node(wanted)
+                    # Behind the loading of logs and the registration, by which the snapshot proves its partitions.
+                    if metadata_log.is_snapshot_due and is_every_topic_known(log_manager, metadata_cache.image):
+                        await take_snapshot(controller, metadata_log)
+                else:
+                    channels_to_controller = controller_channels(config, runtime, shared.store, metadata_cache)
+                    asked = RemoteController(
+                        controller, channels_to_controller, metadata_cache, config, log_manager.cluster_id
+                    )
+                    start_background(nursery, "controller", controller.lead)
+                    start_background(nursery, "duties of the controller", controller.run)
+                    start_background(nursery, "connections to controllers", channels_to_controller.requests.clients.run)
+                    wanted = attrs.evolve(wanted, features=own_features(), previous_broker_epoch=previous_epoch)
+                    lifecycle = BrokerLifecycleManager(asked, wanted, partial(offset_of, metadata_cache), config)
+                    broker_epoch = await lifecycle.register()
+                    await metadata_loader.wait_loaded(broker_epoch + 1)
+                # The directory without it is as good as gone. Behind the snapshot, which begins a new segment.
+                log_manager.directories[0].watch(metadata_log.log.active_segment.file.path)
+                partitions = BrokerMetadataPublisher(replicas, config)
+                groups = GroupCoordinator(replicas, asked, metadata_cache, changes, config, runtime)
+                dynamic_config.reconfigurables = (*dynamic_config.reconfigurables, groups)
+                producer_ids = ProducerIds(asked.allocate_producer_ids)
+                markers = MarkerWriter(replicas, groups)
+                clients = partial(broker_clients, config, runtime, metadata_cache)
+                replicas.fetchers = ReplicaFetcherManager(
+                    config,
+                    follower=Follower(node.node_id, replicas.broker_epoch),
+                    find=replicas.find,
+                    appends=replicas.follower_appends,
+                    address_of=clients().address,
+                    make_clients=partial(network_clients, config, runtime),
+                )
+                alter_partitions = AlterPartitionManager(asked, node.node_id, replicas.broker_epoch, clock)
+                replicas.alter_partition = alter_partitions.submit
+                start_background(nursery, "changes of in-sync replicas", alter_partitions.run)
+                channels = TransactionMarkerChannelManager(markers, clients(), metadata_cache, node.node_id)
+                transactions = TransactionCoordinator(
+                    replicas, channels, asked, metadata_cache, producer_ids, config, runtime
+                )
+                async with metadata_loader.lock:
+                    # In this order: the coordinators find the partitions of a new topic open.
+                    publisher.subscribers = (partitions, groups, transactions)
+                    await partitions.apply_image(metadata_cache.image)
 
-            def topic_opened(name: str) -> None:
-                groups.topic_opened(name)
-                transactions.topic_opened(name)
+                def topic_opened(name: str) -> None:
+                    groups.topic_opened(name)
+                    transactions.topic_opened(name)
 
-            replicas.on_opened = topic_opened
-            yield BrokerServices(
-                node=node,
-                config=config,
-                runtime=runtime,
-                controller=controller,
-                metadata_cache=metadata_cache,
-                metadata_log=metadata_log,
-                changes=changes,
-                replicas=replicas,
-                fetch_clients=fetch_clients,
-                alter_partitions=alter_partitions,
-                log_dir_failures=LogDirFailureHandler(metadata_log, replicas),
-                producer_ids=producer_ids,
-                groups=groups,
-                markers=markers,
-                transactions=transactions,
-                transaction_verification=AddPartitionsToTxnManager(transactions, clients()),
-                trials=ConfigTrials(controller, dynamic_config, changes, clock),
-            )
-            replicated |= replicas.replicated_high_watermarks()
+                replicas.on_opened = topic_opened
+                if lifecycle is not None:
+                    start_background(nursery, "life of the broker", lifecycle.run)
+                yield BrokerServices(
+                    node=node,
+                    config=config,
+                    runtime=runtime,
+                    controller=controller,
+                    metadata_cache=metadata_cache,
+                    metadata_log=metadata_log,
+                    changes=changes,
+                    replicas=replicas,
+                    log_dir_failures=LogDirFailureHandler(metadata_log, replicas),
+                    producer_ids=producer_ids,
+                    groups=groups,
+                    markers=markers,
+                    transactions=transactions,
+                    transaction_verification=AddPartitionsToTxnManager(transactions, clients()),
+                    trials=ConfigTrials(asked, dynamic_config, changes, clock),
+                    controller_client=asked,
+                    controller_channel=None if channels_to_controller is None else channels_to_controller.requests,
+                    lifecycle=lifecycle,
+                )
+                replicated |= replicas.replicated_high_watermarks()
         finally:
             await run_shielded(workers, log_manager.make_room_to_close)
-            await run_shielded(workers, metadata_log.close)
-            if metadata_log.failure is not None:
+            await run_shielded(workers, metadata.metadata_log.close)
+            if metadata.metadata_log.failure is not None:
                 unclosed.add(directories[0])
         ended_well = True
     finally:
@@ -213,9 +294,12 @@ async def open_services(
 
 def broker_clients(config: BrokerConfig, runtime: Runtime, metadata_cache: MetadataCache) -> BrokerClients:
     """Clients of the other brokers, for one part of this one."""
-    settings = NetworkClientSettings(f"broker-{config.node.node_id}")
-    listener_name = inter_broker_listener(config.socket_server)
-    return BrokerClients(metadata_cache, NetworkClients(runtime.network, settings), listener_name)
+    return BrokerClients(metadata_cache, network_clients(config, runtime), inter_broker_listener(config.socket_server))
+
+
+def network_clients(config: BrokerConfig, runtime: Runtime) -> NetworkClients:
+    """Connections to other brokers, in the name of this one."""
+    return NetworkClients(runtime.network, NetworkClientSettings(f"broker-{config.node.node_id}"))
 
 
 async def run_shielded(workers: Workers, work: Callable[[], object]) -> None:
@@ -234,21 +318,57 @@ def require_metadata(disk: Disk, directories: Sequence[PurePath]) -> None:
     require_whole_log(disk, directories[0])
 
 
-def open_metadata(log_manager: LogManager, runtime: Runtime) -> tuple[MetadataLog, MetadataImage]:
-    """The metadata log, in the first directory, and the image of all its records. Blocks.
+def controller_channels(
+    config: BrokerConfig, runtime: Runtime, store: MetadataStore, metadata_cache: MetadataCache
+) -> ControllerChannels:
+    """The ways to the controller of several brokers."""
+    node, listener_name = config.node, inter_broker_listener(config.socket_server)
+    locator = StoredControllerLocator(node.node_id, store.controller, metadata_cache, listener_name)
+    clients = NetworkClients(runtime.network, NetworkClientSettings(f"broker-{node.node_id}"))
+    seconds = node.broker_session_timeout_ms / 1000
+    return ControllerChannels.of(locator, clients, session_timeout_seconds=seconds)
+
+
+def offset_of(metadata_cache: MetadataCache) -> int:
+    """Up to where this broker has read the metadata."""
+    return metadata_cache.image.offset
+
+
+def replace_metadata(log_manager: LogManager, runtime: Runtime, snapshot: MetadataSnapshot) -> MetadataLog:
+    """Put ``snapshot`` in place of the copy of the metadata in the first directory, of which it is not. Blocks."""
+    directory = log_manager.directories[0].path / file_names.CLUSTER_METADATA_DIRECTORY
+    runtime.disk.remove_tree(directory)
+    runtime.disk.make_directory(directory)
+    write_snapshot(runtime.disk, directory, snapshot)
+    return open_log_of(log_manager, runtime)
+
+
+def open_log_of(log_manager: LogManager, runtime: Runtime) -> MetadataLog:
+    """Open the metadata log in the first directory. Blocks.
 
     Raises:
-        MetadataLogUnusable: it is damaged, or has records or features unknown to this version, or has lost some.
+        MetadataLogUnusable: it is damaged.
     """
     directory = log_manager.directories[0]
     assert directory.properties is not None, "the directory is open"
-    metadata_log = MetadataLog.open(
+    return MetadataLog.open(
         directory.path,
         runtime,
         directory_id=directory.properties.directory_uuid,
         reserve=directory,
         require_in_place=directory.require_in_place,
     )
+
+
+def open_metadata(log_manager: LogManager, runtime: Runtime, *, is_copy: bool) -> MetadataCopy:
+    """Open the metadata log in the first directory, and replay it. Blocks.
+
+    What proves a loss is not asked of a copy of what several brokers share, which may be behind.
+
+    Raises:
+        MetadataLogUnusable: it is damaged, or has records or features unknown to this version, or has lost some.
+    """
+    metadata_log = open_log_of(log_manager, runtime)
     offset, epoch = metadata_log.log_end_offset - 1, metadata_log.leader_epoch
     topics = MentionedTopics()
     try:
@@ -256,12 +376,14 @@ def open_metadata(log_manager: LogManager, runtime: Runtime) -> tuple[MetadataLo
             topics.noted_in_snapshot(metadata_log.replay_snapshot()) if metadata_log.snapshot is not None else (),
             topics.noted_in(metadata_log.replay_log()),
         )
-        image = replayed(records, offset=offset, epoch=epoch)
+        transactions = MetadataTransactions()
+        image = replayed(transactions.settled(records), offset=offset, epoch=epoch)
     except (ContradictoryMetadata, NotImplementedError) as error:
         raise MetadataLogUnusable(f"{metadata_log.log.directory} cannot be replayed: {error}") from error
-    require_supported(image)
-    require_topics(runtime.disk, directory_ids(log_manager), topics)
-    return metadata_log, image
+    if not is_copy:
+        require_supported(image)
+        require_topics(runtime.disk, directory_ids(log_manager), topics)
+    return MetadataCopy(metadata_log, image, transactions, runtime.workers)
 
 
 def directory_ids(log_manager: LogManager) -> dict[PurePath, bytes]:
@@ -278,14 +400,12 @@ def is_every_topic_known(log_manager: LogManager, image: MetadataImage) -> bool:
     )
 
 
-async def take_snapshot(store: LocalMetadataStore, claim: Claim, image: MetadataImage, runtime: Runtime) -> None:
+async def take_snapshot(controller: Controller, metadata_log: MetadataLog) -> None:
     """Replace what was replayed by a snapshot, unless there is no room for one: then a later start does."""
-    now_ms = runtime.clock.now_ms()
-    make = partial(MetadataSnapshot.of_image, image, last_timestamp_ms=now_ms, now_ms=now_ms)
     try:
-        await store.take_snapshot(await runtime.workers.run(make), claim=claim)
+        await controller.take_snapshot()
     except OSError as error:
-        if not is_shortage(error) or store.log.failure is not None:
+        if not is_shortage(error) or metadata_log.failure is not None:
             raise
         log.warning("no snapshot of the metadata is taken: %s", error)
 

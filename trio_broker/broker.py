@@ -41,7 +41,9 @@ import trio
 
 from trio_broker import __version__
 from trio_broker.bootstrap import open_services
+from trio_broker.cluster.broker_lifecycle_manager import RegistrationRefused
 from trio_broker.cluster.declared_topics import declare_topics
+from trio_broker.cluster.shared_metadata import SharedMetadata
 from trio_broker.common.host_port import parse_host_port
 from trio_broker.concurrency.barrier import start_background
 from trio_broker.concurrency.scheduled_task import ScheduledTask, start_scheduled
@@ -100,9 +102,16 @@ class Broker:
     """One broker. ``run`` is its life; ``stop`` ends it cleanly from any task of the same loop."""
 
     def __init__(
-        self, config: BrokerConfig, *, runtime: Runtime | None = None, declaration: Declaration | None = None
+        self,
+        config: BrokerConfig,
+        *,
+        runtime: Runtime | None = None,
+        declaration: Declaration | None = None,
+        shared_metadata: SharedMetadata | None = None,
     ) -> None:
         """Take the settings; nothing is opened yet. What ``declaration`` has is there before clients are served.
+
+        ``shared_metadata`` is that of several brokers of this process, in place of what ``metadata.store`` names.
 
         Raises:
             ConfigError: the listeners cannot be understood.
@@ -110,6 +119,7 @@ class Broker:
         self.config = config
         self.declaration = declaration or Declaration()
         self.runtime = runtime or real_runtime()
+        self._shared_metadata = shared_metadata
         served_apis()  # imports the handlers, so that ``is_served`` knows them
         self.server = SocketServer(
             [Listener(each.listener_name, each.host, each.port) for each in listener_endpoints(config.socket_server)],
@@ -193,7 +203,12 @@ class Broker:
         try:
             await self._start_admin(admin_nursery)
             async with open_services(
-                self.config, self.runtime, self.advertised, (self,), loader=self.loader
+                self.config,
+                self.runtime,
+                self.advertised,
+                (self,),
+                loader=self.loader,
+                shared=self._shared_metadata,
             ) as services:
                 self._dispatcher = Dispatcher(services, self.server.channel.metrics, self.server.memory_pool)
                 self.server.handlers.handle = self._dispatcher.answer
@@ -206,7 +221,7 @@ class Broker:
             if not services.replicas.log_manager.closed_cleanly and not self.failure:
                 self.failure = "a data directory was not closed properly: the next start checks its logs"
             log.info("stopped")
-        except DataDirectoryError as error:
+        except (DataDirectoryError, RegistrationRefused) as error:
             raise StartupError(str(error)) from error
         except LoadStopped as error:
             raise StartupError(f"{error}: the next start begins anew") from error
@@ -241,10 +256,6 @@ class Broker:
         async with trio.open_nursery() as nursery:
             start_background(nursery, "change log", services.changes.run)
             start_background(nursery, "trials of settings", services.trials.run)
-            if services.controller_channel is not None:
-                start_background(nursery, "connections to controllers", services.controller_channel.clients.run)
-            start_background(nursery, "connections to leaders", services.fetch_clients.run)
-            start_background(nursery, "changes of in-sync replicas", services.alter_partitions.run)
             await nursery.start(services.replicas.run)
             await nursery.start(services.groups.run)
             await nursery.start(services.transactions.run)
@@ -256,6 +267,9 @@ class Broker:
                 self.is_running = True
                 task_status.started(self)
                 await self._stopping.wait()
+                if services.lifecycle is not None:
+                    # While it serves still: its partitions get other leaders first.
+                    await services.lifecycle.shut_down()
             await self._stop_serving(services)
             if self._admin is not None:
                 self._drained.set()

@@ -16,6 +16,7 @@ from trio_broker.cluster.metadata_store import MetadataStore
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.simulated_disk import SimulatedDisk
+from trio_broker.runtime.workers import Workers
 
 
 class StoreUnderTest(Protocol):
@@ -51,9 +52,12 @@ class LocalStore:
 
 
 @asynccontextmanager
-async def local_store() -> AsyncIterator[StoreUnderTest]:
+async def local_store(workers: Workers | None = None) -> AsyncIterator[StoreUnderTest]:
+    """One in memory, with threads or other ``workers``."""
     clock = ManualClock()
     runtime = attrs.evolve(real_runtime(clock), disk=SimulatedDisk(clock))
+    if workers is not None:
+        runtime = attrs.evolve(runtime, workers=workers)
     directory = PurePath("/metadata")
     runtime.disk.make_directory(directory)
     log = MetadataLog.open(directory, runtime)

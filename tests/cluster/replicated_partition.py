@@ -23,10 +23,22 @@ from trio_broker.cluster.alter_partition import PartitionAlteration, ReplicaStat
 from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat, BrokerHeartbeatManager
 from trio_broker.cluster.broker_liveness import decide_fencing, decide_heartbeat
 from trio_broker.cluster.cluster_control import NodeRegistration, decide_broker_registration
+from trio_broker.cluster.configuration_control import (
+    ConfigAlteration,
+    ConfigOperation,
+    ResourceAlterations,
+    decide_config_change,
+)
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.features import ELIGIBLE_LEADER_REPLICAS_VERSION, own_features
 from trio_broker.cluster.leader_elections import ElectionType, decide_election, decide_leader_balance
-from trio_broker.cluster.metadata_image import NO_LEADER, MetadataImage, PartitionImage
+from trio_broker.cluster.metadata_image import (
+    NO_LEADER,
+    ConfigResource,
+    ConfigResourceType,
+    MetadataImage,
+    PartitionImage,
+)
 from trio_broker.cluster.partition_change_builder import RECOVERING
 from trio_broker.cluster.partition_reassignments import Reassignment, decide_reassignment
 from trio_broker.common.topic_partition import TopicPartition
@@ -97,9 +109,10 @@ class ReplicatedPartition:
                 "reassign",
                 "cancel",
                 "elect",
+                "config",
                 "balance",
             ],
-            [8, 20, 10, 2, 2, 2, 6, 6, 1, 1, 1, 1],
+            [8, 20, 10, 2, 2, 2, 6, 6, 1, 1, 1, 1, 1],
         )[0]
         broker_id = self.random.choice(BROKERS)
         present = self.partition
@@ -218,6 +231,13 @@ class ReplicatedPartition:
 
     async def _elect(self, _: int) -> None:
         self._apply(decide_election(self.image, self.config, ElectionType.PREFERRED, T_0))
+
+    async def _config(self, _: int) -> None:
+        value = self.random.choice([1, 2, 3])
+        alteration = ConfigAlteration("min.insync.replicas", ConfigOperation.SET, str(value))
+        change = ResourceAlterations(ConfigResource(ConfigResourceType.TOPIC, "t"), (alteration,))
+        self._apply(decide_config_change(self.image, self.config, change))
+        self.min_isr = value
 
     async def _balance(self, _: int) -> None:
         self._apply(await run_steps(decide_leader_balance(self.image, self.config)))

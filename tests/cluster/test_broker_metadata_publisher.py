@@ -10,6 +10,7 @@ import pytest
 from kafka_wire.stored.metadata import PartitionChangeRecord
 from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublisher
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
+from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
 from trio_broker.cluster.replication_control import NewPartitions, NewTopic, TopicTarget
 from trio_broker.partition.leader_and_isr import LeaderAndIsr
@@ -41,8 +42,18 @@ class NotedReplicas:
 @pytest.fixture
 def replicas(controller, config):
     made: Any = NotedReplicas()
-    controller.publisher.subscribers = (BrokerMetadataPublisher(made, config),)
+    controller.loader.publisher.subscribers = (BrokerMetadataPublisher(made, config),)
     return made
+
+
+async def publish(controller, *records):
+    """Have the parts of the broker follow ``records``, which are in no log."""
+    image = controller.image
+    delta = MetadataDelta(image)
+    for record in records:
+        delta.replay(record)
+    offset = image.offset + len(records)
+    await controller.loader.publisher.publish(delta, delta.apply(offset=offset, epoch=image.epoch))
 
 
 async def set_retention(controller, resource, name, value):
@@ -78,8 +89,7 @@ async def test_a_new_epoch_of_one_partition_is_applied_to_that_one(controller, r
     await controller.create_topics([NewTopic(name="t", num_partitions=3)])
     await controller.create_partitions([NewPartitions(name="t", count=4)])
     topic_id = controller.image.topics["t"].topic_id
-    change = PartitionChangeRecord(partition_id=1, topic_id=topic_id, leader=1)
-    await controller.publisher.publish([change], offset=controller.image.offset + 1, epoch=controller.image.epoch)
+    await publish(controller, PartitionChangeRecord(partition_id=1, topic_id=topic_id, leader=1))
     assert [epochs for _, epochs, _ in replicas.applied] == [{0: 0, 1: 0, 2: 0}, {3: 0}, {1: 1}]
 
 
@@ -89,8 +99,7 @@ async def test_a_leadership_that_is_lost_is_followed_and_a_replica_that_has_move
     lost = PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=2, replicas=[1, 2], isr=[1, 2])
     moved = PartitionChangeRecord(partition_id=1, topic_id=topic_id, leader=2, replicas=[2], isr=[2])
     away = PartitionChangeRecord(partition_id=2, topic_id=topic_id, leader=-1)
-    offset = controller.image.offset + 3
-    await controller.publisher.publish([lost, moved, away], offset=offset, epoch=controller.image.epoch)
+    await publish(controller, lost, moved, away)
     assert replicas.applied[1:] == [("t", {}, replicas.applied[0][2])]
     followed = replicas.followed[1]
     assert {index: (each.leader, each.leader_epoch, each.isr) for index, each in followed.items()} == {

@@ -11,6 +11,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import BrokerFeature, FeatureLevelRecord, PartitionChangeRecord
 from tests.fakes.clusters import after, cluster_image, partition_of, summary
+from tests.fakes.controllers import set_image
 from tests.fakes.images import image_after, image_with
 from trio_broker.cluster.cluster_control import decide_broker_registration
 from trio_broker.cluster.features import SUPPORTED_WITH_REPLICAS, FeatureLevels, own_features
@@ -39,7 +40,7 @@ async def test_only_a_node_in_sync_leads_unless_unclean_elections_are_allowed(
 ):
     configs = {"unclean.leader.election.enable": unclean}
     [topic] = await controller.create_topics([NewTopic(name="t", configs=configs)])
-    controller.publisher.cache.set_image(image_with(controller.image, "t", before))
+    set_image(controller, image_with(controller.image, "t", before))
     await controller.register_node(node)
     changes = [record for record in metadata_log.batches[-1] if isinstance(record, PartitionChangeRecord)]
     expected = [] if election is None else [{"partition_id": 0, "topic_id": topic.topic_id} | election]
@@ -118,8 +119,14 @@ async def test_a_feature_is_finalised_when_all_nodes_know_it(config, joining):
 
 async def test_another_process_of_an_id_in_contact_is_refused(cluster, config, joining):
     with pytest.raises(KafkaError) as raised:
-        await decide(cluster, config, joining, has_session=True)
+        await decide(cluster, config, attrs.evolve(joining, previous_broker_epoch=9), has_session=True)
     assert raised.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+async def test_a_node_that_has_ended_the_life_that_is_registered_waits_for_no_session(cluster, config, joining):
+    """As when a whole cluster was stopped and is started again: the new controller gives everybody a session."""
+    decision = await decide(cluster, config, attrs.evolve(joining, previous_broker_epoch=10), has_session=True)
+    assert after(cluster, decision).brokers[1].broker_epoch == 100
 
 
 async def test_a_process_that_registers_again_keeps_its_epoch_and_its_state(cluster, config, joining):

@@ -18,7 +18,8 @@ from trio_broker.runtime.clock import ManualClock
 
 @pytest.fixture
 async def trials(controller, nursery):
-    made = ConfigTrials(controller, controller.publisher.dynamic_config, controller.publisher.changes, ManualClock())
+    publisher = controller.loader.publisher
+    made = ConfigTrials(controller, publisher.dynamic_config, publisher.changes, ManualClock())
     nursery.start_soon(made.run)
     return made
 
@@ -32,7 +33,11 @@ async def set_for_good(controller, **values):
         ConfigAlteration(name.replace("_", "."), ConfigOperation.SET, text) for name, text in values.items()
     )
     await controller.change_configs(
-        [ResourceAlterations(controller.publisher.dynamic_config.broker_resource, alterations, any_pool_size=True)]
+        [
+            ResourceAlterations(
+                controller.loader.publisher.dynamic_config.broker_resource, alterations, any_pool_size=True
+            )
+        ]
     )
 
 
@@ -43,7 +48,7 @@ async def test_a_tried_value_is_in_effect_for_its_time_and_then_taken_back(trial
     assert io_threads(config) == 64
     await trio.sleep(2)
     assert io_threads(config) == 8
-    tried, back = controller.publisher.changes.changes
+    tried, back = controller.loader.publisher.changes.changes
     assert tried.trial.outcome is TrialOutcome.UNDONE
     assert (back.undoes, back.origin.channel) == (tried.number, ChangeChannel.BROKER)
     assert back.values == (ValueChange("num.io.threads", "64", "8"),)
@@ -64,7 +69,7 @@ async def test_what_is_kept_is_in_the_metadata_log_and_stays(trials, controller,
     kept = await trials.keep(change.number)
     await trio.sleep(120)
     assert (io_threads(config), kept.trial.outcome) == (64, TrialOutcome.KEPT)
-    assert controller.publisher.changes.changes == (kept,)
+    assert controller.loader.publisher.changes.changes == (kept,)
     again = BrokerConfig({"node.id": "1"})
     make_controller(metadata_log, again, metadata_log.records)
     assert io_threads(again) == 64
@@ -75,7 +80,7 @@ async def test_it_is_undone_before_its_time_on_request(trials, controller, confi
     back = await trials.undo(change.number)
     assert (io_threads(config), back.undoes) == (8, change.number)
     await trio.sleep(120)
-    assert len(controller.publisher.changes.changes) == 2
+    assert len(controller.loader.publisher.changes.changes) == 2
 
 
 async def test_trials_follow_each_other(trials, config, autojump_clock):
@@ -113,7 +118,7 @@ async def test_a_value_set_for_good_meanwhile_wins_over_the_trial(trials, contro
         await trials.keep(change.number)
     await trio.sleep(120)
     assert io_threads(config) == 10
-    assert controller.publisher.changes.change(1).trial.outcome is TrialOutcome.REPLACED
+    assert controller.loader.publisher.changes.change(1).trial.outcome is TrialOutcome.REPLACED
 
 
 async def test_of_two_tried_settings_the_one_not_set_for_good_is_taken_back(trials, controller, config, autojump_clock):
@@ -121,7 +126,7 @@ async def test_of_two_tried_settings_the_one_not_set_for_good_is_taken_back(tria
     await set_for_good(controller, num_io_threads="10")
     await trio.sleep(61)
     assert (io_threads(config), config.socket_server.queued_max_requests) == (10, 500)
-    assert controller.publisher.changes.changes[-1].values == (ValueChange("queued.max.requests", "5", "500"),)
+    assert controller.loader.publisher.changes.changes[-1].values == (ValueChange("queued.max.requests", "5", "500"),)
 
 
 async def test_what_is_not_on_trial_can_neither_be_kept_nor_undone(trials):

@@ -9,7 +9,8 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import ConfigRecord, TopicRecord
-from tests.fakes.images import image_after
+from tests.fakes.clusters import cluster_image, summary
+from tests.fakes.images import broker_record, image_after
 from trio_broker.cluster.configuration_control import (
     ConfigAlteration,
     ConfigOperation,
@@ -152,3 +153,44 @@ def test_a_broker_replacement_follows_half_and_double_for_what_it_takes_away(ima
     )
     config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "16"})
     assert code_of(replaced, image, config, BROKER, {}) is ErrorCode.INVALID_REQUEST
+
+
+def test_settings_of_another_broker_are_checked_each_by_itself(image, config):
+    other = ConfigResource(ConfigResourceType.BROKER, "2")
+    image = image_after(image, broker_record(2))
+    # More than twice of what runs here; what runs there is not known here.
+    assert altered(image, config, other, ("num.io.threads", SET, "100")) == {"num.io.threads": "100"}
+    for name, value in (("no.such", "1"), ("log.dirs", "/"), ("num.io.threads", "0")):
+        assert code_of(altered, image, config, other, (name, SET, value)) is ErrorCode.INVALID_REQUEST
+    unknown = ConfigResource(ConfigResourceType.BROKER, "3")
+    assert code_of(altered, image, config, unknown, ("num.io.threads", SET, "9")) is ErrorCode.INVALID_REQUEST
+
+
+# --- min.insync.replicas, and who is eligible to lead ---
+
+
+@pytest.fixture
+def shrunken():
+    """One partition whose ISR is the leader alone, and one without a leader."""
+    gone = {"leader": -1, "isr": [], "eligible_leader_replicas": [2], "last_known_elr": [1]}
+    return cluster_image(
+        [1], [{"replicas": (1, 2, 3), "isr": [1], "eligible_leader_replicas": [2, 3]}, {"replicas": (1, 2), **gone}]
+    )
+
+
+@pytest.mark.parametrize("resource", [ConfigResource(ConfigResourceType.TOPIC, "t"), CLUSTER_DEFAULT])
+def test_who_was_eligible_is_not_when_a_smaller_isr_may_commit(shrunken, resource):
+    """Otherwise one would lead that lacks what is committed from now on."""
+    config = BrokerConfig({"node.id": "1", "min.insync.replicas": "2"})
+    change = ResourceAlterations(resource, (ConfigAlteration("min.insync.replicas", ConfigOperation.SET, "1"),))
+    decision = decide_config_change(shrunken, config, change)
+    image = image_after(shrunken, *decision.records)
+    assert [summary(image, index) for index in range(2)] == [(1, (1,), ()), (-1, (), (2,))]
+
+
+@pytest.mark.parametrize(("value", "name"), [("2", "min.insync.replicas"), ("9", "retention.ms")])
+def test_they_stay_eligible_while_the_isr_is_too_small(shrunken, value, name):
+    config = BrokerConfig({"node.id": "1", "min.insync.replicas": "3"})
+    resource = ConfigResource(ConfigResourceType.TOPIC, "t")
+    change = ResourceAlterations(resource, (ConfigAlteration(name, ConfigOperation.SET, value),))
+    assert len(decide_config_change(shrunken, config, change).records) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import trio
+import trio.testing
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
@@ -30,7 +31,7 @@ def setting(resource, name, value):
 @pytest.fixture
 def deltas(controller):
     subscriber = RecordingSubscriber()
-    controller.publisher.subscribers = (subscriber,)
+    controller.loader.publisher.subscribers = (subscriber,)
     return subscriber.deltas
 
 
@@ -62,11 +63,12 @@ async def test_a_topic_of_which_a_broker_reports_no_log_is_deleted_again(control
             return KafkaError("no space", code=ErrorCode.KAFKA_STORAGE_ERROR) if name == "a" else None
 
     config = BrokerConfig({"node.id": "1"})
-    reported = Controller(metadata_log, metadata_log.held(), controller.publisher, config, real_runtime(), Reports())
+    reported = Controller(metadata_log, controller.loader, config, real_runtime(), Reports())
+    reported.writer.activate(metadata_log.held())
     refused, created = await reported.create_topics([NewTopic(name="a"), NewTopic(name="b")])
     assert isinstance(refused, KafkaError)
     assert not isinstance(created, KafkaError)
-    assert list(controller.image.topics) == ["b"]
+    assert list(controller.loader.image.topics) == ["b"]
 
 
 async def test_two_requests_for_one_name_at_once_make_one_topic(controller):
@@ -112,13 +114,14 @@ async def test_cancellation_between_log_and_image_does_not_part_them(config, nod
     class CancellingLog(MemoryMetadataLog):
         async def append(self, batch, *, claim, expected_end):
             scope.cancel()
-            await trio.lowlevel.checkpoint()
-            return 0
+            return await super().append(batch, claim=claim, expected_end=expected_end)
 
     controller = make_controller(CancellingLog(), config)
     with scope:
         await controller.register_node(node)
     assert 1 in controller.image.brokers
+    await trio.testing.wait_all_tasks_blocked()
+    assert 1 in controller.loader.image.brokers
 
 
 async def test_settings_of_this_broker_take_effect_and_are_recorded_with_their_caller(controller, config):
@@ -128,7 +131,7 @@ async def test_settings_of_this_broker_take_effect_and_are_recorded_with_their_c
     [change] = outcome.changes
     assert change.values == (ValueChange("num.io.threads", "8", "9"),)
     assert (change.resource_type, change.resource, change.origin) == (ChangedResource.BROKER, "1", CALLER.get())
-    assert controller.publisher.changes.changes == (change,)
+    assert controller.loader.publisher.changes.changes == (change,)
 
 
 async def test_settings_without_an_effect_are_recorded_as_such_and_those_only_validated_are_not(controller, config):
@@ -140,7 +143,7 @@ async def test_settings_without_an_effect_are_recorded_as_such_and_those_only_va
     assert change.shadowed_values == (ValueChange("num.io.threads", None, "10"),)
     assert not change.is_of_settings
     outcome = await controller.change_configs([setting(BROKER, "num.io.threads", "10")], validate_only=True)
-    assert (outcome.results, outcome.changes) == ([BROKER], [])
+    assert (outcome.results, outcome.changes) == ([BROKER], ())
     assert config.socket_server.num_io_threads == 9
 
 
@@ -157,7 +160,7 @@ async def test_what_happens_to_topics_is_recorded(controller):
     await controller.change_configs([setting(group, "consumer.session.timeout.ms", "50000")])
     assert [
         (change.action.value, change.resource, *((each.name, each.old, each.new) for each in change.values))
-        for change in controller.publisher.changes.changes
+        for change in controller.loader.publisher.changes.changes
     ] == [
         ("created", "t", ("partitions", None, "2"), ("retention.ms", None, "5")),
         ("partitions-added", "t", ("partitions", "2", "3")),
@@ -167,7 +170,7 @@ async def test_what_happens_to_topics_is_recorded(controller):
         ("deleted", "t", ("partitions", "3", None)),
         ("config", "g", ("consumer.session.timeout.ms", "45000", "50000")),
     ]
-    assert [change.number for change in controller.publisher.changes.changes] == [1, 2, 3, 4, 5, 6, 7]
+    assert [change.number for change in controller.loader.publisher.changes.changes] == [1, 2, 3, 4, 5, 6, 7]
 
 
 async def test_a_replay_gives_back_the_image_and_the_dynamic_settings(controller, metadata_log):
@@ -188,11 +191,13 @@ async def test_decisions_about_topics_read_the_settings_of_the_image(controller,
     """Whatever this process has in effect: here none of the dynamic settings."""
     await controller.change_configs([setting(CLUSTER_DEFAULT, "log.cleaner.max.compaction.lag.ms", "5")])
     config = BrokerConfig({"node.id": "1"})
-    elsewhere = Controller(metadata_log, metadata_log.held(), controller.publisher, config, real_runtime())
+    elsewhere = Controller(metadata_log, controller.loader, config, real_runtime())
+    elsewhere.writer.activate(metadata_log.held())
     topic = NewTopic(name="t", configs={"min.compaction.lag.ms": "6"})
-    [refused] = await elsewhere.create_topics([topic])
+    [refused] = await elsewhere.create_topics([topic], validate_only=True)
     assert isinstance(refused, KafkaError)
     assert refused.code is ErrorCode.INVALID_CONFIG
     await controller.change_configs([setting(BROKER, "log.cleaner.max.compaction.lag.ms", "7")])
-    [created] = await elsewhere.create_topics([topic])
+    elsewhere.writer.activate(metadata_log.held())
+    [created] = await elsewhere.create_topics([topic], validate_only=True)
     assert not isinstance(created, KafkaError), created

@@ -10,7 +10,7 @@ import trio.testing
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from tests.fakes.clusters import partition_of, summary
-from tests.fakes.controllers import make_controller
+from tests.fakes.controllers import make_controller, set_image
 from trio_broker.cluster.alter_partition import PartitionAlteration, ReplicaState
 from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat
 from trio_broker.cluster.features import own_features
@@ -127,11 +127,11 @@ async def test_a_silent_broker_is_fenced_by_the_clock_and_comes_back_into_the_is
 
 async def test_no_process_takes_the_id_of_a_broker_in_contact_and_any_may_after_its_session(brokers, controller, clock):
     with pytest.raises(KafkaError) as raised:
-        await brokers.register(1)
+        await brokers.register(1, clean=False)
     assert raised.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
     clock.advance(10)
     await brokers.beat(2, 3)
-    await brokers.register(1)
+    await brokers.register(1, clean=False)
     assert summary(controller.image) == (2, (2, 3), ())
 
 
@@ -192,6 +192,15 @@ async def test_a_reassignment_adds_a_replica_and_takes_another_away_when_it_has_
     assert not partition.is_reassigned
 
 
+async def test_a_second_change_of_one_partition_in_a_request_is_refused(brokers, controller):
+    await brokers.start(4)
+    wanted = [Reassignment(T_0, [4, 2, 3]), Reassignment(T_0, [2, 1]), Reassignment(TopicPartition("t", 9), [1])]
+    done, second, unknown = await controller.reassign_partitions(wanted, allow_replication_factor_change=True)
+    assert (done, second.code) == (None, ErrorCode.INVALID_REQUEST)
+    assert unknown.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert partition_of(controller.image).replicas == (4, 2, 3, 1)
+
+
 async def test_a_reassignment_is_cancelled(brokers, controller):
     await brokers.start(4)
     await controller.reassign_partitions([Reassignment(T_0, [4, 2, 3])], allow_replication_factor_change=True)
@@ -212,7 +221,7 @@ async def test_a_cancellation_that_would_lose_records_needs_unclean_elections(br
     only_new = attrs.evolve(partition, isr=(4,), leader=4)
     image = controller.image
     topic = attrs.evolve(image.topics["t"], partitions={0: only_new})
-    controller.publisher.cache.set_image(attrs.evolve(image, topics={"t": topic}, topics_by_id={topic.topic_id: topic}))
+    set_image(controller, attrs.evolve(image, topics={"t": topic}, topics_by_id={topic.topic_id: topic}))
     [error] = await controller.reassign_partitions([Reassignment(T_0, None)], allow_replication_factor_change=True)
     assert error.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 

@@ -29,7 +29,7 @@ class BrokenPool:
 
 @pytest.fixture
 def dynamic_config(controller):
-    return controller.publisher.dynamic_config
+    return controller.loader.publisher.dynamic_config
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from tests.fakes.clusters import after, cluster_image, summary
+from tests.fakes.controllers import set_image
 from tests.fakes.images import broker_record, image_after, image_with
 from trio_broker.cluster import leader_elections
 from trio_broker.cluster.leader_elections import ElectionType, decide_election, decide_leader_balance
@@ -34,7 +35,7 @@ async def controller(controller):
 
 def place(controller, leader, replicas, isr):
     partition = PartitionImage(leader=leader, leader_epoch=3, partition_epoch=5, replicas=replicas, isr=isr)
-    controller.publisher.cache.set_image(image_with(controller.image, "t", partition))
+    set_image(controller, image_with(controller.image, "t", partition))
 
 
 @pytest.mark.parametrize("election", ElectionType)

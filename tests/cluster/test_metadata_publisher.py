@@ -36,7 +36,7 @@ class ActingSubscriber:
 
 @pytest.fixture
 def publisher(controller):
-    return controller.publisher
+    return controller.loader.publisher
 
 
 @pytest.fixture
@@ -97,6 +97,7 @@ async def test_a_request_that_is_cancelled_after_the_append_is_still_published_t
     publisher.subscribers = (ActingSubscriber(lambda: scope.cancel()), ActingSubscriber(lambda: None), last)
     with trio.CancelScope() as scope:
         await controller.create_topics([NewTopic(name="t")])
+    await trio.testing.wait_all_tasks_blocked()
     assert [delta.changed_topics for delta in last.deltas] == [("t",)]
     assert "t" in controller.image.topics
 

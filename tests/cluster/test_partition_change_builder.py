@@ -300,6 +300,16 @@ def test_replicas_that_left_an_isr_too_small_to_commit_are_eligible(before, live
     assert changed(before, live, min_isr=3, **targets) == changes
 
 
+def test_a_leader_that_may_commit_alone_leaves_nobody_eligible():
+    before = partition((1, 2), (), NO_LEADER, eligible_leader_replicas=(1, 2), last_known_elr=(1,))
+    assert changed(before, {1}, min_isr=1) == {
+        "isr": [1],
+        "eligible_leader_replicas": [],
+        "last_known_elr": [],
+        "leader": 1,
+    }
+
+
 def test_min_isr_is_no_more_than_there_are_replicas():
     assert changed(partition((1, 2), (1, 2), 1), {1, 2}, min_isr=3, isr=(1,)) == {
         "isr": [1],

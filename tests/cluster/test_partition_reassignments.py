@@ -7,6 +7,7 @@ import pytest
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from tests.fakes.controllers import set_image
 from tests.fakes.images import image_with
 from trio_broker.cluster.metadata_image import PartitionImage
 from trio_broker.cluster.partition_reassignments import Reassignment, decide_reassignment
@@ -69,7 +70,7 @@ def once_of_two(controller):
     """The partition of a node that was one of two brokers, both of which are registered."""
     brokers = {**controller.image.brokers, 2: attrs.evolve(controller.image.brokers[1], broker_id=2, fenced=True)}
     partition = PartitionImage(leader=1, leader_epoch=3, partition_epoch=5, replicas=(2, 1), isr=(1,))
-    controller.publisher.cache.set_image(image_with(attrs.evolve(controller.image, brokers=brokers), "t", partition))
+    set_image(controller, image_with(attrs.evolve(controller.image, brokers=brokers), "t", partition))
     return partition
 
 
@@ -98,7 +99,7 @@ async def test_this_node_keeps_what_nobody_else_could_take_over(controller, once
 
 
 async def test_a_broker_that_is_not_alive_gets_no_further_partition(controller, once_of_two):
-    controller.publisher.cache.set_image(image_with(controller.image, "t", attrs.evolve(once_of_two, replicas=(1,))))
+    set_image(controller, image_with(controller.image, "t", attrs.evolve(once_of_two, replicas=(1,))))
     code, reason = refusal_of(controller, [1, 2])
     assert code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert "broker 2 has no replica of it" in reason

@@ -20,6 +20,7 @@ from kafka_wire.stored.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from tests.fakes.clusters import cluster_image
 from tests.fakes.images import broker_record, image_after, image_of
 from trio_broker.cluster import replication_control
 from trio_broker.cluster.controller_result import ControllerResult
@@ -241,6 +242,13 @@ def test_without_a_broker_that_could_lead_there_is_no_topic(image, config):
     assert code_for(image, config, name="t", replication_factor=3) is ErrorCode.INVALID_REPLICATION_FACTOR
     fenced = image_of(broker_record(2, fenced=True))
     assert code_for(fenced, config, name="t") is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_a_topic_that_is_moving_grows_by_as_many_replicas_as_it_will_have():
+    moving = {"replicas": (2, 3, 1), "adding_replicas": [2, 3], "removing_replicas": [1], "isr": [1], "leader": 1}
+    image = cluster_image([1, 2, 3], [moving])
+    [decision] = accepted(decided(decide_new_partitions, image, [NewPartitions(name="t", count=2)], RANDOM))
+    assert [len(record.replicas) for record in decision.records] == [2]
 
 
 def test_each_of_several_brokers_has_room_for_so_many_partitions(image, config, monkeypatch):

@@ -34,21 +34,23 @@ def test_each_key_is_declared_once():
 
 def test_a_static_one_is_kept_and_said_with_its_place():
     settings = StaticSettings()
-    settings.set("num.replica.fetchers", "4", "server.properties:3", ConfigLevel.FILE)
+    settings.set("num.replica.alter.log.dirs.threads", "4", "server.properties:3", ConfigLevel.FILE)
     config = BrokerConfig(settings)
     assert (config.warnings, config.without_effect) == (
         [],
-        ["server.properties:3: num.replica.fetchers has no effect here"],
+        ["server.properties:3: num.replica.alter.log.dirs.threads has no effect here"],
     )
-    entry = config.entry("num.replica.fetchers")
+    entry = config.entry("num.replica.alter.log.dirs.threads")
     assert entry is not None
     assert (entry.value, entry.source) == ("4", ConfigSource.STATIC_BROKER_CONFIG)
     assert entry.documentation == WITHOUT_EFFECT
 
 
 def test_its_value_must_be_of_its_type():
-    with pytest.raises(ConfigError, match=r"num\.replica\.fetchers: 'four' is refused: .* whole number"):
-        BrokerConfig({"num.replica.fetchers": "four"})
+    with pytest.raises(
+        ConfigError, match=r"num\.replica\.alter\.log\.dirs\.threads: 'four' is refused: .* whole number"
+    ):
+        BrokerConfig({"num.replica.alter.log.dirs.threads": "four"})
 
 
 @pytest.mark.parametrize("scope", ConfigScope)

@@ -22,9 +22,11 @@ from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetc
 from tests.compat.group_requests import first_beat
 from tests.coordinator.appended import appended
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
+from tests.fakes.followed_metadata import elected, follow
 from tests.waits import fail_after
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import TopicTarget
+from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.concurrency import yield_budget
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import at_once
@@ -227,6 +229,21 @@ async def test_the_records_of_a_shard_are_folded_in_turns(broker, monkeypatch):
         runtime.load_led_partitions()
         await runtime.wait_until_loaded()
     assert len((await broker.committed("g"))["t"]) == 95
+
+
+async def test_a_shard_that_goes_to_another_broker_is_closed_in_turns_and_loaded_anew_after_that(broker, monkeypatch):
+    runtime = broker.groups.runtime
+    groups = [f"g{number}" for number in range(200) if runtime.partition_of(f"g{number}").partition == 0]
+    for group_id in groups:
+        await commit(broker, group_id, [0])
+    closing = runtime.shards[0]
+    async with turns_for_others(len(groups) // 2, monkeypatch):
+        await follow(broker.services, elected(broker.services, CONSUMER_OFFSETS_TOPIC, 2, 0))
+        assert (closing.is_closed, 0 in runtime.shards) == (True, False)
+        await follow(broker.services, elected(broker.services, CONSUMER_OFFSETS_TOPIC, 1, 0))
+        await runtime.wait_until_loaded()
+        assert closing.machine.groups == {}
+    assert runtime.shards[0].machine.groups.keys() == set(groups)
 
 
 async def test_the_lags_of_a_large_group_come_in_turns(broker, monkeypatch):

@@ -19,6 +19,8 @@ class MemoryMetadataLog:
 
     def __init__(self) -> None:
         self.batches: list[list[Any]] = []
+        self._committed: list[CommittedBatch] = []
+        self._appended = trio.Event()
         self.failure: OSError | None = None
         self.leader_epoch = 1
 
@@ -41,7 +43,12 @@ class MemoryMetadataLog:
             raise self.failure
         assert expected_end == self.log_end_offset
         # Through bytes and back, so that a record that cannot be encoded does not pass a test.
-        self.batches.append([decode_metadata_record(encode_metadata_record(record)) for record in batch.records])
+        records = [decode_metadata_record(encode_metadata_record(record)) for record in batch.records]
+        self.batches.append(records)
+        last_offset = self.log_end_offset - 1
+        self._committed.append(CommittedBatch(expected_end, last_offset, claim.epoch, 0, records, b""))
+        self._appended.set()
+        self._appended = trio.Event()
         return expected_end
 
     def controller(self) -> LeaderAndEpoch:
@@ -59,8 +66,14 @@ class MemoryMetadataLog:
     async def resign(self, claim: Claim) -> None:
         raise NotImplementedError
 
-    def tail(self, from_offset: int) -> AsyncIterator[CommittedBatch]:
-        raise NotImplementedError
+    async def tail(self, from_offset: int) -> AsyncIterator[CommittedBatch]:
+        position = 0
+        while True:
+            for batch in self._committed[position:]:
+                position += 1
+                if batch.base_offset >= from_offset:
+                    yield batch
+            await self._appended.wait()
 
     async def snapshot(self) -> MetadataSnapshot | None:
         raise NotImplementedError

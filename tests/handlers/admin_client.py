@@ -49,7 +49,7 @@ class AdminClient:
     def context(self, version: int) -> Context:
         header = RequestHeader(api_key=0, api_version=version, correlation_id=7, client_id="test")
         absent: Any = None  # read by the admin app alone
-        publisher = self.controller.publisher
+        publisher = self.controller.loader.publisher
         services = BrokerServices(
             node=self.node,
             config=self.config,
@@ -58,8 +58,6 @@ class AdminClient:
             metadata_cache=publisher.cache,
             changes=publisher.changes,
             metadata_log=absent,
-            fetch_clients=absent,
-            alter_partitions=absent,
             replicas=self.replicas,
             log_dir_failures=absent,
             producer_ids=ProducerIds(self.controller.allocate_producer_ids),

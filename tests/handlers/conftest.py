@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
-
 import attrs
 import pytest
+import trio
 
 from tests.fakes.inline_workers import InlineWorkers
 from tests.handlers.group_client import GroupClient
@@ -62,16 +61,25 @@ def workers():
 @pytest.fixture
 async def open_wire_client(tmp_path, workers):
     """Open the parts of a broker with given settings, and return a client of its Dispatcher."""
-    async with AsyncExitStack() as stack:
+    ended = trio.Event()
+
+    async def host(config, runtime, advertised, *, task_status):
+        async with open_services(config, runtime, advertised) as services:
+            task_status.started(services)
+            await ended.wait()
+
+    # In tasks of this fixture: clients are opened by other fixtures and by tests, which end before them.
+    async with trio.open_nursery() as nursery:
 
         async def open_client(advertised=ADVERTISED, directory="broker", **settings):
             clock = ManualClock()
             config = broker_config(tmp_path / directory, **settings)
             runtime = attrs.evolve(real_runtime(clock), workers=workers)
-            services = await stack.enter_async_context(open_services(config, runtime, advertised))
+            services = await nursery.start(host, config, runtime, advertised)
             return WireClient(new_dispatcher(services), clock)
 
         yield open_client
+        ended.set()
 
 
 @pytest.fixture

@@ -86,8 +86,6 @@ class Client:
             changes=absent,
             metadata_log=metadata_log,
             replicas=self.replicas,
-            fetch_clients=absent,
-            alter_partitions=absent,
             log_dir_failures=absent,
             producer_ids=self.producer_ids,
             groups=absent,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
+import trio.testing
 
 from kafka_wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kafka_wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
@@ -54,4 +55,6 @@ class SecondBroker:
             want_shut_down=False,
         )
         response: BrokerHeartbeatResponse = await self.wire.ask(attrs.evolve(request, **others), 2)
+        # It is answered before the controller's own broker follows.
+        await trio.testing.wait_all_tasks_blocked()
         return response

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import trio.testing
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.alter_partition import AlterPartitionRequest, BrokerState
@@ -50,6 +51,8 @@ async def test_a_leader_takes_a_replica_out_of_the_isr(second_broker, version):
     response = await second_broker.wire.ask(request(second_broker, topic, **isr), version)
     [altered] = response.topics[0].partitions
     assert (response.error_code, altered.error_code, altered.isr, altered.leader_id) == (0, 0, [LEADER], LEADER)
+    # It is answered before the controller's own broker follows.
+    await trio.testing.wait_all_tasks_blocked()
     partition = second_broker.wire.services.metadata_cache.image.topics["orders"].partitions[0]
     assert tuple(partition.isr) == (LEADER,)
     assert altered.partition_epoch == partition.partition_epoch

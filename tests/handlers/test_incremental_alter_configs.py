@@ -91,7 +91,7 @@ async def test_a_pool_and_the_queue_are_tuned_live_which_is_one_change(admin):
     changes = resource(BROKER, "1", ("num.io.threads", SET, "16"), ("queued.max.requests", SET, "10"))
     assert await codes(admin, changes) == [0]
     assert (admin.config.socket_server.num_io_threads, admin.config.socket_server.queued_max_requests) == (16, 10)
-    change = admin.controller.publisher.changes.changes[-1]
+    change = admin.controller.loader.publisher.changes.changes[-1]
     assert change.values == (
         ValueChange("num.io.threads", "8", "16"),
         ValueChange("queued.max.requests", "500", "10"),
@@ -154,7 +154,7 @@ async def test_a_subscription_to_client_metrics_is_kept_and_taken_away(admin):
     changes = [(name, SET, value) for name, value in values.items()]
     assert await codes(admin, resource(CLIENT_METRICS, "slow ones", *changes)) == [0]
     assert admin.controller.image.configs(metrics) == values
-    [change] = admin.controller.publisher.changes.changes[-1:]
+    [change] = admin.controller.loader.publisher.changes.changes[-1:]
     assert (change.resource_type, change.resource) == (ChangedResource.CLIENT_METRICS, "slow ones")
     assert change.values[0] == ValueChange("interval.ms", "300000", "1000")
     deletions = [(name, DELETE, None) for name in values]

@@ -37,7 +37,7 @@ async def test_what_is_on_its_way_is_listed_with_those_that_come_and_go():
     )
     partitions = {**image.topics["t"].partitions, 0: moving}
     topics = {**image.topics, "t": attrs.evolve(image.topics["t"], partitions=partitions)}
-    admin.controller.publisher.cache.set_image(attrs.evolve(image, topics=topics))
+    admin.controller.loader.publisher.cache.set_image(attrs.evolve(image, topics=topics))
     for topics_asked in (None, SOME):
         response = await admin.ask(
             list_partition_reassignments, ListPartitionReassignmentsRequest(topics=topics_asked), 0

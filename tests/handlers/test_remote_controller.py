@@ -51,7 +51,8 @@ class Asking:
     @property
     def image(self) -> MetadataImage:
         """What the controller knows."""
-        image: MetadataImage = self.brokers.controller.services.metadata_cache.image
+        controller: Any = self.brokers.controller.services.controller
+        image: MetadataImage = controller.image
         return image
 
     def read_metadata(self) -> None:
@@ -168,6 +169,15 @@ async def test_a_broker_registers_beats_and_stops(asking):
     assert (await asking.remote.heartbeat(beat)).should_shut_down
 
 
+async def test_the_directories_of_a_broker_that_have_failed_are_reported(asking):
+    first, second = bytes(14) + b"\x02\x01", bytes(14) + b"\x02\x02"
+    broker_epoch = await asking.remote.register_broker(attrs.evolve(NODE, log_dirs=[first, second]))
+    beat = attrs.evolve(heartbeat(broker_epoch, asking.image.offset), offline_log_dirs={first})
+    await asking.remote.heartbeat(beat)
+    await asking.remote.heartbeat(beat)
+    assert asking.brokers.controller.services.controller.image.brokers[NODE_ID].log_dirs == (second,)
+
+
 async def test_producer_ids_are_allocated_for_the_broker_that_asks(asking):
     await registered(asking)
     one, other = [await asking.remote.allocate_producer_ids() for _ in range(2)]
@@ -193,6 +203,14 @@ async def test_an_isr_is_altered(asking):
     assert altered == asking.image.topics["orders"].partitions[0]
     assert tuple(altered.isr) == (NODE_ID,)
     assert isinstance(refused, KafkaError)
+
+
+async def test_settings_of_a_broker_are_changed_by_way_of_that_broker(asking):
+    await registered(asking)
+    own = ConfigResource.of_broker(NODE_ID)
+    alteration = ConfigAlteration("num.io.threads", ConfigOperation.SET, "9")
+    assert (await asking.remote.change_configs([ResourceAlterations(own, (alteration,))])).results == [own]
+    assert asking.image.configs(own) == {"num.io.threads": "9"}
 
 
 async def test_the_own_controller_is_asked_while_this_broker_is_it(asking):

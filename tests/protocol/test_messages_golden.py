@@ -28,9 +28,11 @@ NEVER_SENT = {
     "AlterPartitionRequest",
     "BrokerRegistrationRequest",
     "BrokerHeartbeatRequest",
+    "AllocateProducerIdsRequest",
+    "EnvelopeRequest",
 }
 """Clients send OffsetForLeaderEpoch only after the leader has changed, which the recorder's broker does not do. None of
-the three has an admin call for delegation tokens, for quotas or for taking a broker out. The last three are
+the three has an admin call for delegation tokens, for quotas or for taking a broker out. The last five are
 between brokers.
 """
 

@@ -19,7 +19,7 @@ from tests.waits import scaled, within
 from trio_broker.broker import StartupError
 from trio_broker.config.errors import ConfigError
 from trio_broker.testing import BrokerThread, broker_in_thread
-from trio_broker.testing.broker_thread import BrokerDoesNotRun
+from trio_broker.testing.loop_thread import BrokerDoesNotRun
 
 WEEK_SECONDS = 7 * 24 * 3600
 HOUR_SECONDS = 3600

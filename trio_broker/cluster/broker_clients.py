@@ -11,6 +11,7 @@ from __future__ import annotations
 import attrs
 
 from trio_broker.cluster.metadata_cache import MetadataCache
+from trio_broker.cluster.metadata_image import EndpointImage
 from trio_broker.network.errors import RequestNotSent
 from trio_broker.network.network_client import NetworkClient
 from trio_broker.network.network_clients import NetworkClients
@@ -28,15 +29,18 @@ class BrokerClients:
         """Keep the connections until cancelled."""
         await self.clients.run()
 
-    def client(self, broker_id: int, purpose: str = "") -> NetworkClient:
-        """The client of a broker that is registered and not fenced, for one purpose (see ``NetworkClients``).
+    def address(self, broker_id: int) -> EndpointImage | None:
+        """Where the others reach a broker that is registered and not fenced, None if they do not."""
+        broker = self.metadata_cache.image.brokers.get(broker_id)
+        endpoints = () if broker is None or broker.fenced else broker.endpoints
+        return next((each for each in endpoints if each.name == self.listener_name and each.host), None)
+
+    def client(self, broker_id: int) -> NetworkClient:
+        """The client of a broker that is registered and not fenced.
 
         Raises:
             RequestNotSent: it is not, or has no such listener, or no address there.
         """
-        broker = self.metadata_cache.image.brokers.get(broker_id)
-        if broker is not None and not broker.fenced:
-            for endpoint in broker.endpoints:
-                if endpoint.name == self.listener_name and endpoint.host:
-                    return self.clients.client(endpoint.host, endpoint.port, purpose)
+        if (address := self.address(broker_id)) is not None:
+            return self.clients.client(address.host, address.port)
         raise RequestNotSent(f"broker {broker_id} is not there, or has no address by listener {self.listener_name}")

@@ -31,13 +31,10 @@ from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.features import FeatureLevels, decide_features, reason_against_features
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, BrokerImage, MetadataImage, TopicImage
 from trio_broker.cluster.partition_change_builder import new_leader_epoch
-from trio_broker.cluster.topic_changes import TopicChanges
+from trio_broker.cluster.topic_changes import MIN_INSYNC_REPLICAS, TopicChanges
 from trio_broker.concurrency.steps import Steps
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint
-
-MIN_INSYNC_REPLICAS = "min.insync.replicas"
-
 
 RESERVED_DIRECTORIES = 100
 """Kafka gives the first ids a meaning of their own, such as "not assigned yet"."""
@@ -75,7 +72,8 @@ def decide_broker_registration(
 ) -> Steps[ControllerResult[int]]:
     """Return the broker epoch and the records of a start of one node of several.
 
-    ``has_session`` says whether a broker of its id is in contact. A process that registers again keeps its epoch.
+    ``has_session`` says whether a broker of its id is in contact, or may be. A process that registers again keeps its
+    epoch.
 
     Raises:
         KafkaError: DUPLICATE_BROKER_REGISTRATION: another process of its id is in contact; INVALID_REGISTRATION: it
@@ -84,7 +82,10 @@ def decide_broker_registration(
     """
     existing = image.brokers.get(node.node_id)
     is_same_process = existing is not None and existing.incarnation_id == node.incarnation_id
-    if has_session and not is_same_process:
+    is_clean = _was_stopped_cleanly(existing, node)
+    # A node that was stopped cleanly in the life that is registered has ended that life, even if nobody knows yet: the
+    # last of a cluster that is stopped, or one whose controller has changed meanwhile.
+    if has_session and not is_same_process and not is_clean:
         text = f"another process is registered as broker {node.node_id}, and in contact"
         raise KafkaError(text, code=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
     _require_place(image, node)
@@ -94,8 +95,7 @@ def decide_broker_registration(
         record = _registration(node, existing.broker_epoch, fenced=existing.fenced)
         record.in_controlled_shutdown = existing.in_controlled_shutdown
         return ControllerResult(existing.broker_epoch, (record,))
-    is_lost = not _was_stopped_cleanly(existing, node)
-    changes = yield from without_broker(image, config, node.node_id, is_lost=is_lost)
+    changes = yield from without_broker(image, config, node.node_id, is_lost=not is_clean)
     highest_levels = [
         {name: levels.high for name, levels in node.features.items()},
         *(

@@ -19,6 +19,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import ConfigRecord
 from trio_broker.cluster.controller_result import ControllerResult
+from trio_broker.cluster.eligible_leaders import eligibility_changes
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType, MetadataImage
 from trio_broker.common.topic_names import require_valid_topic_name
 from trio_broker.config.broker_config import BrokerConfig
@@ -86,7 +87,9 @@ def decide_config_change(
     resource = change.resource
     if resource.type is ConfigResourceType.TOPIC and not resource.name:
         raise KafkaError("Default topic resources are not allowed.", code=ErrorCode.INVALID_REQUEST)
-    require_configurable(image, config, resource)
+    is_of_other_broker = _is_of_other_broker(image, config, resource)
+    if not is_of_other_broker:
+        require_configurable(image, config, resource)
     current = image.configs(resource)
     if isinstance(change, ResourceReplacement):
         wanted = _wanted_by_replacement(current, change.configs)
@@ -94,8 +97,12 @@ def decide_config_change(
         wanted = _wanted_by_alterations(current, config, change)
     changes = {name: value for name, value in wanted.items() if current.get(name) != value}
     any_pool_size = isinstance(change, ResourceAlterations) and change.any_pool_size
-    _check(config, resource, current, changes, any_pool_size)
-    return ControllerResult(resource, tuple(_record(resource, name, value) for name, value in changes.items()))
+    if is_of_other_broker:
+        _check_each(config, changes)
+    else:
+        _check(config, resource, current, changes, any_pool_size)
+    records = [_record(resource, name, value) for name, value in changes.items()]
+    return ControllerResult(resource, (*records, *eligibility_changes(image, config, resource, records)))
 
 
 def parse_resource(resource_type: int, name: str) -> ConfigResource:
@@ -143,6 +150,25 @@ def require_own_resource(config: BrokerConfig, resource: ConfigResource) -> None
             f"Unexpected broker id, expected {node_id} or empty string, but received {resource.name}",
             code=ErrorCode.INVALID_REQUEST,
         )
+
+
+def _is_of_other_broker(image: MetadataImage, config: BrokerConfig, resource: ConfigResource) -> bool:
+    """Whether they are the settings of another broker of the cluster, which has sent the change on."""
+    return (
+        resource.type is ConfigResourceType.BROKER
+        and resource.name != str(config.node.node_id)
+        and resource.name in map(str, image.brokers)
+    )
+
+
+def _check_each(config: BrokerConfig, changes: Mapping[str, str | None]) -> None:
+    """Check settings of another broker each by itself: what the others are there, its file says, which is not known
+    here. A broker leaves what contradicts them without effect."""
+    try:
+        for name, value in changes.items():
+            config.check_value(ConfigScope.BROKER, name, value)
+    except ConfigError as error:
+        raise ConfigError(str(error), key=error.key, code=ErrorCode.INVALID_REQUEST) from None
 
 
 def scope_of(resource: ConfigResource) -> ConfigScope:

@@ -1,11 +1,11 @@
 """The controller: the only writer of the cluster's metadata.
 
-Every change has the same steps: decide (a function of the image), append (one batch, durable), and hand the batch to
-the publisher. A lock serializes the requests, so that a decision is still valid when it is written. The request is
-answered when all parts of the broker have followed: a topic that was created can be produced to.
+Every change has the same steps: decide (a function of the image) and append (one batch, durable), both under a lock, so
+that a decision is still valid when it is written; then wait, without the lock, until the loader of this broker has
+read the batch and all parts have followed: a topic that was created can be produced to.
 
-Once a batch is appended nothing interrupts its publication, not even cancellation: with an image behind its own log the
-next decision would be wrong.
+So a part that is slow holds up its own request and no decision, and a request that is cancelled leaves nothing half
+done: what was appended is published.
 
 Source: Kafka's QuorumController, without the quorum.
 """
@@ -13,7 +13,7 @@ Source: Kafka's QuorumController, without the quorum.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -22,7 +22,7 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import NO_UUID
-from kafka_wire.stored.metadata import FeatureLevelRecord, RemoveTopicRecord
+from kafka_wire.stored.metadata import RemoveTopicRecord
 from trio_broker.changes.change import Change
 from trio_broker.cluster.alter_partition import Altered, PartitionAlteration, decide_alterations
 from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat, BrokerHeartbeatManager
@@ -46,9 +46,11 @@ from trio_broker.cluster.metadata_image import (
     MetadataImage,
     TopicImage,
 )
-from trio_broker.cluster.metadata_publisher import MetadataPublisher
-from trio_broker.cluster.metadata_store import Claim, MetadataStore, PreparedBatch
-from trio_broker.cluster.partition_reassignments import Reassignment, decide_reassignment
+from trio_broker.cluster.metadata_loader import ExpectedChange, MetadataLoader
+from trio_broker.cluster.metadata_log_writer import MetadataLogWriter
+from trio_broker.cluster.metadata_snapshot import MetadataSnapshot
+from trio_broker.cluster.metadata_store import MetadataStore
+from trio_broker.cluster.partition_reassignments import Reassignment, decide_reassignments
 from trio_broker.cluster.producer_ids import ProducerIdBlock, decide_producer_id_block
 from trio_broker.cluster.quorum_info import QuorumInfo
 from trio_broker.cluster.replication_control import (
@@ -62,8 +64,8 @@ from trio_broker.cluster.replication_control import (
 )
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.scheduled_task import ScheduledTask, start_scheduled
-from trio_broker.concurrency.steps import run_steps
-from trio_broker.concurrency.yield_budget import InTurns
+from trio_broker.concurrency.steps import Steps, run_steps
+from trio_broker.concurrency.yield_budget import InTurns, list_in_turns
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ConfigScope
 from trio_broker.runtime.runtime import Runtime
@@ -95,30 +97,46 @@ class Controller:
     def __init__(
         self,
         store: MetadataStore,
-        claim: Claim,
-        publisher: MetadataPublisher,
+        loader: MetadataLoader,
         config: BrokerConfig,
         runtime: Runtime,
         log_dirs: LogDirReports | None = None,
     ) -> None:
-        """Decide under ``claim``. Without ``log_dirs`` no broker reports anything, as where decisions are previewed."""
-        self.publisher = publisher
+        """Without ``log_dirs`` no broker reports anything, as where decisions are only previewed."""
         self.config = config
         self.node_id = config.node.node_id
+        self.loader = loader
+        self.writer = MetadataLogWriter(store, loader, runtime.clock)
         self._settings = config
         self._settings_layers: Mapping[ConfigScope, Mapping[str, str]] | None = None
         self._store = store
-        self._claim = claim
-        self._clock = runtime.clock
-        self._random = runtime.random
+        self._runtime = runtime
         self._log_dirs = log_dirs
         self._lock = trio.Lock()
         self._sessions = BrokerHeartbeatManager(config.node.broker_session_timeout_ms / 1000)
 
+    async def lead(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Claim the metadata log, decide while the claim lasts, and claim it again, until cancelled. Started when this
+        broker is the controller for the first time, which may be never."""
+        while True:
+            claim = await self._store.claim(self.node_id)
+            try:
+                await self.loader.wait_loaded(claim.end_offset)
+                async with self._lock:
+                    self.writer.activate(claim)
+                    self.begin_sessions()
+                task_status.started()
+                task_status = trio.TASK_STATUS_IGNORED
+                await self._store.wait_lost(claim)
+            finally:
+                self.writer.deactivate()
+                with trio.CancelScope(shield=True):
+                    await self._store.resign(claim)
+
     @property
     def image(self) -> MetadataImage:
         """The image that the next decision is made on."""
-        return self.publisher.cache.image
+        return self.writer.image
 
     @property
     def settings(self) -> BrokerConfig:
@@ -142,10 +160,11 @@ class Controller:
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[CreatedTopic | KafkaError]:
-        async with self._lock:
-            decisions = await run_steps(decide_new_topics(self.image, self.settings, topics, self._random))
-            outcomes = await self._carry_out(decisions, validate_only)
-            return outcomes if validate_only else await self._delete_unheld(outcomes)
+        outcomes, _ = await self._carry_out(
+            lambda: decide_new_topics(self.image, self.settings, topics, self._runtime.random),
+            validate_only=validate_only,
+        )
+        return outcomes if validate_only else await self._delete_unheld(outcomes)
 
     async def _delete_unheld(self, outcomes: list[CreatedTopic | KafkaError]) -> list[CreatedTopic | KafkaError]:
         """Delete again the topics of which a partition got no log, and return the error in place of each.
@@ -158,10 +177,15 @@ class Controller:
                 reasons[outcome.topic_id] = reason
         if not reasons:
             return outcomes
-        removals = [ControllerResult(None, (RemoveTopicRecord(topic_id=topic_id),)) for topic_id in reasons]
+        # Another request may have deleted some of them meanwhile.
+        removals = (
+            ControllerResult(None, (RemoveTopicRecord(topic_id=topic_id),))
+            for topic_id in reasons
+            if topic_id in self.image.topics_by_id
+        )
         try:
-            await self._commit(removals)
-        except OSError as error:
+            await self._carry_out(lambda: list_in_turns(removals))
+        except (OSError, KafkaError) as error:
             # They stay, and their partitions are opened when there is room.
             log.error("topics that lack a log cannot be deleted again: %s", error)
         return [
@@ -177,12 +201,10 @@ class Controller:
     async def create_partitions(
         self, topics: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[NewPartitions | KafkaError]:
-        async with self._lock:
-            decisions = await run_steps(decide_new_partitions(self.image, topics, self._random))
-            outcomes = await self._carry_out(decisions, validate_only)
-            if validate_only:
-                return outcomes
-            return [self._unless_unheld(outcome) async for outcome in InTurns(outcomes)]
+        outcomes, _ = await self._carry_out(
+            lambda: decide_new_partitions(self.image, topics, self._runtime.random), validate_only=validate_only
+        )
+        return outcomes if validate_only else [self._unless_unheld(outcome) async for outcome in InTurns(outcomes)]
 
     def _unless_unheld(self, outcome: NewPartitions | KafkaError) -> NewPartitions | KafkaError:
         """Return the error for a topic of which a partition has no log. Partitions cannot be taken away again."""
@@ -194,16 +216,15 @@ class Controller:
     async def delete_topics(
         self, targets: Sequence[TopicTarget], *, validate_only: bool = False
     ) -> list[TopicImage | KafkaError]:
-        async with self._lock:
-            decisions = await run_steps(decide_topic_deletions(self.image, self.settings, targets))
-            return await self._carry_out(decisions, validate_only)
+        outcomes, _ = await self._carry_out(
+            lambda: decide_topic_deletions(self.image, self.settings, targets), validate_only=validate_only
+        )
+        return outcomes
 
     async def change_configs(self, changes: Sequence[ConfigChange], *, validate_only: bool = False) -> ConfigOutcome:
-        async with self._lock:
-            decisions = [attempt(partial(self._decide_config, change)) async for change in InTurns(changes)]
-            recorded = [] if validate_only else await self._commit(decisions)
-            results = await outcomes_of(decisions)
-            return ConfigOutcome(results, recorded)
+        decisions = (attempt(partial(self._decide_config, change)) for change in changes)
+        results, recorded = await self._carry_out(lambda: list_in_turns(decisions), validate_only=validate_only)
+        return ConfigOutcome(results, recorded)
 
     def _decide_config(self, change: ConfigChange) -> ControllerResult[ConfigResource]:
         # A broker checks its own settings against what is in effect: the rule about pool sizes is about those that run.
@@ -213,91 +234,94 @@ class Controller:
     async def elect_leaders(
         self, election: ElectionType, partitions: Sequence[TopicPartition]
     ) -> list[KafkaError | None]:
-        async with self._lock:
-            decisions = (
-                attempt(partial(decide_election, self.image, self.settings, election, partition))
-                for partition in partitions
-            )
-            return await self._carry_out(decisions, False)
+        decisions = (
+            attempt(partial(decide_election, self.image, self.settings, election, partition))
+            for partition in partitions
+        )
+        return (await self._carry_out(lambda: list_in_turns(decisions)))[0]
 
     async def reassign_partitions(
         self, reassignments: Sequence[Reassignment], *, allow_replication_factor_change: bool
     ) -> list[KafkaError | None]:
-        async with self._lock:
-            decide = partial(
-                decide_reassignment,
-                self.image,
-                self.settings,
-                allow_replication_factor_change=allow_replication_factor_change,
+        def decide() -> Steps[Iterable[ControllerResult[None] | KafkaError]]:
+            allowed = allow_replication_factor_change
+            return list_in_turns(
+                decide_reassignments(self.image, self.settings, reassignments, allow_replication_factor_change=allowed)
             )
-            return await self._carry_out((attempt(partial(decide, wanted)) for wanted in reassignments), False)
+
+        return (await self._carry_out(decide))[0]
 
     async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool) -> None:
-        async with self._lock:
-            decision = decide_feature_updates(self.image, self.node_id, updates)
-            await self._carry_out([decision], validate_only)
-            if not validate_only:
-                for record in decision.records:
-                    if isinstance(record, FeatureLevelRecord):
-                        log.info("feature %s: finalized at level %d", record.name, record.feature_level)
+        finalized = await self._decide(
+            lambda: decide_feature_updates(self.image, self.node_id, updates), validate_only=validate_only
+        )
+        for name, level in finalized.items() if not validate_only else ():
+            log.info("feature %s: finalized at level %d", name, level)
 
     async def register_node(self, node: NodeRegistration) -> int:
-        async with self._lock:
-            # Under the lock, so that the registration, the first record of its batch, gets just this offset.
-            offset = self.image.offset + 1
-            decision = decide_registration(self.image, self.settings, node, broker_epoch=offset)
-            await self._carry_out([decision], False)
-            return decision.outcome
+        # The registration is the first record of its batch, and gets just this offset.
+        return await self._decide(
+            lambda: decide_registration(self.image, self.settings, node, broker_epoch=self.writer.end_offset)
+        )
+
+    async def allocate_producer_ids(self, broker_id: int | None = None) -> ProducerIdBlock:
+        for_broker = self.node_id if broker_id is None else broker_id
+        return await self._decide(lambda: decide_producer_id_block(self.image, for_broker))
 
     # --- brokers of several ---
 
     async def register_broker(self, node: NodeRegistration) -> int:
-        async with self._lock:
-            steps = decide_broker_registration(
+        now = self._runtime.clock.monotonic
+        return await self._decide(
+            lambda: decide_broker_registration(
                 self.image,
                 self.settings,
                 node,
-                has_session=self._sessions.has_valid_session(node.node_id, self._clock.monotonic()),
-                broker_epoch=self.image.offset + 1,
-            )
-            decision = await run_steps(steps)
-            await self._carry_out([decision], False)
-            self._sessions.register(node.node_id, decision.outcome, self._clock.monotonic())
-            return decision.outcome
+                has_session=self._sessions.has_valid_session(node.node_id, now()),
+                broker_epoch=self.writer.end_offset,
+            ),
+            written=lambda broker_epoch: self._sessions.register(node.node_id, broker_epoch, now()),
+        )
 
     async def heartbeat(self, heartbeat: BrokerHeartbeat) -> BrokerHeartbeatReply:
-        self._sessions.note_contact(heartbeat.broker_id, heartbeat.broker_epoch, self._clock.monotonic())
-        async with self._lock:
-            decision = await run_steps(decide_heartbeat(self.image, self.settings, self._sessions, heartbeat))
-            await self._carry_out([decision], False)
-            reply = decision.outcome
-            # Behind the write: what was not written is decided again at the next heartbeat.
+        now = self._runtime.clock.monotonic
+        self._sessions.note_contact(heartbeat.broker_id, heartbeat.broker_epoch, now())
+
+        def note(reply: BrokerHeartbeatReply) -> None:
             if reply.should_shut_down:
                 self._sessions.end(heartbeat.broker_id)
-                return reply
-            self._sessions.touch(heartbeat, self._clock.monotonic())
+                return
+            self._sessions.touch(heartbeat, now())
             if reply.in_controlled_shutdown:
                 self._sessions.begin_controlled_shutdown(heartbeat.broker_id, self.image.offset)
-            return reply
+
+        # What was not written is decided again at the next heartbeat. No broker waits with its session until this one
+        # has followed.
+        return await self._decide(
+            lambda: decide_heartbeat(self.image, self.settings, self._sessions, heartbeat), written=note, follows=False
+        )
 
     async def alter_partitions(
         self, broker_id: int, broker_epoch: int, alterations: Sequence[PartitionAlteration]
     ) -> list[Altered]:
-        async with self._lock:
-            steps = decide_alterations(self.image, self.settings, broker_id, broker_epoch, alterations)
-            return await self._carry_out(await run_steps(steps), False)
+        def decide() -> Steps[Iterable[ControllerResult[Altered] | KafkaError]]:
+            return decide_alterations(self.image, self.settings, broker_id, broker_epoch, alterations)
+
+        # The leader follows its own copy of the metadata, whatever this broker has followed.
+        carried_out = await self._carry_out(decide, follows=False)
+        return carried_out[0]
 
     async def unregister_broker(self, broker_id: int) -> None:
-        async with self._lock:
-            decision = await run_steps(decide_unregistration(self.image, self.settings, broker_id))
-            await self._carry_out([decision], False)
-            self._sessions.end(broker_id)
+        await self._decide(
+            lambda: decide_unregistration(self.image, self.settings, broker_id),
+            written=lambda _: self._sessions.end(broker_id),
+        )
 
     # --- what the controller of several brokers does by itself ---
 
     async def run(self) -> None:
-        """Fence brokers that are silent, balance leaders, and let the broker's own topics grow, until cancelled."""
-        self.begin_sessions()
+        """Fence brokers that are silent, balance leaders, and let the broker's own topics grow, until cancelled. While
+        this broker is not the controller nothing is done."""
         settings = self.config.node
         tasks = (
             ScheduledTask("sessions of brokers", self._session_check_ms, self.fence_stale_brokers),
@@ -317,40 +341,37 @@ class Controller:
 
     async def balance_leaders(self) -> None:
         """Give preferred replicas their leadership back, some at a time."""
-        is_more = True
-        while is_more:
-            async with self._lock:
-                decision = await run_steps(decide_leader_balance(self.image, self.settings))
-                await self._carry_out([decision], False)
-                is_more = decision.outcome
+        while self.writer.is_active and await self._decide(
+            lambda: decide_leader_balance(self.image, self.settings), follows=False
+        ):
+            pass
 
     async def grow_internal_topics(self) -> None:
         """Give the broker's own topics the replicas that there are brokers for."""
-        async with self._lock:
-            decision = await run_steps(decide_internal_growth(self.image, self.settings))
-            await self._carry_out([decision], False)
+        if self.writer.is_active:
+            await self._decide(lambda: decide_internal_growth(self.image, self.settings), follows=False)
 
     def begin_sessions(self) -> None:
         """Give every broker a whole session, at the beginning of the claim."""
-        self._sessions.begin(self.image, self._clock.monotonic())
+        self._sessions.begin(self.image, self._runtime.clock.monotonic())
 
     async def fence_stale_brokers(self) -> None:
         """Fence the brokers whose sessions have ended, one after the other."""
-        while True:
-            async with self._lock:
-                broker_id = self._sessions.stale_broker(self.image, self._clock.monotonic())
-                if broker_id is None:
-                    return
-                log.warning("broker %d is fenced: its session has ended", broker_id)
-                decision = await run_steps(decide_fencing(self.image, self.settings, broker_id))
-                await self._carry_out([decision], False)
-                self._sessions.end(broker_id)
+        is_more = self.writer.is_active
+        while is_more:
+            is_more = await self._decide(self._fence_stalest, written=self._fenced, follows=False) is not None
 
-    async def allocate_producer_ids(self, broker_id: int | None = None) -> ProducerIdBlock:
-        async with self._lock:
-            decision = decide_producer_id_block(self.image, self.node_id if broker_id is None else broker_id)
-            await self._carry_out([decision], False)
-            return decision.outcome
+    def _fence_stalest(self) -> Steps[ControllerResult[int | None]]:
+        broker_id = self._sessions.stale_broker(self.image, self._runtime.clock.monotonic())
+        if broker_id is None:
+            return ControllerResult(None, ())
+        log.warning("broker %d is fenced: its session has ended", broker_id)
+        decision = yield from decide_fencing(self.image, self.settings, broker_id)
+        return ControllerResult(broker_id, decision.records)
+
+    def _fenced(self, broker_id: int | None) -> None:
+        if broker_id is not None:
+            self._sessions.end(broker_id)
 
     async def describe_quorum(self) -> QuorumInfo:
         leader, end_offset = self._store.controller(), await self._store.end_offset()
@@ -359,32 +380,78 @@ class Controller:
         directory_id = broker.log_dirs[0] if broker is not None and broker.log_dirs else NO_UUID
         return QuorumInfo(leader.leader_id, leader.epoch, end_offset, end_offset, directory_id)
 
+    async def take_snapshot(self) -> None:
+        """Replace what is in the log so far by a snapshot of the image that is published.
+
+        Raises:
+            OSError: the store refused. What was there is there still.
+        """
+        claim, now_ms = self.writer.require_active(), self._runtime.clock.now_ms()
+        last_timestamp_ms = self.loader.last_timestamp_ms
+        make = partial(MetadataSnapshot.of_image, self.loader.image, last_timestamp_ms=last_timestamp_ms, now_ms=now_ms)
+        await self._store.take_snapshot(await self._runtime.workers.run(make), claim=claim)
+
     # --- the steps of a change ---
 
-    async def _carry_out(
-        self, decisions: Iterable[ControllerResult[T] | KafkaError], validate_only: bool
-    ) -> list[T | KafkaError]:
-        """Commit the decisions in one batch unless only validating, and return each outcome or error."""
-        # The image stands still meanwhile: only the holder of the lock has records published.
-        decided = [decision async for decision in InTurns(decisions)]
-        if not validate_only:
-            await self._commit(decided)
-        return await outcomes_of(decided)
+    async def _decide(
+        self,
+        decide: Callable[[], ControllerResult[T] | Steps[ControllerResult[T]]],
+        *,
+        validate_only: bool = False,
+        written: Callable[[T], object] | None = None,
+        follows: bool = True,
+    ) -> T:
+        """Carry out one decision, which may be refused as a whole, and return its outcome.
 
-    async def _commit(self, decisions: Sequence[ControllerResult[Any] | KafkaError]) -> list[Change]:
-        """Append the records of all decisions as one batch and publish them; return what was recorded as changed."""
-        by_decision = (item.records if isinstance(item, ControllerResult) else () for item in decisions)
-        # In turns both ways: of many decisions none may have records, and one may have ten thousand.
-        records = [record async for some in InTurns(by_decision) async for record in InTurns(some)]
-        if not records:
-            return []
-        recorded: list[Change] = []
-        # Shielded: a batch that is in the log must be in the image too, even if the request is cancelled.
-        with trio.CancelScope(shield=True):
-            batch = await PreparedBatch.of(records, self._clock.now_ms())
-            offset = await self._store.append(batch, claim=self._claim, expected_end=self.image.offset + 1)
-            recorded += await self.publisher.publish(records, offset=offset + len(records) - 1, epoch=self._claim.epoch)
-        return recorded
+        With that ``written`` is called behind the write, before the next decision. Without ``follows`` nobody waits
+        until this broker follows.
+        """
+        async with self._lock:
+            self.writer.require_active()
+            decided = decide()
+            decision = decided if isinstance(decided, ControllerResult) else await run_steps(decided)
+            if not validate_only:
+                await self._append([decision])
+            if written is not None:
+                written(decision.outcome)
+            end_offset = self.writer.end_offset
+        if follows:
+            await self.loader.wait_loaded(end_offset)
+        return decision.outcome
+
+    async def _carry_out(
+        self,
+        decide: Callable[[], Steps[Iterable[ControllerResult[T] | KafkaError]]],
+        *,
+        validate_only: bool = False,
+        follows: bool = True,
+    ) -> tuple[list[T | KafkaError], Sequence[Change]]:
+        """Decide and, unless only validating, append what was decided; with ``follows`` wait until this broker has
+        followed. Returns each outcome or error, and what was recorded as changed.
+        """
+        async with self._lock:
+            self.writer.require_active()
+            # The image stands still meanwhile: only the holder of the lock appends.
+            decisions = [decision async for decision in InTurns(await run_steps(decide()))]
+            change = None if validate_only else await self._append(decisions)
+            end_offset = self.writer.end_offset
+        # Behind the lock: what a part of this broker takes to follow holds up no other decision. A refusal waits too:
+        # a topic that is there already is one that this broker knows.
+        if follows:
+            await self.loader.wait_loaded(end_offset)
+        return await outcomes_of(decisions), () if change is None else change.recorded
+
+    async def _append(self, decisions: Sequence[ControllerResult[Any] | KafkaError]) -> ExpectedChange | None:
+        """Append the records of all decisions as one; None if there are none."""
+        records = await records_of(decisions)
+        return await self.writer.append(records) if records else None
+
+
+async def records_of(decisions: Sequence[ControllerResult[Any] | KafkaError]) -> list[Any]:
+    """The records of all decisions, in their order."""
+    by_decision = (item.records if isinstance(item, ControllerResult) else () for item in decisions)
+    # In turns both ways: of many decisions none may have records, and one may have ten thousand.
+    return [record async for some in InTurns(by_decision) async for record in InTurns(some)]
 
 
 async def outcomes_of(decisions: Sequence[ControllerResult[T] | KafkaError]) -> list[T | KafkaError]:

@@ -17,6 +17,7 @@ from trio_broker.cluster.dynamic_config_publisher import DynamicConfigPublisher
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_delta import replayed
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.cluster.metadata_loader import MetadataLoader
 from trio_broker.cluster.metadata_publisher import MetadataPublisher
 from trio_broker.cluster.metadata_store import Claim
 from trio_broker.cluster.stored_metadata import read_stored_metadata, require_own_metadata
@@ -44,8 +45,8 @@ async def preview_declaration(
     dynamic_config.apply(image, image.configs_by_resource)
     publisher = MetadataPublisher(MetadataCache(image), dynamic_config, ChangeLog(runtime.clock))
     store: Any = None  # nothing is written
-    claim = Claim(config.node.node_id, image.epoch, image.offset + 1)
-    controller = Controller(store, claim, publisher, config, runtime)
+    controller = Controller(store, MetadataLoader(store, publisher), config, runtime)
+    controller.writer.activate(Claim(config.node.node_id, image.epoch, image.offset + 1))
     plans = plan_on_image(declaration, image, config)
     await carry_out(declaration, plans, controller, image, config, validate_only=True)
     return plans

@@ -136,8 +136,9 @@ def require_supported(image: MetadataImage) -> None:
 
 def decide_feature_updates(
     image: MetadataImage, node_id: int, updates: Sequence[FeatureUpdate]
-) -> ControllerResult[None]:
-    """Finalize all the levels asked for, or none. Of a feature that is named twice the last level counts.
+) -> ControllerResult[Mapping[str, int]]:
+    """Finalize all the levels asked for, or none; return those that are new. Of a feature that is named twice the last
+    level counts.
 
     Raises:
         KafkaError: INVALID_UPDATE_VERSION: a level is not known, or lies the other way than the type of its update.
@@ -151,15 +152,14 @@ def decide_feature_updates(
                 code=ErrorCode.INVALID_UPDATE_VERSION,
             )
         levels[update.feature] = update.level
+    new = {name: level for name, level in levels.items() if level != current_level(image, name)}
     records: list[FeatureLevelRecord | ClearElrRecord] = [
-        FeatureLevelRecord(name=name, feature_level=level)
-        for name, level in levels.items()
-        if level != current_level(image, name)
+        FeatureLevelRecord(name=name, feature_level=level) for name, level in new.items()
     ]
-    if levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION) == 0 and current_level(image, ELIGIBLE_LEADER_REPLICAS_VERSION):
+    if new.get(ELIGIBLE_LEADER_REPLICAS_VERSION) == 0:
         # Nobody keeps the lists up to date from here on.
         records.append(ClearElrRecord(topic_name=""))
-    return ControllerResult(None, records)
+    return ControllerResult(new, records)
 
 
 def reason_to_refuse(image: MetadataImage, node_id: int, update: FeatureUpdate) -> str | None:

@@ -4,7 +4,8 @@ A cluster that begins with one broker must not be found later with one copy of i
 further replicas when brokers join, by a reassignment as any other, and with three of them a write needs two in sync, as
 Kafka's default is. What a setting or an operator has said is left alone.
 
-Source: Kafka's offsets.topic.replication.factor, transaction.state.log.replication.factor and -.min.isr.
+Source: Kafka's offsets.topic.replication.factor, transaction.state.log.replication.factor and -.min.isr;
+docs/decisions/0096-replicas-without-a-setting.md.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from kafka_wire.stored.metadata import ConfigRecord
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, PartitionImage, TopicImage
 from trio_broker.cluster.partition_change_builder import Assignment, without
-from trio_broker.cluster.topic_changes import TopicChanges
+from trio_broker.cluster.topic_changes import MIN_INSYNC_REPLICAS, TopicChanges
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
@@ -25,8 +26,6 @@ from trio_broker.config.broker_config import BrokerConfig
 
 MOST_REPLICAS: Final = 3
 """Kafka's number. One broker may be down for maintenance while another fails."""
-
-MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 UNSET: Final = -1
 """In the place of a number of replicas that no setting gives."""

@@ -299,6 +299,34 @@ class MetadataLog:
         data = records if isinstance(records, bytes) else records.read()
         return tuple(read_batches(data))
 
+    def last_batch(self) -> RecordBatch | None:
+        """Return the newest batch, None if there is none behind the newest snapshot. Blocks."""
+        last, offset = None, self.log.log_start_offset
+        while offset < self.log_end_offset:
+            last = self.read(offset, self.log_end_offset)[-1]
+            offset = last.header.next_offset
+        return last
+
+    def append_committed(self, data: bytes) -> None:
+        """Append a batch that another metadata log has, as it stands there. Blocks.
+
+        Raises:
+            KafkaError: it does not go on from where this one ends.
+            OSError: the disk refused or failed.
+        """
+        self.log.bind_to_thread()
+        records = memoryview(bytearray(data))
+        [batch] = read_batches(records)
+        epoch = batch.header.partition_leader_epoch
+        batches = self.log.check_replicated(records, epoch)
+        self.log.begin_epochs_of(batches)
+        if (unwritten := self.log.epochs.unwritten) is not None:
+            self.log.write_epochs(unwritten)
+            self.log.epochs.note_written(unwritten)
+        self.log.append_as_follower(batches, records, self._clock.now_ms())
+        self.leader_epoch = max(self.leader_epoch, epoch)
+        self.log.note_synced(self._sync())
+
     async def append(self, batch: PreparedBatch) -> bytes:
         """Append ``batch`` and return its bytes in the log, once they are on the disk.
 

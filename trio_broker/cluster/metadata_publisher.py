@@ -1,6 +1,6 @@
-"""The MetadataPublisher: folds committed records into the image, and notifies the parts of the broker.
+"""The MetadataPublisher: takes the next image, and notifies the parts of the broker.
 
-A batch is published in one order, always: the image is replaced; the settings of this broker take effect; what changed
+An image is published in one order, always: the image is replaced; the settings of this broker take effect; what changed
 is recorded; then the subscribers follow, one after the other, as bootstrap declares them. From the new image up to the
 recording nothing waits, so whatever a client does with a new topic stands after its creation in the journal; only a
 batch whose changes take longer than a turn to record lets other requests run between two of them.
@@ -14,7 +14,7 @@ Source: Kafka's MetadataLoader and MetadataPublisher.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import attrs
 
@@ -47,17 +47,14 @@ class MetadataPublisher:
     changes: ChangeLog
     subscribers: Sequence[MetadataSubscriber] = ()
 
-    async def publish(self, records: Sequence[Any], *, offset: int, epoch: int) -> list[Change]:
-        """Publish a batch that is committed, the last record of which has ``offset``; return what was recorded of it.
+    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> list[Change]:
+        """Publish ``image``, to which ``delta`` has led from the one before; return what was recorded of it.
 
         To be shielded: a part that misses a batch would follow the next one from a state that never was.
         """
         before = self.cache.image
-        assert offset >= before.offset + len(records), f"{len(records)} records to {offset} after {before.offset}"
-        delta = MetadataDelta(before)
-        async for record in InTurns(records):
-            delta.replay(record)
-        image = await in_turns(delta.apply_in_turns(offset=offset, epoch=epoch))
+        assert delta.image is before, f"a delta of the image at {delta.image.offset}, after the one at {before.offset}"
+        assert image.offset > before.offset, f"{image.offset} after {before.offset}"
         made: list[MadeChange] = []
         # Before the settings take effect: a topic's change shows what it inherited until now.
         with barrier(self.changes):

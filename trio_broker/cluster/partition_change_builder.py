@@ -140,10 +140,13 @@ class PartitionChangeBuilder:
 
         With an ISR that is large enough the high watermark moves on without them.
         """
-        if not self.eligible_leader_replicas_enabled or len(isr) >= min(self.min_insync_replicas, len(replicas)):
+        if not self.eligible_leader_replicas_enabled or self._may_commit(replicas, isr):
             return ()
         candidates = set(self.partition.eligible_leader_replicas).union(self.partition.isr)
         return tuple(sorted(candidates.intersection(replicas).difference(isr, self.unclean_shutdown_replicas)))
+
+    def _may_commit(self, replicas: tuple[int, ...], isr: tuple[int, ...]) -> bool:
+        return len(isr) >= min(self.min_insync_replicas, len(replicas))
 
     def _can_lead(self, replica: int) -> bool:
         return replica != NO_LEADER and self.is_acceptable_leader(replica, self.partition.directory_of(replica))
@@ -156,7 +159,8 @@ class PartitionChangeBuilder:
         if leader != NO_LEADER:
             # A replica that is eligible leads alone until others have followed it.
             isr = isr or (leader,)
-            return _Leadership(leader, isr, without(elr, isr), self.leader_recovery_state)
+            elr = () if self._may_commit(replicas, isr) else without(elr, isr)
+            return _Leadership(leader, isr, elr, self.leader_recovery_state)
         leader = self._unclean_leader(replicas, isr, elr)
         if leader != NO_LEADER:
             return _Leadership(leader, (leader,), (), RECOVERING)

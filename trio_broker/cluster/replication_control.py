@@ -24,13 +24,11 @@ from kafka_wire.messages.create_topics import BROKER_DEFAULT
 from kafka_wire.primitives import NO_UUID, uuid_text
 from kafka_wire.stored.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from trio_broker.cluster.controller_result import ControllerResult, attempt
-from trio_broker.cluster.internal_topics import (
-    MIN_INSYNC_REPLICAS,
-    default_min_insync_replicas,
-    default_replication_factor,
-)
+from trio_broker.cluster.internal_topics import default_min_insync_replicas, default_replication_factor
 from trio_broker.cluster.metadata_image import UNASSIGNED_DIRECTORY, ConfigResourceType, MetadataImage, TopicImage
+from trio_broker.cluster.partition_change_builder import without
 from trio_broker.cluster.replica_placer import StripedReplicaPlacer, usable_brokers
+from trio_broker.cluster.topic_changes import MIN_INSYNC_REPLICAS
 from trio_broker.common.topic_names import (
     CLUSTER_METADATA_TOPIC,
     TRANSACTION_STATE_TOPIC,
@@ -428,8 +426,10 @@ def _additional_assignment(
 ) -> list[tuple[int, ...]]:
     present = len(topic.partitions)
     additional = wanted.count - present
-    # As in Kafka, one of its partitions gives the replication factor of the topic; there is always one.
-    replication_factor = len(topic.partitions[0].replicas)
+    # As in Kafka, one of its partitions gives the replication factor of the topic; there is always one. Of a
+    # reassignment under way, its outcome counts.
+    first = topic.partitions[0]
+    replication_factor = len(without(first.replicas, first.removing_replicas))
     if wanted.assignments is None:
         return place_replicas(image, random, additional, replication_factor)
     if len(wanted.assignments) != additional:

@@ -9,7 +9,7 @@ Source: Kafka's RecordsBatchReader, MetadataBatchLoader for transactions; docs/f
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -19,15 +19,13 @@ from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.records.batch import RecordBatch, read_batches
 from kafka_wire.records.control import ControlRecord, ControlRecordType, read_control_record
 from kafka_wire.stored.metadata import (
-    AbortTransactionRecord,
-    BeginTransactionRecord,
-    EndTransactionRecord,
     FeatureLevelRecord,
     decode_metadata_record,
 )
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.features import METADATA_VERSION
 from trio_broker.cluster.metadata_snapshot import read_snapshot, snapshots
+from trio_broker.cluster.metadata_transactions import MetadataTransactions
 from trio_broker.runtime.disk import Disk, names_in
 from trio_broker.storage import file_names
 
@@ -75,7 +73,7 @@ def read_stored_metadata(disk: Disk, directory: PurePath) -> StoredMetadata:
                 records += [decode_metadata_record(record.value or b"") for record in kept]
     except (KafkaError, WireError) as error:
         raise MetadataLogUnusable(f"{directory} cannot be read: {error}") from error
-    return StoredMetadata(list(committed(records)), end_offset, epoch, leader_change)
+    return StoredMetadata(list(MetadataTransactions().settled(records)), end_offset, epoch, leader_change)
 
 
 def stored_batches(disk: Disk, directory: PurePath) -> Iterator[RecordBatch]:
@@ -104,24 +102,6 @@ def leader_change_in(batch: RecordBatch) -> bytes | None:
         if isinstance(control, ControlRecord) and control.type is ControlRecordType.LEADER_CHANGE:
             return control.value
     return None
-
-
-def committed(records: Iterable[Any]) -> Iterator[Any]:
-    """Yield the records that count: not those of a metadata transaction that was aborted, or has no end (KIP-868)."""
-    pending: list[Any] | None = None
-    for record in records:
-        match record:
-            case BeginTransactionRecord():
-                pending = []
-            case EndTransactionRecord():
-                yield from pending or ()
-                pending = None
-            case AbortTransactionRecord():
-                pending = None
-            case _ if pending is None:
-                yield record
-            case _:
-                pending.append(record)
 
 
 def is_of_kafka(disk: Disk, directory: PurePath) -> bool:

@@ -5,7 +5,7 @@ Source: Kafka's ReplicationControlManager (LeaderAcceptor, getTopicEffectiveMinI
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -15,6 +15,9 @@ from trio_broker.cluster.metadata_image import MetadataImage, TopicImage
 from trio_broker.cluster.partition_change_builder import Election, IsAcceptableLeader, PartitionChangeBuilder
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.resource_config import topic_config
+
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+"""The setting that says how many in sync a write needs, and with it who is eligible to lead."""
 
 
 @attrs.frozen
@@ -41,7 +44,8 @@ class TopicChanges:
             broker = image.brokers.get(broker_id)
             return broker is not None and broker.is_active and broker.has_online(directory)
 
-        settings = topic_config(topic.configs, config, topic.name)
+        # Most topics have no settings of their own, and to resolve them takes longer than a change does.
+        settings = topic_config(topic.configs, config, topic.name) if topic.configs else config.log
         return cls(
             topic,
             is_acceptable_leader or is_active,

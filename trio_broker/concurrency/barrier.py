@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from types import TracebackType
 
 import attrs
@@ -88,6 +89,21 @@ class Backoff:
 def start_background(nursery: trio.Nursery, name: str, run: Callable[[], Awaitable[object]]) -> None:
     """Have ``run`` run until ``nursery`` is cancelled or it returns. One that fails begins again after a pause."""
     nursery.start_soon(run_background, name, run, name=name)
+
+
+@asynccontextmanager
+async def background_nursery() -> AsyncIterator[trio.Nursery]:
+    """A nursery whose tasks are cancelled when the block ends. What the block raises leaves it as it is, in no group:
+    for blocks of context managers, whose callers know nothing of the tasks."""
+    raised: BaseException | None = None
+    async with trio.open_nursery() as nursery:
+        try:
+            yield nursery
+        except BaseException as error:
+            raised = error
+        nursery.cancel_scope.cancel()
+    if raised is not None:
+        raise raised
 
 
 async def run_background(name: str, run: Callable[[], Awaitable[object]]) -> None:

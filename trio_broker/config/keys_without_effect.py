@@ -74,7 +74,6 @@ _BROKER_NAMES: Names = {
         add.partitions.to.txn.retry.backoff.ms
         alter.log.dirs.replication.quota.window.num
         alter.log.dirs.replication.quota.window.size.seconds
-        broker.heartbeat.interval.ms
         connection.failed.authentication.delay.ms
         controller.quorum.append.linger.ms
         controller.quorum.election.backoff.max.ms
@@ -123,7 +122,6 @@ _BROKER_NAMES: Names = {
         group.streams.min.session.timeout.ms
         group.streams.num.standby.replicas
         group.streams.session.timeout.ms
-        initial.broker.registration.timeout.ms
         kafka.metrics.polling.interval.secs
         log.flush.start.offset.checkpoint.interval.ms
         metadata.log.segment.bytes
@@ -143,7 +141,6 @@ _BROKER_NAMES: Names = {
         remote.log.metadata.custom.metadata.max.bytes
         remote.log.reader.max.pending.tasks
         replica.socket.receive.buffer.bytes
-        replica.socket.timeout.ms
         replication.quota.window.num
         replication.quota.window.size.seconds
         request.timeout.ms

@@ -48,6 +48,9 @@ class NodeConfig:
         ),
     )
     broker_rack: str | None = key(None, "The rack or zone of this node, advertised to clients.")
+    broker_heartbeat_interval_ms: int = key(
+        2000, "How often a broker is in contact with the controller, where there are several.", validator=at_least(1)
+    )
     auto_leader_rebalance_enable: bool = key(
         True, "Whether preferred replicas get their leadership back by themselves, where there are several brokers."
     )
@@ -57,6 +60,11 @@ class NodeConfig:
     broker_session_timeout_ms: int = key(
         9000,
         "How long a broker may be silent before others lead in its place, where there are several.",
+        validator=at_least(1),
+    )
+    initial_broker_registration_timeout_ms: int = key(
+        60_000,
+        "How long a broker that starts tries to register with the controller, where there are several.",
         validator=at_least(1),
     )
     log_dirs: tuple[str, ...] = key(

@@ -8,39 +8,46 @@ from __future__ import annotations
 import attrs
 
 from trio_broker.config.config_key import ConfigType, UpdateMode, key
-from trio_broker.config.validators import at_least
+from trio_broker.config.validators import POOL_SIZE, at_least
 
 
 @attrs.frozen(kw_only=True)
 class ReplicationConfig:
     """How leaders and followers of partitions deal with each other."""
 
-    num_replica_fetchers: int = key(
-        1,
-        "How many requests at a time a follower has under way to each leader that it follows.",
-        update_mode=UpdateMode.CLUSTER_WIDE, validator=at_least(1),
-    )  # fmt: skip
-    replica_fetch_wait_max_ms: int = key(
-        500, "How long a leader may wait for records before it answers a follower.", validator=at_least(0)
-    )
-    replica_fetch_min_bytes: int = key(
-        1, "How many bytes a leader waits for before it answers a follower.", validator=at_least(0)
-    )
-    replica_fetch_max_bytes: int = key(
-        1024 * 1024,
-        "Bytes of one partition that a follower asks for at a time; a larger batch comes all the same.",
-        validator=at_least(0),
-    )
-    replica_fetch_response_max_bytes: int = key(
-        10 * 1024 * 1024,
-        "Bytes of all partitions that a follower asks for at a time; a larger batch comes all the same.",
-        validator=at_least(0),
-    )
-    replica_fetch_backoff_ms: int = key(
-        1_000, "How long a follower waits before it asks again after an error.", validator=at_least(0)
-    )
     replica_lag_time_max_ms: int = key(
         30_000,
         "How long a follower may be behind its leader before it is no longer in sync.",
         type=ConfigType.LONG, validator=at_least(1),
     )  # fmt: skip
+    num_replica_fetchers: int = key(
+        1,
+        "How many fetchers this broker has for each broker that it follows, each with a connection of its own.",
+        update_mode=UpdateMode.CLUSTER_WIDE, validator=POOL_SIZE, thread_pool=True,
+    )  # fmt: skip
+    replica_fetch_wait_max_ms: int = key(
+        500,
+        "How long a leader may hold back the answer to a follower that has all; less than replica.lag.time.max.ms.",
+        validator=at_least(0),
+    )
+    replica_fetch_min_bytes: int = key(
+        1, "How much a leader has for a follower before it answers without a wait.", validator=at_least(0)
+    )
+    replica_fetch_max_bytes: int = key(
+        1024 * 1024,
+        "How much of one partition a follower fetches at a time; at least one batch, however large.",
+        validator=at_least(0),
+    )
+    replica_fetch_response_max_bytes: int = key(
+        10 * 1024 * 1024,
+        "How much of all partitions a follower fetches at a time; at least one batch, however large.",
+        validator=at_least(0),
+    )
+    replica_fetch_backoff_ms: int = key(
+        1000, "How long a follower leaves a partition alone after an error.", validator=at_least(0)
+    )
+    replica_socket_timeout_ms: int = key(
+        30_000,
+        "How long a follower waits for an answer of its leader; more than replica.fetch.wait.max.ms.",
+        validator=at_least(1),
+    )

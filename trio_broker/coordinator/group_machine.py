@@ -216,10 +216,8 @@ class GroupMachine(Machine[Any]):
     def timed_keys(self) -> Collection[str]:
         return self.groups
 
-    def abandon(self, code: ErrorCode) -> Sequence[Completion]:
-        completions = [each for group in self.groups.values() for each in group.abandon(code)]
-        self.groups = {}
-        return completions
+    def abandon(self, key: str, code: ErrorCode) -> Sequence[Completion]:
+        return self.groups.pop(key).abandon(code)
 
     # ---- events ---------------------------------------------------------------------------------------------------
 

@@ -72,15 +72,21 @@ class FollowerAppends:
         append = partition.writer.append_as_follower(records, leader_epoch=leader_epoch, now_ms=self.clock.now_ms())
         return await self.failures.changing(partition, append)
 
-    async def advance_log_start(self, partition: Partition, offset: int) -> None:
-        """Let the log begin where the leader's does, as far as the high watermark has come.
+    async def adopt_offsets(
+        self, partition: Partition, *, leader_epoch: int, high_watermark: int, log_start_offset: int
+    ) -> None:
+        """Follow the high watermark and the log start of the leader of ``leader_epoch``, as far as this log goes.
 
         Raises:
-            KafkaError: the disk refused or failed.
+            KafkaError: this broker no longer follows that leader, or the disk refused or failed.
         """
-        start_offset = min(offset, partition.high_watermark)
-        if start_offset > partition.log_start_offset:
-            await self.failures.changing(partition, partition.writer.delete_before(start_offset))
+        writer = partition.writer
+        writer.require_following(leader_epoch)
+        writer.leader_reported(high_watermark)
+        # What this log has not safe yet is deleted at a later Fetch.
+        offset = min(log_start_offset, partition.high_watermark)
+        if offset > partition.log_start_offset:
+            await self.failures.changing(partition, writer.delete_before(offset))
 
     async def truncate(self, truncations: Mapping[Partition, Truncation]) -> dict[Partition, KafkaError]:
         """Cut the logs of these partitions, side by side; return the errors of those that were not.

@@ -1,14 +1,15 @@
-"""Copies partitions from one leader: asks it with Fetch, appends what it answers, and cuts what it does not have.
+"""A task that copies partitions from one of their leaders: it fetches what follows their logs here, and appends it.
 
-A request has all partitions that this fetcher follows there. What came of it is applied to each on its own:
+One Fetch at a time for all of its partitions::
 
-* records, the leader's high watermark and its log start follow; in fsync mode what was appended is on the disk before
-  the next request, since that says so;
-* where the logs part (``diverging_epoch``), the own one is cut at the end of the last epoch that both have, which may
-  take several rounds, and never at the high watermark (KIP-101, KIP-279, KIP-595);
-* an offset that the leader does not have any more, or not yet, is one it has told the ends of its log about;
-* any other error is waited out, for that partition alone; one that cannot be appended to is left alone until the next
-  leader epoch.
+    ready partitions ──▶ Fetch ──▶ answers ──▶ append, truncate, … side by side ──▶ in fsync mode: one sync of each
+          ▲                                                                                     │
+          └─────────────────────────────────────────────────────────────────────────────────────┘
+
+Asking for what follows the log says to the leader that this replica has all before. So in fsync mode a partition is not
+asked for until its log is durable; in page-cache mode that is not waited for. A partition that takes longer than an
+empty Fetch does is left out until it is ready, and the others go on; one that the leader refuses is left out for
+``replica.fetch.backoff.ms``, and one whose leader epoch is over, or whose disk failed, until ``follow`` names it again.
 
 Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread.
 """
@@ -16,311 +17,452 @@ Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import PurePath
 
 import attrs
 import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-    ReplicaState,
-)
-from kafka_wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-    SpecialTimestamp,
-)
-from kafka_wire.schema import Request
+from kafka_wire.messages.fetch import FetchResponse, PartitionData
+from trio_broker.common.log_throttle import LogThrottle
 from trio_broker.common.topic_partition import TopicPartition
-from trio_broker.config.replication_config import ReplicationConfig
+from trio_broker.concurrency.barrier import start_background, start_once
+from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.network.errors import RequestFailed
+from trio_broker.partition.fetch_answers import (
+    Append,
+    AwaitMetadata,
+    Delay,
+    FindRange,
+    FollowerPosition,
+    Step,
+    Truncate,
+    name_of,
+    next_step,
+    step_into_range,
+)
+from trio_broker.partition.fetch_rate import FetchRate
 from trio_broker.partition.follower_appends import FollowerAppends, Truncation
 from trio_broker.partition.partition import Durability, Partition
-from trio_broker.partition.state import NO_EPOCH
-from trio_broker.storage.leader_epochs import UNDEFINED_EPOCH_OFFSET, EpochEndOffset
-from trio_broker.storage.log import Log
+from trio_broker.partition.remote_leader_endpoint import RemoteLeaderEndpoint, fetch_topics
+from trio_broker.storage.leader_epochs import UNDEFINED_EPOCH
 
 log = logging.getLogger(__name__)
 
-ANSWER_SECONDS = 30.0
-"""How long a leader may take beside the wait that it was asked for, Kafka's ``replica.socket.timeout.ms``."""
+APPENDS_AT_ONCE = 64
+"""Partitions that are appended to at a time, where the file of leader epochs is to be written before: more than a
+directory has threads for, by default, so that none of these waits for the event loop."""
 
 
-class LeaderEndPoint(Protocol):
-    """The connection to one leader; a ``NetworkClient``."""
+STRAGGLER_SECONDS = 0.5
+"""How long the next Fetch waits for partitions whose disk is slow: as an empty one takes by default."""
 
-    async def send(self, message: Request[Any], /, *, timeout_seconds: float) -> Any: ...
+
+@attrs.frozen
+class FollowedPartition:
+    """A partition to fetch, and the epoch of its leader."""
+
+    topic_id: bytes
+    leader_epoch: int
 
 
 @attrs.define(eq=False)
 class PartitionFetchState:
-    """A partition that is followed, and whom in: ``leader_epoch`` is the one that the metadata have."""
+    """How a fetcher stands with one partition. ``lag`` is how many records that consumers see are missing here, None
+    before the first answer. With ``is_busy`` something is done to its log."""
 
-    partition: Partition
+    topic_partition: TopicPartition
+    topic_id: bytes
     leader_epoch: int
-    retry_at: float = 0.0
-    """By Trio's clock: not to be asked for before."""
-    is_failed: bool = False
-
-    @property
-    def key(self) -> tuple[bytes, int]:
-        return self.partition.topic_id, self.partition.topic_partition.partition
+    lag: int | None = None
+    delayed_until: float = -math.inf
+    is_busy: bool = False
 
 
-@attrs.frozen(kw_only=True)
-class FetcherSettings:
-    """What all fetchers of a broker have in common. ``leader`` gives the connection to a broker for one of its
-    fetchers, or raises RequestFailed; ``broker_epoch`` is the one of this broker's registration, -1 before it."""
+@attrs.frozen(eq=False)
+class AskedPartition:
+    """A partition in a Fetch under way, and what was asked for."""
 
-    broker_id: int
-    broker_epoch: Callable[[], int]
-    leader: Callable[[int, int], LeaderEndPoint]
-    appends: FollowerAppends
-    config: Callable[[], ReplicationConfig]
+    state: PartitionFetchState
+    partition: Partition
+    position: FollowerPosition
+
+
+@attrs.frozen
+class ReplicaFetcherStatistics:
+    """Counters only grow. ``fetch_rate`` is requests a second, over about a minute."""
+
+    leader_id: int
+    fetcher_id: int
+    requests: int
+    fetched_bytes: int
+    fetch_rate: float
+    lags: Mapping[TopicPartition, int]
+
+
+@attrs.define(eq=False)
+class FetchRound:
+    """What one answer asks for; ``appended`` are the partitions that are to be synced before they are asked for."""
+
+    jobs: deque[Job] = attrs.field(factory=deque)
+    unfinished: int = 0
+    ended: trio.Event = attrs.field(factory=trio.Event)
+    appended: list[Partition] = attrs.field(factory=list)
+
+    def add(self, states: Sequence[PartitionFetchState], run: Callable[[], Awaitable[None]]) -> None:
+        """Something is to be done to the logs of these partitions."""
+        for state in states:
+            state.is_busy = True
+        self.jobs.append(Job(states, run))
+        self.unfinished += 1
+
+    def finish(self, job: Job) -> None:
+        """It has been done."""
+        for state in job.states:
+            state.is_busy = False
+        self.unfinished -= 1
+        if not self.unfinished:
+            self.ended.set()
+
+
+@attrs.frozen(eq=False)
+class Job:
+    """Something that may wait for the disk, and the partitions that it is about."""
+
+    states: Sequence[PartitionFetchState]
+    run: Callable[[], Awaitable[None]]
 
 
 class ReplicaFetcher:
-    """See the head of the file. ``run`` is a task of the owner."""
+    """See the head of the file. ``run`` is a task of the owner.
 
-    def __init__(self, leader_id: int, number: int, settings: FetcherSettings) -> None:
-        self.leader_id = leader_id
-        self.number = number
-        self._settings = settings
-        self._appends = settings.appends
-        # In the order in which they are asked for: those that had records go to the end, so that none is starved.
-        self.partitions: dict[TopicPartition, PartitionFetchState] = {}
+    ``find`` returns a partition that this broker has, if its log is open.
+    """
+
+    def __init__(
+        self,
+        leader: RemoteLeaderEndpoint,
+        fetcher_id: int,
+        *,
+        find: Callable[[TopicPartition], Partition | None],
+        appends: FollowerAppends,
+    ) -> None:
+        self.leader = leader
+        self.fetcher_id = fetcher_id
+        self.failed: set[TopicPartition] = set()
+        self._find = find
+        self._appends = appends
+        self._backoff_seconds = leader.settings.replica_fetch_backoff_ms / 1000
+        # In the order in which the next Fetch names them: the leader reads the first ones first.
+        self._states: dict[TopicPartition, PartitionFetchState] = {}
+        # Set when there may be something to ask for that there was not.
         self._changed = trio.Event()
+        self._nursery: trio.Nursery | None = None
+        self._throttled_log = LogThrottle(log, appends.clock)
+        self._requests = self._fetched_bytes = 0
+        self._rate: FetchRate | None = None
 
-    def __repr__(self) -> str:
-        return f"<ReplicaFetcher of broker {self.leader_id}: {len(self.partitions)} partitions>"
+    def __str__(self) -> str:
+        return f"fetcher {self.fetcher_id} from broker {self.leader.leader_id}"
 
-    def add(self, partition: Partition, leader_epoch: int) -> None:
-        """Follow a partition in this leader epoch from now on, also one that has failed in an earlier one."""
-        known = self.partitions.get(partition.topic_partition)
-        if known is None or known.partition is not partition or known.leader_epoch != leader_epoch:
-            self.partitions[partition.topic_partition] = PartitionFetchState(partition, leader_epoch)
-            self._changed.set()
+    # ---- which partitions -----------------------------------------------------------------------------------------
 
-    def remove(self, topic_partition: TopicPartition) -> None:
-        """Follow a partition no longer; what is under way for it comes to nothing."""
-        self.partitions.pop(topic_partition, None)
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to fetch, nor anything to be remembered."""
+        return not self._states and not self.failed
+
+    def follow(self, partitions: Mapping[TopicPartition, FollowedPartition]) -> None:
+        """Fetch these from now on; one that is fetched in that leader epoch already goes on as it is."""
+        for topic_partition, followed in partitions.items():
+            self.failed.discard(topic_partition)
+            state = self._states.get(topic_partition)
+            if state is None or FollowedPartition(state.topic_id, state.leader_epoch) != followed:
+                self._states[topic_partition] = PartitionFetchState(
+                    topic_partition, followed.topic_id, followed.leader_epoch
+                )
+        self._changed.set()
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch these no more; an answer that is under way does not count for them."""
+        for topic_partition in partitions:
+            self._states.pop(topic_partition, None)
+            self.failed.discard(topic_partition)
+
+    def take_all(self) -> dict[TopicPartition, FollowedPartition]:
+        """Fetch nothing any more; return what was fetched, for other fetchers."""
+        states, self._states = self._states, {}
+        return {each: FollowedPartition(state.topic_id, state.leader_epoch) for each, state in states.items()}
+
+    def _is_current(self, state: PartitionFetchState) -> bool:
+        return self._states.get(state.topic_partition) is state
+
+    def _delay(self, state: PartitionFetchState) -> None:
+        state.delayed_until = trio.current_time() + self._backoff_seconds
+
+    def _give_up(self, state: PartitionFetchState, reason: object) -> None:
+        """Leave a partition alone until ``follow`` names it again."""
+        if self._is_current(state):
+            del self._states[state.topic_partition]
+            self.failed.add(state.topic_partition)
+            log.warning("%s: %s fetches it no more: %s", state.topic_partition, self, reason)
+
+    # ---- the task -------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Fetch until cancelled."""
-        while True:
-            await self.fetch_once()
-
-    async def fetch_once(self) -> None:
-        """Ask once for all that is due, or wait until something is."""
-        now = trio.current_time()
-        waiting = [each for each in self.partitions.values() if not each.is_failed]
-        due = [each for each in waiting if each.retry_at <= now]
-        if not due:
-            self._changed = trio.Event()
-            with trio.move_on_at(min((each.retry_at for each in waiting), default=float("inf"))):
-                await self._changed.wait()
-            return
-        offsets = [each.partition.log_end_offset for each in due]
-        settings = self._settings.config()
-        wait_seconds = settings.replica_fetch_wait_max_ms / 1000
+        self._rate = self._rate or FetchRate(trio.current_time())
+        for state in self._states.values():
+            state.is_busy = False
         try:
-            response: FetchResponse = await self._send(self._request(due, settings), wait_seconds)
+            async with trio.open_nursery() as self._nursery:
+                start_background(self._nursery, f"connection of {self}", self.leader.run)
+                while True:
+                    await self._fetch_once()
+        finally:
+            self._nursery = None
+
+    async def _fetch_once(self) -> None:
+        # Before the look: what comes during it is seen by the next one.
+        self._changed = trio.Event()
+        asked = await self._ask_for()
+        if not asked:
+            await self._until_changed()
+            return
+        named = ((each.state.topic_partition, each.state.topic_id, each.position) for each in asked.values())
+        topics = fetch_topics(named, self.leader.settings.replica_fetch_max_bytes)
+        try:
+            response = await self.leader.fetch(topics)
         except RequestFailed as error:
-            log.debug("%r: %s", self, error)
-            self._delay(due)
+            self._not_answered(asked.values(), str(error))
             return
-        if response.error_code:
-            log.warning("%r: the leader refuses: %s", self, ErrorCode(response.error_code).name)
-            self._delay(due)
+        self._requests += 1
+        if self._rate is not None:
+            self._rate.mark(trio.current_time())
+        if response.error_code != ErrorCode.NONE:
+            self._not_answered(asked.values(), f"the leader answers {name_of(response.error_code)}")
             return
-        await self._apply(due, offsets, response)
+        await self._carry_out(await self._begin_round(asked, response))
 
-    async def _send(self, message: Request[Any], wait_seconds: float = 0.0) -> Any:
-        leader = self._settings.leader(self.leader_id, self.number)
-        return await leader.send(message, timeout_seconds=wait_seconds + ANSWER_SECONDS)
-
-    def _request(self, due: Sequence[PartitionFetchState], settings: ReplicationConfig) -> FetchRequest:
-        topics: dict[bytes, FetchTopic] = {}
-        for each in due:
-            partition, epoch = each.partition, each.partition.log.latest_epoch
-            topic = topics.get(partition.topic_id)
-            if topic is None:
-                topic = topics[partition.topic_id] = FetchTopic(topic_id=partition.topic_id, partitions=[])
-            topic.partitions.append(
-                FetchPartition(
-                    partition=partition.topic_partition.partition,
-                    current_leader_epoch=each.leader_epoch,
-                    fetch_offset=partition.log_end_offset,
-                    last_fetched_epoch=NO_EPOCH if epoch is None else epoch,
-                    log_start_offset=partition.log_start_offset,
-                    partition_max_bytes=settings.replica_fetch_max_bytes,
-                )
-            )
-        return FetchRequest(
-            replica_state=ReplicaState(
-                replica_id=self._settings.broker_id, replica_epoch=self._settings.broker_epoch()
-            ),
-            max_wait_ms=settings.replica_fetch_wait_max_ms,
-            min_bytes=settings.replica_fetch_min_bytes,
-            max_bytes=settings.replica_fetch_response_max_bytes,
-            topics=list(topics.values()),
-        )
-
-    def _delay(self, states: Sequence[PartitionFetchState]) -> None:
-        retry_at = trio.current_time() + self._settings.config().replica_fetch_backoff_ms / 1000
-        for each in states:
-            each.retry_at = retry_at
-
-    # ---- what came of it ------------------------------------------------------------------------------------------
-
-    async def _apply(self, due: Sequence[PartitionFetchState], offsets: Sequence[int], response: FetchResponse) -> None:
-        topics = response.responses
-        answers = {(topic.topic_id, data.partition_index): data for topic in topics for data in topic.partitions}
-        truncations: dict[Partition, Truncation] = {}
-        appended: list[PartitionFetchState] = []
-        for each, offset in zip(due, offsets, strict=True):
-            data = answers.get(each.key)
-            # It may have been taken away, or belong to another leader by now.
-            if self.partitions.get(each.partition.topic_partition) is not each:
+    async def _ask_for(self) -> dict[tuple[bytes, int], AskedPartition]:
+        """Return the partitions that may be asked for now, by topic id and index."""
+        now, budget = trio.current_time(), YieldBudget()
+        asked: dict[tuple[bytes, int], AskedPartition] = {}
+        for state in list(self._states.values()):
+            await budget.maybe_yield()
+            if state.is_busy or state.delayed_until > now or not self._is_current(state):
                 continue
-            if data is None:
-                self._delay([each])
-            elif data.error_code:
-                await self._refused(each, ErrorCode(data.error_code))
-            elif data.diverging_epoch.epoch >= 0:
-                end = EpochEndOffset(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
-                cut = truncation_offset(each.partition.log, end)
-                truncations[each.partition] = Truncation(cut, each.leader_epoch)
-            elif await self._done(each, self._take(each, offset, data)) and data.records:
-                appended.append(each)
-        await self._truncate(truncations)
-        await self._end_round(appended)
+            partition = self._find(state.topic_partition)
+            if partition is None or not is_followed(partition, state):
+                # Its log could not be opened yet, or newer metadata are about to come here.
+                self._delay(state)
+            elif partition.failure is not None:
+                self._give_up(state, partition.failure)
+            elif not awaits_disk(partition):
+                key = (state.topic_id, state.topic_partition.partition)
+                asked[key] = AskedPartition(state, partition, position_of(partition))
+        return asked
 
-    async def _done(self, state: PartitionFetchState, work: Awaitable[object]) -> bool:
-        """Whether ``work`` on a partition has ended well. One that cannot go on waits for its next leader epoch."""
-        try:
-            await work
-        except KafkaError as error:
-            # The leader may have changed: the metadata tell. What came damaged is fetched again.
-            if state.partition.failure is None and error.code in PASSING_CODES:
-                self._delay([state])
-            else:
-                state.is_failed = True
-                log.error("%s is no longer followed: %s", state.partition.topic_partition, error)
-            return False
-        return True
+    async def _until_changed(self) -> None:
+        """Wait until a partition may be asked for."""
+        now = trio.current_time()
+        ends = (
+            state.delayed_until if state.delayed_until > now else now + STRAGGLER_SECONDS
+            for state in self._states.values()
+        )
+        with trio.move_on_at(min(ends, default=math.inf)):
+            await self._changed.wait()
 
-    async def _take(self, state: PartitionFetchState, offset: int, data: PartitionData) -> None:
-        partition = state.partition
-        partition.writer.require_following(state.leader_epoch)
-        if data.records and partition.log_end_offset == offset:
-            await self._appends.append(partition, memoryview(data.records), leader_epoch=state.leader_epoch)
-            partition.writer.require_following(state.leader_epoch)
-        partition.writer.leader_reported(data.high_watermark)
-        await self._appends.advance_log_start(partition, data.log_start_offset)
+    def _not_answered(self, asked: Collection[AskedPartition], reason: str) -> None:
+        self._throttled_log.warning("unanswered", f"{self}: {reason}; it asks again for {len(asked)} partitions")
+        for each in asked:
+            self._delay(each.state)
 
-    async def _end_round(self, appended: Sequence[PartitionFetchState]) -> None:
-        for each in appended:
-            topic_partition = each.partition.topic_partition
-            if self.partitions.get(topic_partition) is each:
-                self.partitions[topic_partition] = self.partitions.pop(topic_partition)
-            if each.partition.durability is Durability.FSYNC:
-                await self._appends.flusher.wait_idle(each.partition.writer)
+    # ---- what follows from an answer ------------------------------------------------------------------------------
 
-    async def _truncate(self, truncations: dict[Partition, Truncation]) -> None:
-        if not truncations:
-            return
-        for partition, cut in truncations.items():
-            name, what = partition.topic_partition, "begins anew at" if cut.begins_anew else "is cut at"
-            log.info("%s %s %d, as its leader of epoch %d has it", name, what, cut.offset, cut.leader_epoch)
-            if cut.offset < partition.high_watermark:
-                log.warning("%s: that is below its high watermark %d", name, partition.high_watermark)
-        refusals = await self._appends.truncate(truncations)
-        for partition, error in refusals.items():
-            if (state := self.partitions.get(partition.topic_partition)) is not None:
-                await self._done(state, _raised(error))
+    async def _begin_round(
+        self, asked: Mapping[tuple[bytes, int], AskedPartition], response: FetchResponse
+    ) -> FetchRound:
+        begun, budget = FetchRound(), YieldBudget()
+        cuts: dict[PurePath, dict[AskedPartition, Truncate]] = {}
+        for topic in response.responses:
+            for answer in topic.partitions:
+                await budget.maybe_yield()
+                each = asked.get((topic.topic_id, answer.partition_index))
+                if each is None or not self._is_current(each.state) or each.partition.failure is not None:
+                    continue
+                self._begin(begun, cuts, each, answer)
+        # Together, since they share a checkpoint of their log directory.
+        for together in cuts.values():
+            begun.add([each.state for each in together], partial(self._truncate, together))
+        return begun
 
-    async def _refused(self, state: PartitionFetchState, code: ErrorCode) -> None:
-        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            await self._done(state, self._find_offset(state))
-        elif code is ErrorCode.FENCED_LEADER_EPOCH:
-            # The leader is ahead of the metadata here; they will say how to go on.
-            state.is_failed = True
+    def _begin(
+        self,
+        begun: FetchRound,
+        cuts: dict[PurePath, dict[AskedPartition, Truncate]],
+        each: AskedPartition,
+        answer: PartitionData,
+    ) -> None:
+        partition = each.partition
+        match next_step(each.position, position_of(partition), partition.log.epochs, answer):
+            case Append() as step:
+                begun.add([each.state], partial(self._append, each, step, begun))
+            case Truncate() as step:
+                cuts.setdefault(partition.log.directory.parent, {})[each] = step
+            case FindRange():
+                begun.add([each.state], partial(self._find_range, each))
+            case Delay(reason) | AwaitMetadata(reason) as step:
+                self._leave_out(each.state, step, reason)
+            case None:
+                pass
+
+    def _leave_out(self, state: PartitionFetchState, step: Step, reason: str) -> None:
+        if isinstance(step, AwaitMetadata):
+            self._give_up(state, reason)
         else:
-            self._delay([state])
+            self._throttled_log.info("delayed", f"{state.topic_partition}: {self} leaves it out for a while: {reason}")
+            self._delay(state)
 
-    async def _find_offset(self, state: PartitionFetchState) -> None:
-        """Go on where the leader's log is, whose end is before the own one (after an unclean election), or whose start
-        is behind it.
-
-        Raises:
-            KafkaError: the leader, or the disk, refuses.
-        """
-        partition, end_offset = state.partition, state.partition.log_end_offset
-        leader_end = await self._leader_offset(state, SpecialTimestamp.LATEST)
-        if leader_end < end_offset:
-            await self._truncate({partition: Truncation(leader_end, state.leader_epoch)})
+    async def _carry_out(self, begun: FetchRound) -> None:
+        """Do what follows from an answer, and have it synced; go on without what takes too long."""
+        if not begun.unfinished:
             return
-        leader_start = await self._leader_offset(state, SpecialTimestamp.EARLIEST)
-        if leader_start > end_offset:
-            await self._truncate({partition: Truncation(leader_start, state.leader_epoch, begins_anew=True)})
+        assert self._nursery is not None
+        work = partial(self._work_off, begun)
+        start_once(self._nursery, f"a worker of {self}", work)
+        # Nearly always one is enough, since nothing has to wait.
+        await trio.lowlevel.checkpoint()
+        for _ in range(min(len(begun.jobs), APPENDS_AT_ONCE - 1)):
+            start_once(self._nursery, f"a worker of {self}", work)
+        with trio.move_on_after(STRAGGLER_SECONDS):
+            await begun.ended.wait()
+            for partition in begun.appended:
+                await self._appends.flusher.wait_idle(partition.writer)
 
-    async def _leader_offset(self, state: PartitionFetchState, timestamp: SpecialTimestamp) -> int:
-        topic_partition = state.partition.topic_partition
-        wanted = ListOffsetsPartition(
-            partition_index=topic_partition.partition, current_leader_epoch=state.leader_epoch, timestamp=timestamp
-        )
-        request = ListOffsetsRequest(
-            replica_id=self._settings.broker_id,
-            topics=[ListOffsetsTopic(name=topic_partition.topic, partitions=[wanted])],
-        )
+    async def _work_off(self, begun: FetchRound) -> None:
+        budget = YieldBudget()
+        while begun.jobs:
+            job = begun.jobs.popleft()
+            try:
+                await job.run()
+            except Exception as error:
+                log.exception("%s: replication failed", job.states[0].topic_partition)
+                for state in job.states:
+                    self._give_up(state, repr(error))
+            finally:
+                begun.finish(job)
+                self._changed.set()
+            await budget.maybe_yield()
+
+    async def _append(self, each: AskedPartition, step: Append, begun: FetchRound) -> None:
+        state, partition, leader_epoch = each.state, each.partition, each.position.leader_epoch
         try:
-            response = await self._send(request)
+            if step.records:
+                await self._appends.append(partition, step.records, leader_epoch=leader_epoch)
+                self._appended(state, partition, len(step.records), begun)
+            await self._appends.adopt_offsets(
+                partition,
+                leader_epoch=leader_epoch,
+                high_watermark=step.high_watermark,
+                log_start_offset=step.log_start_offset,
+            )
+        except KafkaError as error:
+            self._refused(each, error)
+        else:
+            state.lag = max(0, step.high_watermark - partition.log_end_offset)
+
+    def _appended(self, state: PartitionFetchState, partition: Partition, size: int, begun: FetchRound) -> None:
+        self._fetched_bytes += size
+        if partition.durability is Durability.FSYNC:
+            begun.appended.append(partition)
+        if self._is_current(state):
+            # Behind those of which the answer had no room for anything.
+            self._states[state.topic_partition] = self._states.pop(state.topic_partition)
+
+    async def _truncate(self, cuts: Mapping[AskedPartition, Truncate]) -> None:
+        truncations = {}
+        for each, step in cuts.items():
+            partition = each.partition
+            below = partition.high_watermark - step.offset
+            level = logging.WARNING if below > 0 or step.begins_anew else logging.INFO
+            what = "begins anew" if step.begins_anew else "is cut"
+            log.log(
+                level, "%s: %s at %d, as leader epoch %d has it", partition, what, step.offset, partition.leader_epoch
+            )
+            truncations[partition] = Truncation(step.offset, each.position.leader_epoch, step.begins_anew)
+        refusals = await self._appends.truncate(truncations)
+        for each in cuts:
+            if (refusal := refusals.get(each.partition)) is not None:
+                self._refused(each, refusal)
+
+    async def _find_range(self, each: AskedPartition) -> None:
+        state = each.state
+        try:
+            found = await self.leader.range_of(state.topic_partition, state.leader_epoch)
         except RequestFailed as error:
-            raise KafkaError(str(error), code=ErrorCode.NETWORK_EXCEPTION) from None
-        [[answer]] = [topic.partitions for topic in response.topics]
-        if answer.error_code:
-            raise KafkaError(f"{topic_partition}: no offset of its leader", code=ErrorCode(answer.error_code))
-        offset: int = answer.offset
-        return offset
+            self._leave_out(state, Delay(str(error)), str(error))
+            return
+        except KafkaError as error:
+            fenced = error.code is ErrorCode.FENCED_LEADER_EPOCH
+            reason = str(error)
+            self._leave_out(state, AwaitMetadata(reason) if fenced else Delay(reason), reason)
+            return
+        if not self._is_current(state):
+            return
+        step = step_into_range(position_of(each.partition), found.log_start_offset, found.log_end_offset)
+        if isinstance(step, Truncate):
+            await self._truncate({each: step})
+        elif isinstance(step, Delay):
+            self._leave_out(state, step, step.reason)
+
+    def _refused(self, each: AskedPartition, error: KafkaError) -> None:
+        """The log has not taken what was fetched, or the leader is another one by now."""
+        if each.partition.failure is not None:
+            self._give_up(each.state, error)
+            return
+        if error.code is not ErrorCode.FENCED_LEADER_EPOCH:
+            self._throttled_log.error("refused", f"{each.partition}: what was fetched is refused: {error}")
+        self._delay(each.state)
+
+    # ---- figures --------------------------------------------------------------------------------------------------
+
+    def statistics(self) -> ReplicaFetcherStatistics:
+        return ReplicaFetcherStatistics(
+            leader_id=self.leader.leader_id,
+            fetcher_id=self.fetcher_id,
+            requests=self._requests,
+            fetched_bytes=self._fetched_bytes,
+            fetch_rate=0.0 if self._rate is None else self._rate.per_second(trio.current_time()),
+            lags={each: state.lag for each, state in self._states.items() if state.lag is not None},
+        )
 
 
-PASSING_CODES = frozenset(
-    {
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-    }
-)
-"""After which the same is tried again; a disk that has failed for good is told by the partition's failure."""
+def position_of(partition: Partition) -> FollowerPosition:
+    """How far the log of a partition goes."""
+    epoch = partition.log.epochs.latest_epoch
+    return FollowerPosition(
+        partition.leader_epoch,
+        partition.log_end_offset,
+        UNDEFINED_EPOCH if epoch is None else epoch,
+        partition.log_start_offset,
+    )
 
 
-def truncation_offset(log: Log, leader: EpochEndOffset) -> int:
-    """Where to cut a log whose leader says that an epoch ends at an offset: at most at the end of that epoch in both.
-
-    Where the own log does not know the epoch, at the end of the next lower one, and the leader is asked about that.
-    """
-    own = log.end_offset_for_epoch(leader.epoch)
-    if own.end_offset == UNDEFINED_EPOCH_OFFSET:
-        return min(leader.end_offset, log.log_end_offset)
-    if own.epoch != leader.epoch:
-        return min(own.end_offset, log.log_end_offset)
-    return min(own.end_offset, leader.end_offset, log.log_end_offset)
+def is_followed(partition: Partition, state: PartitionFetchState) -> bool:
+    """Whether this broker follows the leader that is to be asked."""
+    return (
+        partition.topic_id == state.topic_id
+        and not partition.state.is_leader
+        and partition.leader_epoch == state.leader_epoch
+    )
 
 
-async def _raised(error: KafkaError) -> None:
-    raise error
+def awaits_disk(partition: Partition) -> bool:
+    """Whether asking for what follows its log would claim more than a power cut leaves of it."""
+    return partition.durability is Durability.FSYNC and partition.state.durable_offset < partition.log_end_offset

@@ -35,7 +35,6 @@ from trio_broker.concurrency.yield_budget import InTurns, YieldBudget
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ValueChange
 from trio_broker.config.log_config import LogConfig
-from trio_broker.network.errors import RequestNotSent
 from trio_broker.partition.broker_topic_stats import SNAPSHOT_SECONDS, BrokerTopicStats
 from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.delayed_operations import DelayedFetch, ExpirationReaper
@@ -58,7 +57,6 @@ from trio_broker.partition.log_dir_failures import LogDirFailures
 from trio_broker.partition.log_maintenance import LogMaintenance
 from trio_broker.partition.partition import Durability, Partition
 from trio_broker.partition.remote_replicas import NO_BROKER_EPOCH, RemoteReplicas, ReplicaBrokers
-from trio_broker.partition.replica_fetcher import FetcherSettings, LeaderEndPoint
 from trio_broker.partition.replica_fetcher_manager import ReplicaFetcherManager
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage.errors import CorruptCheckpoint, StorageShortage, is_shortage
@@ -137,17 +135,9 @@ class ReplicaManager:
         self.topics_by_id: Mapping[bytes, LocalTopic] = self._topics_by_id
         # One change of topics at a time: opening and deleting wait for threads in between.
         self._assignments = CommandQueue()
-        self.fetchers = ReplicaFetcherManager(
-            FetcherSettings(
-                broker_id=config.node.node_id,
-                broker_epoch=self._broker_epoch,
-                leader=lambda leader_id, number: self.leader_end_point(leader_id, number),
-                appends=FollowerAppends(clock, self.failures, self.flusher, self.log_maintenance),
-                config=lambda: config.replication,
-            )
-        )
-        # Gives the connection to another broker, for the fetchers.
-        self.leader_end_point: Callable[[int, int], LeaderEndPoint] = _no_connection
+        self.follower_appends = FollowerAppends(clock, self.failures, self.flusher, self.log_maintenance)
+        # Fetches what is followed; None where there are no other brokers.
+        self.fetchers: ReplicaFetcherManager | None = None
         self._delayed_fetches: dict[DelayedFetch, None] = {}
         self._reaper = ExpirationReaper()
         self.appends = LeaderAppends(runtime, self.failures, self._reaper)
@@ -223,22 +213,16 @@ class ReplicaManager:
         async for local, (index, decided) in InTurns(followers):
             if partition := local.partitions.get(index):
                 partition.writer.make_follower(decided)
-                self._follow(partition, decided)
+        if self.fetchers is not None:
+            self.fetchers.apply_local_changes(changes)
         leaders = ((local, each) for local, topic in opened for each in topic.leaders.items())
         async for local, (index, decided) in InTurns(leaders):
-            if partition := local.partitions.get(index):
-                self.fetchers.leave(partition.topic_partition)
-                # Most have been led since they were opened, a moment ago.
-                if not partition.writer.has_led_by(decided):
-                    await partition.writer.make_leader(decided, self.clock.monotonic())
+            # Most have been led since they were opened, a moment ago.
+            if (partition := local.partitions.get(index)) and not partition.writer.has_led_by(decided):
+                await partition.writer.make_leader(decided, self.clock.monotonic())
 
-    def _follow(self, partition: Partition, decided: LeaderAndIsr) -> None:
-        if decided.leader >= 0:
-            self.fetchers.follow(partition, decided.leader, decided.leader_epoch)
-        else:
-            self.fetchers.leave(partition.topic_partition)
-
-    def _broker_epoch(self) -> int:
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration, as far as it has read the metadata."""
         epoch = self.brokers.registered_epoch(self.config.node.node_id)
         return NO_BROKER_EPOCH if epoch is None else epoch
 
@@ -300,7 +284,6 @@ class ReplicaManager:
     async def _remove(self, partitions: Iterable[Partition]) -> None:
         """Wait until nothing is done any more to the files of partitions that have failed."""
         async for partition in InTurns(partitions):
-            self.fetchers.leave(partition.topic_partition)
             # A sync under way needs the file open; none begins after a failure.
             await self.flusher.wait_idle(partition.writer)
             await partition.writer.wait_idle()
@@ -513,7 +496,8 @@ class ReplicaManager:
             await nursery.start(self.flusher.run)
             self.log_maintenance.start(nursery)
             start_background(nursery, "expiration reaper", self._reaper.run)
-            start_background(nursery, "replica fetchers", self.fetchers.run)
+            if self.fetchers is not None:
+                start_background(nursery, "replica fetchers", self.fetchers.run)
             start_scheduled(nursery, self._traffic_task())
             start_scheduled(nursery, self._shortage_task())
             start_scheduled(nursery, self._isr_expiration_task())
@@ -585,7 +569,8 @@ class ReplicaManager:
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Follow ``num.io.threads`` and ``num.replica.fetchers``."""
-        self.fetchers.reconfigure()
+        if self.fetchers is not None:
+            self.fetchers.reconfigure(config)
         self.resize_io_threads(config.socket_server.num_io_threads)
 
     def resize_io_threads(self, count: int) -> None:
@@ -625,11 +610,6 @@ class ReplicaManager:
             fetched_bytes=self._fetched_bytes,
             flusher=self.flusher.statistics(),
         )
-
-
-def _no_connection(leader_id: int, number: int) -> LeaderEndPoint:
-    """Refuse to connect where there are no other brokers."""
-    raise RequestNotSent(f"there is no connection to broker {leader_id}")
 
 
 def _nobody_decides(partition: Partition, wanted: PendingPartitionChange) -> None:

@@ -387,10 +387,6 @@ class PartitionWriter(CommandQueue):
         self._moved(change.advance, visible_before)
         return change.wanted
 
-    def is_pending(self, change: PendingPartitionChange) -> bool:
-        """Whether this leader still waits for the answer about ``change``."""
-        return self.state.is_leader and self.state.remote.state is change
-
     def isr_altered(self, pending: PendingPartitionChange, answer: LeaderAndIsr, now: float) -> None:
         """The controller has done what was asked."""
         visible_before = self.state.visible_bytes

@@ -28,7 +28,7 @@ from typing import TypeVar
 
 import attrs
 
-from kafka_wire.primitives import NO_UUID, parse_uuid
+from kafka_wire.primitives import NO_BROKER_EPOCH, NO_UUID, parse_uuid
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.runtime.disk import (
     DirectoryLock,
@@ -437,6 +437,28 @@ class LogDirectory:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+def known_cluster_id(disk: Disk, directory: PurePath) -> str | None:
+    """The cluster that a data directory is of, None of one that is new. Waits for the disk.
+
+    Raises:
+        DataDirectoryError: it is not a data directory as they are written here.
+    """
+    path = directory / file_names.META_PROPERTIES
+    try:
+        return MetaProperties.decode(disk.read_file(path), str(path)).cluster_id
+    except FileNotFoundError:
+        return None
+
+
+def clean_shutdown_epoch(disk: Disk, directory: PurePath) -> int:
+    """The broker epoch that a clean stop has left in a data directory, ``NO_BROKER_EPOCH`` after any other end. Waits
+    for the disk."""
+    try:
+        return int(json.loads(disk.read_file(directory / file_names.CLEAN_SHUTDOWN_MARKER))["brokerEpoch"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return NO_BROKER_EPOCH
 
 
 def agreed_cluster_id(

@@ -10,19 +10,13 @@ An error that prevents the start is raised by ``start``. A broker without errors
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import tempfile
-import threading
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
-
-import attrs
-import trio
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import uuid_text
@@ -33,7 +27,7 @@ from trio_broker.config.broker_config import load_broker_config
 from trio_broker.config.errors import ConfigError
 from trio_broker.runtime.real import real_runtime
 from trio_broker.testing.advancing_clock import AdvancingClock
-from trio_broker.testing.process import START_SECONDS, STOP_SECONDS
+from trio_broker.testing.loop_thread import BrokerDoesNotRun, LoopThread
 
 T = TypeVar("T")
 Setting = str | int | float | bool
@@ -58,93 +52,6 @@ TEST_SETTINGS: Mapping[str, str] = {
 ADMIN_ON_ANY_PORT = "127.0.0.1:0"
 
 
-class BrokerDoesNotRun(Exception):
-    """The call needs a running broker, and this one was not started or has stopped."""
-
-
-@attrs.define(eq=False)
-class BrokerRun:
-    """One run of a broker, from its start to its stop, in a thread of its own."""
-
-    broker: Broker
-    clock: AdvancingClock
-    started: Future[trio.lowlevel.TrioToken] = attrs.field(factory=Future)
-    ended: Future[None] = attrs.field(factory=Future)
-    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
-
-    def begin(self) -> None:
-        """Start the thread, and wait until the broker serves.
-
-        Raises:
-            StartupError: it cannot serve.
-        """
-        # A daemon thread, so that the test process can end although a test has not stopped its broker.
-        threading.Thread(target=self._run, name="trio-broker", daemon=True).start()
-        self.started.result(START_SECONDS)
-
-    def end(self, *, clean: bool) -> None:
-        """Stop the broker, or with ``clean=False`` cancel all of its tasks, and wait until its thread has ended.
-
-        Raises:
-            Exception: the error that ended the broker before.
-        """
-        # RunFinishedError: the broker has ended already. ``ended`` raises the reason below.
-        with contextlib.suppress(trio.RunFinishedError):
-            self.started.result(0).run_sync_soon(self.broker.stop if clean else self.scope.cancel)
-        self.ended.result(STOP_SECONDS)
-
-    def call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Await ``function`` in the broker's loop, and return what it returns or raise what it raises.
-
-        Raises:
-            BrokerDoesNotRun: the broker stopped first.
-        """
-        outcome: Future[T] = Future()
-
-        async def answer() -> None:
-            try:
-                outcome.set_result(await function())
-            except Exception as error:
-                outcome.set_exception(error)
-            # A cancellation is no Exception; without this the caller would wait for ever when the broker stops.
-            finally:
-                if not outcome.done():
-                    outcome.set_exception(BrokerDoesNotRun("the broker stopped"))
-
-        try:
-            self.started.result(0).run_sync_soon(trio.lowlevel.spawn_system_task, answer)
-        except trio.RunFinishedError as error:
-            raise BrokerDoesNotRun("the broker stopped") from error
-        return outcome.result()
-
-    def _run(self) -> None:
-        try:
-            trio.run(self._serve, clock=self.clock)
-        # BaseException: after a KeyboardInterrupt or SystemExit in this thread the test would otherwise wait for ever
-        # for one of the futures.
-        except BaseException as group:
-            error = lone_error(group)
-            # ``begin`` waits for ``started`` and ``end`` for ``ended``, so both get the error.
-            if not self.started.done():
-                self.started.set_exception(error)
-            self.ended.set_exception(error)
-        else:
-            self.ended.set_result(None)
-
-    async def _serve(self) -> None:
-        with self.scope:
-            async with trio.open_nursery() as nursery:
-                await nursery.start(self.broker.run)
-                self.started.set_result(trio.lowlevel.current_trio_token())
-
-
-def lone_error(error: BaseException) -> BaseException:
-    """Return the only error in nested exception groups, or a group of several errors unchanged."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
-
-
 class BrokerThread:
     """A broker in a thread. Use it as a context manager, or call ``start`` and ``stop``.
 
@@ -164,7 +71,8 @@ class BrokerThread:
         if admin:
             self._settings.setdefault("admin.listener", ADMIN_ON_ANY_PORT)
         self._bootstrap_servers = ""
-        self._run: BrokerRun | None = None
+        self._broker: Broker | None = None
+        self._run: LoopThread | None = None
 
     def _temporary_directory(self) -> Path:
         path = tempfile.mkdtemp(prefix="trio-broker-")
@@ -189,14 +97,15 @@ class BrokerThread:
     @property
     def broker(self) -> Broker:
         """The broker itself. It is not thread-safe: change it inside ``call`` only, since its loop runs in a thread."""
-        return self._living.broker
+        self._require_running()
+        assert self._broker is not None
+        return self._broker
 
     @property
     def is_running(self) -> bool:
         return self._run is not None and not self._run.ended.done()
 
-    @property
-    def _living(self) -> BrokerRun:
+    def _require_running(self) -> LoopThread:
         if self._run is None:
             raise BrokerDoesNotRun("the broker was not started, or was stopped")
         return self._run
@@ -215,10 +124,11 @@ class BrokerThread:
         # Warnings are about unknown keys, most likely misspelt ones: without its setting a test might pass by mistake.
         if config.warnings:
             raise ConfigError("; ".join(config.warnings))
-        run = BrokerRun(Broker(config, runtime=real_runtime(self.clock)), self.clock)
+        broker = Broker(config, runtime=real_runtime(self.clock))
+        run = LoopThread(broker.run, self.clock)
         run.begin()
-        self._run = run
-        endpoint = run.broker.bound_endpoints[0]
+        self._run, self._broker = run, broker
+        endpoint = broker.bound_endpoints[0]
         self._bootstrap_servers = f"{endpoint.host}:{endpoint.port}"
         return self
 
@@ -244,8 +154,8 @@ class BrokerThread:
     def _end(self, *, clean: bool) -> None:
         # Removed before ``end``, so that the broker can be started again even if ``end`` raises.
         run, self._run = self._run, None
-        if run is not None:
-            run.end(clean=clean)
+        if run is not None and self._broker is not None:
+            run.end(self._broker.stop if clean else run.cancel)
 
     def restart(self) -> None:
         """Stop cleanly and start again, with the same data and at the same port."""
@@ -269,7 +179,7 @@ class BrokerThread:
 
     def call(self, function: Callable[..., Awaitable[T]], *arguments: object) -> T:
         """Await ``function(*arguments)`` in the broker's loop. Any thread but the broker's may call this."""
-        return self._living.call(lambda: function(*arguments))
+        return self._require_running().call(lambda: function(*arguments))
 
     def advance_clock(self, seconds: float) -> None:
         """Advance the broker's clock, run the background tasks that are due then, and return when they have finished.

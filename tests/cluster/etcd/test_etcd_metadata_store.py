@@ -8,93 +8,31 @@ from __future__ import annotations
 import copy
 import errno
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from random import Random
+from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
 
 from kafka_wire.stored.metadata import TopicRecord
-from tests.cluster.etcd_stores import CLUSTER_ID, LAYOUT
-from tests.fakes.modelled_etcd import EtcdFaults, ModelledEtcd, ModelledEtcdClient
+from tests.cluster.etcd.etcd_world import World, late_etcd
+from tests.cluster.etcd_stores import LAYOUT
+from tests.fakes.modelled_etcd import EtcdFaults
 from tests.simulation import metadata_store_bugs
 from trio_broker.cluster.etcd import etcd_metadata_store
-from trio_broker.cluster.etcd.errors import EtcdUnknown
 from trio_broker.cluster.etcd.etcd_metadata_store import EtcdMetadataStore
 from trio_broker.cluster.etcd.messages import (
-    Compare,
     RangeRequest,
-    RequestOp,
     TxnRequest,
-    TxnResponse,
     delete,
     put,
 )
+from trio_broker.cluster.etcd.transactions import require_version
 from trio_broker.cluster.metadata_image import NO_LEADER
 from trio_broker.cluster.metadata_snapshot import MetadataSnapshot, SnapshotId
 from trio_broker.cluster.metadata_store import AppendUnknown, Claim, ClaimLost, PreparedBatch, UnexpectedEnd
-from trio_broker.runtime.clock import ManualClock
 
 SOON_SECONDS = 12.0
 """Longer than a lease, a refreshed one and an election together."""
-
-
-class World:
-    """An etcd, and brokers that can be made on it."""
-
-    def __init__(self, nursery: trio.Nursery) -> None:
-        self.nursery = nursery
-        self.etcd = ModelledEtcd(Random(1))
-        self.lives: dict[EtcdMetadataStore, trio.CancelScope] = {}
-
-    async def broker(self, cluster_id: str = CLUSTER_ID) -> EtcdMetadataStore:
-        store = EtcdMetadataStore(LateEtcd(self.etcd), LAYOUT, cluster_id, ManualClock())
-        await store.join()
-        self.nursery.start_soon(self._live, store)
-        return store
-
-    async def _live(self, store: EtcdMetadataStore) -> None:
-        with trio.CancelScope() as self.lives[store]:
-            await store.run()
-
-
-class LateEtcd(ModelledEtcdClient):
-    """A way to etcd. The next transaction that puts ``late_key`` is not answered, and ``carry_out`` carries it out."""
-
-    def __init__(self, etcd: ModelledEtcd) -> None:
-        super().__init__(etcd)
-        self.late_key: bytes | None = None
-        self.late: list[TxnRequest] = []
-
-    async def txn(
-        self, compare: Sequence[Compare], success: Sequence[RequestOp], failure: Sequence[RequestOp] = ()
-    ) -> TxnResponse:
-        if any(op.put is not None and op.put.key == self.late_key for op in success):
-            self.late_key = None
-            self.late.append(TxnRequest(compare=compare, success=success, failure=failure))
-            raise EtcdUnknown("no answer")
-        return await super().txn(compare, success, failure)
-
-    def carry_out(self) -> None:
-        for request in self.late:
-            self._etcd.state.txn(request)
-        self._etcd.note_change()
-
-
-@pytest.fixture
-async def world():
-    async with trio.open_nursery() as nursery:
-        world = World(nursery)
-        nursery.start_soon(end_what_hangs)
-        await nursery.start(world.etcd.run)
-        yield world
-        nursery.cancel_scope.cancel()
-
-
-async def end_what_hangs() -> None:
-    """By a clock that jumps, what waits for ever would never end."""
-    await trio.sleep(1000)
-    raise AssertionError("it hangs")
 
 
 async def batch_of(*names: str) -> PreparedBatch:
@@ -121,12 +59,6 @@ async def names_in(store: EtcdMetadataStore, from_offset: int = 0) -> list[str]:
 def snapshot_at(end: int, claim: Claim, *names: str) -> MetadataSnapshot:
     records = [TopicRecord(name=name, topic_id=name.encode()[:16].ljust(16, b"\0")) for name in names]
     return MetadataSnapshot.of(SnapshotId(end, claim.epoch), records, last_timestamp_ms=1, now_ms=1)
-
-
-def late_etcd(store: EtcdMetadataStore) -> LateEtcd:
-    etcd = store.transactions.etcd
-    assert isinstance(etcd, LateEtcd)
-    return etcd
 
 
 # --- calls that are carried out late, or whose answers are lost ---
@@ -238,6 +170,14 @@ async def test_a_controller_that_appends_nothing_learns_that_its_lease_is_gone_t
     assert one.controller().leader_id in (2, NO_LEADER)
 
 
+async def test_a_broker_claims_by_another_lease_if_its_own_is_gone_though_etcd_says_renewed(autojump_clock, world):
+    store = await world.broker()
+    world.etcd.faults = EtcdFaults(is_3_4=True, false_renewal=1.0)
+    world.etcd.revoke((await store._leases.held()).id)
+    with trio.fail_after(SOON_SECONDS):
+        await append(store, await store.claim(1), "a")
+
+
 async def test_a_controller_that_is_cut_off_stops_to_be_one_before_the_next(autojump_clock, world):
     one, two = await world.broker(), await world.broker()
     claim = await one.claim(1)
@@ -329,8 +269,10 @@ async def test_a_full_etcd_refuses_appends_and_keeps_the_controller(autojump_clo
     # A broker starts all the same.
     await world.broker()
     await one.resign(claim)
+    lease = await two._leases.held()
     with pytest.raises(OSError, match="quota"):
         await two.claim(2)
+    assert await two._leases.held() is lease, "no other would be granted"
     world.etcd.state.no_space = False
     await append(two, await two.claim(2), "b")
     assert await names_in(one) == ["b"]
@@ -352,6 +294,14 @@ async def test_metadata_that_grows_without_snapshots_is_refused_after_a_warning(
     assert "beyond 4000 nothing is appended" in caplog.text
     await store.take_snapshot(snapshot_at(await store.end_offset(), claim, "a"), claim=claim)
     await append(store, claim, "b")
+
+
+async def test_a_batch_that_etcd_would_not_take_is_refused(autojump_clock, world):
+    store = await world.broker()
+    claim = await store.claim(1)
+    with pytest.raises(OSError, match="etcd is given at most 1048576"):
+        await append(store, claim, *(str(number).zfill(30_000) for number in range(40)))
+    await append(store, claim, "a")
 
 
 # --- snapshots ---
@@ -453,3 +403,32 @@ async def test_another_place_than_the_end_is_refused_where_the_end_is_not_known(
     claim = await one.claim(1)
     with pytest.raises(UnexpectedEnd):
         await one.append(await batch_of("a"), claim=claim, expected_end=claim.end_offset + 5)
+
+
+@pytest.mark.parametrize(
+    ("version", "is_taken"),
+    [("3.4.22", False), ("3.4.23", True), ("3.5.1", False), ("3.5.12", True), ("3.6.0-rc.1", True)],
+)
+def test_versions_of_etcd_that_lose_data_are_refused(version, is_taken):
+    if is_taken:
+        require_version(version)
+    else:
+        with pytest.raises(OSError, match=f"etcd {version} may lose data"):
+            require_version(version)
+
+
+async def test_alarms_of_etcd_are_in_the_log(autojump_clock, world, caplog):
+    caplog.set_level(logging.WARNING)
+    await world.broker()
+    world.etcd.state.no_space = True
+    await trio.sleep(70)
+    assert "raises an alarm: memberID:1 alarm:NOSPACE" in caplog.text
+
+
+async def test_a_key_that_says_something_strange_stops_the_broker(autojump_clock, world):
+    store = await world.broker()
+    claim = await store.claim(1)
+    world.etcd.state.txn(TxnRequest(success=[put(LAYOUT.end, b"[]")]))
+    await trio.sleep(2)
+    with pytest.raises(OSError, match="has a strange value"):
+        await append(store, claim, "a")

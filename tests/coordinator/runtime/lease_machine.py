@@ -12,7 +12,6 @@ from kafka_wire.errors import KafkaError, WireError
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.coordinator.runtime.log import EncodedRecord
 from trio_broker.coordinator.runtime.machine import Machine
-from trio_broker.coordinator.runtime.response_future import ResponseFuture
 from trio_broker.coordinator.runtime.result import Completion, CoordinatorEvent, CoordinatorResult, Now
 
 
@@ -114,7 +113,6 @@ class LeaseMachine(Machine[Lease]):
     def timed_keys(self) -> Collection[str]:
         return self.leases
 
-    def abandon(self, code: ErrorCode) -> Sequence[Completion]:
-        futures: list[ResponseFuture] = [event.future for events in self.waiting.values() for event in events]
-        self.leases, self.waiting = {}, {}
-        return [Completion(future, code) for future in futures]
+    def abandon(self, key: str, code: ErrorCode) -> Sequence[Completion]:
+        del self.leases[key]
+        return [Completion(event.future, code) for event in self.waiting.pop(key, ())]

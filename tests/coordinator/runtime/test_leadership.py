@@ -49,6 +49,12 @@ class Follower:
         self.leases.runtime.apply_metadata(delta)
 
 
+async def jump(clock: trio.testing.MockClock, seconds: float) -> None:
+    """Let time pass in which no thread is waited for, which a clock that jumps by itself would not know."""
+    clock.jump(seconds)
+    await trio.testing.wait_all_tasks_blocked()
+
+
 def refusal(leases: Leases) -> ErrorCode:
     with pytest.raises(KafkaError) as raised:
         leases.runtime.shard_for("n")
@@ -77,7 +83,7 @@ class HeldLoading:
         return held
 
 
-async def test_a_shard_goes_with_the_leadership_and_comes_back_with_its_state(leases, monkeypatch, autojump_clock):
+async def test_a_shard_goes_with_the_leadership_and_comes_back_with_its_state(leases, monkeypatch):
     await leases.acquire("n", "a", seconds=1000)
     held = HeldLoading.begin(monkeypatch)
     before = leases.shard
@@ -109,20 +115,20 @@ async def test_a_request_that_waits_ends_with_the_leadership(leases):
     assert answers == [ErrorCode.NOT_COORDINATOR]
 
 
-async def test_timers_go_with_the_leadership_and_come_back(leases, autojump_clock):
+async def test_timers_go_with_the_leadership_and_come_back(leases, mock_clock):
     await leases.acquire("n", "a", seconds=10)
     shard = leases.shard
     await lead(leases, ELSEWHERE)
-    await trio.sleep(20)
+    await jump(mock_clock, 20)
     assert shard.log.partition.log_end_offset == 1, "nothing was released by the broker that does not lead"
     await lead(leases, HERE)
     await leases.runtime.wait_until_loaded()
     assert leases.holders == {"n": "a"}
-    await trio.sleep(20)
+    await jump(mock_clock, 20)
     assert leases.holders == {}
 
 
-async def test_what_is_loaded_in_a_past_epoch_is_dropped(leases, monkeypatch, autojump_clock):
+async def test_what_is_loaded_in_a_past_epoch_is_dropped(leases, monkeypatch):
     await leases.acquire("n", "a", seconds=1000)
     held = HeldLoading.begin(monkeypatch)
     await lead(leases, HERE)
@@ -152,25 +158,25 @@ async def test_a_load_or_an_unload_that_comes_late_changes_nothing(leases):
     assert refusal(leases) == ErrorCode.NOT_COORDINATOR
 
 
-async def test_a_load_that_fails_is_tried_again_until_the_leadership_is_lost(
-    leases, monkeypatch, autojump_clock, caplog
-):
+async def test_a_load_that_fails_is_tried_again_until_the_leadership_is_lost(leases, monkeypatch, mock_clock, caplog):
     await leases.acquire("n", "a", seconds=1000)
     failing(monkeypatch, "replay", 1)
     await lead(leases, HERE)
-    await trio.testing.wait_all_tasks_blocked(0.1)
+    await leases.runtime.shards[0].was_tried.wait()
     assert refusal(leases) == ErrorCode.NOT_COORDINATOR
+    await jump(mock_clock, 2)
     await leases.runtime.wait_until_loaded()
     assert leases.holders == {"n": "a"}
     monkeypatch.setattr(CoordinatorLog, "slices", unreadable)
     await lead(leases, HERE)
-    await trio.sleep(100)
     shard: Shard[Any] = leases.runtime.shards[0]
+    await shard.was_tried.wait()
+    await jump(mock_clock, 100)
     await lead(leases, ELSEWHERE)
     assert (shard.is_closed, leases.runtime.shards) == (True, {})
     caplog.clear()
-    await trio.sleep(1000)
-    assert caplog.text == ""
+    await jump(mock_clock, 1000)
+    assert "loading of" not in caplog.text
 
 
 async def unreadable(log: CoordinatorLog) -> Any:
@@ -195,11 +201,11 @@ async def test_nothing_is_appended_in_another_epoch_than_the_shards(leases, monk
     assert shard.log.partition.log_end_offset == 1
 
 
-async def test_what_a_timer_does_in_another_epoch_closes_the_shard_and_leaves_the_log(leases, autojump_clock):
+async def test_what_a_timer_does_in_another_epoch_closes_the_shard_and_leaves_the_log(leases, mock_clock):
     await leases.acquire("n", "a", seconds=10)
     shard = leases.shard
     begin_epoch(shard.log.partition)
-    await trio.sleep(20)
+    await jump(mock_clock, 20)
     assert (shard.is_closed, shard.log.partition.log_end_offset) == (True, 1)
 
 

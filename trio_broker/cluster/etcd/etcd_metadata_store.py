@@ -12,34 +12,32 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
 import attrs
 import trio
 
-from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.records.batch import read_batches
 from kafka_wire.records.control import ControlRecord, ControlRecordType, build_control_batch
 from trio_broker.cluster.etcd.client import Etcd
-from trio_broker.cluster.etcd.errors import EtcdError, EtcdOutOfSpace, EtcdUnknown
+from trio_broker.cluster.etcd.errors import EtcdError, EtcdLeaseGone, EtcdOutOfSpace, EtcdUnknown
 from trio_broker.cluster.etcd.layout import (
     ClusterState,
     EndOfLog,
     EtcdLayout,
+    ForeignMetadata,
     Holder,
     birth_of,
-    end_of_prefix,
     is_held,
     require_held,
     state_of,
     state_operations,
 )
 from trio_broker.cluster.etcd.lease_keeper import HeldLease, LeaseKeeper
+from trio_broker.cluster.etcd.log_tail import IDLE_READ_SECONDS, EtcdTail, batches_in, page_from
 from trio_broker.cluster.etcd.messages import (
     Compare,
-    KeyValue,
     RangeRequest,
     RequestOp,
     created_at,
@@ -54,7 +52,6 @@ from trio_broker.cluster.metadata_log import leader_change_value
 from trio_broker.cluster.metadata_snapshot import MetadataSnapshot
 from trio_broker.cluster.metadata_store import (
     AppendUnknown,
-    BelowLogStart,
     Claim,
     ClaimLost,
     CommittedBatch,
@@ -71,11 +68,8 @@ logger = logging.getLogger(__name__)
 MAX_BATCH_BYTES: Final = 1024 * 1024
 """etcd takes requests of 1.5 MiB, in which the batch is not alone."""
 
-IDLE_READ_SECONDS: Final = 1.0
-"""Between two reads where no watch reports anything: a watch may be late for ever."""
-
-PAGE_BATCHES: Final = 32
-"""Of the log, read at once: at most as many megabytes."""
+ALARM_SECONDS: Final = 60.0
+"""Between two questions for alarms."""
 
 WARN_STORED_BYTES: Final = MAX_STORED_BYTES // 2
 
@@ -102,7 +96,7 @@ class EtcdMetadataStore:
         self._unsettled: tuple[int, int] | None = None
         self._stored_bytes = 0
         # Why nothing is done any more.
-        self.failure: OSError | None = None
+        self.failure: ForeignMetadata | None = None
         self.changed = Pulse()
         self._controller_changed = Pulse()
 
@@ -128,12 +122,13 @@ class EtcdMetadataStore:
             start_background(nursery, "the lease of the metadata", self._leases.run)
             start_background(nursery, "the watch of the metadata", self._watch)
             start_background(nursery, "the look for the controller", self._look)
+            start_background(nursery, "the look for alarms of etcd", self._look_for_alarms)
 
     async def _watch(self) -> None:
         """Wake whatever waits for a change. Nothing is taken from the events: they may be late, and some missing."""
         while True:
             try:
-                async with self._etcd.watch(self._layout.controller, self._layout.end + b"\0", 0) as watch:
+                async with self._etcd.watch(self._layout.controller, self._layout.end + b"\0") as watch:
                     while True:
                         await watch.receive()
                         self.changed.wake()
@@ -144,13 +139,26 @@ class EtcdMetadataStore:
     async def _look(self) -> None:
         """Read who is the controller, whenever something has changed, and every second."""
         while True:
+            moment = self.changed.moment
             try:
                 await self._look_once()
-            except TimeoutError as error:
-                self._throttle.warning("look", f"who is the controller is not known: {error}")
-            except OSError as error:
+            except ForeignMetadata as error:
                 self._fail(error)
-            await self.changed.wait(until=trio.current_time() + IDLE_READ_SECONDS)
+            except OSError as error:
+                self._throttle.warning("look", f"who is the controller is not known: {error.strerror}")
+            await self.changed.wait(since=moment, until=trio.current_time() + IDLE_READ_SECONDS)
+
+    async def _look_for_alarms(self) -> None:
+        """Say each minute what etcd itself calls wrong."""
+        while True:
+            try:
+                status = await self._etcd.status()
+            except EtcdError as error:
+                logger.debug("etcd does not say how it is: %s", error)
+            else:
+                for alarm in status.errors:
+                    logger.warning("etcd, whose database has %d bytes, raises an alarm: %s", status.db_size, alarm)
+            await trio.sleep(ALARM_SECONDS)
 
     async def _look_once(self) -> None:
         known = self._revision
@@ -158,14 +166,14 @@ class EtcdMetadataStore:
         if state.revision < known:
             state = await self.transactions.present_state()
         if state.revision < known:
-            raise OSError(
+            raise ForeignMetadata(
                 errno.ESTALE,
                 f"etcd has gone back from revision {known} to {state.revision}, as if restored from a backup:"
                 " what was decided since then is missing there",
             )
         self._note(state)
 
-    def _fail(self, error: OSError) -> None:
+    def _fail(self, error: ForeignMetadata) -> None:
         """Do nothing any more: what is in etcd is not what this broker has read."""
         if self.failure is None:
             logger.critical("the cluster's metadata cannot be used any more: %s", error.strerror)
@@ -176,7 +184,7 @@ class EtcdMetadataStore:
 
     def _require_whole(self) -> None:
         if self.failure is not None:
-            raise OSError(self.failure.errno, self.failure.strerror)
+            raise ForeignMetadata(self.failure.errno, self.failure.strerror)
 
     def _note(self, state: ClusterState) -> None:
         """Take over what ``state`` says, unless more is known already."""
@@ -214,17 +222,20 @@ class EtcdMetadataStore:
                 holder = state.holder
                 if holder is None or state.controller is None:
                     attempt = Holder(node_id, state.epoch + 1, lease.id)
-                    await self._try(self.claim_conditions(state), self._claiming_operations(attempt, state))
+                    await self._try(self.claim_conditions(state), self._claiming_operations(attempt, state), lease)
                 elif holder == attempt and lease.id == attempt.lease:
                     return self._claimed(attempt, state, lease)
                 elif holder.node_id == node_id:
                     # Of an earlier life of this broker, or of an attempt that was given up.
                     birth = created_at(self._layout.controller, state.controller.create_revision)
-                    await self._try([birth], [delete(self._layout.controller)])
+                    await self._try([birth], [delete(self._layout.controller)], lease)
                 else:
                     await self._controller_changed.wait(until=trio.current_time() + IDLE_READ_SECONDS)
+        except OSError:
+            # The lease is kept for the next time: an etcd that is full grants no other.
+            raise
         except BaseException:
-            # The attempt may come off yet, with nobody to use it: it has to run out.
+            # An attempt may come off yet, with nobody to use it: it has to run out.
             if lease is not None and attempt is not None:
                 self._leases.abandon(lease)
             raise
@@ -261,15 +272,17 @@ class EtcdMetadataStore:
             *self._appending_operations(batch, state.end, state.end.after(batch, 1, holder.epoch)),
         ]
 
-    async def _try(self, compare: Sequence[Compare], success: Sequence[RequestOp]) -> None:
-        """Make a transaction whose outcome is read afterwards."""
+    async def _try(self, compare: Sequence[Compare], success: Sequence[RequestOp], lease: HeldLease) -> None:
+        """Make a transaction, which may need ``lease``, and whose outcome is read afterwards."""
         try:
             await self._etcd.txn(compare, success)
         except EtcdOutOfSpace as error:
             raise as_os_error(error) from error
         except EtcdError as error:
-            # Among them that the lease is gone, which its keeper finds out as well.
-            logger.info("the metadata is not claimed yet: %s", error)
+            self._throttle.info("claim", f"the metadata is not claimed yet: {error}")
+            if isinstance(error, EtcdLeaseGone):
+                # etcd 3.4 may go on to say that it is renewed.
+                self._leases.abandon(lease)
             await trio.sleep(RETRY_SECONDS)
 
     def _claimed(self, holder: Holder, state: ClusterState, lease: HeldLease) -> Claim:
@@ -390,7 +403,8 @@ class EtcdMetadataStore:
         return [put(self._layout.batch(end.offset), data), put(self._layout.end, new_end.to_bytes())]
 
     def _require_room(self, data: bytes) -> None:
-        assert len(data) <= MAX_BATCH_BYTES, f"a batch of {len(data)} bytes"
+        if len(data) > MAX_BATCH_BYTES:
+            raise OSError(errno.EMSGSIZE, f"a batch of {len(data)} bytes; etcd is given at most {MAX_BATCH_BYTES}")
         if self._stored_bytes + len(data) > MAX_STORED_BYTES:
             raise OSError(
                 errno.ENOSPC,
@@ -412,44 +426,15 @@ class EtcdMetadataStore:
         return state.end.offset
 
     def tail(self, from_offset: int) -> EtcdTail:
-        return EtcdTail(self, from_offset)
+        return EtcdTail(self._read_from, from_offset, self.changed, self._throttle)
 
-    async def read_from(self, offset: int) -> Sequence[CommittedBatch]:
-        """Return some batches from ``offset`` on, none if there are none yet.
-
-        Raises:
-            BelowLogStart: a snapshot has taken the place of what comes next.
-            TimeoutError: etcd does not answer.
-            OSError: otherwise: what is in etcd is not what this broker has read.
-        """
+    async def _read_from(self, offset: int) -> Sequence[CommittedBatch]:
         self._require_whole()
-        layout = self._layout
-        page = RangeRequest(key=layout.batch(offset), range_end=end_of_prefix(layout.log), limit=PAGE_BATCHES)
-        state = await self.transactions.state(page)
-        self._note(state)
-        if state.snapshot is not None and state.snapshot.id.end_offset > offset:
-            raise BelowLogStart(offset, state.snapshot.id.end_offset)
+        state = await self.transactions.state(page_from(self._layout, offset))
         if state.end.offset < offset:
-            state = await self.transactions.present_state()
-            if state.end.offset < offset:
-                raise OSError(
-                    errno.ESTALE,
-                    f"the metadata log in etcd ends at offset {state.end.offset}, and this broker has read it up to"
-                    f" {offset}: etcd was restored from a backup",
-                )
-            return ()
-        batches: list[CommittedBatch] = []
-        for kv in state.read:
-            batches.append(batch := committed_batch(kv))
-            if batch.base_offset != offset:
-                break
-            offset = batch.next_offset
-        else:
-            if batches or state.end.offset == offset:
-                return batches
-        raise OSError(
-            errno.EIO, f"the metadata log in etcd has no batch at offset {offset}, and ends at {state.end.offset}"
-        )
+            state = await self.transactions.present_state(page_from(self._layout, offset))
+        self._note(state)
+        return batches_in(state, offset)
 
     # --- Snapshots ---
 
@@ -462,52 +447,9 @@ class EtcdMetadataStore:
         await write_snapshot(self.transactions, snapshot, claim)
 
 
-class EtcdTail:
-    """The batches of an ``EtcdMetadataStore`` from an offset on."""
-
-    def __init__(self, store: EtcdMetadataStore, from_offset: int) -> None:
-        self._store = store
-        self._next_offset = from_offset
-        self._read: deque[CommittedBatch] = deque()
-
-    def __aiter__(self) -> EtcdTail:
-        return self
-
-    async def __anext__(self) -> CommittedBatch:
-        while not self._read:
-            # Looked for before the wait, so that no change is missed for longer than a moment.
-            found = await self._read_on()
-            self._read.extend(found)
-            if not found:
-                await self._store.changed.wait(until=trio.current_time() + IDLE_READ_SECONDS)
-        batch = self._read.popleft()
-        self._next_offset = batch.next_offset
-        return batch
-
-    async def _read_on(self) -> Sequence[CommittedBatch]:
-        try:
-            return await self._store.read_from(self._next_offset)
-        except TimeoutError as error:
-            logger.debug("the metadata log is not read: %s", error)
-            return ()
-
-
 def stamped(batch: PreparedBatch, *, base_offset: int, epoch: int) -> bytes:
     """The bytes of ``batch`` as they stand in the log."""
     data = bytearray(batch.data)
     [own] = read_batches(data)
     own.stamp(base_offset=base_offset, partition_leader_epoch=epoch)
     return bytes(data)
-
-
-def committed_batch(kv: KeyValue) -> CommittedBatch:
-    """The batch that is the value of a key of the log.
-
-    Raises:
-        OSError: it is damaged, or of a newer version.
-    """
-    try:
-        [batch] = read_batches(bytearray(kv.value))
-        return CommittedBatch.of(batch)
-    except (KafkaError, WireError, ValueError) as error:
-        raise OSError(errno.EIO, f"the metadata in etcd under {kv.key.decode()} cannot be read: {error}") from error

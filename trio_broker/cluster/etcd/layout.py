@@ -18,6 +18,7 @@ Source: docs/formats/metadata-in-etcd.md.
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Sequence
 from typing import Any, Final
@@ -28,6 +29,11 @@ from trio_broker.cluster.etcd.messages import KeyValue, RangeRequest, RequestOp,
 from trio_broker.cluster.metadata_image import NO_LEADER
 from trio_broker.cluster.metadata_snapshot import SnapshotId
 from trio_broker.cluster.metadata_store import Claim, ClaimLost, LeaderAndEpoch
+
+
+class ForeignMetadata(OSError):
+    """What is in etcd is not the metadata of this cluster as this broker has read it: for an operator to look at."""
+
 
 LAYOUT_VERSION: Final = 1
 """Of these keys and values; a broker refuses those of another one."""
@@ -175,6 +181,11 @@ def cluster_bytes(cluster_id: str) -> bytes:
     return json_bytes({"cluster": cluster_id, "layout": LAYOUT_VERSION})
 
 
+def stored_cluster_id(value: bytes) -> str:
+    """Whose keys they are."""
+    return str(json.loads(value)["cluster"])
+
+
 def cluster_id_of(value: bytes) -> str:
     """Whose keys they are, for a message about those of another cluster."""
     stored = json.loads(value)
@@ -191,20 +202,15 @@ class ClusterState:
     revision: int
     cluster: bytes | None
     controller: KeyValue | None
+    holder: Holder | None
+    """What ``controller`` says."""
     controller_epoch: KeyValue | None
+    epoch: int
+    """The newest that was begun."""
     end: EndOfLog
     snapshot: CurrentSnapshot | None
     read: Sequence[KeyValue] = ()
     """What else was asked for, such as batches of the log."""
-
-    @property
-    def holder(self) -> Holder | None:
-        return None if self.controller is None else Holder.of(self.controller.value)
-
-    @property
-    def epoch(self) -> int:
-        """The newest that was begun."""
-        return 0 if self.controller_epoch is None else int(self.controller_epoch.value)
 
     @property
     def leader(self) -> LeaderAndEpoch:
@@ -225,18 +231,27 @@ def state_operations(layout: EtcdLayout, more: RangeRequest | None = None) -> Se
 
 
 def state_of(response: TxnResponse) -> ClusterState:
-    """What ``state_operations`` have read, the only ones of a transaction or behind a deletion."""
+    """What ``state_operations`` have read, the only ones of a transaction or behind a deletion.
+
+    Raises:
+        ForeignMetadata: a value is not what is written there.
+    """
     found = [each.range.kvs for each in response.responses if each.range is not None]
     cluster, controller, epoch, end, snapshot = (kvs[0] if kvs else None for kvs in found[:5])
-    return ClusterState(
-        response.revision,
-        None if cluster is None else cluster.value,
-        controller,
-        epoch,
-        EndOfLog.of(end),
-        CurrentSnapshot.of(snapshot),
-        found[5] if len(found) > 5 else (),
-    )
+    try:
+        return ClusterState(
+            response.revision,
+            None if cluster is None else cluster.value,
+            controller,
+            None if controller is None else Holder.of(controller.value),
+            epoch,
+            0 if epoch is None else int(epoch.value),
+            EndOfLog.of(end),
+            CurrentSnapshot.of(snapshot),
+            found[5] if len(found) > 5 else (),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise ForeignMetadata(errno.EIO, f"a key of the metadata in etcd has a strange value: {error!r}") from error
 
 
 # --- The claim in a state ---

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
+
+import trio
 
 from trio_broker.cluster.etcd.client import EtcdAddresses, EtcdClient
 from trio_broker.cluster.etcd.etcd_metadata_store import EtcdMetadataStore
 from trio_broker.cluster.etcd.layout import EtcdLayout
+from trio_broker.cluster.etcd.transactions import RETRY_SECONDS
+from trio_broker.cluster.shared_metadata import SharedMetadata
+from trio_broker.concurrency.barrier import start_background
 from trio_broker.config.metadata_store_config import MetadataStoreConfig, etcd_location
 from trio_broker.runtime.runtime import Runtime
+
+log = logging.getLogger(__name__)
 
 
 def etcd_metadata_store(
@@ -28,6 +36,30 @@ def etcd_metadata_store(
     )
     client = EtcdClient(addresses, runtime.network.connect)
     return client, EtcdMetadataStore(client, EtcdLayout(location.prefix.encode()), cluster_id, runtime.clock)
+
+
+async def join_etcd(
+    config: MetadataStoreConfig, runtime: Runtime, nursery: trio.Nursery, proposed_id: str
+) -> SharedMetadata:
+    """Return the metadata of the cluster that ``metadata.store`` names, which has ``proposed_id`` if it is new. Its
+    tasks run in ``nursery``. Waits until etcd answers.
+
+    Raises:
+        OSError: etcd refuses, or has something else there, or a file with certificates cannot be read.
+    """
+    client, proposed = etcd_metadata_store(config, proposed_id, runtime)
+    await nursery.start(client.run)
+    while True:
+        try:
+            cluster_id = await proposed.transactions.cluster_id()
+            break
+        except TimeoutError as error:
+            log.warning("the metadata of the cluster is waited for: %s", error)
+            await trio.sleep(RETRY_SECONDS)
+    store = EtcdMetadataStore(client, proposed.transactions.layout, cluster_id, runtime.clock)
+    await store.join()
+    start_background(nursery, "metadata in etcd", store.run)
+    return SharedMetadata(store, cluster_id)
 
 
 def ssl_context_of(config: MetadataStoreConfig) -> ssl.SSLContext:

@@ -17,10 +17,12 @@ from trio_broker.cluster.etcd.errors import EtcdError, EtcdOutOfSpace, EtcdRefus
 from trio_broker.cluster.etcd.layout import (
     ClusterState,
     EtcdLayout,
+    ForeignMetadata,
     cluster_bytes,
     cluster_id_of,
     state_of,
     state_operations,
+    stored_cluster_id,
 )
 from trio_broker.cluster.etcd.messages import (
     Compare,
@@ -40,6 +42,12 @@ ANSWER_SECONDS: Final = 8.0
 
 RETRY_SECONDS: Final = 0.1
 """Between two tries; a call that is not answered has taken a second already."""
+
+OLDEST_VERSION: Final = (3, 4, 23)
+"""Of the older ones nothing was tried."""
+
+LOSING_VERSIONS: Final = ((3, 5, 0), (3, 5, 1), (3, 5, 2))
+"""Members of these may come to differ after a crash (etcd's issue 13766)."""
 
 NEVER: Final = -1
 """No key was born at this revision: a transaction that compares it does what it does on failure."""
@@ -88,6 +96,10 @@ class EtcdTransactions:
         Raises:
             OSError: the keys belong to another cluster, or etcd refuses or does not answer.
         """
+        try:
+            require_version((await self.etcd.status()).version)
+        except EtcdError as error:
+            raise as_os_error(error) from error
         # Read first: an etcd that is full refuses each transaction that could put, and brokers are to start.
         state = await self._present_state_of_any()
         if state.cluster is None:
@@ -96,6 +108,19 @@ class EtcdTransactions:
             state = await self._present_state_of_any()
         self.require_own(state)
         return state
+
+    async def cluster_id(self) -> str:
+        """Enter the cluster's id where there is none; return the one that is there, which may be another's.
+
+        Raises:
+            OSError: etcd refuses or does not answer.
+        """
+        state = await self._present_state_of_any()
+        if state.cluster is None:
+            cluster = self.layout.cluster
+            await self.made([created_at(cluster, 0)], [put(cluster, cluster_bytes(self._cluster_id))])
+            state = await self._present_state_of_any()
+        return self._cluster_id if state.cluster is None else stored_cluster_id(state.cluster)
 
     async def state(self, more: RangeRequest | None = None) -> ClusterState:
         """Return a state of the keys, with what ``more`` asks for in the same revision. It may be some seconds old.
@@ -140,15 +165,29 @@ class EtcdTransactions:
         """
         prefix = self.layout.prefix.decode()
         if state.cluster is None:
-            raise OSError(
+            raise ForeignMetadata(
                 errno.ENOENT, f"etcd has no metadata of a cluster under {prefix}: it was emptied or never entered"
             )
         if state.cluster != cluster_bytes(self._cluster_id):
-            raise OSError(
+            raise ForeignMetadata(
                 errno.EINVAL,
                 f"the metadata under {prefix} in etcd is of {cluster_id_of(state.cluster)},"
                 f" and the data directory of cluster {self._cluster_id}",
             )
+
+
+def require_version(version: str) -> None:
+    """Refuse an etcd that is known to lose what it has taken; ``version`` is as in 3.5.12.
+
+    Raises:
+        OSError: it is one.
+    """
+    numbers = tuple(int(part) for part in version.split(".") if part.isdecimal())
+    if numbers and (numbers < OLDEST_VERSION or numbers[:3] in LOSING_VERSIONS):
+        oldest = ".".join(map(str, OLDEST_VERSION))
+        raise OSError(
+            errno.EPROTONOSUPPORT, f"etcd {version} may lose data: it has to be {oldest} or newer, not 3.5.0 to 3.5.2"
+        )
 
 
 def as_os_error(error: EtcdError) -> OSError:

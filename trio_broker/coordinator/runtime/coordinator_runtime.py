@@ -23,7 +23,7 @@ AutoTopicCreationManager.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -43,6 +43,7 @@ from trio_broker.common.request_phase import ReleaseHandler
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.barrier import Backoff, start_background, start_once
 from trio_broker.concurrency.steps import Steps
+from trio_broker.concurrency.yield_budget import in_turns
 from trio_broker.coordinator.runtime.log import CoordinatorLog, coordinator_code
 from trio_broker.coordinator.runtime.machine import Machine
 from trio_broker.coordinator.runtime.response_future import NO_REQUIRED_OFFSET, ResponseFuture
@@ -102,6 +103,8 @@ class CoordinatorRuntime(Generic[MachineT]):
     _partition_count: int = attrs.field(default=1, init=False)
     _known_partitions: dict[str, int] = attrs.field(factory=dict, init=False)
     """Of keys that are coordinated here, and only those: a request may ask about 20,000 others, once."""
+    _closing: dict[int, trio.Event] = attrs.field(factory=dict, init=False)
+    """By partition whose last shard is being closed: set once it is."""
     _creating: trio.Lock = attrs.field(factory=trio.Lock, init=False)
     _loading: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(LOADING_TASKS), init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
@@ -171,14 +174,36 @@ class CoordinatorRuntime(Generic[MachineT]):
         gets NOT_COORDINATOR. Nothing happens if the shard is of that epoch or a later one."""
         if (shard := self.shards.get(index)) is not None and shard.leader_epoch < leader_epoch:
             del self.shards[index]
-            shard.close(ErrorCode.NOT_COORDINATOR)
+            closing = shard.closing(ErrorCode.NOT_COORDINATOR)
+            if self._nursery is not None:
+                before, self._closing[index] = self._closing.get(index), trio.Event()
+                close = partial(self._close, index, closing, before, self._closing[index])
+                start_once(self._nursery, f"closing of {shard.log.partition.topic_partition}", close)
+
+    async def _close(
+        self, index: int, closing: Generator[None, None, None], before: trio.Event | None, closed: trio.Event
+    ) -> None:
+        """Close a shard behind the one ``before`` it: its timers have the keys of that one's, and of the next one's."""
+        try:
+            if before is not None:
+                await before.wait()
+            await in_turns(closing)
+        finally:
+            closed.set()
+            if self._closing[index] is closed:
+                del self._closing[index]
 
     def _load(self, partition: Partition, leader_epoch: int, backoff: Backoff, pause_seconds: float = 0.0) -> None:
         if self._nursery is not None:
-            shard = self._new_shard(partition, leader_epoch, backoff)
-            self.shards[partition.topic_partition.partition] = shard
-            load = partial(shard.load, self._loading, pause_seconds)
+            index = partition.topic_partition.partition
+            shard = self.shards[index] = self._new_shard(partition, leader_epoch, backoff)
+            load = partial(self._load_shard, shard, self._closing.get(index), pause_seconds)
             start_once(self._nursery, f"loading of {partition.topic_partition}", load)
+
+    async def _load_shard(self, shard: Shard[MachineT], closed: trio.Event | None, pause_seconds: float) -> None:
+        if closed is not None:
+            await closed.wait()
+        await shard.load(self._loading, pause_seconds)
 
     def _replace(self, closed: Shard[MachineT]) -> None:
         """Load anew what a bug has closed, after a pause: it may come again at the same record."""
@@ -351,7 +376,7 @@ class CoordinatorRuntime(Generic[MachineT]):
             KafkaError: the records were not made durable, or not in time.
         """
         partition = shard.log.partition
-        # What depends on nothing that is not durable stays right after the leadership is lost.
+        # What depends on nothing that is not durable stays right under any leader.
         if required_offset == NO_REQUIRED_OFFSET or (partition.high_watermark >= required_offset and shard.log.is_led):
             return
         [code] = await self.replicas.appends.wait_until_replicated(

@@ -124,6 +124,8 @@ class Machine(Protocol[RecordT]):
         """The keys that have a state, and may have a deadline."""
         ...
 
-    def abandon(self, code: ErrorCode) -> Sequence[Completion]:
-        """Drop the state; another coordinator has it. Returns responses with ``code`` to all requests that wait."""
+    def abandon(self, key: str, code: ErrorCode) -> Sequence[Completion]:
+        """Drop the state of ``key``, which is among the ``timed_keys``; another coordinator has it. Returns responses
+        with ``code`` to all its requests that wait.
+        """
         ...

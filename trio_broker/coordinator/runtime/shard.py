@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
@@ -24,7 +24,7 @@ from kafka_wire.records.record import NewRecord
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.common.log_throttle import LogThrottle
 from trio_broker.concurrency.barrier import Backoff, Barrier
-from trio_broker.concurrency.yield_budget import YieldBudget
+from trio_broker.concurrency.yield_budget import YieldBudget, at_once
 from trio_broker.coordinator.runtime.log import CoordinatorLog, EncodedRecord, LogBatch, coordinator_code
 from trio_broker.coordinator.runtime.machine import Machine
 from trio_broker.coordinator.runtime.producer import NO_PRODUCER
@@ -139,7 +139,8 @@ class Shard(Generic[MachineT]):
         """
         barrier = Barrier(f"loading of {self.log.partition.topic_partition}", "it is tried again")
         with self._loading:
-            while self.log.partition.failure is None:
+            # It may have been closed before this task has begun.
+            while not self.is_closed and self.log.partition.failure is None:
                 if pause_seconds:
                     self.state = ShardState.FAILED
                     await trio.sleep(pause_seconds)
@@ -151,7 +152,8 @@ class Shard(Generic[MachineT]):
                         return
                 pause_seconds = self.backoff.next_pause()
                 self.was_tried.set()
-            self.close(ErrorCode.NOT_COORDINATOR)
+            if not self.is_closed:
+                self.close(ErrorCode.NOT_COORDINATOR)
 
     async def _load(self) -> None:
         machine, budget = self.new_machine(), YieldBudget(LOAD_TURN_SECONDS)
@@ -203,12 +205,20 @@ class Shard(Generic[MachineT]):
 
     def close(self, code: ErrorCode) -> None:
         """Complete all requests that wait with ``code``, and answer no more."""
+        at_once(self.closing(code))
+
+    def closing(self, code: ErrorCode) -> Generator[None, None, None]:
+        """As ``close``: answers no more from now on, and completes the requests key by key, yielding after each."""
         self.state = ShardState.CLOSED
         self._settle()
         self._loading.cancel()
-        for key in self.machine.timed_keys():
+        return self._abandon(code)
+
+    def _abandon(self, code: ErrorCode) -> Generator[None, None, None]:
+        for key in list(self.machine.timed_keys()):
             self.timer.schedule(key, None)
-        self._complete(self.machine.abandon(code))
+            self._complete(self.machine.abandon(key, code))
+            yield
 
     def _settle(self) -> None:
         self.was_tried.set()

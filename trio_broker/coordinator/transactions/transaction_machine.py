@@ -206,10 +206,10 @@ class TransactionMachine(Machine[TransactionRecord]):
     def timed_keys(self) -> Collection[str]:
         return self.transactions
 
-    def abandon(self, code: ErrorCode) -> Sequence[Completion]:
+    def abandon(self, key: str, code: ErrorCode) -> Sequence[Completion]:
         """No request waits in a machine whose events each answer their own."""
-        self.transactions = {}
-        self.client_ids = {}
+        del self.transactions[key]
+        self.client_ids.pop(key, None)
         return ()
 
     # ---- time -----------------------------------------------------------------------------------------------------

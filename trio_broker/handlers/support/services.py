@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import attrs
 
 from trio_broker.changes.change_log import ChangeLog
-from trio_broker.cluster.alter_partition_manager import AlterPartitionManager
-from trio_broker.cluster.broker_clients import BrokerClients
+from trio_broker.cluster.broker_lifecycle_manager import BrokerLifecycleManager
 from trio_broker.cluster.config_trials import ConfigTrials
 from trio_broker.cluster.controller_channel import ControllerChannel
 from trio_broker.cluster.controller_client import ControllerApi, ControllerClient
@@ -62,9 +61,6 @@ class BrokerServices:
     metadata_log: MetadataLog
     changes: ChangeLog
     replicas: ReplicaManager
-    fetch_clients: BrokerClients
-    """The connections by which this broker follows others."""
-    alter_partitions: AlterPartitionManager
     log_dir_failures: LogDirFailureHandler
     producer_ids: ProducerIds
     groups: GroupCoordinator
@@ -78,6 +74,8 @@ class BrokerServices:
     """What every broker may ask of the controller, wherever that is; ``controller`` is this broker's own."""
     controller_channel: ControllerChannel | None = None
     """The way to the controller; None on a broker alone, which is it."""
+    lifecycle: BrokerLifecycleManager | None = None
+    """The life of this broker among several; None on a broker alone."""
     answer_request: Callable[[QueuedRequest], Awaitable[bytes]] = attrs.field(init=False)
     """Answers a request that came inside another one, set by the Dispatcher."""
     metadata_answers: MetadataAnswers = attrs.field(init=False, factory=MetadataAnswers)

@@ -1,0 +1,282 @@
+"""Several replica managers in one event loop, whose fetchers ask one another without a network in between.
+
+Everything is in memory: disks, threads, time. A Fetch is answered by the leader's ``ReplicaManager``, as its handler
+does it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import PurePath
+from typing import Any
+
+import attrs
+import trio
+import trio.lowlevel
+
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+)
+from kafka_wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+    SpecialTimestamp,
+)
+from kafka_wire.records.batch import read_batches
+from tests.fakes.inline_workers import InlineWorkers
+from tests.leader_append import append_to_leader
+from tests.partition.real_logs import TOPIC_ID, FakeBrokers, batch
+from trio_broker.common.request_phase import ignore_release
+from trio_broker.concurrency.steps import run_steps
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.resource_config import topic_config
+from trio_broker.handlers.fetch import partition_data
+from trio_broker.network.errors import RequestNotSent, ResponseLost
+from trio_broker.partition.fetch_operation import FetchingReplica, FetchLimits, FetchTarget
+from trio_broker.partition.leader_and_isr import LeaderAndIsr, LocalReplicaChanges, LocalTopicChanges
+from trio_broker.partition.partition import Partition
+from trio_broker.partition.remote_leader_endpoint import Follower
+from trio_broker.partition.replica_fetcher_manager import ReplicaFetcherManager
+from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.runtime.cpu_clock import ManualCpuClock
+from trio_broker.runtime.runtime import Runtime
+from trio_broker.runtime.simulated_clock import SimulatedClock
+from trio_broker.runtime.simulated_disk import SimulatedDisk
+from trio_broker.runtime.simulated_network import SimulatedNetwork
+from trio_broker.storage.log_manager import LogManager
+
+EPOCHS = {1: 101, 2: 102, 3: 103}
+"""The broker epoch of each."""
+
+
+@attrs.frozen
+class Address:
+    host: str
+    port: int
+
+
+@attrs.define(eq=False)
+class ReplicatingBroker:
+    """One of them. While ``is_away`` nobody reaches it; ``seen`` are the requests that have."""
+
+    node_id: int
+    replicas: ReplicaManager
+    fetchers: ReplicaFetcherManager
+    disk: SimulatedDisk
+    is_away: bool = False
+    seen: list[Any] = attrs.field(factory=list)
+    before_answer: Callable[[Any], Awaitable[None]] | None = None
+    """Awaited behind the look at the logs, before the answer is on its way."""
+
+    def partition(self, index: int = 0, topic: str = "orders") -> Partition:
+        return self.replicas.topic(topic).partition(index)
+
+    async def append(self, *values: bytes, index: int = 0, topic: str = "orders") -> None:
+        """As the leader, one batch."""
+        await append_to_leader(self.replicas, self.partition(index, topic), batch(*values))
+
+    def values(self, index: int = 0, topic: str = "orders") -> list[bytes]:
+        """Of all records in its log."""
+        return values_of(self.partition(index, topic))
+
+    # ---- as a leader
+
+    async def answer(self, request: Any) -> Any:
+        if self.is_away:
+            raise RequestNotSent(f"broker {self.node_id} is away")
+        self.seen.append(request)
+        answer = await self._fetch(request) if isinstance(request, FetchRequest) else self._list_offsets(request)
+        if self.before_answer is not None:
+            await self.before_answer(request)
+        if self.is_away:
+            raise ResponseLost(f"broker {self.node_id} is away")
+        return answer
+
+    async def _fetch(self, request: FetchRequest) -> FetchResponse:
+        replica = FetchingReplica(request.replica_state.replica_id, request.replica_state.replica_epoch)
+        limits = FetchLimits(request.max_wait_ms / 1000, request.min_bytes, request.max_bytes, replica=replica)
+        asked = [(topic.topic_id, each) for topic in request.topics for each in topic.partitions]
+        targets = [
+            FetchTarget(
+                each.partition,
+                each.fetch_offset,
+                each.partition_max_bytes,
+                self._find(topic_id, each.partition),
+                each.current_leader_epoch,
+                each.last_fetched_epoch,
+                each.log_start_offset,
+            )
+            for topic_id, each in asked
+        ]
+        responses: list[FetchableTopicResponse] = []
+        results = await run_steps(self.replicas.fetch_steps(targets, limits, release_handler=ignore_release))
+        for (topic_id, _), result in zip(asked, results, strict=True):
+            data = partition_data(result)
+            data.records = result.records if isinstance(result.records, bytes) else bytes(result.records.read())
+            responses.append(FetchableTopicResponse(topic_id=topic_id, partitions=[data]))
+        return FetchResponse(responses=responses)
+
+    def _find(self, topic_id: bytes, index: int) -> Partition | KafkaError:
+        try:
+            return self.replicas.topic_by_id(topic_id).partition(index)
+        except KafkaError as error:
+            return error
+
+    def _list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        [topic] = request.topics
+        [wanted] = topic.partitions
+        return ListOffsetsResponse(
+            topics=[ListOffsetsTopicResponse(name=topic.name, partitions=[self._end_of(topic.name, wanted)])]
+        )
+
+    def _end_of(self, topic: str, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        try:
+            partition = self.partition(wanted.partition_index, topic)
+            partition.require_leader(wanted.current_leader_epoch)
+        except KafkaError as error:
+            return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
+        is_end = wanted.timestamp == SpecialTimestamp.LATEST
+        offset = partition.log_end_offset if is_end else partition.log_start_offset
+        return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, offset=offset)
+
+
+@attrs.frozen
+class DirectClient:
+    """See ``LeaderClient``: it calls the other broker."""
+
+    brokers: Mapping[int, ReplicatingBroker]
+    port: int
+
+    async def send(self, message: Any, *, timeout_seconds: float) -> Any:
+        await trio.lowlevel.checkpoint()
+        with trio.move_on_after(timeout_seconds):
+            return await self.brokers[self.port].answer(message)
+        raise ResponseLost("no answer in time")
+
+
+@attrs.frozen
+class DirectClients:
+    """See ``LeaderClients``. The port of a broker is its node id."""
+
+    brokers: Mapping[int, ReplicatingBroker]
+
+    def client(self, host: str, port: int) -> DirectClient:
+        return DirectClient(self.brokers, port)
+
+    async def run(self) -> None:
+        await trio.sleep_forever()
+
+
+@attrs.define(eq=False)
+class ReplicatingBrokers:
+    """All of them; ``settings`` with ``_`` for dots. ``run`` has their tasks."""
+
+    clock: SimulatedClock
+    settings: dict[str, str]
+    brokers: dict[int, ReplicatingBroker] = attrs.field(factory=dict)
+    partition_epoch: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        for node_id in (1, 2, 3):
+            self.brokers[node_id] = self._make(node_id)
+
+    def __getitem__(self, node_id: int) -> ReplicatingBroker:
+        return self.brokers[node_id]
+
+    def _make(self, node_id: int) -> ReplicatingBroker:
+        settings = {name.replace("_", "."): value for name, value in self.settings.items()}
+        config = BrokerConfig({"node.id": str(node_id), **settings})
+        disk = SimulatedDisk(self.clock, node_id)
+        runtime = Runtime(
+            clock=self.clock,
+            random=random.Random(node_id),
+            disk=disk,
+            workers=InlineWorkers(),
+            network=SimulatedNetwork().host(f"broker-{node_id}"),
+            cpu_clock=ManualCpuClock(),
+        )
+        log_manager = LogManager(
+            [PurePath("/data")],
+            disk=disk,
+            random=runtime.random,
+            node_id=node_id,
+            clock=self.clock,
+            sync_recovered=config.node.log_durability == "fsync",
+        )
+        log_manager.open()
+        replicas = ReplicaManager(
+            log_manager, config, runtime, io_limiter=trio.CapacityLimiter(4), brokers=FakeBrokers(EPOCHS)
+        )
+        fetchers = ReplicaFetcherManager(
+            config,
+            follower=Follower(node_id, lambda: EPOCHS[node_id]),
+            find=lambda partition: replicas.find(partition),
+            appends=replicas.follower_appends,
+            address_of=lambda broker_id: Address(f"broker-{broker_id}", broker_id),
+            make_clients=lambda: DirectClients(self.brokers),
+        )
+        replicas.fetchers = fetchers
+        return ReplicatingBroker(node_id, replicas, fetchers, disk)
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        async with trio.open_nursery() as nursery:
+            for each in self.brokers.values():
+                await nursery.start(each.replicas.run)
+            task_status.started()
+
+    # ---- the controller
+
+    async def decide(
+        self,
+        leader: int,
+        leader_epoch: int,
+        *,
+        isr: tuple[int, ...] = (1, 2),
+        replicas: tuple[int, ...] = (1, 2),
+        partitions: int = 1,
+        topic: str = "orders",
+        topic_id: bytes = TOPIC_ID,
+        on: tuple[int, ...] | None = None,
+    ) -> None:
+        """Have partitions led by ``leader``, and followed by the other replicas; ``on`` brokers alone hear of it."""
+        self.partition_epoch += 1
+        decided = LeaderAndIsr(
+            leader=leader,
+            leader_epoch=leader_epoch,
+            isr=isr,
+            replicas=replicas,
+            partition_epoch=self.partition_epoch,
+        )
+        for node_id in on or replicas:
+            broker = self.brokers[node_id]
+            of_all = dict.fromkeys(range(partitions), decided)
+            role = {"leaders": of_all} if node_id == leader else {"followers": of_all}
+            config = topic_config({"internal.segment.bytes": "2000"}, broker.replicas.config)
+            changes = LocalReplicaChanges(topics=[LocalTopicChanges(topic, topic_id, config, **role)])
+            await broker.replicas.apply_local_changes(changes)
+
+
+def records_of(partition: Partition, offset: int, max_bytes: int) -> bytes:
+    fetched = partition.log.read(offset, max_bytes, end_offset=partition.log_end_offset)
+    return fetched.records if isinstance(fetched.records, bytes) else bytes(fetched.records.read())
+
+
+def values_of(partition: Partition) -> list[bytes]:
+    values: list[bytes] = []
+    offset = partition.log_start_offset
+    while data := records_of(partition, offset, 1 << 20):
+        for each in read_batches(memoryview(data)):
+            values += [record.value or b"" for record in each.records()]
+            offset = each.header.next_offset
+    return values
+
+
+def epochs_of(partition: Partition) -> list[tuple[int, int]]:
+    return [(each.epoch, each.start_offset) for each in partition.log.epochs.entries]

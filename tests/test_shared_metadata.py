@@ -1,0 +1,228 @@
+"""Brokers that share their metadata: they start from empty directories, find the controller, and come back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from kafka_wire.records.batch import read_batches
+from tests.running_broker import connected
+from tests.waits import fail_after
+from trio_broker.broker import Broker, StartupError
+from trio_broker.cluster.controller import Controller
+from trio_broker.cluster.local_metadata_store import LocalMetadataStore
+from trio_broker.cluster.metadata_log import MetadataLog
+from trio_broker.cluster.shared_metadata import SharedMetadata
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.runtime.real import real_runtime
+
+WAIT_SECONDS = 30
+CLUSTER_ID = "Vt3kq0ZcQ3y8dW1nQeN5Aw"
+
+
+@attrs.define(eq=False)
+class Cluster:
+    """Brokers of this event loop; each has a directory of its own below ``directory``, and so has their store."""
+
+    directory: Path
+    shared: SharedMetadata
+    nursery: trio.Nursery
+
+    @property
+    def store(self) -> LocalMetadataStore:
+        assert isinstance(self.shared.store, LocalMetadataStore)
+        return self.shared.store
+
+    def make(self, node_id: int, **settings: str) -> Broker:
+        given = {name.replace("_", "."): value for name, value in settings.items()}
+        config = BrokerConfig(
+            {
+                "node.id": str(node_id),
+                "listeners": "PLAINTEXT://127.0.0.1:0",
+                "admin.listener": "",
+                "log.durability": "page-cache",
+                "log.dirs": str(self.directory / str(node_id)),
+                "broker.heartbeat.interval.ms": "100",
+                "offsets.topic.num.partitions": "1",
+                **given,
+            }
+        )
+        return Broker(config, shared_metadata=self.shared)
+
+    async def start(self, node_id: int) -> Broker:
+        broker = self.make(node_id)
+        await self.nursery.start(broker.run)
+        lifecycle = broker.services.lifecycle
+        assert lifecycle is not None
+        await lifecycle.wait_unfenced()
+        return broker
+
+    async def stop(self, broker: Broker) -> None:
+        broker.stop()
+        await broker.stopped.wait()
+
+    async def followed(self, *brokers: Broker) -> None:
+        """Wait until all parts of the brokers follow what is decided."""
+        end = await self.store.end_offset()
+        for broker in brokers:
+            controller = broker.services.controller
+            assert isinstance(controller, Controller)
+            await controller.loader.wait_loaded(end)
+
+
+@asynccontextmanager
+async def opened_cluster(directory: Path) -> AsyncIterator[Cluster]:
+    runtime = real_runtime()
+    (directory / "store").mkdir(parents=True, exist_ok=True)
+    log = MetadataLog.open(directory / "store", runtime)
+    shared = SharedMetadata(LocalMetadataStore(log, runtime.workers), CLUSTER_ID)
+    with fail_after(WAIT_SECONDS):
+        async with trio.open_nursery() as nursery:
+            yield Cluster(directory, shared, nursery)
+            nursery.cancel_scope.cancel()
+    log.close()
+
+
+@pytest.fixture
+async def cluster(tmp_path):
+    async with opened_cluster(tmp_path) as opened:
+        yield opened
+
+
+def stored_batches(directory: Path) -> list[bytes]:
+    """The batches of a metadata log of one segment."""
+    [segment] = (directory / "__cluster_metadata-0").glob("*.log")
+    return [bytes(batch.buffer) for batch in read_batches(segment.read_bytes())]
+
+
+async def test_empty_directories_become_a_cluster(cluster):
+    one, two = await cluster.start(1), await cluster.start(2)
+    await cluster.followed(one, two)
+    for broker in (one, two):
+        image = broker.services.metadata_cache.image
+        assert [each.is_active for each in image.brokers.values()] == [True, True]
+        assert broker.services.node.cluster_id == CLUSTER_ID
+    assert one.services.controller.writer.is_active
+    assert not two.services.controller.writer.is_active
+
+
+async def test_a_topic_is_created_by_any_broker_and_known_to_all(cluster):
+    one, two = await cluster.start(1), await cluster.start(2)
+    for broker, name in ((one, "a"), (two, "b")):
+        async with connected(broker) as client:
+            assert await client.try_create_topic(name, 2) == ErrorCode.NONE
+    await cluster.followed(one, two)
+    for broker in (one, two):
+        assert {"a", "b"} <= set(broker.services.metadata_cache.image.topics)
+    leaders = {each.leader for each in one.services.metadata_cache.image.topics["a"].partitions.values()}
+    assert leaders == {1, 2}
+
+
+async def test_each_broker_has_a_copy_of_the_metadata_byte_for_byte(cluster, tmp_path):
+    one, two = await cluster.start(1), await cluster.start(2)
+    async with connected(two) as client:
+        await client.create_topic("t")
+    await cluster.followed(one, two)
+    decided = stored_batches(tmp_path / "store")
+    assert stored_batches(tmp_path / "1") == stored_batches(tmp_path / "2") == decided
+
+
+async def test_a_broker_that_was_away_reads_what_was_decided_meanwhile(cluster):
+    one, two = await cluster.start(1), await cluster.start(2)
+    await cluster.stop(two)
+    async with connected(one) as client:
+        await client.create_topic("meanwhile")
+    two = await cluster.start(2)
+    await cluster.followed(two)
+    assert "meanwhile" in two.services.metadata_cache.image.topics
+    assert two.services.metadata_cache.image.brokers[2].is_active
+
+
+async def test_the_other_broker_decides_when_the_controller_has_stopped(cluster):
+    one, two = await cluster.start(1), await cluster.start(2)
+    await cluster.stop(one)
+    async with connected(two) as client:
+        assert await client.try_create_topic("t") == ErrorCode.NONE
+    assert two.services.controller.writer.is_active
+    assert two.services.metadata_cache.image.brokers[1].fenced
+
+
+async def test_what_is_acknowledged_by_all_is_there_when_its_leader_has_stopped(cluster):
+    brokers = {node_id: await cluster.start(node_id) for node_id in (1, 2, 3)}
+    async with connected(brokers[1]) as client:
+        assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=[2, 3])
+        wanted = CreatableTopic(
+            name="t", num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=[]
+        )
+        response = await client.ask(CreateTopicsRequest(topics=[wanted]), 7)
+        assert response.topics[0].error_code == ErrorCode.NONE
+    await cluster.followed(*brokers.values())
+    async with connected(brokers[2]) as client:
+        assert await client.produce("t", b"value") == ErrorCode.NONE
+    await cluster.stop(brokers[2])
+    await cluster.followed(brokers[1], brokers[3])
+    assert brokers[1].services.metadata_cache.image.topics["t"].partitions[0].leader == 3
+    async with connected(brokers[3]) as client:
+        assert await client.values("t") == [b"value"]
+
+
+async def test_all_stop_and_the_cluster_goes_on_in_another_process(tmp_path):
+    for name in ("first", "second"):
+        async with opened_cluster(tmp_path) as cluster:
+            one, two = await cluster.start(1), await cluster.start(2)
+            async with connected(two) as client:
+                await client.create_topic(name)
+            await cluster.followed(one, two)
+            known = set(one.services.metadata_cache.image.topics)
+            await cluster.stop(two)
+            await cluster.stop(one)
+    assert {"first", "second"} <= known
+
+
+async def test_a_broker_that_was_away_for_long_begins_with_a_snapshot(cluster, tmp_path):
+    one, two = await cluster.start(1), await cluster.start(2)
+    await cluster.stop(two)
+    async with connected(one) as client:
+        await client.create_topic("t")
+    await one.services.controller.take_snapshot()
+    two = await cluster.start(2)
+    assert "t" in two.services.metadata_cache.image.topics
+    assert list((tmp_path / "2" / "__cluster_metadata-0").glob("*.checkpoint"))
+    await cluster.stop(two)
+    two = await cluster.start(2)
+    assert "t" in two.services.metadata_cache.image.topics
+
+
+async def refusal(broker: Broker) -> str:
+    with pytest.raises(StartupError) as refused:
+        await broker.run()
+    return str(refused.value)
+
+
+async def test_a_store_that_was_set_back_is_refused(tmp_path):
+    async with opened_cluster(tmp_path) as cluster:
+        await cluster.stop(await cluster.start(1))
+    async with opened_cluster(tmp_path / "other") as cluster:
+        cluster.directory = tmp_path
+        assert "it is another cluster's, or was set back" in await refusal(cluster.make(1))
+
+
+async def test_a_directory_of_another_cluster_is_refused(tmp_path):
+    async with opened_cluster(tmp_path) as cluster:
+        await cluster.stop(await cluster.start(1))
+        cluster.shared = attrs.evolve(cluster.shared, cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
+        assert f"belongs to cluster {CLUSTER_ID}, expected AAAAAAAAAAAAAAAAAAAAAA" in await refusal(cluster.make(1))
+
+
+async def test_an_id_that_a_live_broker_has_is_refused(cluster, tmp_path):
+    await cluster.start(1)
+    await cluster.start(2)
+    again = cluster.make(2, log_dirs=str(tmp_path / "again"), initial_broker_registration_timeout_ms="1000")
+    assert "another process is registered as broker 2, and in contact" in await refusal(again)

@@ -1,0 +1,160 @@
+"""The life of this broker as one of several: it registers, is unfenced, keeps in contact, and leaves under control.
+
+A broker that has registered is fenced: others do not count on it. It is unfenced by the first heartbeat after it has
+read the metadata up to its registration. From then on it leads what the controller gives it, as long as the controller
+hears from it. It knows by its own image whether it is fenced; a heartbeat says so earlier.
+
+A controlled shutdown moves its leaderships first. It ends when the controller says so, which is when every other broker
+has read that, or after ``CONTROLLED_SHUTDOWN_SECONDS``: then the others find out by its session.
+
+Source: Kafka's BrokerLifecycleManager (KIP-631).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Set
+from typing import Final
+
+import attrs
+import trio
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.primitives import NO_BROKER_EPOCH
+from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat
+from trio_broker.cluster.broker_liveness import BrokerHeartbeatReply
+from trio_broker.cluster.cluster_control import NodeRegistration
+from trio_broker.cluster.controller_client import ControllerClient
+from trio_broker.config.broker_config import BrokerConfig
+
+log = logging.getLogger(__name__)
+
+CONTROLLED_SHUTDOWN_SECONDS: Final = 300.0
+"""Kafka's number: a controller may be elected meanwhile, and ten thousand leaderships moved."""
+
+SHUTDOWN_HEARTBEAT_SECONDS: Final = 0.1
+"""Between two heartbeats of a broker that leaves: its partitions wait for their next leaders."""
+
+RETRIED_REGISTRATION: Final = frozenset(
+    {ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER}
+)
+"""What passes: the session of an earlier life of this broker ends, and a controller is elected."""
+
+
+class RegistrationRefused(Exception):
+    """This broker cannot be one of the cluster; the text says why in one line."""
+
+
+@attrs.define(eq=False)
+class BrokerLifecycleManager:
+    """``register`` comes first, then ``run`` is a task of the broker.
+
+    ``metadata_offset`` is the offset up to which this broker has read the metadata; ``offline_log_dirs`` are the ids of
+    its data directories that have failed since it started, whose replicas may lead no more.
+    """
+
+    controller: ControllerClient
+    node: NodeRegistration
+    metadata_offset: Callable[[], int]
+    config: BrokerConfig
+    offline_log_dirs: Callable[[], Set[bytes]] = frozenset
+    broker_epoch: int = attrs.field(default=NO_BROKER_EPOCH, init=False)
+    is_fenced: bool = attrs.field(default=True, init=False)
+    _unfenced: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _leaving: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _may_leave: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    @property
+    def heartbeat_seconds(self) -> float:
+        """Between two heartbeats."""
+        return self.config.node.broker_heartbeat_interval_ms / 1000
+
+    async def register(self) -> int:
+        """Register, and return the broker epoch. What passes is waited for, for the time of the registration.
+
+        Raises:
+            RegistrationRefused: the cluster has another broker of this id, or this one does not fit into it.
+        """
+        seconds = self.config.node.initial_broker_registration_timeout_ms / 1000
+        deadline, reason = trio.current_time() + seconds, ""
+        while True:
+            try:
+                self.broker_epoch = await self.controller.register_broker(self.node)
+            except KafkaError as error:
+                if error.code not in RETRIED_REGISTRATION or trio.current_time() + self.heartbeat_seconds > deadline:
+                    raise RegistrationRefused(self._reason(error)) from error
+                if self._reason(error) != reason:
+                    reason = self._reason(error)
+                    log.warning("registering again for up to %g s: %s", seconds, reason)
+            else:
+                log.info("broker %d is registered in epoch %d", self.node.node_id, self.broker_epoch)
+                return self.broker_epoch
+            await trio.sleep(self.heartbeat_seconds)
+
+    def _reason(self, error: KafkaError) -> str:
+        """Why the registration is refused, of which another broker's answer has the code alone."""
+        broker_id = self.node.node_id
+        if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+            return f"another process is registered as broker {broker_id}, and in contact: give this one another node.id"
+        return f"broker {broker_id} is not registered: {error.code.name}: {error}"
+
+    async def wait_unfenced(self) -> None:
+        """Wait until the controller counts on this broker for the first time."""
+        await self._unfenced.wait()
+
+    async def run(self) -> None:
+        """Keep in contact until the controller lets this broker go, or until cancelled.
+
+        Raises:
+            RegistrationRefused: another process has taken the place of this broker.
+        """
+        while not self._may_leave.is_set():
+            try:
+                self._follow(await self._heartbeat())
+            except KafkaError as error:
+                if error.code is ErrorCode.STALE_BROKER_EPOCH:
+                    # Taken out of the cluster, or replaced by another process, which ``register`` finds out.
+                    log.warning("broker %d registers again: %s", self.node.node_id, error)
+                    await self.register()
+                    continue
+                log.warning("no heartbeat: %s", error)
+            await self._pause()
+
+    async def _heartbeat(self) -> BrokerHeartbeatReply:
+        return await self.controller.heartbeat(
+            BrokerHeartbeat(
+                broker_id=self.node.node_id,
+                broker_epoch=self.broker_epoch,
+                current_metadata_offset=self.metadata_offset(),
+                want_shut_down=self._leaving.is_set(),
+                offline_log_dirs=self.offline_log_dirs(),
+            )
+        )
+
+    def _follow(self, reply: BrokerHeartbeatReply) -> None:
+        if reply.is_fenced != self.is_fenced:
+            self.is_fenced = reply.is_fenced
+            log.info("broker %d is %s", self.node.node_id, "fenced" if reply.is_fenced else "unfenced")
+        if not reply.is_fenced:
+            self._unfenced.set()
+        if reply.should_shut_down:
+            self._may_leave.set()
+
+    async def _pause(self) -> None:
+        if self._leaving.is_set():
+            await trio.sleep(SHUTDOWN_HEARTBEAT_SECONDS)
+        elif self.is_fenced and not self._unfenced.is_set():
+            # Until it is unfenced nobody can use it, and what it waits for takes milliseconds.
+            await trio.sleep(min(SHUTDOWN_HEARTBEAT_SECONDS, self.heartbeat_seconds))
+        else:
+            with trio.move_on_after(self.heartbeat_seconds):
+                await self._leaving.wait()
+
+    async def shut_down(self) -> None:
+        """Leave under control: return once the controller lets this broker go, while ``run`` runs."""
+        self._leaving.set()
+        with trio.move_on_after(CONTROLLED_SHUTDOWN_SECONDS) as scope:
+            await self._may_leave.wait()
+        if scope.cancelled_caught:
+            log.warning("the controller has not moved all leaderships within %g s", CONTROLLED_SHUTDOWN_SECONDS)

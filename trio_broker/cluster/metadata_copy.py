@@ -1,0 +1,98 @@
+"""A broker's own copy of the metadata that several brokers share: ``__cluster_metadata-0``, byte for byte.
+
+A start goes on from the copy, so that it reads only what was decided since, and the tools for metadata logs read the
+copy of each broker. It decides nothing: the store is right, and a copy that says anything else ends the start, since
+one of the two is another cluster's, or was set back.
+
+Source: docs/decisions/0090-one-contract-for-metadata-stores.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+
+import attrs
+
+from kafka_wire.records.batch import RecordBatch
+from trio_broker.cluster.errors import MetadataLogUnusable
+from trio_broker.cluster.metadata_delta import MetadataDelta, replayed
+from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.cluster.metadata_log import MetadataLog
+from trio_broker.cluster.metadata_snapshot import MetadataSnapshot
+from trio_broker.cluster.metadata_store import BelowLogStart, CommittedBatch, MetadataStore
+from trio_broker.cluster.metadata_transactions import MetadataTransactions
+from trio_broker.runtime.workers import Workers
+
+log = logging.getLogger(__name__)
+
+
+@attrs.define(eq=False)
+class MetadataCopy:
+    """The copy in ``metadata_log``, up to whose end ``image`` and ``transactions`` are."""
+
+    metadata_log: MetadataLog
+    image: MetadataImage
+    transactions: MetadataTransactions
+    workers: Workers
+    _is_writing: bool = True
+
+    async def catch_up(self, store: MetadataStore, replace: Callable[[MetadataSnapshot], MetadataLog]) -> None:
+        """Read what ``store`` has behind the copy, up to its end now. ``replace`` puts a snapshot in place of the whole
+        copy; it blocks.
+
+        Raises:
+            MetadataLogUnusable: the store has something else than the copy.
+            OSError: the store does not answer, or a disk failed.
+        """
+        end_offset = await store.end_offset()
+        if (own_end := self.metadata_log.log_end_offset) > end_offset:
+            raise MetadataLogUnusable(
+                f"{self.metadata_log.log.directory} has {own_end} records, and the metadata store of the cluster"
+                f" {end_offset}: it is another cluster's, or was set back"
+            )
+        try:
+            await self._read(store, end_offset)
+        except BelowLogStart:
+            snapshot = await store.snapshot()
+            assert snapshot is not None, "the log does not begin at 0"
+            self.metadata_log = await self.workers.run(partial(replace, snapshot))
+            self.image = replayed(snapshot.records(), offset=snapshot.id.end_offset - 1, epoch=snapshot.id.epoch)
+            self.transactions = MetadataTransactions()
+            await self._read(store, end_offset)
+
+    async def _read(self, store: MetadataStore, end_offset: int) -> None:
+        last = await self.workers.run(self.metadata_log.last_batch)
+        position = self.metadata_log.log_end_offset if last is None else last.header.base_offset
+        if position >= end_offset:
+            return
+        delta = MetadataDelta(self.image)
+        batches: AsyncIterator[CommittedBatch] = store.tail(position)
+        async for batch in batches:
+            if last is not None and batch.base_offset == position:
+                self._require_same(last, batch)
+            else:
+                await self.append(batch)
+                for record in self.transactions.settled(batch.records):
+                    delta.replay(record)
+            if batch.next_offset >= end_offset:
+                self.image = delta.apply(offset=batch.last_offset, epoch=batch.epoch)
+                return
+
+    def _require_same(self, own: RecordBatch, batch: CommittedBatch) -> None:
+        if own.buffer != batch.data:
+            raise MetadataLogUnusable(
+                f"{self.metadata_log.log.directory} differs from the metadata store of the cluster at offset"
+                f" {batch.base_offset}: one of them is another cluster's, or was set back"
+            )
+
+    async def append(self, batch: CommittedBatch) -> None:
+        """Append a batch that the store has. Without room for it the copy ends here, until the next start goes on."""
+        if not self._is_writing:
+            return
+        try:
+            await self.workers.run(partial(self.metadata_log.append_committed, batch.data))
+        except OSError as error:
+            self._is_writing = False
+            log.error("the copy of the metadata ends at offset %d: %s", batch.base_offset, error)

@@ -1,0 +1,125 @@
+"""The MetadataLoader: reads the metadata store, and has each batch published, one after the other.
+
+It is the only way to an image for every broker, that of the controller included: what is published is what the store
+has, in its order, and the controller's decisions wait for none of it. What the controller of this broker has decided
+it expects here, so that the batch is not folded a second time, that the journal says which client asked for it, and
+that the request is answered once all parts of this broker have followed.
+
+A batch that cannot be folded ends the loading for good, since no image behind it would be the cluster's.
+
+Source: Kafka's MetadataLoader.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+import attrs
+import trio
+
+from trio_broker.changes.audit_context import CALLER, THE_BROKER, Caller
+from trio_broker.changes.change import Change
+from trio_broker.cluster.metadata_delta import MetadataDelta
+from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.cluster.metadata_publisher import MetadataPublisher
+from trio_broker.cluster.metadata_store import CommittedBatch, MetadataStore
+from trio_broker.cluster.metadata_transactions import MetadataTransactions
+from trio_broker.concurrency.yield_budget import InTurns, in_turns
+
+log = logging.getLogger(__name__)
+
+
+@attrs.define(eq=False)
+class ExpectedChange:
+    """What this broker's controller is about to append, which leads from the image of ``delta`` to ``image``.
+
+    ``recorded`` is what the journal has of it once it is published.
+    """
+
+    delta: MetadataDelta
+    image: MetadataImage
+    caller: Caller
+    recorded: Sequence[Change] = ()
+
+
+@attrs.define(eq=False)
+class MetadataLoader:
+    """Publishes what ``store`` has behind the image that ``publisher`` has at first, which ``transactions`` go with."""
+
+    store: MetadataStore
+    publisher: MetadataPublisher
+    transactions: MetadataTransactions = attrs.field(factory=MetadataTransactions)
+    copy: Callable[[CommittedBatch], Awaitable[None]] | None = None
+    """Keeps each batch before it is published."""
+    lock: trio.Lock = attrs.field(factory=trio.Lock)
+    """Held while a batch is published: who has it sees an image that all parts follow."""
+    next_offset: int = attrs.field(init=False)
+    """The offset behind the last batch that was read and published."""
+    last_timestamp_ms: int = attrs.field(default=-1, init=False)
+    """Of that batch."""
+    _expected: dict[int, ExpectedChange] = attrs.field(factory=dict, init=False)
+    _loaded: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.next_offset = self.image.offset + 1
+
+    @property
+    def image(self) -> MetadataImage:
+        """The image that is published, or about to be."""
+        return self.publisher.cache.image
+
+    def expect(self, delta: MetadataDelta, image: MetadataImage) -> ExpectedChange:
+        """Expect a change that the running task's caller asked for, before the append that leads to ``image``."""
+        expected = self._expected[image.offset] = ExpectedChange(delta, image, CALLER.get())
+        return expected
+
+    def forget(self, expected: ExpectedChange) -> None:
+        """Expect no longer what was not appended."""
+        self._expected.pop(expected.image.offset, None)
+
+    async def wait_loaded(self, offset: int) -> None:
+        """Wait until everything before ``offset`` is published, and all parts of this broker have followed."""
+        while self.next_offset < offset:
+            await self._loaded.wait()
+
+    async def run(self) -> None:
+        """Publish what the store has, until cancelled."""
+        async for batch in self.store.tail(self.next_offset):
+            # Shielded: a part that misses a batch would follow the next one from a state that never was.
+            with trio.CancelScope(shield=True):
+                async with self.lock:
+                    await self._load(batch)
+            self.next_offset, self.last_timestamp_ms = batch.next_offset, batch.timestamp_ms
+            self._loaded.set()
+            self._loaded = trio.Event()
+
+    async def _load(self, batch: CommittedBatch) -> None:
+        if self.copy is not None:
+            await self.copy(batch)
+        expected = self._expected.pop(batch.last_offset, None)
+        records = [record async for record in InTurns(self.transactions.settled(batch.records))]
+        if self.transactions.is_open:
+            return
+        before = self.image
+        if not records:
+            # A control batch, or the end of a transaction that came to nothing.
+            self.publisher.cache.set_image(attrs.evolve(before, offset=batch.last_offset, epoch=batch.epoch))
+            return
+        # Of another epoch than this broker's: another controller has decided at that place.
+        if expected is not None and expected.image.epoch != batch.epoch:
+            expected = None
+        if expected is not None and expected.delta.image is before:
+            delta, image = expected.delta, expected.image
+        else:
+            delta = MetadataDelta(before)
+            async for record in InTurns(records):
+                delta.replay(record)
+            image = await in_turns(delta.apply_in_turns(offset=batch.last_offset, epoch=batch.epoch))
+        token = CALLER.set(THE_BROKER if expected is None else expected.caller)
+        try:
+            recorded = await self.publisher.publish(delta, image)
+        finally:
+            CALLER.reset(token)
+        if expected is not None:
+            expected.recorded = recorded

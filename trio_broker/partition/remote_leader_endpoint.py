@@ -1,0 +1,159 @@
+"""The leader of partitions as a follower asks it: Fetch and ListOffsets over a connection of the follower's own.
+
+Its own, because a leader holds the answer to a Fetch back until it has something, and answers come in order.
+
+Source: Kafka's RemoteLeaderEndPoint and BrokerBlockingSender.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
+
+import attrs
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
+from kafka_wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    SpecialTimestamp,
+)
+from kafka_wire.schema import Request
+from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.config.replication_config import ReplicationConfig
+from trio_broker.network.errors import RequestNotSent
+from trio_broker.partition.fetch_answers import FollowerPosition
+
+ResponseT = TypeVar("ResponseT")
+
+
+class LeaderAddress(Protocol):
+    """Where other brokers reach one."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+
+
+class LeaderClient(Protocol):
+    """See ``trio_broker.network.network_client.NetworkClient``."""
+
+    async def send(self, message: Request[ResponseT], *, timeout_seconds: float) -> ResponseT:
+        """Send a request and return its response.
+
+        Raises:
+            RequestFailed: there is none.
+        """
+        ...
+
+
+class LeaderClients(Protocol):
+    """See ``trio_broker.network.network_clients.NetworkClients``."""
+
+    def client(self, host: str, port: int) -> LeaderClient: ...
+    async def run(self) -> None: ...
+
+
+@attrs.frozen
+class Follower:
+    """This broker as the leaders of partitions see it; ``broker_epoch`` is that of its registration."""
+
+    node_id: int
+    broker_epoch: Callable[[], int]
+
+
+@attrs.frozen
+class OffsetRange:
+    """Where the log of a leader begins and ends."""
+
+    log_start_offset: int
+    log_end_offset: int
+
+
+@attrs.frozen
+class RemoteLeaderEndpoint:
+    """See the head of the file. ``run`` is a task of the owner, without which nothing is sent.
+
+    ``address_of`` returns where a broker is now, None for one that is not registered.
+    """
+
+    leader_id: int
+    address_of: Callable[[int], LeaderAddress | None]
+    clients: LeaderClients
+    follower: Follower
+    settings: ReplicationConfig
+
+    async def run(self) -> None:
+        """Keep the connection until cancelled."""
+        await self.clients.run()
+
+    async def fetch(self, topics: list[FetchTopic]) -> FetchResponse:
+        """Ask for what follows the logs of the follower, in full: without a fetch session.
+
+        Raises:
+            RequestFailed: there is no answer.
+        """
+        settings = self.settings
+        request = FetchRequest(
+            replica_state=ReplicaState(replica_id=self.follower.node_id, replica_epoch=self.follower.broker_epoch()),
+            max_wait_ms=settings.replica_fetch_wait_max_ms,
+            min_bytes=settings.replica_fetch_min_bytes,
+            max_bytes=settings.replica_fetch_response_max_bytes,
+            topics=topics,
+        )
+        return await self._send(request)
+
+    async def range_of(self, partition: TopicPartition, leader_epoch: int) -> OffsetRange:
+        """Return where the leader's log of one partition begins and ends.
+
+        Raises:
+            RequestFailed: there is no answer.
+            KafkaError: the leader's refusal.
+        """
+        # The end first: a log that begins behind what was its end is then seen to begin behind the follower's.
+        log_end_offset = await self._offset(partition, leader_epoch, SpecialTimestamp.LATEST)
+        log_start_offset = await self._offset(partition, leader_epoch, SpecialTimestamp.EARLIEST_LOCAL)
+        return OffsetRange(log_start_offset, log_end_offset)
+
+    async def _offset(self, partition: TopicPartition, leader_epoch: int, timestamp: SpecialTimestamp) -> int:
+        wanted = ListOffsetsPartition(
+            partition_index=partition.partition, current_leader_epoch=leader_epoch, timestamp=timestamp
+        )
+        topic = ListOffsetsTopic(name=partition.topic, partitions=[wanted])
+        response = await self._send(ListOffsetsRequest(replica_id=self.follower.node_id, topics=[topic]))
+        answer = response.topics[0].partitions[0]
+        if answer.error_code != ErrorCode.NONE:
+            raise KafkaError(f"{partition}: the leader has not told its range", code=ErrorCode(answer.error_code))
+        return answer.offset
+
+    async def _send(self, request: Request[ResponseT]) -> ResponseT:
+        address = self.address_of(self.leader_id)
+        if address is None:
+            raise RequestNotSent(f"broker {self.leader_id} is not registered")
+        client = self.clients.client(address.host, address.port)
+        return await client.send(request, timeout_seconds=self.settings.replica_socket_timeout_ms / 1000)
+
+
+def fetch_topics(
+    asked: Iterable[tuple[TopicPartition, bytes, FollowerPosition]], partition_max_bytes: int
+) -> list[FetchTopic]:
+    """Return what a Fetch of these partitions names, in their order; neighbours of one topic under it."""
+    topics: list[FetchTopic] = []
+    for partition, topic_id, position in asked:
+        if not topics or topics[-1].topic_id != topic_id:
+            topics.append(FetchTopic(topic=partition.topic, topic_id=topic_id, partitions=[]))
+        topics[-1].partitions.append(
+            FetchPartition(
+                partition=partition.partition,
+                current_leader_epoch=position.leader_epoch,
+                fetch_offset=position.fetch_offset,
+                last_fetched_epoch=position.last_fetched_epoch,
+                log_start_offset=position.log_start_offset,
+                partition_max_bytes=partition_max_bytes,
+            )
+        )
+    return topics
