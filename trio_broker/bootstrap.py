@@ -154,13 +154,8 @@ async def open_services(
                     await take_snapshot(controller, metadata_log)
                 # The directory without it is as good as gone. Behind the snapshot, which begins a new segment.
                 log_manager.directories[0].watch(metadata_log.log.active_segment.file.path)
-                partitions = BrokerMetadataPublisher(replicas, config)
-                await partitions.apply_image(metadata_cache.image)
-                groups = GroupCoordinator(replicas, controller, metadata_cache, changes, config, runtime)
-                dynamic_config.reconfigurables = (*dynamic_config.reconfigurables, groups)
-                producer_ids = ProducerIds(controller.allocate_producer_ids)
-                markers = MarkerWriter(replicas, groups)
                 clients = partial(broker_clients, config, runtime, metadata_cache)
+                # Before the partitions, which are fetched from the moment they follow.
                 replicas.fetchers = ReplicaFetcherManager(
                     config,
                     follower=Follower(node.node_id, replicas.broker_epoch),
@@ -172,6 +167,12 @@ async def open_services(
                 alter_partitions = AlterPartitionManager(controller, node.node_id, replicas.broker_epoch, clock)
                 replicas.alter_partition = alter_partitions.submit
                 start_background(nursery, "changes of in-sync replicas", alter_partitions.run)
+                partitions = BrokerMetadataPublisher(replicas, config)
+                await partitions.apply_image(metadata_cache.image)
+                groups = GroupCoordinator(replicas, controller, metadata_cache, changes, config, runtime)
+                dynamic_config.reconfigurables = (*dynamic_config.reconfigurables, groups)
+                producer_ids = ProducerIds(controller.allocate_producer_ids)
+                markers = MarkerWriter(replicas, groups)
                 channels = TransactionMarkerChannelManager(markers, clients(), metadata_cache, node.node_id)
                 transactions = TransactionCoordinator(
                     replicas, channels, controller, metadata_cache, producer_ids, config, runtime
