@@ -226,6 +226,7 @@ async def opened_services(
                 producer_ids = ProducerIds(asked.allocate_producer_ids)
                 markers = MarkerWriter(replicas, groups)
                 clients = partial(broker_clients, config, runtime, metadata_cache)
+                # Before the partitions, which are fetched from the moment they follow.
                 replicas.fetchers = ReplicaFetcherManager(
                     config,
                     follower=Follower(node.node_id, replicas.broker_epoch),
