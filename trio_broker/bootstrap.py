@@ -43,6 +43,7 @@ from trio_broker.cluster.lost_metadata import MentionedTopics, require_topics, r
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_copy import MetadataCopy
 from trio_broker.cluster.metadata_delta import ContradictoryMetadata, replayed
+from trio_broker.cluster.metadata_faults import MetadataFaults
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.metadata_loader import MetadataLoader
 from trio_broker.cluster.metadata_log import MetadataLog
@@ -189,7 +190,8 @@ async def opened_services(
                     advertised=advertised,
                     inter_broker_listener=None if shared is None else inter_broker_listener(config.socket_server),
                 )
-                publisher = MetadataPublisher(metadata_cache, dynamic_config, changes)
+                metadata_faults = MetadataFaults(stops_for_parts=shared is not None)
+                publisher = MetadataPublisher(metadata_cache, dynamic_config, changes, faults=metadata_faults)
                 store = LocalMetadataStore(metadata_log, workers) if shared is None else shared.store
                 keep = None if shared is None else metadata.append
                 metadata_loader = MetadataLoader(store, publisher, metadata.transactions, keep)
@@ -262,6 +264,7 @@ async def opened_services(
                     metadata_log=metadata_log,
                     changes=changes,
                     replicas=replicas,
+                    metadata_faults=metadata_faults,
                     log_dir_failures=LogDirFailureHandler(metadata_log, replicas),
                     producer_ids=producer_ids,
                     groups=groups,
