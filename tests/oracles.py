@@ -25,7 +25,7 @@ ORACLES: Final = {
     "node": "Node, and the packages of tests/compat/node/package.json",
     "rsync": "rsync",
     "systemd": "systemd-analyze",
-    "etcd": "etcd, of Debian's package etcd-server",
+    "etcd": "etcd and etcdctl, of Debian's packages etcd-server and etcd-client",
     "go": "Go, and the modules of tests/compat/go/go.mod",
 }
 

@@ -82,8 +82,9 @@ class Cluster:
         """Wait until all parts of the brokers follow what is decided."""
         end = await self.store.end_offset()
         for broker in brokers:
-            assert isinstance(broker.services.controller, Controller)
-            await broker.services.controller.loader.wait_loaded(end)
+            controller = broker.services.controller
+            assert isinstance(controller, Controller)
+            await controller.loader.wait_loaded(end)
 
 
 @asynccontextmanager

@@ -112,6 +112,19 @@ async def test_it_is_unfenced_by_a_heartbeat_that_has_its_epoch_and_how_far_it_h
     assert 12 <= len(beats) <= 14
 
 
+async def test_directories_that_have_failed_are_reported_with_each_heartbeat(autojump_clock):
+    controller = ScriptedController([33])
+    lifecycle = manager(controller)
+    failed: set[bytes] = set()
+    lifecycle.offline_log_dirs = lambda: frozenset(failed)
+    async with running(lifecycle):
+        await trio.sleep(1.5 * lifecycle.heartbeat_seconds)
+        failed.add(b"\x07" * 16)
+        await trio.sleep(lifecycle.heartbeat_seconds)
+    reported = [heartbeat.offline_log_dirs for _, heartbeat in controller.heartbeats]
+    assert reported == [frozenset(), frozenset(), {b"\x07" * 16}]
+
+
 async def test_a_controller_that_is_away_ends_nothing(autojump_clock, caplog):
     controller = ScriptedController([33], [reply(), AWAY, AWAY, reply()])
     lifecycle = manager(controller)

@@ -119,8 +119,14 @@ async def test_a_feature_is_finalised_when_all_nodes_know_it(config, joining):
 
 async def test_another_process_of_an_id_in_contact_is_refused(cluster, config, joining):
     with pytest.raises(KafkaError) as raised:
-        await decide(cluster, config, joining, has_session=True)
+        await decide(cluster, config, attrs.evolve(joining, previous_broker_epoch=9), has_session=True)
     assert raised.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+async def test_a_node_that_has_ended_the_life_that_is_registered_waits_for_no_session(cluster, config, joining):
+    """As when a whole cluster was stopped and is started again: the new controller gives everybody a session."""
+    decision = await decide(cluster, config, attrs.evolve(joining, previous_broker_epoch=10), has_session=True)
+    assert after(cluster, decision).brokers[1].broker_epoch == 100
 
 
 async def test_a_process_that_registers_again_keeps_its_epoch_and_its_state(cluster, config, joining):

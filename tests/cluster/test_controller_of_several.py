@@ -127,11 +127,11 @@ async def test_a_silent_broker_is_fenced_by_the_clock_and_comes_back_into_the_is
 
 async def test_no_process_takes_the_id_of_a_broker_in_contact_and_any_may_after_its_session(brokers, controller, clock):
     with pytest.raises(KafkaError) as raised:
-        await brokers.register(1)
+        await brokers.register(1, clean=False)
     assert raised.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
     clock.advance(10)
     await brokers.beat(2, 3)
-    await brokers.register(1)
+    await brokers.register(1, clean=False)
     assert summary(controller.image) == (2, (2, 3), ())
 
 
@@ -190,6 +190,15 @@ async def test_a_reassignment_adds_a_replica_and_takes_another_away_when_it_has_
     partition = partition_of(controller.image)
     assert (partition.replicas, partition.isr, partition.leader, partition.leader_epoch) == ((4, 2, 3), (2, 3, 4), 4, 1)
     assert not partition.is_reassigned
+
+
+async def test_a_second_change_of_one_partition_in_a_request_is_refused(brokers, controller):
+    await brokers.start(4)
+    wanted = [Reassignment(T_0, [4, 2, 3]), Reassignment(T_0, [2, 1]), Reassignment(TopicPartition("t", 9), [1])]
+    done, second, unknown = await controller.reassign_partitions(wanted, allow_replication_factor_change=True)
+    assert (done, second.code) == (None, ErrorCode.INVALID_REQUEST)
+    assert unknown.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert partition_of(controller.image).replicas == (4, 2, 3, 1)
 
 
 async def test_a_reassignment_is_cancelled(brokers, controller):

@@ -109,3 +109,12 @@ async def test_the_groups_of_other_partitions_go_on(broker):
     assert await broker.heartbeat(member, here) == 0
     assert broker.groups.shard(here) is shard
     assert [group.group_id for group in broker.groups.list_groups(set(), set())] == [here]
+
+
+async def test_the_list_of_groups_has_those_alone_that_are_coordinated_here(broker):
+    await broker.settle("g")
+    partition = broker.groups.shard("g").log.partition
+    assert len(list(broker.groups.list_groups(set(), set()))) == 1
+    # As the partition is before the coordinator follows.
+    partition.writer.state.is_leader = False
+    assert list(broker.groups.list_groups(set(), set())) == []

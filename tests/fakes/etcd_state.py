@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from trio_broker.cluster.etcd.errors import EtcdCompacted, EtcdOutOfSpace, EtcdRefused
+from trio_broker.cluster.etcd.errors import NOT_FOUND, EtcdLeaseGone, EtcdOutOfSpace, EtcdRefused
 from trio_broker.cluster.etcd.messages import (
     Compare,
     CompareTarget,
@@ -32,7 +32,7 @@ from trio_broker.cluster.etcd.protobuf import encode
 
 MAX_OPERATIONS: Final = 128
 MAX_REQUEST_BYTES: Final = 1536 * 1024
-INVALID_ARGUMENT, NOT_FOUND = 3, 5
+INVALID_ARGUMENT: Final = 3
 PUT, DELETE = 0, 1
 
 
@@ -66,7 +66,7 @@ class EtcdState:
         present = self.revision if as_of is None else as_of
         revision = request.revision or present
         if revision < self.compact_revision:
-            raise EtcdCompacted(11, "etcdserver: mvcc: required revision has been compacted")
+            raise EtcdRefused(11, "etcdserver: mvcc: required revision has been compacted")
         if revision > present:
             raise EtcdRefused(11, "etcdserver: mvcc: required revision is a future revision")
         found = [kv for key in self.keys_in(request.key, request.range_end) if (kv := self.at(key, revision))]
@@ -109,7 +109,7 @@ class EtcdState:
         if put and self.no_space:
             raise EtcdOutOfSpace(8, "etcdserver: mvcc: database space exceeded")
         if any(each.lease and each.lease not in self.leases for each in put):
-            raise EtcdRefused(NOT_FOUND, "etcdserver: requested lease not found")
+            raise EtcdLeaseGone(NOT_FOUND, "etcdserver: requested lease not found")
 
     def _holds(self, compare: Compare, revision: int) -> bool:
         kv = self.at(compare.key, revision)
@@ -171,7 +171,7 @@ class EtcdState:
 
     def revoke(self, lease_id: int) -> None:
         if (keys := self.leases.pop(lease_id, None)) is None:
-            raise EtcdRefused(NOT_FOUND, "etcdserver: requested lease not found")
+            raise EtcdLeaseGone(NOT_FOUND, "etcdserver: requested lease not found")
         if keys:
             for key in sorted(keys):
                 self._delete(DeleteRangeRequest(key=key), self.revision + 1)

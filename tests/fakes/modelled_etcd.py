@@ -33,8 +33,6 @@ from trio_broker.cluster.etcd.messages import (
     Event,
     LeaseGrantResponse,
     LeaseKeepAliveResponse,
-    RangeRequest,
-    RangeResponse,
     RequestOp,
     StatusResponse,
     TxnRequest,
@@ -369,10 +367,6 @@ class ModelledEtcdClient:
         request, etcd = TxnRequest(compare=compare, success=success, failure=failure), self._etcd
         return await self._call(lambda: etcd.state.txn(request, as_of=etcd.stale_revision()))
 
-    async def range(self, request: RangeRequest) -> RangeResponse:
-        etcd = self._etcd
-        return await self._call(lambda: etcd.state.range(request, as_of=etcd.stale_revision()))
-
     async def lease_grant(self, ttl_seconds: int) -> LeaseGrantResponse:
         return await self._call(lambda: self._etcd.grant(ttl_seconds))
 
@@ -388,9 +382,9 @@ class ModelledEtcdClient:
         return await self._call(lambda: StatusResponse(version="3.4.23", db_size=size, errors=errors))
 
     @contextlib.asynccontextmanager
-    async def watch(self, key: bytes, range_end: bytes, start_revision: int) -> AsyncIterator[Watch]:
+    async def watch(self, key: bytes, range_end: bytes) -> AsyncIterator[Watch]:
         revision = await self._call(lambda: self._etcd.state.revision)
-        yield ModelledWatch(self._etcd, self, key, range_end, start_revision or revision + 1)
+        yield ModelledWatch(self._etcd, self, key, range_end, revision + 1)
 
     async def _call(self, operation: Callable[[], T]) -> T:
         reply = self._etcd.submit(self, operation)

@@ -169,6 +169,15 @@ async def test_a_broker_registers_beats_and_stops(asking):
     assert (await asking.remote.heartbeat(beat)).should_shut_down
 
 
+async def test_the_directories_of_a_broker_that_have_failed_are_reported(asking):
+    first, second = bytes(14) + b"\x02\x01", bytes(14) + b"\x02\x02"
+    broker_epoch = await asking.remote.register_broker(attrs.evolve(NODE, log_dirs=[first, second]))
+    beat = attrs.evolve(heartbeat(broker_epoch, asking.image.offset), offline_log_dirs={first})
+    await asking.remote.heartbeat(beat)
+    await asking.remote.heartbeat(beat)
+    assert asking.brokers.controller.services.controller.image.brokers[NODE_ID].log_dirs == (second,)
+
+
 async def test_producer_ids_are_allocated_for_the_broker_that_asks(asking):
     await registered(asking)
     one, other = [await asking.remote.allocate_producer_ids() for _ in range(2)]

@@ -1,7 +1,7 @@
 """Several replica managers in one event loop, whose fetchers ask one another without a network in between.
 
-Everything is in memory: disks, threads, time. The leader's side of a Fetch is answered here, from its real partition,
-as far as a follower needs it.
+Everything is in memory: disks, threads, time. A Fetch is answered by the leader's ``ReplicaManager``, as its handler
+does it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,9 @@ import trio.lowlevel
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.fetch import (
-    EpochEndOffset,
     FetchableTopicResponse,
-    FetchPartition,
     FetchRequest,
     FetchResponse,
-    PartitionData,
 )
 from kafka_wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -36,11 +33,13 @@ from kafka_wire.records.batch import read_batches
 from tests.fakes.inline_workers import InlineWorkers
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import TOPIC_ID, FakeBrokers, batch
+from trio_broker.common.request_phase import ignore_release
+from trio_broker.concurrency.steps import run_steps
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.resource_config import topic_config
+from trio_broker.handlers.fetch import partition_data
 from trio_broker.network.errors import RequestNotSent, ResponseLost
-from trio_broker.partition.fetch_operation import FetchTarget, diverging_epoch, offset_out_of_range
-from trio_broker.partition.follower_appends import FollowerAppends
+from trio_broker.partition.fetch_operation import FetchingReplica, FetchLimits, FetchTarget
 from trio_broker.partition.leader_and_isr import LeaderAndIsr, LocalReplicaChanges, LocalTopicChanges
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.remote_leader_endpoint import Follower
@@ -101,68 +100,34 @@ class ReplicatingBroker:
         return answer
 
     async def _fetch(self, request: FetchRequest) -> FetchResponse:
-        deadline = trio.current_time() + request.max_wait_ms / 1000
-        while True:
-            replica_id = request.replica_state.replica_id
-            response = FetchResponse(
-                responses=[
-                    FetchableTopicResponse(
-                        topic_id=topic.topic_id,
-                        partitions=[self._read(topic.topic_id, each, replica_id) for each in topic.partitions],
-                    )
-                    for topic in request.topics
-                ]
+        replica = FetchingReplica(request.replica_state.replica_id, request.replica_state.replica_epoch)
+        limits = FetchLimits(request.max_wait_ms / 1000, request.min_bytes, request.max_bytes, replica=replica)
+        asked = [(topic.topic_id, each) for topic in request.topics for each in topic.partitions]
+        targets = [
+            FetchTarget(
+                each.partition,
+                each.fetch_offset,
+                each.partition_max_bytes,
+                self._find(topic_id, each.partition),
+                each.current_leader_epoch,
+                each.last_fetched_epoch,
+                each.log_start_offset,
             )
-            data = [each for topic in response.responses for each in topic.partitions]
-            if trio.current_time() >= deadline or any(
-                each.records or each.error_code or each.diverging_epoch.epoch >= 0 for each in data
-            ):
-                return response
-            await trio.sleep(0.01)
+            for topic_id, each in asked
+        ]
+        responses: list[FetchableTopicResponse] = []
+        results = await run_steps(self.replicas.fetch_steps(targets, limits, release_handler=ignore_release))
+        for (topic_id, _), result in zip(asked, results, strict=True):
+            data = partition_data(result)
+            data.records = result.records if isinstance(result.records, bytes) else bytes(result.records.read())
+            responses.append(FetchableTopicResponse(topic_id=topic_id, partitions=[data]))
+        return FetchResponse(responses=responses)
 
-    def _read(self, topic_id: bytes, wanted: FetchPartition, replica_id: int) -> PartitionData:
+    def _find(self, topic_id: bytes, index: int) -> Partition | KafkaError:
         try:
-            partition = self.replicas.topic_by_id(topic_id).partition(wanted.partition)
-            return self._read_from(partition, wanted, replica_id)
+            return self.replicas.topic_by_id(topic_id).partition(index)
         except KafkaError as error:
-            return PartitionData(
-                partition_index=wanted.partition,
-                error_code=error.code,
-                high_watermark=-1,
-                aborted_transactions=None,
-                records=b"",
-            )
-
-    def _read_from(self, partition: Partition, wanted: FetchPartition, replica_id: int) -> PartitionData:
-        partition.require_leader(wanted.current_leader_epoch)
-        target = FetchTarget(
-            wanted.partition, wanted.fetch_offset, wanted.partition_max_bytes, partition,
-            wanted.current_leader_epoch, wanted.last_fetched_epoch,
-        )  # fmt: skip
-        data = PartitionData(
-            partition_index=wanted.partition,
-            high_watermark=partition.high_watermark,
-            log_start_offset=partition.log_start_offset,
-            aborted_transactions=None,
-            records=b"",
-        )
-        says_epoch = wanted.last_fetched_epoch >= 0 and wanted.fetch_offset >= partition.log_start_offset
-        if says_epoch and (end := diverging_epoch(target, partition)) is not None:
-            data.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
-            return data
-        if not partition.log_start_offset <= wanted.fetch_offset <= partition.log_end_offset:
-            raise offset_out_of_range(wanted.fetch_offset, partition)
-        partition.writer.follower_fetched(
-            replica_id,
-            wanted.fetch_offset,
-            log_start_offset=wanted.log_start_offset,
-            leader_end=partition.log_end_offset,
-            now=trio.current_time(),
-            broker_epoch=EPOCHS[replica_id],
-        )
-        data.high_watermark = partition.high_watermark
-        data.records = records_of(partition, wanted.fetch_offset, wanted.partition_max_bytes)
-        return data
+            return error
 
     def _list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         [topic] = request.topics
@@ -252,18 +217,18 @@ class ReplicatingBrokers:
         fetchers = ReplicaFetcherManager(
             config,
             follower=Follower(node_id, lambda: EPOCHS[node_id]),
-            find=replicas.find,
-            appends=FollowerAppends(self.clock, replicas.failures, replicas.flusher, replicas.log_maintenance),
+            find=lambda partition: replicas.find(partition),
+            appends=replicas.follower_appends,
             address_of=lambda broker_id: Address(f"broker-{broker_id}", broker_id),
             make_clients=lambda: DirectClients(self.brokers),
         )
+        replicas.fetchers = fetchers
         return ReplicatingBroker(node_id, replicas, fetchers, disk)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with trio.open_nursery() as nursery:
             for each in self.brokers.values():
                 await nursery.start(each.replicas.run)
-                nursery.start_soon(each.fetchers.run)
             task_status.started()
 
     # ---- the controller
@@ -296,7 +261,6 @@ class ReplicatingBrokers:
             config = topic_config({"internal.segment.bytes": "2000"}, broker.replicas.config)
             changes = LocalReplicaChanges(topics=[LocalTopicChanges(topic, topic_id, config, **role)])
             await broker.replicas.apply_local_changes(changes)
-            broker.fetchers.apply_local_changes(changes)
 
 
 def records_of(partition: Partition, offset: int, max_bytes: int) -> bytes:

@@ -262,6 +262,18 @@ def test_metadata_older_than_an_answer_change_nothing():
     assert leader.in_sync_replica_count == 2
 
 
+def test_the_end_of_a_reassignment_takes_replicas_away_that_its_answer_does_not_name():
+    leader = state()
+    leader.lead(led(1, 2, 3), 0.0)
+    fetch(leader, 2, 0, 40.0)
+    wanted = leader.check_lag(40.0).wanted
+    assert wanted is not None
+    leader.isr_altered(wanted, answer(leader, wanted.wanted_isr), 40.0)
+    completed = led(1, 2, partition_epoch=leader.remote.partition_epoch)
+    leader.lead(completed, 40.0)
+    assert (set(leader.remote.replicas), leader.in_sync_replica_count) == ({2}, 2)
+
+
 def test_one_that_always_has_what_there_was_at_its_last_fetch_keeps_up():
     leader = state()
     leader.lead(led(1, 2), 0.0)

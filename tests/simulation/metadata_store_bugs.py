@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import trio
 
-from trio_broker.cluster.etcd import etcd_metadata_store
+from trio_broker.cluster.etcd import etcd_metadata_store, log_tail
 from trio_broker.cluster.etcd.errors import EtcdError, EtcdRefused, EtcdUnavailable, EtcdUnknown
-from trio_broker.cluster.etcd.etcd_metadata_store import EtcdMetadataStore, EtcdTail
-from trio_broker.cluster.etcd.layout import ClusterState, CurrentSnapshot, EndOfLog, birth_of, state_operations
+from trio_broker.cluster.etcd.etcd_metadata_store import EtcdMetadataStore
+from trio_broker.cluster.etcd.layout import ClusterState, CurrentSnapshot, EndOfLog, Holder, birth_of, state_operations
+from trio_broker.cluster.etcd.log_tail import EtcdTail
 from trio_broker.cluster.etcd.messages import Compare, RequestOp, TxnResponse, created_at, modified_at
 from trio_broker.cluster.etcd.snapshots import SnapshotStep
 from trio_broker.cluster.etcd.transactions import RETRY_SECONDS, EtcdTransactions
@@ -102,11 +103,12 @@ def a_claim_trusts_what_it_has_read(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_claim_begins_no_epoch(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ClusterState, "epoch", 4)
+    patch.setattr(etcd_metadata_store, "Holder", lambda node_id, epoch, lease: Holder(node_id, 5, lease))
 
 
 def what_the_watch_does_not_report_is_not_read(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(etcd_metadata_store, "IDLE_READ_SECONDS", math.inf)
+    for module in (etcd_metadata_store, log_tail):
+        patch.setattr(module, "IDLE_READ_SECONDS", math.inf)
 
 
 def the_log_is_deleted_before_the_snapshot_is_named(patch: pytest.MonkeyPatch) -> None:

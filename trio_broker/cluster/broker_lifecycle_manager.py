@@ -13,7 +13,7 @@ Source: Kafka's BrokerLifecycleManager (KIP-631).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Final
 
 import attrs
@@ -50,13 +50,15 @@ class RegistrationRefused(Exception):
 class BrokerLifecycleManager:
     """``register`` comes first, then ``run`` is a task of the broker.
 
-    ``metadata_offset`` is the offset up to which this broker has read the metadata.
+    ``metadata_offset`` is the offset up to which this broker has read the metadata; ``offline_log_dirs`` are the ids of
+    its data directories that have failed since it started, whose replicas may lead no more.
     """
 
     controller: ControllerClient
     node: NodeRegistration
     metadata_offset: Callable[[], int]
     config: BrokerConfig
+    offline_log_dirs: Callable[[], Set[bytes]] = frozenset
     broker_epoch: int = attrs.field(default=NO_BROKER_EPOCH, init=False)
     is_fenced: bool = attrs.field(default=True, init=False)
     _unfenced: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -126,6 +128,7 @@ class BrokerLifecycleManager:
                 broker_epoch=self.broker_epoch,
                 current_metadata_offset=self.metadata_offset(),
                 want_shut_down=self._leaving.is_set(),
+                offline_log_dirs=self.offline_log_dirs(),
             )
         )
 

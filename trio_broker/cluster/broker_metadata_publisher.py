@@ -44,7 +44,7 @@ class BrokerMetadataPublisher:
         )
         changes = LocalReplicaChanges(
             deleted_topics=[topic.name for topic in delta.deleted_topics],
-            topics=[self._local_changes(*each) async for each in InTurns(changed_topics)],
+            topics=[await self._local_changes(*each) async for each in InTurns(changed_topics)],
         )
         with barrier(self.replicas):
             await self.replicas.apply_local_changes(changes)
@@ -63,20 +63,20 @@ class BrokerMetadataPublisher:
 
     async def apply_image(self, image: MetadataImage) -> None:
         """Open all partitions that this node has, at a start."""
-        topics = [self._local_changes(topic, topic.partitions) async for topic in InTurns(image.topics.values())]
+        topics = [await self._local_changes(topic, topic.partitions) async for topic in InTurns(image.topics.values())]
         await self.replicas.apply_local_changes(LocalReplicaChanges(topics=topics))
 
     async def _update_configs(self, topics: Iterable[TopicImage]) -> None:
         async for topic in InTurns(topics):
             self.replicas.update_config(topic.name, topic_config(topic.configs, self.config, topic.name))
 
-    def _local_changes(self, topic: TopicImage, partitions: Mapping[int, PartitionImage]) -> LocalTopicChanges:
+    async def _local_changes(self, topic: TopicImage, partitions: Mapping[int, PartitionImage]) -> LocalTopicChanges:
         """What this node leads, follows and has no longer of ``partitions``, which are of ``topic``."""
         node_id = self.config.node.node_id
         deletes: list[int] = []
         leaders: dict[int, LeaderAndIsr] = {}
         followers: dict[int, LeaderAndIsr] = {}
-        for index, partition in partitions.items():
+        async for index, partition in InTurns(partitions.items()):
             if node_id not in partition.replicas:
                 deletes.append(index)
             elif partition.leader == node_id:

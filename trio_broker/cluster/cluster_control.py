@@ -72,7 +72,8 @@ def decide_broker_registration(
 ) -> Steps[ControllerResult[int]]:
     """Return the broker epoch and the records of a start of one node of several.
 
-    ``has_session`` says whether a broker of its id is in contact. A process that registers again keeps its epoch.
+    ``has_session`` says whether a broker of its id is in contact, or may be. A process that registers again keeps its
+    epoch.
 
     Raises:
         KafkaError: DUPLICATE_BROKER_REGISTRATION: another process of its id is in contact; INVALID_REGISTRATION: it
@@ -81,7 +82,10 @@ def decide_broker_registration(
     """
     existing = image.brokers.get(node.node_id)
     is_same_process = existing is not None and existing.incarnation_id == node.incarnation_id
-    if has_session and not is_same_process:
+    is_clean = _was_stopped_cleanly(existing, node)
+    # A node that was stopped cleanly in the life that is registered has ended that life, even if nobody knows yet: the
+    # last of a cluster that is stopped, or one whose controller has changed meanwhile.
+    if has_session and not is_same_process and not is_clean:
         text = f"another process is registered as broker {node.node_id}, and in contact"
         raise KafkaError(text, code=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
     _require_place(image, node)
@@ -91,8 +95,7 @@ def decide_broker_registration(
         record = _registration(node, existing.broker_epoch, fenced=existing.fenced)
         record.in_controlled_shutdown = existing.in_controlled_shutdown
         return ControllerResult(existing.broker_epoch, (record,))
-    is_lost = not _was_stopped_cleanly(existing, node)
-    changes = yield from without_broker(image, config, node.node_id, is_lost=is_lost)
+    changes = yield from without_broker(image, config, node.node_id, is_lost=not is_clean)
     highest_levels = [
         {name: levels.high for name, levels in node.features.items()},
         *(

@@ -52,7 +52,7 @@ from trio_broker.cluster.metadata_log import SNAPSHOT_AFTER_RECORDS
 from trio_broker.cluster.metadata_log_writer import MetadataLogWriter
 from trio_broker.cluster.metadata_snapshot import MetadataSnapshot
 from trio_broker.cluster.metadata_store import ClaimLost, MetadataStore
-from trio_broker.cluster.partition_reassignments import Reassignment, decide_reassignment
+from trio_broker.cluster.partition_reassignments import Reassignment, decide_reassignments
 from trio_broker.cluster.producer_ids import ProducerIdBlock, decide_producer_id_block
 from trio_broker.cluster.quorum_info import QuorumInfo
 from trio_broker.cluster.replication_control import (
@@ -256,19 +256,13 @@ class Controller:
     async def reassign_partitions(
         self, reassignments: Sequence[Reassignment], *, allow_replication_factor_change: bool
     ) -> list[KafkaError | None]:
-        decisions = (
-            attempt(
-                partial(
-                    decide_reassignment,
-                    self.image,
-                    self.settings,
-                    wanted,
-                    allow_replication_factor_change=allow_replication_factor_change,
-                )
+        def decide() -> Steps[Iterable[ControllerResult[None] | KafkaError]]:
+            allowed = allow_replication_factor_change
+            return list_in_turns(
+                decide_reassignments(self.image, self.settings, reassignments, allow_replication_factor_change=allowed)
             )
-            for wanted in reassignments
-        )
-        return (await self._carry_out(lambda: list_in_turns(decisions)))[0]
+
+        return (await self._carry_out(decide))[0]
 
     async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool) -> None:
         finalized = await self._decide(

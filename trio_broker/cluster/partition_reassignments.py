@@ -9,14 +9,15 @@ Source: Kafka's ReplicationControlManager.alterPartitionReassignments and Partit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import PartitionChangeRecord
-from trio_broker.cluster.controller_result import ControllerResult
+from trio_broker.cluster.controller_result import ControllerResult, attempt
 from trio_broker.cluster.metadata_image import MetadataImage, PartitionImage
 from trio_broker.cluster.partition_change_builder import RECOVERING, Assignment, Election, without
 from trio_broker.cluster.replication_control import check_replicas
@@ -31,6 +32,34 @@ class Reassignment:
 
     partition: TopicPartition
     replicas: Sequence[int] | None
+
+
+def decide_reassignments(
+    image: MetadataImage,
+    config: BrokerConfig,
+    reassignments: Sequence[Reassignment],
+    *,
+    allow_replication_factor_change: bool,
+) -> Iterator[ControllerResult[None] | KafkaError]:
+    """Decide about each reassignment, in order, when it is asked for.
+
+    A second change of one partition is refused: it is decided on the partition as it was, and would keep half of the
+    first.
+    """
+    changed: set[TopicPartition] = set()
+
+    def decide(wanted: Reassignment) -> ControllerResult[None]:
+        decision = decide_reassignment(
+            image, config, wanted, allow_replication_factor_change=allow_replication_factor_change
+        )
+        if decision.records and wanted.partition in changed:
+            text = f"partition {wanted.partition} is reassigned twice in one request"
+            raise KafkaError(text, code=ErrorCode.INVALID_REQUEST)
+        if decision.records:
+            changed.add(wanted.partition)
+        return decision
+
+    return (attempt(partial(decide, wanted)) for wanted in reassignments)
 
 
 def decide_reassignment(

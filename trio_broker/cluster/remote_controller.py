@@ -180,6 +180,7 @@ class RemoteController:
             current_metadata_offset=heartbeat.current_metadata_offset,
             want_fence=heartbeat.want_fence,
             want_shut_down=heartbeat.want_shut_down,
+            offline_log_dirs=sorted(heartbeat.offline_log_dirs),
         )
 
         async def there(send: SendToController) -> BrokerHeartbeatReply:

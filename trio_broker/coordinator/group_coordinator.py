@@ -371,8 +371,7 @@ class GroupCoordinator:
             KafkaError: ``COORDINATOR_LOAD_IN_PROGRESS``: the list would not be complete.
         """
         groups: list[Group] = []
-        for shard in self.runtime.shards.values():
-            shard.require_active()
+        for shard in self.runtime.led_shards():
             groups += shard.machine.groups.values()
         return (
             ListedGroup(

@@ -316,6 +316,13 @@ class PartitionWriter(CommandQueue):
         """Lead as the controller has decided, behind what was begun as a follower; ``now`` is monotonic."""
         await self.execute(partial(_at_once, partial(self.lead_at_once, decided, now)))
 
+    def has_led_by(self, decided: LeaderAndIsr) -> bool:
+        """Whether this is the leader by ``decided`` already."""
+        remote = self.state.remote
+        # The replicas as well: an AlterPartition that completes a reassignment is answered without them.
+        has_epoch = self.state.is_leader and remote.partition_epoch == decided.partition_epoch
+        return has_epoch and {*remote.replicas, remote.broker_id} == {*decided.replicas}
+
     def lead_at_once(self, decided: LeaderAndIsr, now: float) -> None:
         """As ``make_leader``, where no command is under way. Every waiting Fetch checks again at a new epoch, since it
         may have been fenced."""

@@ -27,6 +27,9 @@ FAULTS = attrs.evolve(
 )
 SEEDS = range(5)
 
+MOST_SECONDS = 1000.0
+"""Of virtual time: what hangs would never end by a clock that jumps."""
+
 TESTS = {
     name: test
     for name, test in vars(contract).items()
@@ -44,6 +47,7 @@ def test_the_contract_holds(name: str, caplog: pytest.LogCaptureFixture):
 
 
 async def run_once(test: Callable[..., Awaitable[None]], seed: int) -> None:
-    async with modelled_etcd_store(Random(seed), FAULTS) as stores:
-        fixtures: dict[str, Any] = {"stores": stores, "store": stores.of(1)}
-        await test(**{name: fixtures[name] for name in inspect.signature(test).parameters})
+    with trio.fail_after(MOST_SECONDS):
+        async with modelled_etcd_store(Random(seed), FAULTS) as stores:
+            fixtures: dict[str, Any] = {"stores": stores, "store": stores.of(1)}
+            await test(**{name: fixtures[name] for name in inspect.signature(test).parameters})

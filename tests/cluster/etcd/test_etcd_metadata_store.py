@@ -170,6 +170,14 @@ async def test_a_controller_that_appends_nothing_learns_that_its_lease_is_gone_t
     assert one.controller().leader_id in (2, NO_LEADER)
 
 
+async def test_a_broker_claims_by_another_lease_if_its_own_is_gone_though_etcd_says_renewed(autojump_clock, world):
+    store = await world.broker()
+    world.etcd.faults = EtcdFaults(is_3_4=True, false_renewal=1.0)
+    world.etcd.revoke((await store._leases.held()).id)
+    with trio.fail_after(SOON_SECONDS):
+        await append(store, await store.claim(1), "a")
+
+
 async def test_a_controller_that_is_cut_off_stops_to_be_one_before_the_next(autojump_clock, world):
     one, two = await world.broker(), await world.broker()
     claim = await one.claim(1)
@@ -261,8 +269,10 @@ async def test_a_full_etcd_refuses_appends_and_keeps_the_controller(autojump_clo
     # A broker starts all the same.
     await world.broker()
     await one.resign(claim)
+    lease = await two._leases.held()
     with pytest.raises(OSError, match="quota"):
         await two.claim(2)
+    assert await two._leases.held() is lease, "no other would be granted"
     world.etcd.state.no_space = False
     await append(two, await two.claim(2), "b")
     assert await names_in(one) == ["b"]
@@ -284,6 +294,14 @@ async def test_metadata_that_grows_without_snapshots_is_refused_after_a_warning(
     assert "beyond 4000 nothing is appended" in caplog.text
     await store.take_snapshot(snapshot_at(await store.end_offset(), claim, "a"), claim=claim)
     await append(store, claim, "b")
+
+
+async def test_a_batch_that_etcd_would_not_take_is_refused(autojump_clock, world):
+    store = await world.broker()
+    claim = await store.claim(1)
+    with pytest.raises(OSError, match="etcd is given at most 1048576"):
+        await append(store, claim, *(str(number).zfill(30_000) for number in range(40)))
+    await append(store, claim, "a")
 
 
 # --- snapshots ---

@@ -39,8 +39,6 @@ from trio_broker.cluster.etcd.messages import (
     LeaseKeepAliveResponse,
     LeaseRevokeRequest,
     LeaseRevokeResponse,
-    RangeRequest,
-    RangeResponse,
     RequestOp,
     StatusRequest,
     StatusResponse,
@@ -88,8 +86,6 @@ class Etcd(Protocol):
         self, compare: Sequence[Compare], success: Sequence[RequestOp], failure: Sequence[RequestOp] = ()
     ) -> TxnResponse: ...
 
-    async def range(self, request: RangeRequest) -> RangeResponse: ...
-
     async def lease_grant(self, ttl_seconds: int) -> LeaseGrantResponse: ...
 
     async def lease_keep_alive(self, lease_id: int) -> LeaseKeepAliveResponse: ...
@@ -98,9 +94,7 @@ class Etcd(Protocol):
 
     async def status(self) -> StatusResponse: ...
 
-    def watch(
-        self, key: bytes, range_end: bytes, start_revision: int
-    ) -> contextlib.AbstractAsyncContextManager[Watch]: ...
+    def watch(self, key: bytes, range_end: bytes) -> contextlib.AbstractAsyncContextManager[Watch]: ...
 
 
 @attrs.frozen
@@ -154,9 +148,6 @@ class EtcdClient:
     ) -> TxnResponse:
         return await self._call("KV/Txn", TxnRequest(compare=compare, success=success, failure=failure), TxnResponse)
 
-    async def range(self, request: RangeRequest) -> RangeResponse:
-        return await self._call("KV/Range", request, RangeResponse)
-
     async def lease_grant(self, ttl_seconds: int) -> LeaseGrantResponse:
         return await self._call("Lease/LeaseGrant", LeaseGrantRequest(ttl=ttl_seconds), LeaseGrantResponse)
 
@@ -171,9 +162,9 @@ class EtcdClient:
         return await self._call("Maintenance/Status", StatusRequest(), StatusResponse)
 
     @contextlib.asynccontextmanager
-    async def watch(self, key: bytes, range_end: bytes, start_revision: int) -> AsyncIterator[Watch]:
+    async def watch(self, key: bytes, range_end: bytes) -> AsyncIterator[Watch]:
         connection = await self._connected()
-        create = WatchCreateRequest(key=key, range_end=range_end, start_revision=start_revision)
+        create = WatchCreateRequest(key=key, range_end=range_end)
         async with connection.call(path_of("Watch/Watch"), self._metadata()) as call:
             call.send(encode(WatchRequest(create_request=create)))
             watch = EtcdWatch(call)

@@ -33,8 +33,8 @@ class EtcdNotAuthenticated(EtcdRefused):
     """The token has expired, or none was sent and one is needed."""
 
 
-class EtcdCompacted(EtcdRefused):
-    """The revision is older than etcd's last compaction."""
+class EtcdLeaseGone(EtcdRefused):
+    """There is no such lease: it has ended, or was revoked."""
 
 
 class EtcdOutOfSpace(EtcdRefused):
@@ -42,10 +42,10 @@ class EtcdOutOfSpace(EtcdRefused):
 
 
 OK: Final = 0
+NOT_FOUND: Final = 5
 UNKNOWN_CODES: Final = frozenset({1, 2, 4, 10, 13, 14, 15})
 """CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, ABORTED, INTERNAL, UNAVAILABLE, DATA_LOSS."""
 RESOURCE_EXHAUSTED: Final = 8
-OUT_OF_RANGE: Final = 11
 UNAUTHENTICATED: Final = 16
 
 
@@ -58,8 +58,8 @@ def error_of(code: int, text: str) -> EtcdError:
         return EtcdUnknown(f"{text} (gRPC code {code})")
     if code == RESOURCE_EXHAUSTED:
         return EtcdOutOfSpace(code, text) if "database space exceeded" in text else EtcdUnavailable(text)
-    if code == OUT_OF_RANGE and "compacted" in text:
-        return EtcdCompacted(code, text)
+    if code == NOT_FOUND and "lease" in text:
+        return EtcdLeaseGone(code, text)
     if code == UNAUTHENTICATED or "user name is empty" in text:
         return EtcdNotAuthenticated(code, text)
     return EtcdRefused(code, text)

@@ -12,18 +12,16 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
 import attrs
 import trio
 
-from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.records.batch import read_batches
 from kafka_wire.records.control import ControlRecord, ControlRecordType, build_control_batch
 from trio_broker.cluster.etcd.client import Etcd
-from trio_broker.cluster.etcd.errors import EtcdError, EtcdOutOfSpace, EtcdUnknown
+from trio_broker.cluster.etcd.errors import EtcdError, EtcdLeaseGone, EtcdOutOfSpace, EtcdUnknown
 from trio_broker.cluster.etcd.layout import (
     ClusterState,
     EndOfLog,
@@ -31,16 +29,15 @@ from trio_broker.cluster.etcd.layout import (
     ForeignMetadata,
     Holder,
     birth_of,
-    end_of_prefix,
     is_held,
     require_held,
     state_of,
     state_operations,
 )
 from trio_broker.cluster.etcd.lease_keeper import HeldLease, LeaseKeeper
+from trio_broker.cluster.etcd.log_tail import IDLE_READ_SECONDS, EtcdTail, batches_in, page_from
 from trio_broker.cluster.etcd.messages import (
     Compare,
-    KeyValue,
     RangeRequest,
     RequestOp,
     created_at,
@@ -55,7 +52,6 @@ from trio_broker.cluster.metadata_log import leader_change_value
 from trio_broker.cluster.metadata_snapshot import MetadataSnapshot
 from trio_broker.cluster.metadata_store import (
     AppendUnknown,
-    BelowLogStart,
     Claim,
     ClaimLost,
     CommittedBatch,
@@ -72,14 +68,8 @@ logger = logging.getLogger(__name__)
 MAX_BATCH_BYTES: Final = 1024 * 1024
 """etcd takes requests of 1.5 MiB, in which the batch is not alone."""
 
-IDLE_READ_SECONDS: Final = 1.0
-"""Between two reads where no watch reports anything: a watch may be late for ever."""
-
 ALARM_SECONDS: Final = 60.0
 """Between two questions for alarms."""
-
-PAGE_BATCHES: Final = 32
-"""Of the log, read at once: at most as many megabytes."""
 
 WARN_STORED_BYTES: Final = MAX_STORED_BYTES // 2
 
@@ -92,8 +82,8 @@ class EtcdMetadataStore:
     def __init__(self, etcd: Etcd, layout: EtcdLayout, cluster_id: str, clock: Clock) -> None:
         self._etcd, self._layout, self._clock = etcd, layout, clock
         self.transactions = EtcdTransactions(etcd, layout, cluster_id)
-        self.throttle = LogThrottle(logger, clock)
-        self._leases = LeaseKeeper(etcd, self.throttle)
+        self._throttle = LogThrottle(logger, clock)
+        self._leases = LeaseKeeper(etcd, self._throttle)
         self._claim: Claim | None = None
         self._claim_lease: HeldLease | None = None
         self._leader = LeaderAndEpoch()
@@ -122,7 +112,7 @@ class EtcdMetadataStore:
             try:
                 self._note(await self.transactions.enter())
             except TimeoutError as error:
-                self.throttle.warning("join", f"the cluster's metadata is waited for: {error}")
+                self._throttle.warning("join", f"the cluster's metadata is waited for: {error}")
             else:
                 return
 
@@ -138,7 +128,7 @@ class EtcdMetadataStore:
         """Wake whatever waits for a change. Nothing is taken from the events: they may be late, and some missing."""
         while True:
             try:
-                async with self._etcd.watch(self._layout.controller, self._layout.end + b"\0", 0) as watch:
+                async with self._etcd.watch(self._layout.controller, self._layout.end + b"\0") as watch:
                     while True:
                         await watch.receive()
                         self.changed.wake()
@@ -149,13 +139,14 @@ class EtcdMetadataStore:
     async def _look(self) -> None:
         """Read who is the controller, whenever something has changed, and every second."""
         while True:
+            moment = self.changed.moment
             try:
                 await self._look_once()
             except ForeignMetadata as error:
                 self._fail(error)
             except OSError as error:
-                self.throttle.warning("look", f"who is the controller is not known: {error.strerror}")
-            await self.changed.wait(until=trio.current_time() + IDLE_READ_SECONDS)
+                self._throttle.warning("look", f"who is the controller is not known: {error.strerror}")
+            await self.changed.wait(since=moment, until=trio.current_time() + IDLE_READ_SECONDS)
 
     async def _look_for_alarms(self) -> None:
         """Say each minute what etcd itself calls wrong."""
@@ -212,7 +203,7 @@ class EtcdMetadataStore:
     def _note_stored(self, stored_bytes: int) -> None:
         self._stored_bytes = stored_bytes
         if stored_bytes > WARN_STORED_BYTES:
-            self.throttle.warning(
+            self._throttle.warning(
                 "size",
                 f"the metadata takes {stored_bytes} bytes in etcd; beyond {MAX_STORED_BYTES} nothing is appended",
             )
@@ -231,17 +222,20 @@ class EtcdMetadataStore:
                 holder = state.holder
                 if holder is None or state.controller is None:
                     attempt = Holder(node_id, state.epoch + 1, lease.id)
-                    await self._try(self.claim_conditions(state), self._claiming_operations(attempt, state))
+                    await self._try(self.claim_conditions(state), self._claiming_operations(attempt, state), lease)
                 elif holder == attempt and lease.id == attempt.lease:
                     return self._claimed(attempt, state, lease)
                 elif holder.node_id == node_id:
                     # Of an earlier life of this broker, or of an attempt that was given up.
                     birth = created_at(self._layout.controller, state.controller.create_revision)
-                    await self._try([birth], [delete(self._layout.controller)])
+                    await self._try([birth], [delete(self._layout.controller)], lease)
                 else:
                     await self._controller_changed.wait(until=trio.current_time() + IDLE_READ_SECONDS)
+        except OSError:
+            # The lease is kept for the next time: an etcd that is full grants no other.
+            raise
         except BaseException:
-            # The attempt may come off yet, with nobody to use it: it has to run out.
+            # An attempt may come off yet, with nobody to use it: it has to run out.
             if lease is not None and attempt is not None:
                 self._leases.abandon(lease)
             raise
@@ -252,7 +246,7 @@ class EtcdMetadataStore:
             try:
                 return await self.transactions.state()
             except TimeoutError as error:
-                self.throttle.warning("claim", f"no controller can be chosen: {error}")
+                self._throttle.warning("claim", f"no controller can be chosen: {error}")
 
     def claim_conditions(self, state: ClusterState) -> Sequence[Compare]:
         """That nobody is the controller, and that no epoch was begun and nothing appended since ``state``."""
@@ -278,15 +272,17 @@ class EtcdMetadataStore:
             *self._appending_operations(batch, state.end, state.end.after(batch, 1, holder.epoch)),
         ]
 
-    async def _try(self, compare: Sequence[Compare], success: Sequence[RequestOp]) -> None:
-        """Make a transaction whose outcome is read afterwards."""
+    async def _try(self, compare: Sequence[Compare], success: Sequence[RequestOp], lease: HeldLease) -> None:
+        """Make a transaction, which may need ``lease``, and whose outcome is read afterwards."""
         try:
             await self._etcd.txn(compare, success)
         except EtcdOutOfSpace as error:
             raise as_os_error(error) from error
         except EtcdError as error:
-            # Among them that the lease is gone, which its keeper finds out as well.
-            logger.info("the metadata is not claimed yet: %s", error)
+            self._throttle.info("claim", f"the metadata is not claimed yet: {error}")
+            if isinstance(error, EtcdLeaseGone):
+                # etcd 3.4 may go on to say that it is renewed.
+                self._leases.abandon(lease)
             await trio.sleep(RETRY_SECONDS)
 
     def _claimed(self, holder: Holder, state: ClusterState, lease: HeldLease) -> Claim:
@@ -407,7 +403,8 @@ class EtcdMetadataStore:
         return [put(self._layout.batch(end.offset), data), put(self._layout.end, new_end.to_bytes())]
 
     def _require_room(self, data: bytes) -> None:
-        assert len(data) <= MAX_BATCH_BYTES, f"a batch of {len(data)} bytes"
+        if len(data) > MAX_BATCH_BYTES:
+            raise OSError(errno.EMSGSIZE, f"a batch of {len(data)} bytes; etcd is given at most {MAX_BATCH_BYTES}")
         if self._stored_bytes + len(data) > MAX_STORED_BYTES:
             raise OSError(
                 errno.ENOSPC,
@@ -429,44 +426,15 @@ class EtcdMetadataStore:
         return state.end.offset
 
     def tail(self, from_offset: int) -> EtcdTail:
-        return EtcdTail(self, from_offset)
+        return EtcdTail(self._read_from, from_offset, self.changed, self._throttle)
 
-    async def read_from(self, offset: int) -> Sequence[CommittedBatch]:
-        """Return some batches from ``offset`` on, none if there are none yet.
-
-        Raises:
-            BelowLogStart: a snapshot has taken the place of what comes next.
-            ForeignMetadata: what is in etcd is not what this broker has read.
-            OSError: otherwise: etcd refuses or does not answer.
-        """
+    async def _read_from(self, offset: int) -> Sequence[CommittedBatch]:
         self._require_whole()
-        layout = self._layout
-        page = RangeRequest(key=layout.batch(offset), range_end=end_of_prefix(layout.log), limit=PAGE_BATCHES)
-        state = await self.transactions.state(page)
-        self._note(state)
-        if state.snapshot is not None and state.snapshot.id.end_offset > offset:
-            raise BelowLogStart(offset, state.snapshot.id.end_offset)
+        state = await self.transactions.state(page_from(self._layout, offset))
         if state.end.offset < offset:
-            state = await self.transactions.present_state()
-            if state.end.offset < offset:
-                raise ForeignMetadata(
-                    errno.ESTALE,
-                    f"the metadata log in etcd ends at offset {state.end.offset}, and this broker has read it up to"
-                    f" {offset}: etcd was restored from a backup",
-                )
-            return ()
-        batches: list[CommittedBatch] = []
-        for kv in state.read:
-            batches.append(batch := committed_batch(kv))
-            if batch.base_offset != offset:
-                break
-            offset = batch.next_offset
-        else:
-            if batches or state.end.offset == offset:
-                return batches
-        raise ForeignMetadata(
-            errno.EIO, f"the metadata log in etcd has no batch at offset {offset}, and ends at {state.end.offset}"
-        )
+            state = await self.transactions.present_state(page_from(self._layout, offset))
+        self._note(state)
+        return batches_in(state, offset)
 
     # --- Snapshots ---
 
@@ -479,56 +447,9 @@ class EtcdMetadataStore:
         await write_snapshot(self.transactions, snapshot, claim)
 
 
-class EtcdTail:
-    """The batches of an ``EtcdMetadataStore`` from an offset on."""
-
-    def __init__(self, store: EtcdMetadataStore, from_offset: int) -> None:
-        self._store = store
-        self._next_offset = from_offset
-        self._read: deque[CommittedBatch] = deque()
-
-    def __aiter__(self) -> EtcdTail:
-        return self
-
-    async def __anext__(self) -> CommittedBatch:
-        while not self._read:
-            # Looked for before the wait, so that no change is missed for longer than a moment.
-            found = await self._read_on()
-            self._read.extend(found)
-            if not found:
-                await self._store.changed.wait(until=trio.current_time() + IDLE_READ_SECONDS)
-        batch = self._read.popleft()
-        self._next_offset = batch.next_offset
-        return batch
-
-    async def _read_on(self) -> Sequence[CommittedBatch]:
-        try:
-            return await self._store.read_from(self._next_offset)
-        except ForeignMetadata:
-            raise
-        except OSError as error:
-            self._store.throttle.warning("tail", f"the metadata log is not read: {error.strerror}")
-            return ()
-
-
 def stamped(batch: PreparedBatch, *, base_offset: int, epoch: int) -> bytes:
     """The bytes of ``batch`` as they stand in the log."""
     data = bytearray(batch.data)
     [own] = read_batches(data)
     own.stamp(base_offset=base_offset, partition_leader_epoch=epoch)
     return bytes(data)
-
-
-def committed_batch(kv: KeyValue) -> CommittedBatch:
-    """The batch that is the value of a key of the log.
-
-    Raises:
-        OSError: it is damaged, or of a newer version.
-    """
-    try:
-        [batch] = read_batches(bytearray(kv.value))
-        return CommittedBatch.of(batch)
-    except (KafkaError, WireError, ValueError) as error:
-        raise ForeignMetadata(
-            errno.EIO, f"the metadata in etcd under {kv.key.decode()} cannot be read: {error}"
-        ) from error

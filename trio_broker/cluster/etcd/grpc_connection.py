@@ -15,6 +15,7 @@ from h2.exceptions import ProtocolError
 
 from trio_broker.cluster.etcd.errors import EtcdError, EtcdUnavailable, EtcdUnknown
 from trio_broker.cluster.etcd.grpc_streams import CallEnded, GrpcStreams
+from trio_broker.cluster.etcd.pulse import Pulse
 
 READ_BYTES: Final = 64 * 1024
 
@@ -28,7 +29,7 @@ class Call:
         self._messages: list[bytes] = []
         self._ended = False
         self._error: EtcdError | None = None
-        self._changed = trio.Event()
+        self._changed = Pulse()
 
     def send(self, message: bytes, *, end: bool = False) -> None:
         """Hand a message to the connection; with ``end`` it is the last one."""
@@ -50,15 +51,11 @@ class Call:
 
     def note_message(self, message: bytes) -> None:
         self._messages.append(message)
-        self._wake()
+        self._changed.wake()
 
     def note_end(self, error: EtcdError | None) -> None:
         self._ended, self._error = True, error
-        self._wake()
-
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
+        self._changed.wake()
 
 
 class GrpcConnection:
@@ -68,7 +65,7 @@ class GrpcConnection:
         self._stream = stream
         self._streams = GrpcStreams(authority, scheme=scheme)
         self._calls: dict[int, Call] = {}
-        self._to_send = trio.Event()
+        self._to_send = Pulse()
         self._scope = trio.CancelScope()
         self.is_open = True
 
@@ -104,7 +101,7 @@ class GrpcConnection:
             yield
         except ProtocolError:
             self.close()
-        self._to_send.set()
+        self._to_send.wake()
 
     @contextlib.asynccontextmanager
     async def call(self, path: str, metadata: Iterable[tuple[str, str]] = ()) -> AsyncIterator[Call]:
@@ -121,7 +118,7 @@ class GrpcConnection:
         self._calls[call.stream_id] = call
         if not self.is_open:
             call.note_end(EtcdUnavailable("the connection was closed"))
-        self._to_send.set()
+        self._to_send.wake()
         try:
             yield call
         finally:
@@ -133,7 +130,6 @@ class GrpcConnection:
         while True:
             while data := self._streams.data_to_send():
                 await self._stream.send_all(data)
-            self._to_send = trio.Event()
             await self._to_send.wait()
 
     async def _read(self) -> str:
@@ -150,5 +146,5 @@ class GrpcConnection:
                     call.note_end(event.error)
                 else:
                     call.note_message(event.message)
-            self._to_send.set()
+            self._to_send.wake()
         return "the member closed the connection"

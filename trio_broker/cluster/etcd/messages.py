@@ -198,9 +198,10 @@ class LeaseRevokeResponse:
 
 @attrs.frozen(kw_only=True)
 class WatchCreateRequest:
+    """What is watched, from the present on."""
+
     key: bytes = field(1, bytes)
     range_end: bytes = field(2, bytes)
-    start_revision: int = field(3, int)
 
 
 @attrs.frozen(kw_only=True)

@@ -6,16 +6,17 @@ import trio
 
 
 class Pulse:
-    """Wakes all that wait now. A waiter looks at what it waits for before it waits: nothing is remembered here."""
+    """Wakes all that wait. A waiter that has to wait in order to look, too, takes ``moment`` before it looks, and waits
+    for what has come ``since``."""
 
     def __init__(self) -> None:
-        self._event = trio.Event()
+        self.moment = trio.Event()
 
     def wake(self) -> None:
-        self._event.set()
-        self._event = trio.Event()
+        self.moment.set()
+        self.moment = trio.Event()
 
-    async def wait(self, *, until: float = float("inf")) -> None:
-        """Return at the next ``wake``, or at ``until`` by Trio's clock."""
+    async def wait(self, *, since: trio.Event | None = None, until: float = float("inf")) -> None:
+        """Return at the next ``wake``, or the first one after ``since``; at ``until`` by Trio's clock in any case."""
         with trio.move_on_at(until):
-            await self._event.wait()
+            await (self.moment if since is None else since).wait()

@@ -253,6 +253,18 @@ class CoordinatorRuntime(Generic[MachineT]):
             if shard.is_active:
                 yield shard
 
+    def led_shards(self) -> list[Shard[MachineT]]:
+        """The shards of all partitions that this broker leads, for a list of what it coordinates.
+
+        Raises:
+            KafkaError: ``COORDINATOR_LOAD_IN_PROGRESS``, ``NOT_COORDINATOR``: the list would not be complete.
+        """
+        # One that is about to be closed is on the list of another broker.
+        shards = [shard for shard in self.shards.values() if shard.log.is_led]
+        for shard in shards:
+            shard.require_active()
+        return shards
+
     @property
     def is_complete(self) -> bool:
         """Whether every key that there is has a shard that answers."""

@@ -457,10 +457,7 @@ class TransactionCoordinator:
         Raises:
             KafkaError: ``COORDINATOR_LOAD_IN_PROGRESS``: they would not be all.
         """
-        shards = list(self.runtime.shards.values())
-        for shard in shards:
-            shard.require_active()
-        return self._transactions_of(shards)
+        return self._transactions_of(self.runtime.led_shards())
 
     def _transactions_of(self, shards: Iterable[Shard[TransactionMachine]]) -> Iterator[KnownTransaction]:
         for shard in shards:

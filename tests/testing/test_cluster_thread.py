@@ -1,0 +1,96 @@
+"""A cluster in one process, used by real clients: a broker dies, and nothing that was acknowledged is lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.waits import TimeLeft, scaled
+from trio_broker.testing.cluster_thread import ClusterThread, cluster_in_thread
+
+WAIT_SECONDS = 30
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until other threads have made ``condition`` true."""
+    time_left = TimeLeft(WAIT_SECONDS)
+    while not condition():
+        assert not time_left.is_over
+        time.sleep(0.02)
+
+
+def produce(servers: str, topic: str, values: range) -> None:
+    producer = Producer({"bootstrap.servers": servers, "acks": "all", "message.timeout.ms": WAIT_SECONDS * 1000})
+    failures = []
+    for value in values:
+        producer.produce(topic, str(value).encode(), partition=0, on_delivery=lambda error, _: failures.append(error))
+    assert producer.flush(scaled(WAIT_SECONDS)) == 0
+    assert not any(failures)
+
+
+def consumed(cluster: ClusterThread, topic: str, count: int) -> list[int]:
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[int] = []
+    try:
+        while len(found) < count:
+            message = consumer.poll(scaled(WAIT_SECONDS))
+            assert message is not None, f"{len(found)} of {count}"
+            assert message.error() is None, message.error()
+            found.append(int(message.value() or b""))
+    finally:
+        consumer.close()
+    return found
+
+
+@pytest.fixture
+def cluster():
+    with cluster_in_thread(brokers=3) as cluster:
+        yield cluster
+
+
+def isr(cluster: ClusterThread, topic: str) -> set[int]:
+    async def find() -> set[int]:
+        image = cluster.broker(next(iter(cluster.running))).services.metadata_cache.image
+        return set(image.topics[topic].partitions[0].isr)
+
+    return cluster.call(find)
+
+
+def test_a_leader_dies_and_what_was_acknowledged_is_read_from_the_next(cluster):
+    cluster.create_topic("orders", min_insync_replicas=2)
+    produce(cluster.bootstrap_servers, "orders", range(10))
+    first = cluster.leader_of("orders")
+    cluster.kill(first)
+    eventually(lambda: cluster.leader_of("orders") not in (first, -1))
+    produce(cluster.bootstrap_servers, "orders", range(10, 20))
+    assert consumed(cluster, "orders", 20) == list(range(20))
+    cluster.restart(first)
+    eventually(lambda: isr(cluster, "orders") == {1, 2, 3})
+
+
+def test_a_controlled_stop_moves_leaders_before_it_ends(cluster):
+    cluster.create_topic("orders", min_insync_replicas=2)
+    produce(cluster.bootstrap_servers, "orders", range(5))
+    first = cluster.leader_of("orders")
+    cluster.stop_broker(first)
+    assert cluster.leader_of("orders") not in (first, -1)
+    produce(cluster.bootstrap_servers, "orders", range(5, 10))
+    assert consumed(cluster, "orders", 10) == list(range(10))
+
+
+def test_a_leader_that_is_cut_off_acknowledges_nothing_that_is_lost(cluster):
+    cluster.create_topic("orders", min_insync_replicas=2)
+    produce(cluster.bootstrap_servers, "orders", range(5))
+    first = cluster.leader_of("orders")
+    others = [each for each in cluster.broker_ids if each != first]
+    cluster.partition({first}, others)
+    eventually(lambda: cluster.leader_of("orders") in others)
+    # A client that asks the broker that is cut off is sent to it, as by any Kafka, until it tires of waiting.
+    produce(",".join(map(cluster.address_of, others)), "orders", range(5, 10))
+    cluster.heal()
+    eventually(lambda: isr(cluster, "orders") == {1, 2, 3})
+    assert consumed(cluster, "orders", 10) == list(range(10))
