@@ -222,7 +222,7 @@ async def opened_services(
                     await metadata_loader.wait_loaded(broker_epoch + 1)
                 # The directory without it is as good as gone. Behind the snapshot, which begins a new segment.
                 log_manager.directories[0].watch(metadata_log.log.active_segment.file.path)
-                partitions = BrokerMetadataPublisher(replicas, config)
+                partitions = BrokerMetadataPublisher(replicas, config, metadata_faults)
                 groups = GroupCoordinator(replicas, asked, metadata_cache, changes, config, runtime)
                 dynamic_config.reconfigurables = (*dynamic_config.reconfigurables, groups)
                 producer_ids = ProducerIds(asked.allocate_producer_ids)

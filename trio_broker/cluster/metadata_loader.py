@@ -92,8 +92,15 @@ class MetadataLoader:
             async for batch in self.store.tail(self.next_offset):
                 # Shielded: a part that misses a batch would follow the next one from a state that never was.
                 with trio.CancelScope(shield=True):
-                    async with self.lock:
+                    # Free but at a start, and to ask for it costs a round of the event loop.
+                    if self.lock.locked():
+                        await self.lock.acquire()
+                    else:
+                        self.lock.acquire_nowait()
+                    try:
                         await self._load(batch)
+                    finally:
+                        self.lock.release()
                 self.next_offset, self.last_timestamp_ms = batch.next_offset, batch.timestamp_ms
                 self._loaded.set()
                 self._loaded = trio.Event()
