@@ -43,6 +43,7 @@ from trio_broker.cluster.lost_metadata import MentionedTopics, require_topics, r
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_copy import MetadataCopy
 from trio_broker.cluster.metadata_delta import ContradictoryMetadata, replayed
+from trio_broker.cluster.metadata_faults import MetadataFaults
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.metadata_loader import MetadataLoader
 from trio_broker.cluster.metadata_log import MetadataLog
@@ -189,7 +190,8 @@ async def opened_services(
                     advertised=advertised,
                     inter_broker_listener=None if shared is None else inter_broker_listener(config.socket_server),
                 )
-                publisher = MetadataPublisher(metadata_cache, dynamic_config, changes)
+                metadata_faults = MetadataFaults(stops_for_parts=shared is not None)
+                publisher = MetadataPublisher(metadata_cache, dynamic_config, changes, faults=metadata_faults)
                 store = LocalMetadataStore(metadata_log, workers) if shared is None else shared.store
                 keep = None if shared is None else metadata.append
                 metadata_loader = MetadataLoader(store, publisher, metadata.transactions, keep)
@@ -201,7 +203,8 @@ async def opened_services(
                 channels_to_controller: ControllerChannels | None = None
                 lifecycle: BrokerLifecycleManager | None = None
                 if shared is None:
-                    await nursery.start(controller.lead)
+                    start_background(nursery, "controller", controller.lead)
+                    await controller.wait_active()
                     broker_epoch = await controller.register_node(wanted)
                     # Behind the loading of logs and the registration, by which the snapshot proves its partitions.
                     if metadata_log.is_snapshot_due and is_every_topic_known(log_manager, metadata_cache.image):
@@ -220,7 +223,7 @@ async def opened_services(
                     await metadata_loader.wait_loaded(broker_epoch + 1)
                 # The directory without it is as good as gone. Behind the snapshot, which begins a new segment.
                 log_manager.directories[0].watch(metadata_log.log.active_segment.file.path)
-                partitions = BrokerMetadataPublisher(replicas, config)
+                partitions = BrokerMetadataPublisher(replicas, config, metadata_faults)
                 groups = GroupCoordinator(replicas, asked, metadata_cache, changes, config, runtime)
                 dynamic_config.reconfigurables = (*dynamic_config.reconfigurables, groups)
                 producer_ids = ProducerIds(asked.allocate_producer_ids)
@@ -263,6 +266,7 @@ async def opened_services(
                     metadata_log=metadata_log,
                     changes=changes,
                     replicas=replicas,
+                    metadata_faults=metadata_faults,
                     log_dir_failures=LogDirFailureHandler(metadata_log, replicas),
                     producer_ids=producer_ids,
                     groups=groups,

@@ -43,6 +43,7 @@ from trio_broker import __version__
 from trio_broker.bootstrap import open_services
 from trio_broker.cluster.broker_lifecycle_manager import RegistrationRefused
 from trio_broker.cluster.declared_topics import declare_topics
+from trio_broker.cluster.metadata_faults import MetadataFaults
 from trio_broker.cluster.shared_metadata import SharedMetadata
 from trio_broker.common.host_port import parse_host_port
 from trio_broker.concurrency.barrier import start_background
@@ -256,6 +257,7 @@ class Broker:
         async with trio.open_nursery() as nursery:
             start_background(nursery, "change log", services.changes.run)
             start_background(nursery, "trials of settings", services.trials.run)
+            start_background(nursery, "faults of the metadata", partial(self._stop_at_fault, services.metadata_faults))
             await nursery.start(services.replicas.run)
             await nursery.start(services.groups.run)
             await nursery.start(services.transactions.run)
@@ -276,6 +278,12 @@ class Broker:
                 await self._admin_ended.wait()
             nursery.cancel_scope.cancel()
         return refusal
+
+    async def _stop_at_fault(self, faults: MetadataFaults) -> None:
+        """Stop when this broker cannot follow the metadata any more."""
+        await faults.is_fatal.wait()
+        self.failure = faults.reason
+        self.stop()
 
     async def _declare(self, services: BrokerServices) -> DeclarationError | None:
         """Make of the topics what is declared; return why it is refused."""

@@ -328,3 +328,68 @@ async def test_a_transaction_that_fails_in_its_middle_is_aborted_by_the_next_dec
     await settled()
     assert isinstance(calls[-2].records[0], AbortTransactionRecord)
     assert set(one.image.topics) == {"u"}
+
+
+# --- snapshots ---
+
+
+async def test_a_snapshot_is_taken_of_what_every_broker_has_had_time_to_read(start, store, monkeypatch, autojump_clock):
+    monkeypatch.setattr("trio_broker.cluster.controller.SNAPSHOT_AFTER_RECORDS", 3)
+    one, two = await start(1), await start(2)
+    for names in ("abc", "de"):
+        for name in names:
+            await one.controller.writer.append([topic(name)])
+        await settled()
+        for broker in (one, two):
+            await broker.controller.take_snapshot_if_due()
+        if names == "abc":
+            assert await store.snapshot() is None
+            middle = one.image.offset + 1
+    snapshot = await store.snapshot()
+    assert snapshot is not None
+    assert snapshot.id.end_offset == middle
+    assert [record.name for record in snapshot.records()] == list("abc")
+    await one.controller.take_snapshot_if_due()
+    assert (await store.snapshot()).id.end_offset == middle
+
+
+# --- faults ---
+
+
+class FailingSubscriber(RecordingSubscriber):
+    async def apply_metadata(self, delta, image):
+        raise RuntimeError("a mistake in this part")
+
+
+@pytest.mark.parametrize("stops_for_parts", [True, False])
+async def test_a_part_that_misses_a_change_stops_a_broker_of_several(start, stops_for_parts, autojump_clock):
+    broker = await start(1, FailingSubscriber())
+    faults = broker.loader.publisher.faults
+    faults.stops_for_parts = stops_for_parts
+    await broker.controller.writer.append([topic("t")])
+    await settled()
+    assert faults.is_fatal.is_set() is stops_for_parts
+    assert faults.reason == ("FailingSubscriber has missed a change of the metadata" if stops_for_parts else "")
+    assert set(broker.image.topics) == {"t"}
+
+
+async def test_a_broker_that_cannot_follow_a_batch_stops(start, store, autojump_clock):
+    one = await start(1)
+    record = topic("t")
+    await appended(store, record)
+    await appended(store, record)
+    assert one.loader.publisher.faults.is_fatal.is_set()
+    assert "ContradictoryMetadata: topic t was created before" in one.loader.publisher.faults.reason
+
+
+async def test_a_broker_for_which_the_log_begins_too_late_stops(store, nursery, autojump_clock):
+    one, slow = make_broker(store, 1), make_broker(store, 2)
+    nursery.start_soon(one.loader.run)
+    nursery.start_soon(one.lead)
+    await settled()
+    await one.controller.writer.append([topic("t")])
+    await settled()
+    await one.controller.take_snapshot()
+    nursery.start_soon(slow.loader.run)
+    await settled()
+    assert "BelowLogStart: the metadata log begins at offset 2" in slow.loader.publisher.faults.reason

@@ -69,7 +69,8 @@ class MemoryMetadataLog:
     async def tail(self, from_offset: int) -> AsyncIterator[CommittedBatch]:
         position = 0
         while True:
-            for batch in self._committed[position:]:
+            while position < len(self._committed):
+                batch = self._committed[position]
                 position += 1
                 if batch.base_offset >= from_offset:
                     yield batch

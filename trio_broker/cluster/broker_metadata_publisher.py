@@ -16,6 +16,7 @@ import attrs
 
 from trio_broker.cluster.barrier import barrier
 from trio_broker.cluster.metadata_delta import MetadataDelta
+from trio_broker.cluster.metadata_faults import MetadataFaults
 from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, PartitionImage, TopicImage
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.config.broker_config import BrokerConfig
@@ -31,6 +32,7 @@ class BrokerMetadataPublisher:
 
     replicas: ReplicaManager
     config: BrokerConfig
+    faults: MetadataFaults = attrs.field(factory=MetadataFaults)
     _defaults: LogConfig = attrs.field(
         init=False, default=attrs.Factory(lambda publisher: publisher.config.log, takes_self=True)
     )
@@ -46,8 +48,11 @@ class BrokerMetadataPublisher:
             deleted_topics=[topic.name for topic in delta.deleted_topics],
             topics=[await self._local_changes(*each) async for each in InTurns(changed_topics)],
         )
-        with barrier(self.replicas):
-            await self.replicas.apply_local_changes(changes)
+        if changes.deleted_topics or changes.topics:
+            with (following := barrier(self.replicas)):
+                await self.replicas.apply_local_changes(changes)
+            if following.has_failed:
+                self.faults.part_failed(type(self.replicas).__name__)
         if self.config.log != self._defaults:
             # Only log settings are defaults of topics: a change of num.io.threads must not resolve ten thousand of
             # them.

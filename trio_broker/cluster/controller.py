@@ -34,6 +34,7 @@ from trio_broker.cluster.broker_liveness import (
 )
 from trio_broker.cluster.cluster_control import NodeRegistration, decide_broker_registration, decide_registration
 from trio_broker.cluster.configuration_control import ConfigChange, decide_config_change
+from trio_broker.cluster.controller_channel import NotController
 from trio_broker.cluster.controller_client import ConfigOutcome
 from trio_broker.cluster.controller_result import ControllerResult, attempt
 from trio_broker.cluster.features import FeatureUpdate, decide_feature_updates
@@ -47,9 +48,10 @@ from trio_broker.cluster.metadata_image import (
     TopicImage,
 )
 from trio_broker.cluster.metadata_loader import ExpectedChange, MetadataLoader
+from trio_broker.cluster.metadata_log import SNAPSHOT_AFTER_RECORDS
 from trio_broker.cluster.metadata_log_writer import MetadataLogWriter
 from trio_broker.cluster.metadata_snapshot import MetadataSnapshot
-from trio_broker.cluster.metadata_store import MetadataStore
+from trio_broker.cluster.metadata_store import ClaimLost, MetadataStore
 from trio_broker.cluster.partition_reassignments import Reassignment, decide_reassignments
 from trio_broker.cluster.producer_ids import ProducerIdBlock, decide_producer_id_block
 from trio_broker.cluster.quorum_info import QuorumInfo
@@ -79,6 +81,9 @@ SESSION_CHECKS = 8
 
 GROWTH_CHECK_MS = 5000
 """How long a broker that has joined waits for replicas of the broker's own topics; a look costs less than 1 ms."""
+
+SNAPSHOT_CHECK_MS = 60_000
+"""So far a snapshot stays behind the end of the log, that a broker which has not read the last changes finds them."""
 
 log = logging.getLogger(__name__)
 
@@ -113,11 +118,18 @@ class Controller:
         self._runtime = runtime
         self._log_dirs = log_dirs
         self._lock = trio.Lock()
+        self._activated = trio.Event()
+        # What was published at the last look whether a snapshot is due, and where the newest one ends.
+        self._former = (loader.image, loader.last_timestamp_ms)
+        self._snapshot_end: int | None = None
         self._sessions = BrokerHeartbeatManager(config.node.broker_session_timeout_ms / 1000)
 
-    async def lead(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Claim the metadata log, decide while the claim lasts, and claim it again, until cancelled. Started when this
-        broker is the controller for the first time, which may be never."""
+    async def wait_active(self) -> None:
+        """Wait until this broker is the controller for the first time."""
+        await self._activated.wait()
+
+    async def lead(self) -> None:
+        """Claim the metadata log, decide while the claim lasts, and claim it again, until cancelled."""
         # The LEADER_CHANGE of the present controller lies before what the loader reads.
         self.loader.leader_id = self._store.controller().leader_id
         while True:
@@ -127,8 +139,9 @@ class Controller:
                 async with self._lock:
                     self.writer.activate(claim)
                     self.begin_sessions()
-                task_status.started()
-                task_status = trio.TASK_STATUS_IGNORED
+                    # Another controller may have taken one meanwhile.
+                    self._snapshot_end = None
+                self._activated.set()
                 await self._fence_predecessor()
                 await self._store.wait_lost(claim)
             finally:
@@ -334,6 +347,7 @@ class Controller:
                 self.balance_leaders,
             ),
             ScheduledTask("replicas of internal topics", lambda: GROWTH_CHECK_MS, self.grow_internal_topics),
+            ScheduledTask("snapshots of the metadata", lambda: SNAPSHOT_CHECK_MS, self.take_snapshot_if_due),
         )
         async with trio.open_nursery() as nursery:
             for task in tasks:
@@ -409,10 +423,28 @@ class Controller:
         Raises:
             OSError: the store refused. What was there is there still.
         """
+        await self._take_snapshot(self.loader.image, self.loader.last_timestamp_ms)
+
+    async def _take_snapshot(self, image: MetadataImage, last_timestamp_ms: int) -> None:
         claim, now_ms = self.writer.require_active(), self._runtime.clock.now_ms()
-        last_timestamp_ms = self.loader.last_timestamp_ms
-        make = partial(MetadataSnapshot.of_image, self.loader.image, last_timestamp_ms=last_timestamp_ms, now_ms=now_ms)
+        make = partial(MetadataSnapshot.of_image, image, last_timestamp_ms=last_timestamp_ms, now_ms=now_ms)
         await self._store.take_snapshot(await self._runtime.workers.run(make), claim=claim)
+        self._snapshot_end = image.offset + 1
+
+    async def take_snapshot_if_due(self) -> None:
+        """Take a snapshot of what was published at the last call, where the log has grown long since the last one."""
+        image, last_timestamp_ms = self._former
+        self._former = (self.loader.image, self.loader.last_timestamp_ms)
+        if not self.writer.is_active:
+            return
+        try:
+            if self._snapshot_end is None:
+                snapshot = await self._store.snapshot()
+                self._snapshot_end = 0 if snapshot is None else snapshot.id.end_offset
+            if image.offset + 1 - self._snapshot_end >= SNAPSHOT_AFTER_RECORDS:
+                await self._take_snapshot(image, last_timestamp_ms)
+        except (OSError, ClaimLost, NotController) as error:
+            log.warning("no snapshot of the metadata is taken: %s", error)
 
     # --- the steps of a change ---
 

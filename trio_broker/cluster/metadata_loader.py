@@ -5,7 +5,7 @@ has, in its order, and the controller's decisions wait for none of it. What the 
 it expects here, so that the batch is not folded a second time, that the journal says which client asked for it, and
 that the request is answered once all parts of this broker have followed.
 
-A batch that cannot be folded ends the loading for good, since no image behind it would be the cluster's.
+What cannot be read or folded ends the loading, and the broker, since no image behind it would be the cluster's.
 
 Source: Kafka's MetadataLoader.
 """
@@ -87,15 +87,26 @@ class MetadataLoader:
             await self._loaded.wait()
 
     async def run(self) -> None:
-        """Publish what the store has, until cancelled."""
-        async for batch in self.store.tail(self.next_offset):
-            # Shielded: a part that misses a batch would follow the next one from a state that never was.
-            with trio.CancelScope(shield=True):
-                async with self.lock:
-                    await self._load(batch)
-            self.next_offset, self.last_timestamp_ms = batch.next_offset, batch.timestamp_ms
-            self._loaded.set()
-            self._loaded = trio.Event()
+        """Publish what the store has, until cancelled or until something in it cannot be followed."""
+        try:
+            async for batch in self.store.tail(self.next_offset):
+                # Shielded: a part that misses a batch would follow the next one from a state that never was.
+                with trio.CancelScope(shield=True):
+                    # Free but at a start, and to ask for it costs a round of the event loop.
+                    if self.lock.locked():
+                        await self.lock.acquire()
+                    else:
+                        self.lock.acquire_nowait()
+                    try:
+                        await self._load(batch)
+                    finally:
+                        self.lock.release()
+                self.next_offset, self.last_timestamp_ms = batch.next_offset, batch.timestamp_ms
+                self._loaded.set()
+                self._loaded = trio.Event()
+        except Exception as error:
+            # The broker stops; were this begun again, the same would be read again.
+            self.publisher.faults.loading_failed(error)
 
     async def _load(self, batch: CommittedBatch) -> None:
         if self.copy is not None:

@@ -6,7 +6,8 @@ recording nothing waits, so whatever a client does with a new topic stands after
 batch whose changes take longer than a turn to record lets other requests run between two of them.
 
 Each part is behind a barrier of its own. A part that fails is logged by its name, and the parts after it are still
-notified: the change is in the log, so nothing can be undone. A restart begins with the whole image.
+notified: the change is in the log, so nothing can be undone. ``MetadataFaults`` says what the broker does then. A
+restart begins with the whole image.
 
 Source: Kafka's MetadataLoader and MetadataPublisher.
 """
@@ -25,6 +26,7 @@ from trio_broker.cluster.dynamic_config_publisher import DynamicConfigPublisher
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_changes import made_changes
 from trio_broker.cluster.metadata_delta import MetadataDelta
+from trio_broker.cluster.metadata_faults import MetadataFaults
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.concurrency.yield_budget import InTurns, in_turns
 
@@ -46,6 +48,7 @@ class MetadataPublisher:
     dynamic_config: DynamicConfigPublisher
     changes: ChangeLog
     subscribers: Sequence[MetadataSubscriber] = ()
+    faults: MetadataFaults = attrs.field(factory=MetadataFaults)
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> list[Change]:
         """Publish ``image``, to which ``delta`` has led from the one before; return what was recorded of it.
@@ -66,6 +69,8 @@ class MetadataPublisher:
         with barrier(self.changes):
             recorded.extend([self.changes.record(each) async for each in InTurns(made)])
         for subscriber in self.subscribers:
-            with barrier(subscriber):
+            with (following := barrier(subscriber)):
                 await subscriber.apply_metadata(delta, image)
+            if following.has_failed:
+                self.faults.part_failed(type(subscriber).__name__)
         return recorded

@@ -42,6 +42,11 @@ class Barrier:
     consequence: str
     _failures: int = attrs.field(default=0, init=False)
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the last block raised."""
+        return self._failures > 0
+
     def __enter__(self) -> None:
         pass
 

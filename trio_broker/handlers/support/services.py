@@ -14,6 +14,7 @@ from trio_broker.cluster.controller_channel import ControllerChannel
 from trio_broker.cluster.controller_client import ControllerApi, ControllerClient
 from trio_broker.cluster.log_dir_failure_handler import LogDirFailureHandler
 from trio_broker.cluster.metadata_cache import MetadataCache
+from trio_broker.cluster.metadata_faults import MetadataFaults
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.producer_ids import ProducerIds
 from trio_broker.common.log_throttle import LogThrottle
@@ -74,6 +75,8 @@ class BrokerServices:
     """What every broker may ask of the controller, wherever that is; ``controller`` is this broker's own."""
     controller_channel: ControllerChannel | None = None
     """The way to the controller; None on a broker alone, which is it."""
+    metadata_faults: MetadataFaults = attrs.field(factory=MetadataFaults)
+    """What this broker could not follow."""
     lifecycle: BrokerLifecycleManager | None = None
     """The life of this broker among several; None on a broker alone."""
     answer_request: Callable[[QueuedRequest], Awaitable[bytes]] = attrs.field(init=False)
