@@ -127,7 +127,9 @@ class RemoteLeaderEndpoint:
         response = await self._send(ListOffsetsRequest(replica_id=self.follower.node_id, topics=[topic]))
         answer = response.topics[0].partitions[0]
         if answer.error_code != ErrorCode.NONE:
-            raise KafkaError(f"{partition}: the leader has not said its range", code=ErrorCode(answer.error_code))
+            raise KafkaError(
+                f"{partition}: the leader does not say where its log begins and ends", code=ErrorCode(answer.error_code)
+            )
         return answer.offset
 
     async def _send(self, request: Request[ResponseT]) -> ResponseT:
