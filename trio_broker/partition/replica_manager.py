@@ -272,6 +272,8 @@ class ReplicaManager:
     async def _delete_partitions(self, local: LocalTopic, indexes: Collection[int]) -> None:
         """Forget partitions whose replicas are on other brokers now."""
         here = [index for index in indexes if index in local.partitions or index in local.failures]
+        if not here:
+            return
         partitions = [local.partitions.pop(index) for index in here if index in local.partitions]
         for partition in partitions:
             text = f"{partition.topic_partition} has no replica here any more"
@@ -279,7 +281,7 @@ class ReplicaManager:
         for index in here:
             if index in local.failures:
                 local.forget_unopened(index)
-        if here and not (local.partitions or local.failures):
+        if not (local.partitions or local.failures):
             self._topics.pop(local.name, None)
             self._topics_by_id.pop(local.topic_id, None)
         await self._remove(partitions)
