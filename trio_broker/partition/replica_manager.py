@@ -268,7 +268,10 @@ class ReplicaManager:
 
     async def _delete_partitions(self, local: LocalTopic, indexes: Collection[int]) -> None:
         """Forget partitions whose replicas are on other brokers now."""
-        partitions = [local.partitions.pop(index) for index in indexes if index in local.partitions]
+        here = [index for index in indexes if index in local.partitions or index in local.failures]
+        if not here:
+            return
+        partitions = [local.partitions.pop(index) for index in here if index in local.partitions]
         for partition in partitions:
             text = f"{partition.topic_partition} has no replica here any more"
             partition.fail(KafkaError(text, code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
