@@ -25,6 +25,7 @@ from trio_broker.cluster.metadata_image import NO_LEADER, MetadataImage
 from trio_broker.cluster.metadata_publisher import MetadataPublisher
 from trio_broker.cluster.metadata_store import CommittedBatch, MetadataStore
 from trio_broker.cluster.metadata_transactions import MetadataTransactions
+from trio_broker.concurrency.free_lock import FreeLock
 from trio_broker.concurrency.yield_budget import InTurns, in_turns
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ class MetadataLoader:
     transactions: MetadataTransactions = attrs.field(factory=MetadataTransactions)
     copy: Callable[[CommittedBatch], Awaitable[None]] | None = None
     """Keeps each batch before it is published."""
-    lock: trio.Lock = attrs.field(factory=trio.Lock)
+    lock: FreeLock = attrs.field(factory=FreeLock)
     """Held while a batch is published: who has it sees an image that all parts follow."""
     next_offset: int = attrs.field(init=False)
     """The offset behind the last batch that was read and published."""
@@ -92,15 +93,8 @@ class MetadataLoader:
             async for batch in self.store.tail(self.next_offset):
                 # Shielded: a part that misses a batch would follow the next one from a state that never was.
                 with trio.CancelScope(shield=True):
-                    # Free but at a start, and to ask for it costs a round of the event loop.
-                    if self.lock.locked():
-                        await self.lock.acquire()
-                    else:
-                        self.lock.acquire_nowait()
-                    try:
+                    async with self.lock:
                         await self._load(batch)
-                    finally:
-                        self.lock.release()
                 self.next_offset, self.last_timestamp_ms = batch.next_offset, batch.timestamp_ms
                 self._loaded.set()
                 self._loaded = trio.Event()
