@@ -110,9 +110,8 @@ class LocalMetadataStore:
                 raise ClaimLost(f"broker {claim.node_id} has not got epoch {claim.epoch} of the metadata log any more")
             if expected_end != self._committed_end:
                 raise UnexpectedEnd(expected_end, self._committed_end)
-            # Shielded: what the log has is committed here.
-            with trio.CancelScope(shield=True):
-                self._commit(await self.log.append(batch), batch.records)
+            # The log's append is not cancellable, so what it has is committed here.
+            self._commit(await self.log.append(batch), batch.records)
             return expected_end
 
     async def _has(self, batch: PreparedBatch, claim: Claim, offset: int) -> bool:
