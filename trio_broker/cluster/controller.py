@@ -65,6 +65,7 @@ from trio_broker.cluster.replication_control import (
     decide_topic_deletions,
 )
 from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.free_lock import FreeLock
 from trio_broker.concurrency.scheduled_task import ScheduledTask, start_scheduled
 from trio_broker.concurrency.steps import Steps, run_steps
 from trio_broker.concurrency.yield_budget import InTurns, list_in_turns
@@ -117,7 +118,7 @@ class Controller:
         self._store = store
         self._runtime = runtime
         self._log_dirs = log_dirs
-        self._lock = trio.Lock()
+        self._lock = FreeLock()
         self._activated = trio.Event()
         # What was published at the last look whether a snapshot is due, and where the newest one ends.
         self._former = (loader.image, loader.last_timestamp_ms)
