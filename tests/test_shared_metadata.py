@@ -82,9 +82,8 @@ class Cluster:
         """Wait until all parts of the brokers follow what is decided."""
         end = await self.store.end_offset()
         for broker in brokers:
-            controller = broker.services.controller
-            assert isinstance(controller, Controller)
-            await controller.loader.wait_loaded(end)
+            assert isinstance(broker.services.controller, Controller)
+            await broker.services.controller.loader.wait_loaded(end)
 
 
 @asynccontextmanager

@@ -203,6 +203,7 @@ async def opened_services(
                 channels_to_controller: ControllerChannels | None = None
                 lifecycle: BrokerLifecycleManager | None = None
                 if shared is None:
+                    # A broker alone whose log cannot be claimed does not start.
                     await nursery.start(controller.lead)
                     broker_epoch = await controller.register_node(wanted)
                     # Behind the loading of logs and the registration, by which the snapshot proves its partitions.
@@ -228,6 +229,7 @@ async def opened_services(
                 producer_ids = ProducerIds(asked.allocate_producer_ids)
                 markers = MarkerWriter(replicas, groups)
                 clients = partial(broker_clients, config, runtime, metadata_cache)
+                # Before the partitions, which are fetched from the moment they follow.
                 replicas.fetchers = ReplicaFetcherManager(
                     config,
                     follower=Follower(node.node_id, replicas.broker_epoch),

@@ -33,14 +33,13 @@ async def test_one_that_is_cancelled_while_it_waits_leaves_it_to_the_next():
             async with lock:
                 order.append(name)
 
-    async with trio.open_nursery() as nursery:
-        async with lock:
-            gone, kept = trio.CancelScope(), trio.CancelScope()
-            nursery.start_soon(take, "gone", gone)
-            nursery.start_soon(take, "kept", kept)
-            await trio.testing.wait_all_tasks_blocked()
-            gone.cancel()
-            await trio.testing.wait_all_tasks_blocked()
+    async with trio.open_nursery() as nursery, lock:
+        gone, kept = trio.CancelScope(), trio.CancelScope()
+        nursery.start_soon(take, "gone", gone)
+        nursery.start_soon(take, "kept", kept)
+        await trio.testing.wait_all_tasks_blocked()
+        gone.cancel()
+        await trio.testing.wait_all_tasks_blocked()
     assert order == ["kept"]
 
 

@@ -245,7 +245,7 @@ class ReplicatingBrokers:
         topic_id: bytes = TOPIC_ID,
         on: tuple[int, ...] | None = None,
     ) -> None:
-        """Have partitions led by ``leader``, and followed by the other replicas; ``on`` brokers alone hear of it."""
+        """Have partitions led by ``leader``, and followed by the others; only those in ``on`` have read of it."""
         self.partition_epoch += 1
         decided = LeaderAndIsr(
             leader=leader,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 
@@ -10,7 +12,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.fetch import FetchRequest
 from tests.partition.replicating_brokers import ReplicatingBrokers, epochs_of
 from trio_broker.partition.flusher import Flusher
-from trio_broker.partition.follower_appends import FollowerAppends, Truncation
+from trio_broker.partition.follower_appends import FollowerAppends
 from trio_broker.partition.partition import Durability
 from trio_broker.partition.writer import PartitionWriter
 from trio_broker.runtime.simulated_clock import SimulatedClock
@@ -88,38 +90,25 @@ async def test_several_elections_are_cut_back_epoch_by_epoch(brokers, autojump_c
     assert epochs_of(brokers[1].partition()) == epochs_of(brokers[2].partition()) == [(5, 0), (7, 1), (9, 2)]
 
 
-async def test_nothing_is_cut_at_the_high_watermark_of_the_follower(brokers, autojump_clock, monkeypatch):
+async def test_nothing_is_cut_at_the_high_watermark_of_the_follower(brokers, autojump_clock):
     """KIP-101: the follower does not know yet that the last record is committed."""
-    await brokers.decide(1, 5)
+    everywhere: dict[str, Any] = {"replicas": (1, 2, 3), "isr": (1, 2, 3)}
+    await brokers.decide(1, 5, **everywhere)
     await brokers[1].append(b"a")
     await trio.sleep(SOON)
-    follower = brokers[2].partition()
+    followers = [brokers[each].partition() for each in (2, 3)]
 
-    async def elect_when_it_has_the_record(request):
-        brokers[1].is_away = follower.log_end_offset == 2
+    async def go_away_when_all_have_the_record(request):
+        brokers[1].is_away = all(each.log_end_offset == 2 for each in followers)
 
-    brokers[1].before_answer = elect_when_it_has_the_record
+    brokers[1].before_answer = go_away_when_all_have_the_record
     await brokers[1].append(b"b")
     await trio.sleep(SOON)
-    assert (follower.log_end_offset, follower.high_watermark) == (2, 1)
-    await brokers.decide(3, 6, replicas=(2, 3), isr=(3,), on=(3,))
-    await brokers[3].append(b"a")
-    await brokers[3].append(b"b")
-    third = brokers[3].partition()
-    # Of the old leader: it had all that was committed.
-    third.log.epochs.assign(5, 0)
-    third.log.epochs.assign(6, 2)
-    cuts: list[Truncation] = []
-    truncate = FollowerAppends.truncate
-
-    async def note(self, truncations):
-        cuts.extend(truncations.values())
-        return await truncate(self, truncations)
-
-    monkeypatch.setattr(FollowerAppends, "truncate", note)
-    await brokers.decide(3, 7, replicas=(2, 3), isr=(3,))
+    assert [(each.log_end_offset, each.high_watermark) for each in followers] == [(2, 1)] * 2
+    await brokers.decide(3, 6, **everywhere)
     await trio.sleep(SOON)
-    assert cuts == []
+    asked = [each for request in brokers[3].seen for topic in request.topics for each in topic.partitions]
+    assert {each.fetch_offset for each in asked} == {2}
     assert brokers[2].values() == [b"a", b"b"]
 
 

@@ -72,7 +72,7 @@ async def test_it_waits_for_what_is_appended_and_not_for_what_becomes_visible(re
     assert not partition.delayed.replica_fetches
 
 
-async def test_where_the_logs_part_it_is_told_the_end_of_its_epoch_and_has_no_progress(replicas, partition):
+async def test_where_the_logs_part_it_gets_the_end_of_its_epoch_and_has_no_progress(replicas, partition):
     result = await fetch(replicas, partition, 4, last_epoch=0)
     assert result.diverging_epoch == EpochEndOffset(0, 2)
     assert (result.record_count, partition.high_watermark) == (0, 2)

@@ -126,7 +126,11 @@ class Controller:
 
     async def lead(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Claim the metadata log, decide while the claim lasts, and claim it again, until cancelled. Started when this
-        broker is the controller for the first time, which may be never."""
+        broker is the controller for the first time.
+
+        Raises:
+            OSError: the store refuses the claim.
+        """
         # The LEADER_CHANGE of the present controller lies before what the loader reads.
         self.loader.leader_id = self._store.controller().leader_id
         while True:

@@ -67,7 +67,7 @@ class Follower:
 
 
 @attrs.frozen
-class OffsetRange:
+class LeaderLogRange:
     """Where the log of a leader begins and ends."""
 
     log_start_offset: int
@@ -107,7 +107,7 @@ class RemoteLeaderEndpoint:
         )
         return await self._send(request)
 
-    async def range_of(self, partition: TopicPartition, leader_epoch: int) -> OffsetRange:
+    async def range_of(self, partition: TopicPartition, leader_epoch: int) -> LeaderLogRange:
         """Return where the leader's log of one partition begins and ends.
 
         Raises:
@@ -117,7 +117,7 @@ class RemoteLeaderEndpoint:
         # The end first: a log that begins behind what was its end is then seen to begin behind the follower's.
         log_end_offset = await self._offset(partition, leader_epoch, SpecialTimestamp.LATEST)
         log_start_offset = await self._offset(partition, leader_epoch, SpecialTimestamp.EARLIEST_LOCAL)
-        return OffsetRange(log_start_offset, log_end_offset)
+        return LeaderLogRange(log_start_offset, log_end_offset)
 
     async def _offset(self, partition: TopicPartition, leader_epoch: int, timestamp: SpecialTimestamp) -> int:
         wanted = ListOffsetsPartition(
@@ -127,7 +127,9 @@ class RemoteLeaderEndpoint:
         response = await self._send(ListOffsetsRequest(replica_id=self.follower.node_id, topics=[topic]))
         answer = response.topics[0].partitions[0]
         if answer.error_code != ErrorCode.NONE:
-            raise KafkaError(f"{partition}: the leader has not told its range", code=ErrorCode(answer.error_code))
+            raise KafkaError(
+                f"{partition}: the leader does not say where its log begins and ends", code=ErrorCode(answer.error_code)
+            )
         return answer.offset
 
     async def _send(self, request: Request[ResponseT]) -> ResponseT:

@@ -400,6 +400,10 @@ class ReplicaFetcher:
         for each in cuts:
             if (refusal := refusals.get(each.partition)) is not None:
                 self._refused(each, refusal)
+            elif position_of(each.partition) == each.position:
+                # The next answer would be the same, and so on without a pause.
+                reason = "it has nothing that is to be cut"
+                self._leave_out(each.state, Delay(reason), reason)
 
     async def _find_range(self, each: AskedPartition) -> None:
         state = each.state

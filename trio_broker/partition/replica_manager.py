@@ -201,7 +201,8 @@ class ReplicaManager:
         await self._assignments.execute(partial(self._apply_local_changes, changes))
 
     async def _apply_local_changes(self, changes: LocalReplicaChanges) -> None:
-        await self._delete_topics(changes.deleted_topics)
+        if gone := [self._topics[name] for name in changes.deleted_topics if name in self._topics]:
+            await self._delete(gone)
         opened: list[tuple[LocalTopic, LocalTopicChanges]] = []
         async for topic in InTurns(changes.topics):
             try:
@@ -233,7 +234,8 @@ class ReplicaManager:
             local = None
         if local is None:
             local = LocalTopic(changes.name, changes.topic_id, changes.config)
-        await self._delete_partitions(local, changes.deletes)
+        if here := [index for index in changes.deletes if index in local.partitions or index in local.failures]:
+            await self._delete_partitions(local, here)
         await self._open_missing(local, changes)
         if local.partitions or local.failures:
             self._topics[local.name] = self._topics_by_id[local.topic_id] = local
@@ -251,13 +253,8 @@ class ReplicaManager:
         for partition in local.partitions.values():
             partition.configure(config, self.clock.monotonic())
 
-    async def _delete_topics(self, names: Collection[str]) -> None:
-        """Forget the topics' partitions and have their files removed; requests that wait for them get an error."""
-        # A removal asks two threads about the disk, and most changes delete nothing.
-        if held := [self._topics[name] for name in names if name in self._topics]:
-            await self._delete(held)
-
     async def _delete(self, topics: Sequence[LocalTopic]) -> None:
+        """Forget the topics' partitions and have their files removed; requests that wait for them get an error."""
         async for local in InTurns(topics):
             del self._topics[local.name]
             del self._topics_by_id[local.topic_id]
@@ -278,14 +275,14 @@ class ReplicaManager:
         for partition in partitions:
             text = f"{partition.topic_partition} has no replica here any more"
             partition.fail(KafkaError(text, code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
-        for index in here:
+        for index in indexes:
             if index in local.failures:
                 local.forget_unopened(index)
         if not (local.partitions or local.failures):
             self._topics.pop(local.name, None)
             self._topics_by_id.pop(local.topic_id, None)
         await self._remove(partitions)
-        await self.log_maintenance.delete_logs([TopicPartition(local.name, index) for index in here])
+        await self.log_maintenance.delete_logs([TopicPartition(local.name, index) for index in indexes])
 
     async def _remove(self, partitions: Iterable[Partition]) -> None:
         """Wait until nothing is done any more to the files of partitions that have failed."""
