@@ -34,8 +34,6 @@ WITHOUT_BARRIER = {
     "trio_broker/partition/replica_manager.py: self.flusher.run",
     # What is to end with them: the broker itself, its start, and the command that runs it.
     "trio_broker/broker.py: broker.run",
-    # A broker alone has one claim, and does not start without it; behind that nothing of this runs any more.
-    "trio_broker/bootstrap.py: controller.lead",
     "trio_broker/testing/loop_thread.py: self.serve",
     "trio_broker/testing/cluster_thread.py: member.run",
     "trio_broker/testing/cluster_thread.py: self._start_one",

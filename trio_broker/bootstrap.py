@@ -204,7 +204,8 @@ async def opened_services(
                 lifecycle: BrokerLifecycleManager | None = None
                 if shared is None:
                     # A broker alone whose log cannot be claimed does not start.
-                    await nursery.start(controller.lead)
+                    start_background(nursery, "controller", controller.lead)
+                    await controller.wait_active()
                     broker_epoch = await controller.register_node(wanted)
                     # Behind the loading of logs and the registration, by which the snapshot proves its partitions.
                     if metadata_log.is_snapshot_due and is_every_topic_known(log_manager, metadata_cache.image):

@@ -18,12 +18,13 @@ from collections.abc import Awaitable, Callable, Sequence
 import attrs
 import trio
 
+from kafka_wire.errors import KafkaError, WireError
 from trio_broker.changes.audit_context import CALLER, THE_BROKER, Caller
 from trio_broker.changes.change import Change
-from trio_broker.cluster.metadata_delta import MetadataDelta
+from trio_broker.cluster.metadata_delta import ContradictoryMetadata, MetadataDelta
 from trio_broker.cluster.metadata_image import NO_LEADER, MetadataImage
 from trio_broker.cluster.metadata_publisher import MetadataPublisher
-from trio_broker.cluster.metadata_store import CommittedBatch, MetadataStore
+from trio_broker.cluster.metadata_store import BelowLogStart, CommittedBatch, MetadataStore
 from trio_broker.cluster.metadata_transactions import MetadataTransactions
 from trio_broker.concurrency.free_lock import FreeLock
 from trio_broker.concurrency.yield_budget import InTurns, in_turns
@@ -98,7 +99,7 @@ class MetadataLoader:
                 self.next_offset, self.last_timestamp_ms = batch.next_offset, batch.timestamp_ms
                 self._loaded.set()
                 self._loaded = trio.Event()
-        except Exception as error:
+        except (ContradictoryMetadata, NotImplementedError, KafkaError, WireError, BelowLogStart, OSError) as error:
             # The broker stops; were this begun again, the same would be read again.
             self.publisher.faults.loading_failed(error)
 
