@@ -203,6 +203,7 @@ async def opened_services(
                 channels_to_controller: ControllerChannels | None = None
                 lifecycle: BrokerLifecycleManager | None = None
                 if shared is None:
+                    # A broker alone whose log cannot be claimed does not start.
                     start_background(nursery, "controller", controller.lead)
                     await controller.wait_active()
                     broker_epoch = await controller.register_node(wanted)

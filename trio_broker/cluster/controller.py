@@ -120,21 +120,34 @@ class Controller:
         self._log_dirs = log_dirs
         self._lock = FreeLock()
         self._activated = trio.Event()
+        self._refusal: OSError | None = None
         # What was published at the last look whether a snapshot is due, and where the newest one ends.
         self._former = (loader.image, loader.last_timestamp_ms)
         self._snapshot_end: int | None = None
         self._sessions = BrokerHeartbeatManager(config.node.broker_session_timeout_ms / 1000)
 
     async def wait_active(self) -> None:
-        """Wait until this broker is the controller for the first time."""
+        """Wait until this broker is the controller for the first time.
+
+        Raises:
+            OSError: the store has refused its claim.
+        """
         await self._activated.wait()
+        if self._refusal is not None:
+            raise self._refusal
 
     async def lead(self) -> None:
         """Claim the metadata log, decide while the claim lasts, and claim it again, until cancelled."""
         # The LEADER_CHANGE of the present controller lies before what the loader reads.
         self.loader.leader_id = self._store.controller().leader_id
         while True:
-            claim = await self._store.claim(self.node_id)
+            try:
+                claim = await self._store.claim(self.node_id)
+            except OSError as error:
+                if not self._activated.is_set():
+                    self._refusal = error
+                    self._activated.set()
+                raise
             try:
                 await self.loader.wait_loaded(claim.end_offset)
                 async with self._lock:

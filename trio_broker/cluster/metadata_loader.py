@@ -96,7 +96,7 @@ class MetadataLoader:
             async for batch in self.store.tail(self.next_offset):
                 if not await self._publish(batch):
                     return
-        except BelowLogStart as error:
+        except (BelowLogStart, OSError) as error:
             self.publisher.faults.loading_failed(error)
 
     async def _publish(self, batch: CommittedBatch) -> bool:
