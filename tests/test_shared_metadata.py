@@ -239,6 +239,17 @@ async def test_a_directory_of_another_cluster_is_refused(tmp_path):
         assert f"belongs to cluster {CLUSTER_ID}, expected AAAAAAAAAAAAAAAAAAAAAA" in await refusal(cluster.make(1))
 
 
+async def test_a_broker_that_was_replaced_by_another_process_stops_and_says_why(cluster):
+    one, two = await cluster.start(1), await cluster.start(2, initial_broker_registration_timeout_ms="500")
+    controller, lifecycle = one.services.controller, two.services.lifecycle
+    # As after a pause that was longer than its session.
+    controller._sessions.end(2)
+    await controller.register_broker(attrs.evolve(lifecycle.node, incarnation_id=bytes(16)))
+    with fail_after(WAIT_SECONDS):
+        await two.stopped.wait()
+    assert two.failure == "another process is registered as broker 2, and in contact: give this one another node.id"
+
+
 async def test_an_id_that_a_live_broker_has_is_refused(cluster, tmp_path):
     await cluster.start(1)
     await cluster.start(2)

@@ -26,7 +26,7 @@ from trio_broker.changes.change_file import FILE_NAME, ChangeFile
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.cluster.alter_partition_manager import AlterPartitionManager
 from trio_broker.cluster.broker_clients import BrokerClients
-from trio_broker.cluster.broker_lifecycle_manager import BrokerLifecycleManager
+from trio_broker.cluster.broker_lifecycle_manager import BrokerLifecycleManager, RegistrationRefused
 from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublisher
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.config_trials import ConfigTrials
@@ -258,7 +258,7 @@ async def opened_services(
 
                 replicas.on_opened = topic_opened
                 if lifecycle is not None:
-                    start_background(nursery, "life of the broker", lifecycle.run)
+                    start_background(nursery, "life of the broker", partial(live, lifecycle, metadata_faults))
                 yield BrokerServices(
                     node=node,
                     config=config,
@@ -297,6 +297,14 @@ async def opened_services(
             broker_epoch=broker_epoch,
         )
         await run_shielded(workers, closing)
+
+
+async def live(lifecycle: BrokerLifecycleManager, faults: MetadataFaults) -> None:
+    """Keep this broker one of the cluster; once another process has its place it stops."""
+    try:
+        await lifecycle.run()
+    except RegistrationRefused as error:
+        faults.registration_refused(str(error))
 
 
 def broker_clients(config: BrokerConfig, runtime: Runtime, metadata_cache: MetadataCache) -> BrokerClients:

@@ -164,7 +164,7 @@ class ChaosRun:
         self.servers = self.broker.bootstrap_servers
         self.nemesis = Recorder(self.directory, "nemesis")
         self.admin = AdminClient({"bootstrap.servers": self.servers, "reconnect.backoff.max.ms": 200, "log_level": 0})
-        within(self.admin.create_topics([NewTopic(TOPIC, FIRST_PARTITIONS, 1)])[TOPIC].result, ADMIN_SECONDS)
+        within(self.admin.create_topics([NewTopic(TOPIC, FIRST_PARTITIONS, -1)])[TOPIC].result, ADMIN_SECONDS)
         self.nursery = MemberForker(self.directory)
         self.senders = [
             Sender(Recorder(self.directory, name), self.servers, TOPIC, FIRST_PARTITIONS, kind)

@@ -146,7 +146,7 @@ def run_transactions(directory: Path, steps: Sequence[Step], settings: Mapping[s
     reader: threading.Thread | None = None
     try:
         within(
-            run.admin.create_topics([NewTopic(OUTPUT_TOPIC, OUTPUT_PARTITIONS, 1)])[OUTPUT_TOPIC].result, ADMIN_SECONDS
+            run.admin.create_topics([NewTopic(OUTPUT_TOPIC, OUTPUT_PARTITIONS, -1)])[OUTPUT_TOPIC].result, ADMIN_SECONDS
         )
         recorder = Recorder(run.directory, "reader")
 

@@ -149,6 +149,9 @@ async def test_a_broker_that_was_replaced_by_another_process_ends(autojump_clock
     await lifecycle.register()
     with pytest.raises(RegistrationRefused, match="another process"):
         await lifecycle.run()
+    began = trio.current_time()
+    await lifecycle.shut_down()
+    assert trio.current_time() == began
 
 
 # --- the end ---

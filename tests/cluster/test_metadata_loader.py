@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from random import Random
 from uuid import uuid4
 
@@ -221,6 +222,30 @@ async def test_what_contradicts_the_image_does_not_get_into_the_log(start, store
     await one.controller.writer.append([topic("u")])
     await settled()
     assert set(one.image.topics) == {"t", "u"}
+
+
+class RefusingStore:
+    """A store whose first claims are refused."""
+
+    def __init__(self, store, *refusals):
+        self._store, self._refusals = store, [*refusals]
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    async def claim(self, node_id):
+        if self._refusals:
+            raise self._refusals.pop(0)
+        return await self._store.claim(node_id)
+
+
+async def test_a_claim_that_is_refused_for_want_of_room_is_tried_again(store, nursery, caplog, autojump_clock):
+    full = RefusingStore(store, *2 * [OSError(errno.ENOSPC, "the store is full")])
+    broker = make_broker(full, 1)
+    nursery.start_soon(broker.loader.run)
+    nursery.start_soon(broker.controller.lead)
+    await broker.controller.wait_active()
+    assert [each.getMessage() for each in caplog.records] == ["the metadata is not claimed: the store is full"]
 
 
 # --- answers that do not come ---

@@ -58,6 +58,17 @@ async def test_what_is_not_led_here_takes_nothing_from_anybody(replicas, partiti
     assert partition.log_end_offset == 1
 
 
+async def test_an_epoch_that_was_begun_and_lost_before_its_first_append_is_not_written_down(replicas):
+    partitions = await add_topic(replicas, name="lost", partitions=2, leader_epoch=3)
+    for each in partitions:
+        each.writer.make_follower(followed(4))
+    before = [each.log.epochs.unwritten for each in partitions]
+    assert None not in before
+    # A Produce for both, which was on its way.
+    await run_steps(replicas.appends.ready_steps(partitions, ignore_release))
+    assert [each.log.epochs.unwritten for each in partitions] == before
+
+
 async def test_a_leadership_that_is_lost_while_an_append_waits_refuses_it(replicas, partition, autojump_clock):
     lose = trio.Event()
 

@@ -107,7 +107,7 @@ class BrokerLifecycleManager:
         """Keep in contact until the controller lets this broker go, or until cancelled.
 
         Raises:
-            RegistrationRefused: another process has taken the place of this broker.
+            RegistrationRefused: another process has taken the place of this broker, which has nothing to move then.
         """
         while not self._may_leave.is_set():
             try:
@@ -116,10 +116,18 @@ class BrokerLifecycleManager:
                 if error.code is ErrorCode.STALE_BROKER_EPOCH:
                     # Taken out of the cluster, or replaced by another process, which ``register`` finds out.
                     log.warning("broker %d registers again: %s", self.node.node_id, error)
-                    await self.register()
+                    await self._register_again()
                     continue
                 log.warning("no heartbeat: %s", error)
             await self._pause()
+
+    async def _register_again(self) -> None:
+        try:
+            await self.register()
+        except RegistrationRefused:
+            # It leads nothing that could be moved, and no heartbeat would be answered otherwise.
+            self._may_leave.set()
+            raise
 
     async def _heartbeat(self) -> BrokerHeartbeatReply:
         return await self.controller.heartbeat(

@@ -51,7 +51,7 @@ from trio_broker.cluster.metadata_loader import ExpectedChange, MetadataLoader
 from trio_broker.cluster.metadata_log import SNAPSHOT_AFTER_RECORDS
 from trio_broker.cluster.metadata_log_writer import MetadataLogWriter
 from trio_broker.cluster.metadata_snapshot import MetadataSnapshot
-from trio_broker.cluster.metadata_store import ClaimLost, MetadataStore
+from trio_broker.cluster.metadata_store import Claim, ClaimLost, MetadataStore
 from trio_broker.cluster.partition_reassignments import Reassignment, decide_reassignments
 from trio_broker.cluster.producer_ids import ProducerIdBlock, decide_producer_id_block
 from trio_broker.cluster.quorum_info import QuorumInfo
@@ -64,6 +64,7 @@ from trio_broker.cluster.replication_control import (
     decide_new_topics,
     decide_topic_deletions,
 )
+from trio_broker.common.log_throttle import LogThrottle
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.free_lock import FreeLock
 from trio_broker.concurrency.scheduled_task import ScheduledTask, start_scheduled
@@ -82,6 +83,9 @@ SESSION_CHECKS = 8
 
 GROWTH_CHECK_MS = 5000
 """How long a broker that has joined waits for replicas of the broker's own topics; a look costs less than 1 ms."""
+
+CLAIM_PAUSE_SECONDS = 1.0
+"""Before a claim that the store refused is tried again."""
 
 SNAPSHOT_CHECK_MS = 60_000
 """So far a snapshot stays behind the end of the log, that a broker which has not read the last changes finds them."""
@@ -118,6 +122,7 @@ class Controller:
         self._store = store
         self._runtime = runtime
         self._log_dirs = log_dirs
+        self._throttle = LogThrottle(log, runtime.clock)
         self._lock = FreeLock()
         self._activated = trio.Event()
         self._refusal: OSError | None = None
@@ -141,13 +146,7 @@ class Controller:
         # The LEADER_CHANGE of the present controller lies before what the loader reads.
         self.loader.leader_id = self._store.controller().leader_id
         while True:
-            try:
-                claim = await self._store.claim(self.node_id)
-            except OSError as error:
-                if not self._activated.is_set():
-                    self._refusal = error
-                    self._activated.set()
-                raise
+            claim = await self._claim()
             try:
                 await self.loader.wait_loaded(claim.end_offset)
                 async with self._lock:
@@ -162,6 +161,19 @@ class Controller:
                 self.writer.deactivate()
                 with trio.CancelScope(shield=True):
                     await self._store.resign(claim)
+
+    async def _claim(self) -> Claim:
+        while True:
+            try:
+                return await self._store.claim(self.node_id)
+            except OSError as error:
+                if not self._activated.is_set():
+                    # A broker alone waits for it, and does not start.
+                    self._refusal = error
+                    self._activated.set()
+                # Nobody decides meanwhile, if it is the only one left: a store that is full has room again one day.
+                self._throttle.warning("claim", f"the metadata is not claimed: {error.strerror or error}")
+            await trio.sleep(CLAIM_PAUSE_SECONDS)
 
     @property
     def image(self) -> MetadataImage:

@@ -33,6 +33,10 @@ class MetadataFaults:
         """The next batch cannot be read or folded."""
         self._stop(f"the metadata cannot be followed: {type(error).__name__}: {error}", error)
 
+    def registration_refused(self, reason: str) -> None:
+        """Another process has taken the place of this broker."""
+        self._stop(reason, None)
+
     def part_failed(self, part: str) -> None:
         """A part has missed a change, which was logged."""
         if self.stops_for_parts:

@@ -343,6 +343,7 @@ class PartitionWriter(CommandQueue):
         leader ends, and the client asks the other."""
         had_led = self.state.is_leader
         self.state.follow(decided)
+        self.needs_epoch_entry = False
         if had_led:
             self._delayed.release()
 
