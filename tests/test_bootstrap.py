@@ -20,7 +20,6 @@ from tests.handlers.wire_client import ADVERTISED, broker_config
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import batch
 from trio_broker.bootstrap import open_services, run_shielded
-from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublisher
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
 from trio_broker.cluster.metadata_log import MetadataLog
@@ -141,20 +140,6 @@ async def test_every_start_begins_a_new_leader_epoch_in_every_partition(tmp_path
         async with opened(tmp_path) as services:
             seen.append(epochs(services))
     assert seen == [[0, 0], [1, 1], [2, 2]]
-
-
-async def test_what_is_followed_at_a_start_is_fetched_from_then_on(tmp_path, monkeypatch):
-    """The fetchers are there before the partitions, which are not applied to them again."""
-    apply, fetchers = BrokerMetadataPublisher.apply_image, []
-
-    async def note(self, image):
-        fetchers.append(self.replicas.fetchers)
-        await apply(self, image)
-
-    monkeypatch.setattr(BrokerMetadataPublisher, "apply_image", note)
-    async with opened(tmp_path) as services:
-        assert fetchers == [services.replicas.fetchers]
-        assert None not in fetchers
 
 
 async def test_the_metadata_quorum_has_the_id_of_the_directory(tmp_path):

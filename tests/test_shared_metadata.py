@@ -16,6 +16,7 @@ from kafka_wire.records.batch import read_batches
 from tests.running_broker import connected, until
 from tests.waits import fail_after
 from trio_broker.broker import Broker, StartupError
+from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublisher
 from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.local_metadata_store import LocalMetadataStore
 from trio_broker.cluster.metadata_log import MetadataLog
@@ -270,3 +271,18 @@ async def test_an_id_that_a_live_broker_has_is_refused(cluster, tmp_path):
     await cluster.start(2)
     again = cluster.make(2, log_dirs=str(tmp_path / "again"), initial_broker_registration_timeout_ms="1000")
     assert "another process is registered as broker 2, and in contact" in await refusal(again)
+
+
+async def test_what_is_followed_at_a_start_is_fetched_from_then_on(tmp_path, monkeypatch):
+    """The fetchers are there before the partitions, which are not applied to them again."""
+    apply, fetchers = BrokerMetadataPublisher.apply_image, []
+
+    async def note(self, image):
+        fetchers.append(self.replicas.fetchers)
+        await apply(self, image)
+
+    monkeypatch.setattr(BrokerMetadataPublisher, "apply_image", note)
+    async with opened_cluster(tmp_path) as cluster:
+        broker = await cluster.start(1)
+        assert fetchers == [broker.services.replicas.fetchers]
+        assert None not in fetchers

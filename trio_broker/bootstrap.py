@@ -203,6 +203,7 @@ async def opened_services(
                 channels_to_controller: ControllerChannels | None = None
                 lifecycle: BrokerLifecycleManager | None = None
                 if shared is None:
+                    # A broker alone whose log cannot be claimed does not start.
                     start_background(nursery, "controller", controller.lead)
                     await controller.wait_active()
                     broker_epoch = await controller.register_node(wanted)
@@ -230,17 +231,18 @@ async def opened_services(
                 markers = MarkerWriter(replicas, groups)
                 clients = partial(broker_clients, config, runtime, metadata_cache)
                 # Before the partitions, which are fetched from the moment they follow.
-                replicas.fetchers = ReplicaFetcherManager(
-                    config,
-                    follower=Follower(node.node_id, replicas.broker_epoch),
-                    find=replicas.find,
-                    appends=replicas.follower_appends,
-                    address_of=clients().address,
-                    make_clients=partial(network_clients, config, runtime),
-                )
-                alter_partitions = AlterPartitionManager(asked, node.node_id, replicas.broker_epoch, clock)
-                replicas.alter_partition = alter_partitions.submit
-                start_background(nursery, "changes of in-sync replicas", alter_partitions.run)
+                if shared is not None:
+                    replicas.fetchers = ReplicaFetcherManager(
+                        config,
+                        follower=Follower(node.node_id, replicas.broker_epoch),
+                        find=replicas.find,
+                        appends=replicas.follower_appends,
+                        address_of=clients().address,
+                        make_clients=partial(network_clients, config, runtime),
+                    )
+                    alter_partitions = AlterPartitionManager(asked, node.node_id, replicas.broker_epoch, clock)
+                    replicas.alter_partition = alter_partitions.submit
+                    start_background(nursery, "changes of in-sync replicas", alter_partitions.run)
                 channels = TransactionMarkerChannelManager(markers, clients(), metadata_cache, node.node_id)
                 transactions = TransactionCoordinator(
                     replicas, channels, asked, metadata_cache, producer_ids, config, runtime

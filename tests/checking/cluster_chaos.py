@@ -21,7 +21,6 @@ from typing import Final
 import attrs
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from kafka_wire.errors import KafkaError
 from tests.checking.chaos_run import CATCH_UP_SECONDS, CATCHING_UP, TOPIC, Observer
 from tests.checking.commits import check_commits
 from tests.checking.history import Event, Op, Recorder, Violation, read_history
@@ -31,6 +30,7 @@ from tests.checking.transaction_chaos import read_committed
 from tests.checking.transactional_loops import OUTPUT_PARTITIONS, OUTPUT_TOPIC, ConfluentLoop
 from tests.checking.transactions import FinalState, check_transactions
 from tests.waits import TimeLeft
+from trio_broker.cluster.controller import Controller
 from trio_broker.common.topic_partition import TopicPartition as PartitionKey
 from trio_broker.storage.file_names import LOG_SUFFIX
 from trio_broker.testing.cluster_thread import ClusterThread
@@ -141,8 +141,11 @@ class ClusterChaos:
         running = self.cluster.running
 
         async def find() -> int:
-            active = [each for each in running if self.cluster.broker(each).services.controller.writer.is_active]
-            return next(iter(active), running[0])
+            controllers = {each: self.cluster.broker(each).services.controller for each in running}
+            leading = (
+                each for each, one in controllers.items() if isinstance(one, Controller) and one.writer.is_active
+            )
+            return next(leading, running[0])
 
         return self.cluster.call(find)
 
@@ -232,8 +235,8 @@ class ClusterChaos:
             found: dict[PartitionKey, set[int]] = {}
             for key in partitions:
                 for node in running:
-                    with suppress(KafkaError):
-                        state = self.cluster.broker(node).services.replicas.find(key).state
+                    if (partition := self.cluster.broker(node).services.replicas.find(key)) is not None:
+                        state = partition.state
                         found.setdefault(key, set()).update((state.high_watermark, state.log_end_offset))
             return found
 

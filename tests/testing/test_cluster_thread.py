@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.waits import TimeLeft, scaled
-from trio_broker.testing.cluster_thread import ClusterThread, cluster_in_thread
+from trio_broker.testing import ClusterThread
 
 WAIT_SECONDS = 30
 
@@ -46,12 +45,6 @@ def consumed(cluster: ClusterThread, topic: str, count: int) -> list[int]:
     return found
 
 
-@pytest.fixture
-def cluster():
-    with cluster_in_thread(brokers=3) as cluster:
-        yield cluster
-
-
 def isr(cluster: ClusterThread, topic: str) -> set[int]:
     async def find() -> set[int]:
         image = cluster.broker(next(iter(cluster.running))).services.metadata_cache.image
@@ -60,37 +53,37 @@ def isr(cluster: ClusterThread, topic: str) -> set[int]:
     return cluster.call(find)
 
 
-def test_a_leader_dies_and_what_was_acknowledged_is_read_from_the_next(cluster):
-    cluster.create_topic("orders", min_insync_replicas=2)
-    produce(cluster.bootstrap_servers, "orders", range(10))
-    first = cluster.leader_of("orders")
-    cluster.kill(first)
-    eventually(lambda: cluster.leader_of("orders") not in (first, -1))
-    produce(cluster.bootstrap_servers, "orders", range(10, 20))
-    assert consumed(cluster, "orders", 20) == list(range(20))
-    cluster.restart(first)
-    eventually(lambda: isr(cluster, "orders") == {1, 2, 3})
+def test_a_leader_dies_and_what_was_acknowledged_is_read_from_the_next(kafka_cluster):
+    kafka_cluster.create_topic("orders", min_insync_replicas=2)
+    produce(kafka_cluster.bootstrap_servers, "orders", range(10))
+    first = kafka_cluster.leader_of("orders")
+    kafka_cluster.kill(first)
+    eventually(lambda: kafka_cluster.leader_of("orders") not in (first, -1))
+    produce(kafka_cluster.bootstrap_servers, "orders", range(10, 20))
+    assert consumed(kafka_cluster, "orders", 20) == list(range(20))
+    kafka_cluster.restart(first)
+    eventually(lambda: isr(kafka_cluster, "orders") == {1, 2, 3})
 
 
-def test_a_controlled_stop_moves_leaders_before_it_ends(cluster):
-    cluster.create_topic("orders", min_insync_replicas=2)
-    produce(cluster.bootstrap_servers, "orders", range(5))
-    first = cluster.leader_of("orders")
-    cluster.stop_broker(first)
-    assert cluster.leader_of("orders") not in (first, -1)
-    produce(cluster.bootstrap_servers, "orders", range(5, 10))
-    assert consumed(cluster, "orders", 10) == list(range(10))
+def test_a_controlled_stop_moves_leaders_before_it_ends(kafka_cluster):
+    kafka_cluster.create_topic("orders", min_insync_replicas=2)
+    produce(kafka_cluster.bootstrap_servers, "orders", range(5))
+    first = kafka_cluster.leader_of("orders")
+    kafka_cluster.stop_broker(first)
+    assert kafka_cluster.leader_of("orders") not in (first, -1)
+    produce(kafka_cluster.bootstrap_servers, "orders", range(5, 10))
+    assert consumed(kafka_cluster, "orders", 10) == list(range(10))
 
 
-def test_a_leader_that_is_cut_off_acknowledges_nothing_that_is_lost(cluster):
-    cluster.create_topic("orders", min_insync_replicas=2)
-    produce(cluster.bootstrap_servers, "orders", range(5))
-    first = cluster.leader_of("orders")
-    others = [each for each in cluster.broker_ids if each != first]
-    cluster.partition({first}, others)
-    eventually(lambda: cluster.leader_of("orders") in others)
+def test_a_leader_that_is_cut_off_acknowledges_nothing_that_is_lost(kafka_cluster):
+    kafka_cluster.create_topic("orders", min_insync_replicas=2)
+    produce(kafka_cluster.bootstrap_servers, "orders", range(5))
+    first = kafka_cluster.leader_of("orders")
+    others = [each for each in kafka_cluster.broker_ids if each != first]
+    kafka_cluster.partition({first}, others)
+    eventually(lambda: kafka_cluster.leader_of("orders") in others)
     # A client that asks the broker that is cut off is sent to it, as by any Kafka, until it tires of waiting.
-    produce(",".join(map(cluster.address_of, others)), "orders", range(5, 10))
-    cluster.heal()
-    eventually(lambda: isr(cluster, "orders") == {1, 2, 3})
-    assert consumed(cluster, "orders", 10) == list(range(10))
+    produce(",".join(map(kafka_cluster.address_of, others)), "orders", range(5, 10))
+    kafka_cluster.heal()
+    eventually(lambda: isr(kafka_cluster, "orders") == {1, 2, 3})
+    assert consumed(kafka_cluster, "orders", 10) == list(range(10))

@@ -1,8 +1,8 @@
 """The ``trio-broker`` command. Each subcommand is in a module of its own, which is imported when it is called.
 
-``start``, ``dump-log``, ``fsck``, ``import-kafka`` and ``export-kafka`` work with the data directories of this machine.
-``pipeline`` starts Spark jobs. The other commands send requests to a cluster, which may be any Kafka, and import
-nothing of the broker.
+``start``, ``dev-cluster``, ``dump-log``, ``fsck``, ``import-kafka`` and ``export-kafka`` work with the data directories
+of this machine. ``pipeline`` starts Spark jobs. The other commands send requests to a cluster, which may be any Kafka,
+and import nothing of the broker.
 
 Any failure ends a command with one line on standard error and exit code 1, a wrong option with exit code 2; ``fsck``
 has further codes for what it finds.
@@ -17,6 +17,7 @@ from trio_broker.cli.command_group import LazyGroup
 
 COMMANDS = {
     "start": "trio_broker.cli.start:start",
+    "dev-cluster": "trio_broker.cli.dev_cluster:dev_cluster",
     "produce": "trio_broker.cli.produce:produce_command",
     "consume": "trio_broker.cli.consume:consume_command",
     "topics": "trio_broker.cli.topics:topics",

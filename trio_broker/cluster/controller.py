@@ -66,6 +66,7 @@ from trio_broker.cluster.replication_control import (
 )
 from trio_broker.common.log_throttle import LogThrottle
 from trio_broker.common.topic_partition import TopicPartition
+from trio_broker.concurrency.free_lock import FreeLock
 from trio_broker.concurrency.scheduled_task import ScheduledTask, start_scheduled
 from trio_broker.concurrency.steps import Steps, run_steps
 from trio_broker.concurrency.yield_budget import InTurns, list_in_turns
@@ -122,17 +123,24 @@ class Controller:
         self._runtime = runtime
         self._log_dirs = log_dirs
         self._throttle = LogThrottle(log, runtime.clock)
-        self._lock = trio.Lock()
+        self._lock = FreeLock()
         self._activated = trio.Event()
         self._leading, self._is_retired = trio.CancelScope(), False
+        self._refusal: OSError | None = None
         # What was published at the last look whether a snapshot is due, and where the newest one ends.
         self._former = (loader.image, loader.last_timestamp_ms)
         self._snapshot_end: int | None = None
         self._sessions = BrokerHeartbeatManager(config.node.broker_session_timeout_ms / 1000)
 
     async def wait_active(self) -> None:
-        """Wait until this broker is the controller for the first time."""
+        """Wait until this broker is the controller for the first time.
+
+        Raises:
+            OSError: the store has refused its claim.
+        """
         await self._activated.wait()
+        if self._refusal is not None:
+            raise self._refusal
 
     async def lead(self) -> None:
         """Claim the metadata log, decide while the claim lasts, and claim it again, until cancelled or ``retire``."""
@@ -161,7 +169,6 @@ class Controller:
                 await self._store.resign(claim)
 
     def retire(self) -> None:
-        """Be the controller no more, now or later: another broker is, before this one is reached by nobody."""
         self._is_retired = True
         self._leading.cancel()
 
@@ -170,6 +177,10 @@ class Controller:
             try:
                 return await self._store.claim(self.node_id)
             except OSError as error:
+                if not self._activated.is_set():
+                    # A broker alone waits for it, and does not start.
+                    self._refusal = error
+                    self._activated.set()
                 # Nobody decides meanwhile, if it is the only one left: a store that is full has room again one day.
                 self._throttle.warning("claim", f"the metadata is not claimed: {error.strerror or error}")
             await trio.sleep(CLAIM_PAUSE_SECONDS)

@@ -111,7 +111,8 @@ class ControllerChannel:
         client = self.clients.client(controller.host, controller.port, self.purpose)
 
         async def send(request: Request[ResponseT]) -> ResponseT:
-            seconds = min(ATTEMPT_SECONDS, deadline - trio.current_time())
+            # The time may be over already: a pause takes longer on a machine that is short of CPU.
+            seconds = min(ATTEMPT_SECONDS, max(0.0, deadline - trio.current_time()))
             return await client.send(request, timeout_seconds=seconds)
 
         return send

@@ -31,6 +31,7 @@ from trio_broker.cluster.metadata_store import (
     PreparedBatch,
     UnexpectedEnd,
 )
+from trio_broker.concurrency.free_lock import FreeLock
 from trio_broker.runtime.workers import Workers
 
 MAX_PENDING_BATCHES: Final = 64
@@ -51,7 +52,7 @@ class LocalMetadataStore:
         self._claim: Claim | None = None
         self._claim_over = trio.Event()
         # Held by what changes the log.
-        self._lock = trio.Lock()
+        self._lock = FreeLock()
         self._tails: WeakSet[LocalTail] = WeakSet()
         log.log.bind_to_thread()
 
@@ -102,24 +103,16 @@ class LocalMetadataStore:
     # --- The log ---
 
     async def append(self, batch: PreparedBatch, *, claim: Claim, expected_end: int) -> int:
-        # Its only user has a lock of its own, but at a claim; and to ask for one costs a round of the event loop.
-        if self._lock.locked():
-            await self._lock.acquire()
-        else:
-            self._lock.acquire_nowait()
-        try:
+        async with self._lock:
             if expected_end < self._committed_end and await self._has(batch, claim, expected_end):
                 return expected_end
             if claim != self._claim:
                 raise ClaimLost(f"broker {claim.node_id} has not got epoch {claim.epoch} of the metadata log any more")
             if expected_end != self._committed_end:
                 raise UnexpectedEnd(expected_end, self._committed_end)
-            # Shielded: what the log has is committed here.
-            with trio.CancelScope(shield=True):
-                self._commit(await self.log.append(batch), batch.records)
+            # The log's append is not cancellable, so what it has is committed here.
+            self._commit(await self.log.append(batch), batch.records)
             return expected_end
-        finally:
-            self._lock.release()
 
     async def _has(self, batch: PreparedBatch, claim: Claim, offset: int) -> bool:
         """Whether ``batch`` was appended at ``offset`` under ``claim``."""

@@ -23,8 +23,9 @@ from trio_broker.changes.change import Change
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import NO_LEADER, MetadataImage
 from trio_broker.cluster.metadata_publisher import MetadataPublisher
-from trio_broker.cluster.metadata_store import CommittedBatch, MetadataStore
+from trio_broker.cluster.metadata_store import BelowLogStart, CommittedBatch, MetadataStore
 from trio_broker.cluster.metadata_transactions import MetadataTransactions
+from trio_broker.concurrency.free_lock import FreeLock
 from trio_broker.concurrency.yield_budget import InTurns, in_turns
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ class MetadataLoader:
     transactions: MetadataTransactions = attrs.field(factory=MetadataTransactions)
     copy: Callable[[CommittedBatch], Awaitable[None]] | None = None
     """Keeps each batch before it is published."""
-    lock: trio.Lock = attrs.field(factory=trio.Lock)
+    lock: FreeLock = attrs.field(factory=FreeLock)
     """Held while a batch is published: who has it sees an image that all parts follow."""
     next_offset: int = attrs.field(init=False)
     """The offset behind the last batch that was read and published."""
@@ -87,26 +88,32 @@ class MetadataLoader:
             await self._loaded.wait()
 
     async def run(self) -> None:
-        """Publish what the store has, until cancelled or until something in it cannot be followed."""
+        """Publish what the store has, until cancelled or until something in it cannot be followed.
+
+        Begun again after a failure between two batches, it goes on with the next one.
+        """
         try:
             async for batch in self.store.tail(self.next_offset):
-                # Shielded: a part that misses a batch would follow the next one from a state that never was.
-                with trio.CancelScope(shield=True):
-                    # Free but at a start, and to ask for it costs a round of the event loop.
-                    if self.lock.locked():
-                        await self.lock.acquire()
-                    else:
-                        self.lock.acquire_nowait()
-                    try:
-                        await self._load(batch)
-                    finally:
-                        self.lock.release()
-                self.next_offset, self.last_timestamp_ms = batch.next_offset, batch.timestamp_ms
-                self._loaded.set()
-                self._loaded = trio.Event()
-        except Exception as error:
-            # The broker stops; were this begun again, the same would be read again.
+                if not await self._publish(batch):
+                    return
+        except (BelowLogStart, OSError) as error:
             self.publisher.faults.loading_failed(error)
+
+    async def _publish(self, batch: CommittedBatch) -> bool:
+        """Publish the next batch; return whether it could be followed. If not the broker stops: were it tried again,
+        the same would come of it."""
+        # Shielded: a part that misses a batch would follow the next one from a state that never was.
+        with trio.CancelScope(shield=True):
+            async with self.lock:
+                try:
+                    await self._load(batch)
+                except Exception as error:
+                    self.publisher.faults.loading_failed(error)
+                    return False
+        self.next_offset, self.last_timestamp_ms = batch.next_offset, batch.timestamp_ms
+        self._loaded.set()
+        self._loaded = trio.Event()
+        return True
 
     async def _load(self, batch: CommittedBatch) -> None:
         if self.copy is not None:

@@ -108,7 +108,8 @@ class MetadataLogWriter:
             KafkaError: REQUEST_TIMED_OUT: nobody knows.
             OSError: the store refused and nothing has changed, or it has failed.
         """
-        await self._settle()
+        if self._unknown is not None or self._is_in_transaction:
+            await self._settle()
         claim, now_ms = self.require_active(), self._clock.now_ms()
         batches = await transaction_of(records, now_ms, self._store.max_batch_bytes)
         # Before the append: what contradicts the image must not get into the log.

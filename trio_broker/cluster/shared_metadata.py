@@ -1,10 +1,19 @@
-"""The metadata that several brokers share."""
+"""The metadata that several brokers share, and those that brokers of one process share, on a disk of this machine."""
 
 from __future__ import annotations
 
-import attrs
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import PurePath
 
+import attrs
+import trio
+
+from trio_broker.cluster.local_metadata_store import LocalMetadataStore
+from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.metadata_store import MetadataStore
+from trio_broker.runtime.runtime import Runtime
 
 
 @attrs.frozen
@@ -13,3 +22,21 @@ class SharedMetadata:
 
     store: MetadataStore
     cluster_id: str
+
+
+@asynccontextmanager
+async def opened_metadata_store(directory: PurePath, runtime: Runtime) -> AsyncIterator[LocalMetadataStore]:
+    """The store of brokers of this process, whose log is in ``directory`` and in none of theirs; that is made here.
+
+    Raises:
+        MetadataLogUnusable: it is damaged.
+        OSError: the disk refused.
+    """
+    workers = runtime.workers
+    await workers.run(partial(runtime.disk.make_directory, directory))
+    log = await workers.run(partial(MetadataLog.open, directory, runtime))
+    try:
+        yield LocalMetadataStore(log, workers)
+    finally:
+        with trio.CancelScope(shield=True):
+            await workers.run(log.close)

@@ -16,6 +16,7 @@ import trio
 
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.barrier import start_background
+from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.partition.follower_appends import FollowerAppends
 from trio_broker.partition.leader_and_isr import LocalReplicaChanges, LocalTopicChanges
@@ -90,13 +91,13 @@ class ReplicaFetcherManager:
 
     # ---- what the controller has decided --------------------------------------------------------------------------
 
-    def apply_local_changes(self, changes: LocalReplicaChanges) -> None:
+    async def apply_local_changes(self, changes: LocalReplicaChanges) -> None:
         """Fetch what this broker follows now, and no more what it leads or has not. To be called once its partitions
         follow."""
         deleted = frozenset(changes.deleted_topics)
         if deleted:
             self.remove([each for each in self._keys if each.topic in deleted])
-        for topic in changes.topics:
+        async for topic in InTurns(changes.topics):
             self._apply_topic(topic)
         self._end_idle()
 

@@ -209,17 +209,18 @@ class ReplicaManager:
                 opened.append((await self._open_topic(topic), topic))
             except (OSError, CorruptCheckpoint) as error:
                 log.error("topic %s cannot be held: %s", topic.name, error)
-        followers = ((local, each) for local, topic in opened for each in topic.followers.items())
-        async for local, (index, decided) in InTurns(followers):
-            if partition := local.partitions.get(index):
-                partition.writer.make_follower(decided)
+        # In turns both ways: of many topics none may be followed, and one may have ten thousand partitions.
+        async for local, topic in InTurns(opened):
+            async for index, decided in InTurns(topic.followers.items()):
+                if partition := local.partitions.get(index):
+                    partition.writer.make_follower(decided)
         if self.fetchers is not None:
-            self.fetchers.apply_local_changes(changes)
-        leaders = ((local, each) for local, topic in opened for each in topic.leaders.items())
-        async for local, (index, decided) in InTurns(leaders):
-            # Most have been led since they were opened, a moment ago.
-            if (partition := local.partitions.get(index)) and not partition.writer.has_led_by(decided):
-                await partition.writer.make_leader(decided, self.clock.monotonic())
+            await self.fetchers.apply_local_changes(changes)
+        async for local, topic in InTurns(opened):
+            async for index, decided in InTurns(topic.leaders.items()):
+                # Most have been led since they were opened, a moment ago.
+                if (partition := local.partitions.get(index)) and not partition.writer.has_led_by(decided):
+                    await partition.writer.make_leader(decided, self.clock.monotonic())
 
     def broker_epoch(self) -> int:
         """The epoch of this broker's registration, as far as it has read the metadata."""

@@ -16,7 +16,6 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
 from pathlib import Path, PurePath
 from types import TracebackType
 from typing import Final, TypeVar
@@ -27,12 +26,11 @@ import trio
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import uuid_text
 from trio_broker.broker import Broker
-from trio_broker.cluster.local_metadata_store import LocalMetadataStore
-from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.replication_control import NewTopic
-from trio_broker.cluster.shared_metadata import SharedMetadata
+from trio_broker.cluster.shared_metadata import SharedMetadata, opened_metadata_store
 from trio_broker.config.broker_config import BrokerConfig, load_broker_config
 from trio_broker.config.errors import ConfigError
+from trio_broker.dev_cluster import METADATA_DIRECTORY, broker_directory
 from trio_broker.runtime.randomness import random_uuid
 from trio_broker.runtime.real import real_runtime
 from trio_broker.testing.advancing_clock import AdvancingClock
@@ -89,10 +87,9 @@ class ClusterThread:
         self._remove_data = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
         self._settings = {name.replace("_", "."): setting_text(value) for name, value in settings.items()}
         self._members = {
-            node_id: Member(node_id, self.directory / f"broker-{node_id}") for node_id in range(1, brokers + 1)
+            node_id: Member(node_id, Path(broker_directory(PurePath(self.directory), node_id)))
+            for node_id in range(1, brokers + 1)
         }
-        self._metadata_directory = self.directory / "metadata"
-        self._metadata_directory.mkdir()
         self._run: LoopThread | None = None
         self._nursery: trio.Nursery | None = None
         self._links: ClusterLinks | None = None
@@ -156,10 +153,12 @@ class ClusterThread:
 
     async def _serve(self, *, task_status: trio.TaskStatus[object]) -> None:
         runtime = real_runtime(self.clock)
-        log = await runtime.workers.run(partial(MetadataLog.open, PurePath(self._metadata_directory), runtime))
-        self._links = ClusterLinks(LocalMetadataStore(log, runtime.workers))
         self._cluster_id = uuid_text(random_uuid(runtime.random))
-        async with trio.open_nursery() as self._nursery:
+        async with (
+            opened_metadata_store(PurePath(self.directory / METADATA_DIRECTORY), runtime) as store,
+            trio.open_nursery() as self._nursery,
+        ):
+            self._links = ClusterLinks(store)
             async with trio.open_nursery() as starting:
                 for member in self._members.values():
                     starting.start_soon(self._start_one, member)

@@ -13,10 +13,12 @@ fixture                             what it is
 ``kafka_broker_factory``            a function that starts further brokers, with settings as keyword arguments
 ``kafka_broker_session``            one broker for the whole run, for tests that use topics with different names
 ``kafka_broker_session_settings``   its settings, none by default; a ``conftest.py`` may override this fixture
+``kafka_cluster``                   a new cluster of three brokers for each test, or as its marker says, whose brokers
+                                    are killed, restarted and cut off from each other
 ==================================  =================================================================================
 
 The brokers are of the class ``trio_broker.testing.BrokerThread``, with ``bootstrap_servers``, ``create_topic``,
-``advance_clock`` and more.
+``advance_clock`` and more; a cluster is a ``trio_broker.testing.ClusterThread``.
 
 The plugin is registered as an entry point, so every pytest run imports this file wherever the broker is installed. The
 file therefore imports nothing but pytest until a fixture is used.
@@ -32,12 +34,15 @@ import pytest
 
 if TYPE_CHECKING:
     from trio_broker.testing.broker_thread import BrokerThread
+    from trio_broker.testing.cluster_thread import ClusterThread
 
+CLUSTER_MARKER = "kafka_cluster(brokers=3, **settings): number and settings of the brokers of the test's kafka_cluster"
 MARKER = "kafka_broker(**settings): settings of the test's kafka_broker, Kafka's keys with _ for the dots"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
+    config.addinivalue_line("markers", CLUSTER_MARKER)
 
 
 @pytest.fixture
@@ -45,12 +50,26 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[BrokerThread]:
     """A new broker for this test. For each key, the ``kafka_broker`` marker nearest to the test counts."""
     from trio_broker.testing.broker_thread import broker_in_thread
 
+    with broker_in_thread(**settings_of(request, "kafka_broker")) as broker:
+        yield broker
+
+
+def settings_of(request: pytest.FixtureRequest, marker_name: str) -> dict[str, Any]:
+    """The keyword arguments of a test's markers of one name."""
     settings: dict[str, Any] = {}
-    for marker in request.node.iter_markers("kafka_broker"):
+    for marker in request.node.iter_markers(marker_name):
         # ``iter_markers`` begins with the nearest marker, so keys that are set already stay.
         settings = {**marker.kwargs, **settings}
-    with broker_in_thread(**settings) as broker:
-        yield broker
+    return settings
+
+
+@pytest.fixture
+def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[ClusterThread]:
+    """A new cluster for this test. For each key, the ``kafka_cluster`` marker nearest to the test counts."""
+    from trio_broker.testing.cluster_thread import cluster_in_thread
+
+    with cluster_in_thread(**settings_of(request, "kafka_cluster")) as cluster:
+        yield cluster
 
 
 @pytest.fixture
