@@ -30,7 +30,6 @@ from tests.checking.transaction_chaos import read_committed
 from tests.checking.transactional_loops import OUTPUT_PARTITIONS, OUTPUT_TOPIC, ConfluentLoop
 from tests.checking.transactions import FinalState, check_transactions
 from tests.waits import TimeLeft
-from trio_broker.cluster.controller import Controller
 from trio_broker.common.topic_partition import TopicPartition as PartitionKey
 from trio_broker.storage.file_names import LOG_SUFFIX
 from trio_broker.testing.cluster_thread import ClusterThread
@@ -138,16 +137,8 @@ class ClusterChaos:
 
     def controller(self) -> int:
         """The controller, or any broker if there is none."""
-        running = self.cluster.running
-
-        async def find() -> int:
-            controllers = {each: self.cluster.broker(each).services.controller for each in running}
-            leading = (
-                each for each, one in controllers.items() if isinstance(one, Controller) and one.writer.is_active
-            )
-            return next(leading, running[0])
-
-        return self.cluster.call(find)
+        found, running = self.cluster.controller_id(), self.cluster.running
+        return found if found in running else running[0]
 
     def leader(self) -> int:
         """The leader of the first partition, or any broker if there is none."""

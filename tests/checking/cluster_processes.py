@@ -164,7 +164,7 @@ class ClusterProcesses:
     def _kill(self, *node_ids: int) -> None:
         print(f"   kill {node_ids}", flush=True)
         for node_id in node_ids:
-            self.brokers[node_id].process.kill()
+            self.brokers[node_id].process.send_signal(signal.SIGKILL)
         for node_id in node_ids:
             self.brokers[node_id].kill()
         time.sleep(self.random.uniform(*DEAD_SECONDS))
