@@ -13,10 +13,10 @@
           └─ SocketServer       acceptors, processors, request channel, handlers
 
 Ports are opened first, because a taken one is the commonest reason not to start. Clients' are served last; the admin
-server's at once, which tells how far the start is. A stop has this order: no new connections; delayed fetches are
-answered with what there is; requests in flight may finish until ``shutdown.grace.ms`` is over; then the admin server
-stops, whose readiness has been negative since the beginning of the stop; and last the logs are closed, so that every
-acknowledged record is on the disk.
+server's at once, which tells how far the start is. A stop has this order: one of several brokers moves what it leads,
+and is the controller no more; no new connections; delayed fetches are answered with what there is; requests in flight
+may finish until ``shutdown.grace.ms`` is over; then the admin server stops, whose readiness has been negative since the
+beginning of the stop; and last the logs are closed, so that every acknowledged record is on the disk.
 
 Source: Kafka's BrokerServer.
 """
