@@ -161,7 +161,7 @@ def test_franz_go_processes_exactly_once_through_each_loss_and_a_rolling_restart
         absent("go", "the programs of tests/compat/go were not built")
     # It takes one address, and learns those of the others from there.
     address = cluster.bootstrap_servers.split(",")[0]
-    command = [program, "loop", address, "orders", "invoices", "billing", "billing", protocol]
+    command: list[str | Path] = [program, "loop", address, "orders", "invoices", "billing", "billing", protocol]
     lose_under(cluster, start_loop, command, EVERYTHING, is_rolling=True)
 
 
@@ -169,7 +169,7 @@ def test_franz_go_processes_exactly_once_through_each_loss_and_a_rolling_restart
 def test_librdkafka_processes_exactly_once_through_each_loss_and_a_rolling_restart(
     cluster: ClusterThread, start_loop: StartLoop
 ) -> None:
-    command = [sys.executable, HERE / "transactional_loop.py", cluster.bootstrap_servers]
+    command: list[str | Path] = [sys.executable, HERE / "transactional_loop.py", cluster.bootstrap_servers]
     command += ["orders", "invoices", "billing", "billing"]
     lose_under(cluster, start_loop, command, EVERYTHING, is_rolling=True)
 
