@@ -34,6 +34,7 @@ WITHOUT_BARRIER = {
     "trio_broker/partition/replica_manager.py: self.flusher.run",
     # What is to end with them: the broker itself, its start, and the command that runs it.
     "trio_broker/broker.py: broker.run",
+    "trio_broker/dev_cluster.py: nursery.start",
     "trio_broker/testing/loop_thread.py: self.serve",
     "trio_broker/testing/cluster_thread.py: member.run",
     "trio_broker/testing/cluster_thread.py: self._start_one",

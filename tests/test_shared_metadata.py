@@ -239,6 +239,22 @@ async def test_a_directory_of_another_cluster_is_refused(tmp_path):
         assert f"belongs to cluster {CLUSTER_ID}, expected AAAAAAAAAAAAAAAAAAAAAA" in await refusal(cluster.make(1))
 
 
+async def test_a_controller_that_stops_lets_another_decide_before_it_takes_no_more_heartbeats(cluster, monkeypatch):
+    one, two = await cluster.start(1), await cluster.start(2)
+    going_on, drain = trio.Event(), one.server.drain
+
+    async def drain_slowly(deadline):
+        await going_on.wait()
+        await drain(deadline)
+
+    monkeypatch.setattr(one.server, "drain", drain_slowly)
+    one.stop()
+    await until(lambda: two.services.controller.writer.is_active)
+    assert not two.services.metadata_cache.image.brokers[2].fenced
+    going_on.set()
+    await one.stopped.wait()
+
+
 async def test_a_broker_that_was_replaced_by_another_process_stops_and_says_why(cluster):
     one, two = await cluster.start(1), await cluster.start(2, initial_broker_registration_timeout_ms="500")
     controller, lifecycle = one.services.controller, two.services.lifecycle

@@ -272,6 +272,8 @@ class Broker:
                 if services.lifecycle is not None:
                     # While it serves still: its partitions get other leaders first.
                     await services.lifecycle.shut_down()
+                    # It could not hear the others any more, and would fence them one after the other.
+                    services.controller.retire()
             await self._stop_serving(services)
             if self._admin is not None:
                 self._drained.set()

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import attrs
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
@@ -145,13 +146,13 @@ def figures_of(history: Sequence[Event]) -> dict[str, int]:
 
 
 class ChaosRun:
-    """Everything that lives during a run."""
+    """Everything that lives during a run. ``broker`` makes a ``BrokerProcess``, or a cluster in its place."""
 
     def __init__(
         self,
         directory: Path,
         kinds: Sequence[type[RecordedMember] | type[TransactionalLoop]],
-        broker: Callable[..., BrokerProcess] = BrokerProcess,
+        broker: Callable[..., Any] = BrokerProcess,
         *,
         settings: Mapping[str, str] = BROKER_SETTINGS,
         senders: Mapping[str, SenderKind] = CHAOS_SENDERS,

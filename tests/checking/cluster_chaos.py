@@ -21,7 +21,6 @@ from typing import Final
 import attrs
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from kafka_wire.errors import KafkaError
 from tests.checking.chaos_run import CATCH_UP_SECONDS, CATCHING_UP, TOPIC, Observer
 from tests.checking.commits import check_commits
 from tests.checking.history import Event, Op, Recorder, Violation, read_history
@@ -138,13 +137,8 @@ class ClusterChaos:
 
     def controller(self) -> int:
         """The controller, or any broker if there is none."""
-        running = self.cluster.running
-
-        async def find() -> int:
-            active = [each for each in running if self.cluster.broker(each).services.controller.writer.is_active]
-            return next(iter(active), running[0])
-
-        return self.cluster.call(find)
+        found, running = self.cluster.controller_id(), self.cluster.running
+        return found if found in running else running[0]
 
     def leader(self) -> int:
         """The leader of the first partition, or any broker if there is none."""
@@ -232,8 +226,8 @@ class ClusterChaos:
             found: dict[PartitionKey, set[int]] = {}
             for key in partitions:
                 for node in running:
-                    with suppress(KafkaError):
-                        state = self.cluster.broker(node).services.replicas.find(key).state
+                    if (partition := self.cluster.broker(node).services.replicas.find(key)) is not None:
+                        state = partition.state
                         found.setdefault(key, set()).update((state.high_watermark, state.log_end_offset))
             return found
 

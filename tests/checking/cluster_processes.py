@@ -6,6 +6,7 @@ session, or etcd dies or stands still. What it lasts is over when ``kill`` retur
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
@@ -19,6 +20,9 @@ from typing import Final
 
 from confluent_kafka import KafkaException, Producer
 
+from tests.checking.chaos_plan import Step
+from tests.checking.history import Op
+from tests.checking.transactional_loops import LOOPS, PLACES
 from tests.etcd_server import EtcdServer
 from tests.oracles import absent
 from trio_broker.testing.process import BrokerProcess
@@ -42,6 +46,34 @@ DEAD_SECONDS: Final = (0.0, 2 * SESSION_MS / 1000)
 """Some come back before anybody has noticed."""
 
 METADATA_SECONDS: Final = 10.0
+
+
+BETWEEN_SECONDS: Final = (0.5, 3.0)
+
+REPLACED_SECONDS: Final = 0.3
+
+
+def cluster_plan(seed: int, faults: int) -> list[Step]:
+    """As many faults, and after each the next process in one of the places of the loops. One in six is a stop."""
+    random, steps, number = Random(seed), list[Step](), itertools.count()
+    places = {(loop.name, place): "" for loop in LOOPS for place in range(PLACES)}
+
+    def replace(kind: str, place: int) -> None:
+        if before := places[kind, place]:
+            steps.append(Step(REPLACED_SECONDS, Op.KILL, kind, before, counts=False))
+        places[kind, place] = f"{kind}-{place}-{next(number)}"
+        steps.append(Step(0.0, Op.JOIN, kind, places[kind, place], counts=False))
+
+    for each in places:
+        replace(*each)
+    for _, each in zip(range(faults), itertools.cycle(list(places)), strict=False):
+        op = random.choices([Op.KILL_BROKER, Op.RESTART_BROKER], [5, 1])[0]
+        steps.append(Step(random.uniform(*BETWEEN_SECONDS), op))
+        replace(*each)
+    # One that was fenced, because its transaction took too long, has ended.
+    for each in places:
+        replace(*each)
+    return steps
 
 
 class ClusterProcesses:
@@ -85,7 +117,8 @@ class ClusterProcesses:
         return (f"{node_id}: {line}" for node_id, broker in self.brokers.items() for line in broker.output)
 
     def is_running(self, node_id: int) -> bool:
-        return self.brokers[node_id]._process is not None and self.brokers[node_id].process.poll() is None
+        process = self.brokers[node_id]._process
+        return process is not None and process.poll() is None
 
     def start(self) -> ClusterProcesses:
         """Start what does not run, side by side: one alone of those that were killed together may not lead."""
@@ -131,7 +164,7 @@ class ClusterProcesses:
     def _kill(self, *node_ids: int) -> None:
         print(f"   kill {node_ids}", flush=True)
         for node_id in node_ids:
-            self.brokers[node_id].process.kill()
+            self.brokers[node_id].process.send_signal(signal.SIGKILL)
         for node_id in node_ids:
             self.brokers[node_id].kill()
         time.sleep(self.random.uniform(*DEAD_SECONDS))

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import attrs
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
@@ -36,6 +37,7 @@ from tests.checking.transactional_loops import (
 )
 from tests.checking.transactions import FinalState, check_transactions
 from tests.waits import within
+from trio_broker.testing.process import BrokerProcess
 
 WEIGHTS = {Op.KILL: 60, Op.PAUSE: 15, Op.KILL_BROKER: 25}
 
@@ -139,9 +141,14 @@ class TransactionReport:
         )
 
 
-def run_transactions(directory: Path, steps: Sequence[Step], settings: Mapping[str, str]) -> TransactionReport:
+def run_transactions(
+    directory: Path,
+    steps: Sequence[Step],
+    settings: Mapping[str, str],
+    broker: Callable[..., Any] = BrokerProcess,
+) -> TransactionReport:
     """Do what ``steps`` say to loops of each kind, and check what came of it."""
-    run = ChaosRun(directory, LOOPS, settings={**SETTINGS, **settings}, senders=SENDERS)
+    run = ChaosRun(directory, LOOPS, broker, settings={**SETTINGS, **settings}, senders=SENDERS)
     enough = threading.Event()
     reader: threading.Thread | None = None
     try:

@@ -244,7 +244,8 @@ async def test_a_claim_that_is_refused_for_want_of_room_is_tried_again(store, nu
     broker = make_broker(full, 1)
     nursery.start_soon(broker.loader.run)
     nursery.start_soon(broker.controller.lead)
-    await broker.controller.wait_active()
+    await settled()
+    assert broker.controller.writer.is_active
     assert [each.getMessage() for each in caplog.records] == ["the metadata is not claimed: the store is full"]
 
 

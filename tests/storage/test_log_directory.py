@@ -202,3 +202,18 @@ def test_a_link_may_follow_the_directory_to_another_name(tmp_path: Path):
     (tmp_path / "data").symlink_to("b")
     directory.require_in_place()
     directory.unlock()
+
+
+def test_what_is_watched_from_now_on_disturbs_no_thread_that_looks(directory: LogDirectory, monkeypatch):
+    directory.open()
+    later, identity = Path(directory.path) / "later", directory.disk.identity
+    later.touch()
+
+    def watch_meanwhile(_, path):
+        if path != later:
+            directory.watch(later)
+        return identity(path)
+
+    monkeypatch.setattr(RealDisk, "identity", watch_meanwhile)
+    directory.require_in_place()
+    directory.unlock()

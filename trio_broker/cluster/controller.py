@@ -125,6 +125,7 @@ class Controller:
         self._throttle = LogThrottle(log, runtime.clock)
         self._lock = FreeLock()
         self._activated = trio.Event()
+        self._leading, self._is_retired = trio.CancelScope(), False
         self._refusal: OSError | None = None
         # What was published at the last look whether a snapshot is due, and where the newest one ends.
         self._former = (loader.image, loader.last_timestamp_ms)
@@ -142,25 +143,34 @@ class Controller:
             raise self._refusal
 
     async def lead(self) -> None:
-        """Claim the metadata log, decide while the claim lasts, and claim it again, until cancelled."""
+        """Claim the metadata log, decide while the claim lasts, and claim it again, until cancelled or ``retire``."""
         # The LEADER_CHANGE of the present controller lies before what the loader reads.
         self.loader.leader_id = self._store.controller().leader_id
-        while True:
-            claim = await self._claim()
-            try:
-                await self.loader.wait_loaded(claim.end_offset)
-                async with self._lock:
-                    self.writer.activate(claim)
-                    self.begin_sessions()
-                    # Another controller may have taken one meanwhile.
-                    self._snapshot_end = None
-                self._activated.set()
-                await self._fence_predecessor()
-                await self._store.wait_lost(claim)
-            finally:
-                self.writer.deactivate()
-                with trio.CancelScope(shield=True):
-                    await self._store.resign(claim)
+        # A scope of its own each time: what has failed begins again.
+        with trio.CancelScope() as self._leading:
+            while not self._is_retired:
+                await self._lead_once()
+
+    async def _lead_once(self) -> None:
+        claim = await self._claim()
+        try:
+            await self.loader.wait_loaded(claim.end_offset)
+            async with self._lock:
+                self.writer.activate(claim)
+                self.begin_sessions()
+                # Another controller may have taken one meanwhile.
+                self._snapshot_end = None
+            self._activated.set()
+            await self._fence_predecessor()
+            await self._store.wait_lost(claim)
+        finally:
+            self.writer.deactivate()
+            with trio.CancelScope(shield=True):
+                await self._store.resign(claim)
+
+    def retire(self) -> None:
+        self._is_retired = True
+        self._leading.cancel()
 
     async def _claim(self) -> Claim:
         while True:

@@ -138,6 +138,10 @@ class ControllerApi(ControllerClient, Protocol):
         """
         ...
 
+    def retire(self) -> None:
+        """Be the controller no more, now or later: another broker is, before this one is reached by nobody."""
+        ...
+
     async def describe_quorum(self) -> QuorumInfo:
         """Return who leads the metadata log, and how far it has come."""
         ...

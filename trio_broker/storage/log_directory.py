@@ -208,7 +208,8 @@ class LogDirectory:
         Raises:
             OSError: it is not there.
         """
-        self._watched[path] = self.disk.identity(path)
+        # Another mapping, since a thread may be going through this one.
+        self._watched = {**self._watched, path: self.disk.identity(path)}
 
     def require_in_place(self) -> None:
         """Refuse to go on with a directory that is no longer the one that was locked: what is written to its files is

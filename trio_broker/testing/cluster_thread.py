@@ -290,6 +290,14 @@ class ClusterThread:
 
         return self.call(create)
 
+    def controller_id(self) -> int:
+        """The broker that is the controller; −1 if there is none."""
+
+        async def find() -> int:
+            return self._living_links.store.controller().leader_id
+
+        return self.call(find)
+
     def leader_of(self, topic: str, partition: int = 0) -> int:
         """The broker that leads a partition, as far as the running brokers know; −1 if none does."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +18,8 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.records.record import NewRecord
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
 from tests.coordinator.runtime.lease_machine import Acquire, Lease, LeaseMachine, ReleaseAll
+from trio_broker.cluster.metadata_cache import MetadataCache
+from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.coordinator.runtime import coordinator_runtime
@@ -360,3 +363,12 @@ async def test_metadata_go_on_while_a_shard_is_loaded(leases, monkeypatch, autoj
     with pytest.raises(KafkaError) as raised:
         leases.runtime.shard_for("n")
     assert raised.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+async def test_a_topic_that_another_broker_has_just_created_is_asked_for_again_without_an_error(leases, caplog):
+    leases.runtime.metadata_cache, present = MetadataCache(MetadataImage()), leases.runtime.metadata_cache
+    with pytest.raises(KafkaError) as raised:
+        await leases.runtime._create_topic()
+    leases.runtime.metadata_cache = present
+    assert raised.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]

@@ -342,7 +342,9 @@ class CoordinatorRuntime(Generic[MachineT]):
                 return
             [outcome] = await self.controller.create_topics([self.new_topic()])
         if isinstance(outcome, KafkaError):
-            log.error("%s cannot be created: %s", self.topic, outcome)
+            # Another broker was asked at the same time; this one is about to read it.
+            if outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                log.error("%s cannot be created: %s", self.topic, outcome)
             raise KafkaError(str(outcome), code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         # There is nothing to read, so a client of a new broker need not ask twice.
         for shard in list(self.shards.values()):
