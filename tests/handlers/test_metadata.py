@@ -249,6 +249,15 @@ async def test_a_topic_that_somebody_else_creates_meanwhile_is_reported(wire):
     assert first.topic_id == second.topic_id
 
 
+async def test_a_topic_that_another_broker_created_and_this_one_has_not_read_yet_is_asked_for_again(wire, monkeypatch):
+    async def create_elsewhere(topics):
+        return [KafkaError("it exists", code=ErrorCode.TOPIC_ALREADY_EXISTS) for _ in topics]
+
+    monkeypatch.setattr(wire.services.controller_client, "create_topics", create_elsewhere)
+    [topic] = (await wire.ask(named("orders"), 12)).topics
+    assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 # --- partitions that nobody leads ---
 
 

@@ -247,7 +247,10 @@ async def auto_create(name: str, context: Context) -> TopicImage:
     # Another request may have created it between the lookup and the controller's lock: that is what was wanted.
     if isinstance(outcome, KafkaError) and outcome.code != ErrorCode.TOPIC_ALREADY_EXISTS:
         raise outcome
-    return services.metadata_cache.image.topics[name]
+    if (topic := services.metadata_cache.image.topics.get(name)) is None:
+        # This broker has not read it yet, where another is the controller; or it is deleted again. Clients ask again.
+        raise KafkaError(f"no topic {name!r} yet", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return topic
 
 
 def describe_topic(
