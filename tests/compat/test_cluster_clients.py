@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -162,15 +161,6 @@ def test_franz_go_processes_exactly_once_through_each_loss_and_a_rolling_restart
     # It takes one address, and learns those of the others from there.
     address = cluster.bootstrap_servers.split(",")[0]
     command: list[str | Path] = [program, "loop", address, "orders", "invoices", "billing", "billing", protocol]
-    lose_under(cluster, start_loop, command, EVERYTHING, is_rolling=True)
-
-
-@pytest.mark.soak
-def test_librdkafka_processes_exactly_once_through_each_loss_and_a_rolling_restart(
-    cluster: ClusterThread, start_loop: StartLoop
-) -> None:
-    command: list[str | Path] = [sys.executable, HERE / "transactional_loop.py", cluster.bootstrap_servers]
-    command += ["orders", "invoices", "billing", "billing"]
     lose_under(cluster, start_loop, command, EVERYTHING, is_rolling=True)
 
 
