@@ -10,9 +10,9 @@ import trio
 import trio.testing
 
 from kafka_wire.error_codes import ErrorCode
-from tests.partition.real_logs import delete_topics
 from tests.running_broker import connected, produce_request, running, until
 from tests.waits import within
+from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.storage.log import Log
 
 VERSION = 9
@@ -112,7 +112,7 @@ async def test_a_deleted_topic_answers_who_waits_for_it(broker, held):
         await kafka.send(request, VERSION)
         await delayed_is(broker, 1)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(delete_topics, broker.services.replicas, "t")
+            nursery.start_soon(broker.services.controller.delete_topics, [TopicTarget("t")])
             answer = partition_of(await kafka.receive(request, VERSION))
             held.released.set()
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -155,7 +155,8 @@ def test_a_service_of_kubernetes_is_no_port(started):
 def test_a_secret_of_the_environment_is_shown_nowhere(started):
     secrets = [name for name, key in BROKER_KEYS.items() if key.sensitive]
     assert secrets
-    config = started(**{environment_name(name): "http://swordfish" for name in secrets})
+    etcd = ("--override", "metadata.store=etcd://127.0.0.1:1", "--override", "metadata.store.user=trio")
+    config = started(*etcd, **{environment_name(name): "http://swordfish" for name in secrets})
     shown = [config.level_values(BROKER_KEYS[name]) for name in secrets]
     assert "swordfish" not in f"{shown} {config.entries()} {config.static_texts} {config.warnings}"
 

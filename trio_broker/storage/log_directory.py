@@ -458,7 +458,8 @@ def clean_shutdown_epoch(disk: Disk, directory: PurePath) -> int:
     for the disk."""
     try:
         return int(json.loads(disk.read_file(directory / file_names.CLEAN_SHUTDOWN_MARKER))["brokerEpoch"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    # What is no directory is refused by name when it is locked.
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         return NO_BROKER_EPOCH
 
 
