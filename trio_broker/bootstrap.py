@@ -31,7 +31,7 @@ from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublishe
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.config_trials import ConfigTrials
 from trio_broker.cluster.controller import Controller
-from trio_broker.cluster.controller_channel import ControllerChannels
+from trio_broker.cluster.controller_channel import ControllerChannel, ControllerChannels
 from trio_broker.cluster.controller_client import ControllerClient
 from trio_broker.cluster.dynamic_config_publisher import BrokerReconfigurable, DynamicConfigPublisher
 from trio_broker.cluster.errors import MetadataLogUnusable
@@ -199,29 +199,16 @@ async def opened_services(
                 start_background(nursery, "metadata loader", metadata_loader.run)
                 ids = list(directory_ids(log_manager).values())
                 wanted = registration(node, random_uuid(runtime.random), ids)
-                asked: ControllerClient = controller
-                channels_to_controller: ControllerChannels | None = None
-                lifecycle: BrokerLifecycleManager | None = None
                 if shared is None:
-                    # A broker alone whose log cannot be claimed does not start.
-                    start_background(nursery, "controller", controller.lead)
-                    await controller.wait_active()
-                    broker_epoch = await controller.register_node(wanted)
+                    membership = await lead_alone(nursery, controller, wanted)
                     # Behind the loading of logs and the registration, by which the snapshot proves its partitions.
                     if metadata_log.is_snapshot_due and is_every_topic_known(log_manager, metadata_cache.image):
                         await take_snapshot(controller, metadata_log)
                 else:
-                    channels_to_controller = controller_channels(config, runtime, shared.store, metadata_cache)
-                    asked = RemoteController(
-                        controller, channels_to_controller, metadata_cache, config, log_manager.cluster_id
-                    )
-                    start_background(nursery, "controller", controller.lead)
-                    start_background(nursery, "duties of the controller", controller.run)
-                    start_background(nursery, "connections to controllers", channels_to_controller.requests.clients.run)
                     wanted = attrs.evolve(wanted, features=own_features(), previous_broker_epoch=previous_epoch)
-                    lifecycle = BrokerLifecycleManager(asked, wanted, partial(offset_of, metadata_cache), config)
-                    broker_epoch = await lifecycle.register()
-                    await metadata_loader.wait_loaded(broker_epoch + 1)
+                    membership = await join_cluster(nursery, controller, wanted, shared, metadata_cache, runtime)
+                    await metadata_loader.wait_loaded(membership.broker_epoch + 1)
+                asked, broker_epoch = membership.controller, membership.broker_epoch
                 # The directory without it is as good as gone. Behind the snapshot, which begins a new segment.
                 log_manager.directories[0].watch(metadata_log.log.active_segment.file.path)
                 partitions = BrokerMetadataPublisher(replicas, config, metadata_faults)
@@ -230,19 +217,9 @@ async def opened_services(
                 producer_ids = ProducerIds(asked.allocate_producer_ids)
                 markers = MarkerWriter(replicas, groups)
                 clients = partial(broker_clients, config, runtime, metadata_cache)
-                # Before the partitions, which are fetched from the moment they follow.
                 if shared is not None:
-                    replicas.fetchers = ReplicaFetcherManager(
-                        config,
-                        follower=Follower(node.node_id, replicas.broker_epoch),
-                        find=replicas.find,
-                        appends=replicas.follower_appends,
-                        address_of=clients().address,
-                        make_clients=partial(network_clients, config, runtime),
-                    )
-                    alter_partitions = AlterPartitionManager(asked, node.node_id, replicas.broker_epoch, clock)
-                    replicas.alter_partition = alter_partitions.submit
-                    start_background(nursery, "changes of in-sync replicas", alter_partitions.run)
+                    # Before the partitions, which are fetched from the moment they follow.
+                    replicate(nursery, replicas, asked, clients(), runtime)
                 channels = TransactionMarkerChannelManager(markers, clients(), metadata_cache, node.node_id)
                 transactions = TransactionCoordinator(
                     replicas, channels, asked, metadata_cache, producer_ids, config, runtime
@@ -257,8 +234,10 @@ async def opened_services(
                     transactions.topic_opened(name)
 
                 replicas.on_opened = topic_opened
-                if lifecycle is not None:
-                    start_background(nursery, "life of the broker", partial(live, lifecycle, metadata_faults))
+                if membership.lifecycle is not None:
+                    start_background(
+                        nursery, "life of the broker", partial(live, membership.lifecycle, metadata_faults)
+                    )
                 yield BrokerServices(
                     node=node,
                     config=config,
@@ -277,8 +256,8 @@ async def opened_services(
                     transaction_verification=AddPartitionsToTxnManager(transactions, clients()),
                     trials=ConfigTrials(asked, dynamic_config, changes, clock),
                     controller_client=asked,
-                    controller_channel=None if channels_to_controller is None else channels_to_controller.requests,
-                    lifecycle=lifecycle,
+                    controller_channel=membership.channel,
+                    lifecycle=membership.lifecycle,
                 )
                 replicated |= replicas.replicated_high_watermarks()
         finally:
@@ -305,6 +284,69 @@ async def live(lifecycle: BrokerLifecycleManager, faults: MetadataFaults) -> Non
         await lifecycle.run()
     except RegistrationRefused as error:
         faults.registration_refused(str(error))
+
+
+@attrs.frozen
+class Membership:
+    """How this broker has started: which ``controller`` it asks, by which ``channel``, and its ``lifecycle``, the last
+    two where it is one of several."""
+
+    broker_epoch: int
+    controller: ControllerClient
+    channel: ControllerChannel | None = None
+    lifecycle: BrokerLifecycleManager | None = None
+
+
+async def lead_alone(nursery: trio.Nursery, controller: Controller, wanted: NodeRegistration) -> Membership:
+    """Decide everything here.
+
+    Raises:
+        OSError: the metadata log cannot be written; then a broker alone does not start.
+    """
+    start_background(nursery, "controller", controller.lead)
+    await controller.wait_active()
+    return Membership(await controller.register_node(wanted), controller)
+
+
+async def join_cluster(
+    nursery: trio.Nursery,
+    controller: Controller,
+    wanted: NodeRegistration,
+    shared: SharedMetadata,
+    metadata_cache: MetadataCache,
+    runtime: Runtime,
+) -> Membership:
+    """Register with the controller, wherever that is, and be ready to be it.
+
+    Raises:
+        RegistrationRefused: this broker cannot be one of the cluster.
+    """
+    config = controller.config
+    channels = controller_channels(config, runtime, shared.store, metadata_cache)
+    asked = RemoteController(controller, channels, metadata_cache, config, shared.cluster_id)
+    start_background(nursery, "controller", controller.lead)
+    start_background(nursery, "duties of the controller", controller.run)
+    start_background(nursery, "connections to controllers", channels.requests.clients.run)
+    lifecycle = BrokerLifecycleManager(asked, wanted, partial(offset_of, metadata_cache), config)
+    return Membership(await lifecycle.register(), asked, channels.requests, lifecycle)
+
+
+def replicate(
+    nursery: trio.Nursery, replicas: ReplicaManager, asked: ControllerClient, clients: BrokerClients, runtime: Runtime
+) -> None:
+    """Let ``replicas`` fetch what they follow, and ask for the in-sync replicas of what they lead."""
+    config, node_id = replicas.config, replicas.config.node.node_id
+    replicas.fetchers = ReplicaFetcherManager(
+        config,
+        follower=Follower(node_id, replicas.broker_epoch),
+        find=replicas.find,
+        appends=replicas.follower_appends,
+        address_of=clients.address,
+        make_clients=partial(network_clients, config, runtime),
+    )
+    alter_partitions = AlterPartitionManager(asked, node_id, replicas.broker_epoch, runtime.clock)
+    replicas.alter_partition = alter_partitions.submit
+    start_background(nursery, "changes of in-sync replicas", alter_partitions.run)
 
 
 def broker_clients(config: BrokerConfig, runtime: Runtime, metadata_cache: MetadataCache) -> BrokerClients:
