@@ -327,6 +327,8 @@ async def join_cluster(
     start_background(nursery, "controller", controller.lead)
     start_background(nursery, "duties of the controller", controller.run)
     start_background(nursery, "connections to controllers", channels.requests.clients.run)
+    if shared.show is not None:
+        start_background(nursery, "view of the metadata", partial(shared.show, metadata_cache))
     lifecycle = BrokerLifecycleManager(asked, wanted, partial(offset_of, metadata_cache), config)
     return Membership(await lifecycle.register(), asked, channels.requests, lifecycle)
 

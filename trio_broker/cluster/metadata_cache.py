@@ -30,3 +30,8 @@ class MetadataCache:
         """Wait until the image contains the record at ``offset``."""
         while self.image.offset < offset:
             await self._replaced.wait()
+
+    async def wait_after(self, image: MetadataImage) -> None:
+        """Wait until there is another image than ``image``."""
+        while self.image is image:
+            await self._replaced.wait()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import PurePath
@@ -11,6 +11,7 @@ import attrs
 import trio
 
 from trio_broker.cluster.local_metadata_store import LocalMetadataStore
+from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.metadata_store import MetadataStore
 from trio_broker.runtime.runtime import Runtime
@@ -18,10 +19,12 @@ from trio_broker.runtime.runtime import Runtime
 
 @attrs.frozen
 class SharedMetadata:
-    """The store of a cluster, and the id that the data directories of all its brokers have."""
+    """The store of a cluster, and the id that the data directories of all its brokers have. ``show`` is a task of each
+    broker that has the store show people what the metadata say, where it can."""
 
     store: MetadataStore
     cluster_id: str
+    show: Callable[[MetadataCache], Awaitable[None]] | None = None
 
 
 @asynccontextmanager

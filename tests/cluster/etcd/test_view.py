@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
 from kafka_wire.stored.metadata import PartitionChangeRecord, RemoveTopicRecord, TopicRecord
 from tests.cluster.etcd.etcd_world import World, late_etcd
@@ -13,7 +15,8 @@ from tests.cluster.etcd_stores import LAYOUT
 from tests.fakes.images import broker_record, image_after, image_of, partition_record
 from trio_broker.cluster.etcd.layout import end_of_prefix
 from trio_broker.cluster.etcd.messages import RangeRequest
-from trio_broker.cluster.etcd.view import EtcdView
+from trio_broker.cluster.etcd.view import EtcdView, keep_view
+from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_store import ClaimLost
 
 TOPIC = b"t".ljust(16, b"\0")
@@ -80,3 +83,20 @@ async def test_a_change_that_is_made_late_undoes_nothing(autojump_clock, world):
     await view.show(image_after(image, PartitionChangeRecord(topic_id=TOPIC, partition_id=0, leader=-1)))
     late_etcd(store).carry_out()
     assert shown(world)["brokers/topics/t/partitions/0/state"]["leader"] == -1
+
+
+async def test_the_controller_alone_keeps_the_keys_up_to_date(autojump_clock, world):
+    store = await world.broker()
+    cache = MetadataCache(image_of_partitions(1))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keep_view, store, cache)
+        await trio.testing.wait_all_tasks_blocked()
+        assert shown(world) == {}
+        await store.claim(1)
+        cache.set_image(image_of_partitions(2))
+        await trio.sleep(5)
+        assert len(shown(world)) == 5
+        cache.set_image(image_after(cache.image, RemoveTopicRecord(topic_id=TOPIC)))
+        await trio.sleep(5)
+        assert set(shown(world)) == {"brokers/ids/1", "offset"}
+        nursery.cancel_scope.cancel()

@@ -210,6 +210,11 @@ class EtcdMetadataStore:
 
     # --- The claim ---
 
+    @property
+    def held_claim(self) -> Claim | None:
+        """The claim of this broker, None while it has none."""
+        return self._claim
+
     async def claim(self, node_id: int) -> Claim:
         if self._claim is not None:
             self._end_claim(self._claim)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import ssl
+from functools import partial
 
 import trio
 
@@ -11,6 +12,7 @@ from trio_broker.cluster.etcd.client import EtcdAddresses, EtcdClient
 from trio_broker.cluster.etcd.etcd_metadata_store import EtcdMetadataStore
 from trio_broker.cluster.etcd.layout import EtcdLayout
 from trio_broker.cluster.etcd.transactions import RETRY_SECONDS
+from trio_broker.cluster.etcd.view import keep_view
 from trio_broker.cluster.shared_metadata import SharedMetadata
 from trio_broker.concurrency.barrier import start_background
 from trio_broker.config.metadata_store_config import MetadataStoreConfig, etcd_location
@@ -59,7 +61,7 @@ async def join_etcd(
     store = EtcdMetadataStore(client, proposed.transactions.layout, cluster_id, runtime.clock)
     await store.join()
     start_background(nursery, "metadata in etcd", store.run)
-    return SharedMetadata(store, cluster_id)
+    return SharedMetadata(store, cluster_id, partial(keep_view, store))
 
 
 def ssl_context_of(config: MetadataStoreConfig) -> ssl.SSLContext:

@@ -11,10 +11,14 @@ from __future__ import annotations
 
 import errno
 import itertools
+import logging
 from collections.abc import Iterator
 from typing import Final
 
+import trio
+
 from kafka_wire.primitives import uuid_text
+from trio_broker.cluster.etcd.etcd_metadata_store import EtcdMetadataStore
 from trio_broker.cluster.etcd.layout import (
     birth_of,
     end_of_prefix,
@@ -24,10 +28,13 @@ from trio_broker.cluster.etcd.layout import (
     state_operations,
 )
 from trio_broker.cluster.etcd.messages import KeyValue, RangeRequest, RequestOp, created_at, delete, modified_at, put
-from trio_broker.cluster.etcd.transactions import EtcdTransactions
+from trio_broker.cluster.etcd.transactions import RETRY_SECONDS, EtcdTransactions
+from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_image import BrokerImage, MetadataImage, TopicImage
-from trio_broker.cluster.metadata_store import Claim
+from trio_broker.cluster.metadata_store import Claim, ClaimLost
 from trio_broker.common.host_port import host_port
+
+log = logging.getLogger(__name__)
 
 OPERATIONS: Final = 100
 """Of a transaction, of the 128 that etcd takes."""
@@ -37,11 +44,33 @@ KEYS_PER_READ: Final = 500
 OFFSET: Final = b"offset"
 
 
+async def keep_view(store: EtcdMetadataStore, cache: MetadataCache) -> None:
+    """Have the keys show the newest image for as long as this broker is the controller, until cancelled."""
+    view: EtcdView | None = None
+    while True:
+        image, claim = cache.image, store.held_claim
+        if claim is None:
+            view = None
+        else:
+            if view is None or view.claim is not claim:
+                view = EtcdView(store.transactions, claim)
+            try:
+                await view.show(image)
+            except ClaimLost:
+                view = None
+            except OSError as error:
+                log.debug("the view of the metadata in etcd is behind: %s", error)
+                await trio.sleep(RETRY_SECONDS)
+                continue
+        await cache.wait_after(image)
+
+
 class EtcdView:
     """The keys of one controller, for as long as it has its claim."""
 
     def __init__(self, transactions: EtcdTransactions, claim: Claim) -> None:
-        self._transactions, self._claim = transactions, claim
+        self.claim = claim
+        self._transactions = transactions
         self._prefix = transactions.layout.view
         # What the keys show; None where that is not known.
         self._shown: MetadataImage | None = None
@@ -88,14 +117,14 @@ class EtcdView:
         layout = self._transactions.layout
         conditions = [
             self._transactions.in_own_cluster,
-            created_at(layout.controller, birth_of(self._claim)),
+            created_at(layout.controller, birth_of(self.claim)),
             modified_at(self._prefix + OFFSET, self._offset_revision),
         ]
         response = await self._transactions.made(conditions, operations, state_operations(layout))
         if not response.succeeded:
             state = state_of(response)
             self._transactions.require_own(state)
-            require_held(self._claim, state)
+            require_held(self.claim, state)
             raise OSError(errno.EAGAIN, "an earlier change of the view in etcd was made late")
         return response.revision
 
