@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -22,22 +22,14 @@ from trio_broker.runtime.network import Network
 
 
 class ClusterLinks:
-    """Who reaches whom."""
+    """Who reaches whom. ``node_at`` returns the broker that listens on a port, from the moment it does."""
 
-    def __init__(self, store: LocalMetadataStore) -> None:
+    def __init__(self, store: LocalMetadataStore, node_at: Callable[[int], int | None]) -> None:
         self.store = store
+        self.node_at = node_at
         self._sides: Sequence[frozenset[int]] = ()
-        self._nodes_by_port: dict[int, int] = {}
         self._streams: dict[trio.SocketStream, frozenset[int]] = {}
         self._healed = trio.Event()
-
-    def note_port(self, node_id: int, port: int) -> None:
-        """Note where the others reach a broker."""
-        self._nodes_by_port[port] = node_id
-
-    def node_at(self, port: int) -> int | None:
-        """The broker that listens on ``port``."""
-        return self._nodes_by_port.get(port)
 
     def cut(self, sides: Sequence[frozenset[int]]) -> None:
         """Let only brokers of one of ``sides`` reach each other."""
@@ -95,15 +87,16 @@ class CutNetwork:
 
     async def connect(self, host: str, port: int) -> trio.abc.Stream:
         node = self.links.node_at(port)
+        stream = await self.network.connect(host, port)
         if node is None:
-            return await self.network.connect(host, port)
-        if self.links.reaches(self.node_id, node):
-            stream = await self.network.connect(host, port)
-            assert isinstance(stream, trio.SocketStream), "the real network has sockets"
-            self.links.keep(stream, self.node_id, node)
             return stream
-        await trio.lowlevel.checkpoint()
-        raise OSError(errno.EHOSTUNREACH, f"broker {node} is cut off from broker {self.node_id}")
+        assert isinstance(stream, trio.SocketStream), "the real network has sockets"
+        # Behind the wait, during which they may have been cut off.
+        if not self.links.reaches(self.node_id, node):
+            await stream.aclose()
+            raise OSError(errno.EHOSTUNREACH, f"broker {node} is cut off from broker {self.node_id}")
+        self.links.keep(stream, self.node_id, node)
+        return stream
 
 
 @attrs.define(eq=False)

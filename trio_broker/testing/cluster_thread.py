@@ -64,6 +64,12 @@ class Member:
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     ended: trio.Event = attrs.field(factory=trio.Event)
 
+    def listens_on(self, port: int) -> bool:
+        """Whether others reach it there."""
+        return self.broker is not None and any(
+            port == bound for _, bound in self.broker.server.bound_addresses.values()
+        )
+
     async def run(self, task_status: trio.TaskStatus[object]) -> None:
         assert self.broker is not None, "it is made by start"
         try:
@@ -158,7 +164,7 @@ class ClusterThread:
             opened_metadata_store(PurePath(self.directory / METADATA_DIRECTORY), runtime) as store,
             trio.open_nursery() as self._nursery,
         ):
-            self._links = ClusterLinks(store)
+            self._links = ClusterLinks(store, self._node_at)
             async with trio.open_nursery() as starting:
                 for member in self._members.values():
                     starting.start_soon(self._start_one, member)
@@ -175,7 +181,10 @@ class ClusterThread:
         await self._nursery.start(member.run)
         endpoint = broker.bound_endpoints[0]
         member.address = f"{endpoint.host}:{endpoint.port}"
-        links.note_port(node_id, endpoint.port)
+
+    def _node_at(self, port: int) -> int | None:
+        # Not by ``address``, which is known when a broker serves: others reach it before.
+        return next((each.node_id for each in self._members.values() if each.listens_on(port)), None)
 
     @property
     def _living_links(self) -> ClusterLinks:
