@@ -183,8 +183,7 @@ def add_latencies(outcome: Outcome, options: Options) -> None:
     settings = {**PAGE_CACHE, "log.cleaner.backoff.ms": "20", "log.cleaner.min.cleanable.ratio": "1.0"}
     with broker(options.directory, settings) as process:
         create_topic(process.port, SMALL_TOPIC, 16)
-        configs = {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES)}
-        create_topic(process.port, BIG_TOPIC, 1, **configs)
+        create_topic(process.port, BIG_TOPIC, 1, cleanup_policy="compact", segment_bytes=str(SEGMENT_BYTES))
         fill(process, options.volume(2 * LOG_MIB * MIB))
         for name in ("nothing to compact", "a round is under way"):
             if name != "nothing to compact":

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import cycle, islice
+from typing import Any
 
 import attrs
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -50,18 +51,19 @@ QUIET = {"log_level": 0}
 
 @attrs.define
 class Sender:
-    """Sends records with these values, of one size, in turn to a topic of its own."""
+    """Sends records with these values, of one size, in turn to each partition of a topic of its own."""
 
-    process: Peer
     topic: str
     values: Sequence[bytes]
     producer: Producer
+    partitions: int = 1
     failures: list[KafkaError] = attrs.field(factory=list)
 
     @classmethod
-    def to(cls, process: Peer, topic: str, values: Sequence[bytes], codec: str = "none") -> Sender:
-        """Create ``topic`` and a producer, acks=1 as in the other loads; it waits 5 ms for a batch of up to 1 MB."""
-        create_topic(process.port, topic, 1, retention_ms="-1")
+    def to(
+        cls, bootstrap_servers: str, topic: str, values: Sequence[bytes], partitions: int = 1, **settings: Any
+    ) -> Sender:
+        """Make the producer, which waits 5 ms for a batch of 1 MB; keys of ``settings`` have underscores for dots."""
         failures: list[KafkaError] = []
 
         def delivered(error: KafkaError | None, _: Message) -> None:
@@ -69,9 +71,9 @@ class Sender:
                 failures.append(error)
 
         # The callback of the whole producer is called for failures alone.
-        settings = {"bootstrap.servers": f"127.0.0.1:{process.port}", "delivery.report.only.error": True, "acks": 1}
-        producer = Producer({**settings, **QUIET, "compression.type": codec, "on_delivery": delivered})
-        return cls(process, topic, values, producer, failures=failures)
+        always = {"bootstrap.servers": bootstrap_servers, "delivery.report.only.error": True, "on_delivery": delivered}
+        asked = {key.replace("_", "."): value for key, value in settings.items()}
+        return cls(topic, values, Producer({**always, **QUIET, **asked}), partitions, failures)
 
     def send(self, count: int) -> None:
         """Send ``count`` records and wait until all are acknowledged.
@@ -80,10 +82,10 @@ class Sender:
             BenchError: one of them is not.
         """
         produce, topic = self.producer.produce, self.topic
-        for value in islice(cycle(self.values), count):
+        for value, partition in zip(islice(cycle(self.values), count), cycle(range(self.partitions)), strict=False):
             while True:
                 try:
-                    produce(topic, value, partition=0)
+                    produce(topic, value, partition=partition)
                     break
                 except BufferError:
                     self.producer.poll(0.01)
@@ -91,12 +93,23 @@ class Sender:
         if left or self.failures:
             raise BenchError(f"{left} records were not acknowledged, {len(self.failures)} failed: {self.failures[:1]}")
 
-    def round(self, count: int) -> Moved:
-        """Send ``count`` records, see what it costs, and give their memory back."""
-        moved = measured(self.process.pid, count * len(self.values[0]) / MIB, lambda: self.send(count))
-        for path in self.process.data_directory.glob(f"{self.topic}-*/*.log"):
-            forget_contents(path)
-        return moved
+    def mib(self, count: int) -> float:
+        """What ``count`` records hold."""
+        return count * len(self.values[0]) / MIB
+
+
+def sender_to(process: Peer, topic: str, values: Sequence[bytes], codec: str = "none") -> Sender:
+    """Create ``topic`` and a sender, acks=1 as in the other loads."""
+    create_topic(process.port, topic, 1, retention_ms="-1")
+    return Sender.to(f"127.0.0.1:{process.port}", topic, values, acks=1, compression_type=codec)
+
+
+def sending_round(process: Peer, sender: Sender, count: int) -> Moved:
+    """Send ``count`` records, see what it costs, and give their memory back."""
+    moved = measured(process.pid, sender.mib(count), lambda: sender.send(count))
+    for path in process.data_directory.glob(f"{sender.topic}-*/*.log"):
+        forget_contents(path)
+    return moved
 
 
 @attrs.define
@@ -149,15 +162,15 @@ def librdkafka_rounds(process: Peer, options: Options) -> Iterator[Mapping[tuple
     """Write what will be read, and yield a round of every load on ``process`` by its name and the bytes of a record."""
     rounds: dict[tuple[str, int], Callable[[], Moved]] = {}
     for size in RECORD_BYTES:
-        sender = Sender.to(process, f"sent-{size}", plain_values(size))
+        sender = sender_to(process, f"sent-{size}", plain_values(size))
         # With its second batch Kafka reads the first one's time, which must not have been forgotten by then.
         for _ in range(2):
             sender.send(1)
-        rounds["produce", size] = partial(sender.round, options.volume(PRODUCE_RECORDS[size]))
+        rounds["produce", size] = partial(sending_round, process, sender, options.volume(PRODUCE_RECORDS[size]))
     with ExitStack() as stack:
         for size in RECORD_BYTES:
             count = options.volume(CONSUME_RECORDS[size])
-            Sender.to(process, f"read-{size}", plain_values(size)).send(count)
+            sender_to(process, f"read-{size}", plain_values(size)).send(count)
             reader = Reader.of(process, f"read-{size}", count, size)
             stack.callback(reader.consumer.close)
             rounds["consume", size] = reader.round
@@ -170,10 +183,10 @@ def compressed_rounds(process: Peer, options: Options) -> dict[tuple[str, int], 
     for size in RECORD_BYTES:
         values = json_values(size)
         for codec in CODECS:
-            sender = Sender.to(process, f"{codec}-{size}", values, codec)
+            sender = sender_to(process, f"{codec}-{size}", values, codec)
             for _ in range(2):
                 sender.send(1)
-            rounds[codec, size] = partial(sender.round, options.volume(PRODUCE_RECORDS[size]))
+            rounds[codec, size] = partial(sending_round, process, sender, options.volume(PRODUCE_RECORDS[size]))
     return rounds
 
 

@@ -62,13 +62,13 @@ class CoreTime:
 
 
 @contextmanager
-def spent_by(pid: int) -> Iterator[Spent]:
-    """Watch what a process spends while the block runs."""
+def spent_by(*pids: int) -> Iterator[Spent]:
+    """Watch what processes spend together while the block runs."""
     spent = Spent()
     cores = CoreTime.now()
-    began, cpu = time.perf_counter(), process_cpu_seconds(pid)
+    began, cpu = time.perf_counter(), sum(map(process_cpu_seconds, pids))
     yield spent
-    spent.cpu = process_cpu_seconds(pid) - cpu
+    spent.cpu = sum(map(process_cpu_seconds, pids)) - cpu
     spent.wall = time.perf_counter() - began
     spent.machine_busy = CoreTime.now().busy_since(cores)
 

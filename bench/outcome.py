@@ -97,6 +97,16 @@ GOALS: Mapping[str, Goal] = {
     "rebalance-fsync": Goal("the same; fsync", Better.LESS, 200, "ms"),
     "group-memory": Goal("coordinator memory per member", Better.LESS, 10, "KB"),
     "reload": Goal("start until a million commits are there again", Better.LESS, 10, "s"),
+    "replication-rate": Goal(
+        "acks=all, three replicas, two in sync, 1 KB by librdkafka: rate ÷ Kafka's", Better.MORE, 0.7
+    ),
+    "replication-cpu": Goal("the same: CPU of all brokers and etcd ÷ Kafka's", Better.LESS, 1.3),
+    "replication-fsync": Goal("the same: rate with fsync ÷ page cache", Better.MORE, 0.5),
+    "replication-follower": Goal("the same, one partition: CPU of a follower ÷ its leader", Better.LESS, 0.5),
+    "failover-killed": Goal("leader killed, 1,000 partitions: next record acknowledged", Better.LESS, 4, "s"),
+    "failover-stopped": Goal("leader stopped: longest gap of a partition", Better.LESS, 200, "ms"),
+    "failover-controller": Goal("controller killed, 10,000 partitions: next topic created", Better.LESS, 5, "s"),
+    "failover-seen": Goal("a new topic known to every broker", Better.LESS, 100, "ms"),
     "loop-hold": Goal("longest hold of the event loop by one request, each API at its largest", Better.LESS, 20, "ms"),
     "metadata-changes-10000": Goal(
         "one changed ISR in a topic of 10,000 partitions: CPU of the event loop", Better.LESS, 0.3, "ms"

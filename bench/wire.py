@@ -126,12 +126,12 @@ def require(error_code: int, what: str) -> None:
         raise BenchError(f"{what}: {ErrorCode(error_code).name}")
 
 
-def create_topic(port: int, name: str, partitions: int, **configs: str) -> None:
+def create_topic(port: int, name: str, partitions: int, *, replication_factor: int = 1, **configs: str) -> None:
     """Create a topic; keys of ``configs`` have underscores for Kafka's dots. Raises BenchError when refused."""
     topic = CreatableTopic(
         name=name,
         num_partitions=partitions,
-        replication_factor=1,
+        replication_factor=replication_factor,
         assignments=[],
         configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
     )

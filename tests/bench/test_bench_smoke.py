@@ -9,9 +9,11 @@ import pytest
 
 from bench import admin_load, admin_pages, disk, groups, kafka, latency, node, small
 from bench.__main__ import BENCHMARKS
+from bench.clusters import why_no_cluster
 from bench.outcome import GOALS, Options
 from bench.populated import Population
 from tests.java_programs import Java
+from tests.oracles import absent
 
 
 def test_a_benchmark_measures_floor_and_broker_and_relates_them(tmp_path: Path):
@@ -35,6 +37,15 @@ def test_kafka_is_measured_beside_the_broker(java: Java, tmp_path: Path, name: s
         measures
     )
     assert all(value > 0 for value in measures.values())
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["replication", "failover"])
+def test_several_brokers_are_measured_beside_kafkas(java: Java, tmp_path: Path, name: str):
+    if missing := why_no_cluster():
+        absent("etcd", missing)
+    measures = BENCHMARKS[name](Options(tmp_path, repeats=1, scale=0.01)).measures
+    assert {goal for goal in GOALS if goal.startswith(name)} == set(measures)
 
 
 @pytest.mark.soak

@@ -55,6 +55,8 @@ class KafkaProcess:
     java_options: Sequence[str] | None = None
     """Of its JVM, if they are not those of the tests."""
     standalone: bool = False
+    cluster_id: str = ""
+    """That of the nodes that it joins; a new one if it is empty."""
     archive_at_exit: Sequence[str] = ()
     """The option to keep the classes that it has loaded when it is stopped cleanly."""
     bootstrap_servers: str = ""
@@ -116,7 +118,7 @@ class KafkaProcess:
         self._process = subprocess.Popen(
             [
                 *("java", *(self.java_options or (*java.quick_start, HEAP)), *self.archive_at_exit),
-                *("-cp", java.class_path, "RunKafka", str(properties)),
+                *("-cp", java.class_path, "RunKafka", str(properties), *filter(None, [self.cluster_id])),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -12,14 +12,15 @@ import org.apache.kafka.common.utils.Utils;
 
 /**
  * A broker and controller of Kafka's own in one process, started in one JVM and formatted before if need be: without
- * controller.quorum.voters as a quorum of its own. The only argument is the properties file. It says "started" when it answers clients. A line of input stops it cleanly; the end of input ends it
+ * controller.quorum.voters as a quorum of its own. The first argument is the properties file, the second the cluster's id unless it is new. It says "started" when it answers clients. A line of input stops it cleanly; the end of input ends it
  * at once, without saving anything, so it never outlives the test that started it.
  */
 public final class RunKafka {
     public static void main(String[] arguments) throws Exception {
         Properties settings = Utils.loadProps(arguments[0]);
+        String clusterId = arguments.length > 1 ? arguments[1] : Uuid.randomUuid().toString();
         List<String> format = new ArrayList<>(List.of(
-            "format", "--cluster-id", Uuid.randomUuid().toString(), "--config", arguments[0], "--ignore-formatted"));
+            "format", "--cluster-id", clusterId, "--config", arguments[0], "--ignore-formatted"));
         if (!settings.containsKey("controller.quorum.voters")) {
             format.add("--standalone");
         }
