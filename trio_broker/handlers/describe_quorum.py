@@ -1,8 +1,8 @@
 """DescribeQuorum: the leader of the metadata log, its epoch and its end offset.
 
-This node is the leader and the only voter; there are no observers. A leader is always caught up with itself, so both
-its times are now, as in Kafka. The controller takes requests on the same listeners as the broker; the answer has the
-one of the client's connection.
+The controller is the leader and the only voter; there are no observers. A leader is always caught up with itself, so
+both its times are now, as in Kafka. It takes requests on the same listeners as a broker; the answer has the one of the
+client's connection.
 
 Source: Kafka's KafkaRaftClient.handleDescribeQuorumRequest and LeaderState.describeReplicaState; KIP-595, KIP-836,
 KIP-853.
@@ -39,7 +39,7 @@ def error_response(request: DescribeQuorumRequest, error: KafkaError) -> Describ
 
 @handles(DescribeQuorumRequest, error_response=error_response, by_controller=True)
 async def describe_quorum(request: DescribeQuorumRequest, context: Context) -> DescribeQuorumResponse:
-    """Describe the quorum of the metadata log, which is this node alone."""
+    """Describe the quorum of the metadata log, which is the controller alone."""
     budget = YieldBudget()
     topics = []
     for topic in request.topics:

@@ -1,9 +1,8 @@
 """FindCoordinator: the broker that coordinates a group or a transactional id.
 
 It leads the partition of the internal topic that the key lives on, and has its address on the listener of the client's
-connection. The internal topic is created by the first
-request: Kafka answers that one with COORDINATOR_NOT_AVAILABLE and creates the topic afterwards; here the topic is
-created first, which spares the client a retry.
+connection. The internal topic is created by the first request: Kafka answers that one with COORDINATOR_NOT_AVAILABLE
+and creates the topic afterwards; here the topic is created first, which spares the client a retry.
 
 Share groups have no coordinator here, so requests for one get a fatal error.
 
