@@ -121,6 +121,17 @@ class _IndexChecks:
     transactions: TransactionIndexCheck | None = None
 
 
+def _end_offset(disk: Disk, directory: PurePath, segment: _SegmentFile) -> int:
+    path = segment.path(directory, file_names.LOG_SUFFIX)
+    end_offset = segment.base_offset
+    try:
+        for span in batch_scan.spans(LogFile(disk, path, read_only=True), 0, segment.size):
+            end_offset = span.last_offset + 1
+    except CorruptRecordBatch:
+        pass
+    return end_offset
+
+
 class _PartitionCheck:
     def __init__(
         self, disk: Disk, directory: PurePath, topic_partition: TopicPartition, bounds: PartitionBounds
@@ -195,7 +206,7 @@ class _PartitionCheck:
         ]
         if swaps:
             first = min(each.base_offset for each in swaps)
-            end = max(self._end_offset(each) for each in swaps)
+            end = max(_end_offset(self.disk, self.directory, each) for each in swaps)
             found = {base: each for base, each in found.items() if not first <= base < end}
             found.update((each.base_offset, each) for each in swaps)
         return [found[base] for base in sorted(found)]
@@ -208,16 +219,6 @@ class _PartitionCheck:
 
     def _size(self, name: str) -> int:
         return self.disk.status(self.directory / name).size_bytes
-
-    def _end_offset(self, segment: _SegmentFile) -> int:
-        path = segment.path(self.directory, file_names.LOG_SUFFIX)
-        end_offset = segment.base_offset
-        try:
-            for span in batch_scan.spans(LogFile(self.disk, path, read_only=True), 0, segment.size):
-                end_offset = span.last_offset + 1
-        except CorruptRecordBatch:
-            pass
-        return end_offset
 
     def _check_identity(self) -> None:
         path = self.directory / file_names.PARTITION_METADATA
