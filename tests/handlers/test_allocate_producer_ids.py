@@ -22,3 +22,12 @@ async def test_an_earlier_life_of_the_broker_gets_none(second_broker):
     await second_broker.register()
     request = AllocateProducerIdsRequest(broker_id=NODE_ID, broker_epoch=second_broker.broker_epoch - 1)
     assert (await second_broker.wire.ask(request, 0)).error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
+async def test_a_broker_gets_ids_before_that_of_the_controller_has_read_of_it(second_broker):
+    cache = second_broker.wire.services.metadata_cache
+    image = cache.image
+    await second_broker.register()
+    cache.set_image(image)
+    request = AllocateProducerIdsRequest(broker_id=NODE_ID, broker_epoch=second_broker.broker_epoch)
+    assert (await second_broker.wire.ask(request, 0)).error_code == ErrorCode.NONE

@@ -31,6 +31,7 @@ from trio_broker.cluster.broker_liveness import (
     decide_fencing,
     decide_heartbeat,
     decide_unregistration,
+    require_broker_epoch,
 )
 from trio_broker.cluster.cluster_control import NodeRegistration, decide_broker_registration, decide_registration
 from trio_broker.cluster.configuration_control import ConfigChange, decide_config_change
@@ -316,9 +317,15 @@ class Controller:
             lambda: decide_registration(self.image, self.settings, node, broker_epoch=self.writer.end_offset)
         )
 
-    async def allocate_producer_ids(self, broker_id: int | None = None) -> ProducerIdBlock:
-        for_broker = self.node_id if broker_id is None else broker_id
-        return await self._decide(lambda: decide_producer_id_block(self.image, for_broker))
+    async def allocate_producer_ids(self) -> ProducerIdBlock:
+        return await self._decide(lambda: decide_producer_id_block(self.image, self.node_id))
+
+    async def allocate_producer_ids_to(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
+        def decide() -> ControllerResult[ProducerIdBlock]:
+            require_broker_epoch(self.image, broker_id, broker_epoch)
+            return decide_producer_id_block(self.image, broker_id)
+
+        return await self._decide(decide)
 
     # --- brokers of several ---
 

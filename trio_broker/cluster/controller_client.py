@@ -98,8 +98,8 @@ class ControllerClient(Protocol):
         """
         ...
 
-    async def allocate_producer_ids(self, broker_id: int | None = None) -> ProducerIdBlock:
-        """Return a block of ids that was never allocated before, for a broker, this one by default."""
+    async def allocate_producer_ids(self) -> ProducerIdBlock:
+        """Return a block of ids that was never allocated before, for this broker."""
         ...
 
 
@@ -116,6 +116,14 @@ class ControllerApi(ControllerClient, Protocol):
         self, reassignments: Sequence[Reassignment], *, allow_replication_factor_change: bool
     ) -> list[KafkaError | None]:
         """Assign each partition its replicas; results in the order of ``reassignments``."""
+        ...
+
+    async def allocate_producer_ids_to(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
+        """Return a block of ids for a broker.
+
+        Raises:
+            KafkaError: STALE_BROKER_EPOCH.
+        """
         ...
 
     async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool) -> None:

@@ -237,7 +237,7 @@ class RemoteController:
             partition_epoch=data.partition_epoch,
         )
 
-    async def allocate_producer_ids(self, broker_id: int | None = None) -> ProducerIdBlock:
+    async def allocate_producer_ids(self) -> ProducerIdBlock:
         own_id = self.config.node.node_id
         broker = self.metadata_cache.image.brokers.get(own_id)
         epoch = -1 if broker is None else broker.broker_epoch
@@ -248,7 +248,7 @@ class RemoteController:
             first = response.producer_id_start
             return ProducerIdBlock(first, first + response.producer_id_len)
 
-        return await self.channels.requests.call(lambda: self.controller.allocate_producer_ids(own_id), there)
+        return await self.channels.requests.call(self.controller.allocate_producer_ids, there)
 
 
 # --- Requests, of what the controller takes ---

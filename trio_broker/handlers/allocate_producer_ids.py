@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from trio_broker.cluster.broker_liveness import require_broker_epoch
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
@@ -19,8 +18,6 @@ def error_response(request: AllocateProducerIdsRequest, error: KafkaError) -> Al
 @handles(AllocateProducerIdsRequest, error_response=error_response, by_controller=True, between_brokers=True)
 async def allocate_producer_ids(request: AllocateProducerIdsRequest, context: Context) -> AllocateProducerIdsResponse:
     """Allocate a block of ids to a broker."""
-    services = context.services
-    require_broker_epoch(services.metadata_cache.image, request.broker_id, request.broker_epoch)
     context.release_for_disk()
-    block = await services.controller.allocate_producer_ids(request.broker_id)
+    block = await context.services.controller.allocate_producer_ids_to(request.broker_id, request.broker_epoch)
     return AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.end - block.first)
