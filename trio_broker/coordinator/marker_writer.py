@@ -20,7 +20,7 @@ from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.steps import Steps, run_steps
 from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
-from trio_broker.coordinator.transactions import transaction_marker_channel_manager
+from trio_broker.coordinator.transactions import inter_broker_sender
 from trio_broker.partition.leader_appends import RequiredOffset
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
@@ -70,10 +70,9 @@ class MarkerWriter:
                 awaited[topic_partition] = RequiredOffset(partition, (yield from self._append(partition, end)))
             except KafkaError as error:
                 codes[topic_partition] = error.code
-        timeout_seconds = transaction_marker_channel_manager.MARKER_TIMEOUT_SECONDS
         durable = yield from self.replicas.appends.replication_steps(
             list(awaited.values()),
-            timeout_seconds=timeout_seconds,
+            timeout_seconds=inter_broker_sender.REQUEST_TIMEOUT_SECONDS,
             release_handler=release_handler,
         )
         return codes | dict(zip(awaited, durable, strict=True))

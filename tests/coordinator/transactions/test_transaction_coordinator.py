@@ -39,7 +39,7 @@ from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency import barrier
 from trio_broker.concurrency.steps import Steps
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
-from trio_broker.coordinator.transactions import transaction_coordinator, transaction_marker_channel_manager
+from trio_broker.coordinator.transactions import inter_broker_sender, transaction_coordinator
 from trio_broker.coordinator.transactions.requests import THE_BROKER
 from trio_broker.coordinator.transactions.transaction_marker_channel_manager import MarkerChannel
 from trio_broker.coordinator.transactions.transaction_metadata import MAX_EPOCH
@@ -189,14 +189,14 @@ async def test_the_transaction_is_not_complete_before_its_markers_are_durable(du
 
 
 async def test_a_marker_that_is_not_durable_in_time_is_written_again(durable_client, monkeypatch):
-    monkeypatch.setattr(transaction_marker_channel_manager, "MARKER_TIMEOUT_SECONDS", 0.001)
+    monkeypatch.setattr(inter_broker_sender, "REQUEST_TIMEOUT_SECONDS", 0.001)
     client = durable_client
     producer = await started(client, 0)
     async with held_syncs(client.partition(0), monkeypatch):
         await client.end(producer)
         await until(lambda: len(client.markers()) >= 2)
         assert client.status() is TransactionStatus.PREPARE_COMMIT
-    monkeypatch.setattr(transaction_marker_channel_manager, "MARKER_TIMEOUT_SECONDS", 10.0)
+    monkeypatch.setattr(inter_broker_sender, "REQUEST_TIMEOUT_SECONDS", 10.0)
     await client.completed()
     assert set(client.markers()) == {(producer.producer_id, producer.epoch, True)}
 

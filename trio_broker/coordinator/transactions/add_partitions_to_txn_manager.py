@@ -11,7 +11,7 @@ Source: Kafka's AddPartitionsToTxnManager and VerificationGuard.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
@@ -30,7 +30,7 @@ from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.steps import Steps
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.runtime.result import RequestContext
-from trio_broker.coordinator.transactions.inter_broker_sender import InterBrokerSender
+from trio_broker.coordinator.transactions.inter_broker_sender import REQUEST_TIMEOUT_SECONDS, InterBrokerSender
 from trio_broker.coordinator.transactions.transaction_coordinator import TransactionCoordinator
 from trio_broker.coordinator.transactions.transaction_marker_channel_manager import leader_of
 from trio_broker.coordinator.transactions.transaction_metadata import by_topic
@@ -39,9 +39,6 @@ from trio_broker.network.network_client import NetworkClient
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.transaction_end import EPOCH_BUMP_VERSION
 from trio_broker.storage.producer_state import VerificationGuard
-
-ASKING_SECONDS: Final = 30.0
-"""How long another broker may take to answer: Kafka's ``request.timeout.ms`` between brokers."""
 
 PartitionCodes: TypeAlias = Mapping[TopicPartition, ErrorCode]
 
@@ -187,7 +184,7 @@ async def ask_coordinator(client: NetworkClient, batch: Sequence[AskedTransactio
         RequestFailed: it has not answered.
     """
     request = AddPartitionsToTxnRequest(transactions=[asked.on_the_wire() for asked in batch])
-    response = await client.send(request, timeout_seconds=ASKING_SECONDS)
+    response = await client.send(request, timeout_seconds=REQUEST_TIMEOUT_SECONDS)
     results = {result.transactional_id: result for result in response.results_by_transaction}
     otherwise = ErrorCode(response.error_code) if response.error_code else ErrorCode.UNKNOWN_SERVER_ERROR
     return [asked.codes(results.get(asked.transactional_id), otherwise) for asked in batch]

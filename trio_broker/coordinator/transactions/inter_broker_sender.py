@@ -24,6 +24,9 @@ from trio_broker.network.network_client import NetworkClient
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
+REQUEST_TIMEOUT_SECONDS: Final = 30.0
+"""How long another broker may take to answer: Kafka's ``request.timeout.ms`` between brokers."""
+
 MAX_ITEMS_PER_REQUEST: Final = 1000
 """Of a batch: the other broker answers a request only when all of it is done, and none should wait for too many."""
 

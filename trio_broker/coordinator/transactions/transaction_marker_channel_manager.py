@@ -29,6 +29,7 @@ from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.coordinator.transactions.inter_broker_sender import (
+    REQUEST_TIMEOUT_SECONDS,
     InterBrokerSender,
     SentItem,
 )
@@ -40,9 +41,6 @@ from trio_broker.partition.transaction_end import TransactionEnd
 MARKER_RETRY_SECONDS: Final = 0.5
 """After which markers that could not be written are tried again: short against a client that waits for its next
 transaction, long against a disk that is full for minutes."""
-
-MARKER_TIMEOUT_SECONDS: Final = 30.0
-"""How long a marker may take to become durable: Kafka's ``request.timeout.ms`` between brokers."""
 
 MarkerCodes: TypeAlias = Mapping[TopicPartition, ErrorCode]
 
@@ -157,7 +155,7 @@ async def exchange_markers(client: NetworkClient, batch: Sequence[Markers]) -> l
         RequestFailed: it is not known which of them were written, or none was.
     """
     request = WriteTxnMarkersRequest(markers=[markers.on_the_wire() for markers in batch])
-    response = await client.send(request, timeout_seconds=MARKER_TIMEOUT_SECONDS)
+    response = await client.send(request, timeout_seconds=REQUEST_TIMEOUT_SECONDS)
     results = {result.producer_id: result for result in response.markers}
     return [markers.codes(results.get(markers.end.producer_id)) for markers in batch]
 
