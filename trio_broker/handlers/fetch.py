@@ -50,7 +50,7 @@ LED_DIFFERENTLY = NOT_HERE | {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED
 
 ISOLATION_LEVELS = {level.value: level for level in IsolationLevel}
 
-NO_DIVERGENCE, NO_LEADER, NO_SNAPSHOT = EpochEndOffset(), LeaderIdAndEpoch(), SnapshotId()
+NO_DIVERGENCE, UNNAMED_LEADER, NO_SNAPSHOT = EpochEndOffset(), LeaderIdAndEpoch(), SnapshotId()
 """Defaults of every partition's answer. They are never changed, and to make them anew would cost as much as all the
 rest of the answer."""
 
@@ -118,11 +118,11 @@ def fetch_in_full(request: FetchRequest, limits: FetchLimits, context: Context) 
             # since.
             session.incremental_changes(session.partitions.items(), results)
             session_id = session.session_id
-    leaders = CurrentLeaders(context)
+    leaders = CurrentLeaders(context, LED_DIFFERENTLY, NAMES_LEADERS_SINCE_VERSION)
     responses = yield from responses_of(zip(asked, results, strict=True), leaders)
     if len(targets) > PARTITIONS_PER_LOOK:
         yield from clear_in_turns(asked, targets, results)
-    return FetchResponse(session_id=session_id, responses=responses, node_endpoints=addresses_of(leaders))
+    return FetchResponse(session_id=session_id, responses=responses, node_endpoints=leaders.endpoints(NodeEndpoint))
 
 
 def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: Context) -> Steps[FetchResponse]:
@@ -150,9 +150,11 @@ def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: Contex
             partition.target = attrs.evolve(partition.target, found=find_partition(key, context))
         targets.append(partition.target)
     results = yield from read_steps(targets, limits, context)
-    leaders = CurrentLeaders(context)
+    leaders = CurrentLeaders(context, LED_DIFFERENTLY, NAMES_LEADERS_SINCE_VERSION)
     responses = yield from responses_of(session.incremental_changes(reads, results), leaders)
-    return FetchResponse(session_id=session.session_id, responses=responses, node_endpoints=addresses_of(leaders))
+    return FetchResponse(
+        session_id=session.session_id, responses=responses, node_endpoints=leaders.endpoints(NodeEndpoint)
+    )
 
 
 def read_steps(targets: Sequence[FetchTarget], limits: FetchLimits, context: Context) -> Steps[list[FetchedPartition]]:
@@ -239,32 +241,13 @@ def responses_of(results: Iterable[KeyedResult], leaders: CurrentLeaders) -> Ste
             topics.append(topic)
         data = partition_data(result)
         if result.error_code is not ErrorCode.NONE:
-            name_leader(key, data, leaders)
+            leaders.name_in(data, key.topic, key.topic_id, key.partition)
         topic.partitions.append(data)
         if number % PARTITIONS_PER_LOOK == 0:
             budget = budget or YieldBudget()
             if budget.is_spent:
                 yield budget.renewed
     return topics
-
-
-def name_leader(key: SessionKey, data: PartitionData, leaders: CurrentLeaders) -> None:
-    """Beside a partition that is not led here, or in another epoch, say who leads it (KIP-951)."""
-    if data.error_code in LED_DIFFERENTLY and (partition := leaders.find(key.topic, key.topic_id, key.partition)):
-        if data.error_code in NOT_HERE:
-            data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if leaders.context.version >= NAMES_LEADERS_SINCE_VERSION:
-            data.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
-
-
-def addresses_of(leaders: CurrentLeaders) -> list[NodeEndpoint]:
-    """The addresses of the leaders that a response names."""
-    if leaders.context.version < NAMES_LEADERS_SINCE_VERSION:
-        return []
-    return [
-        NodeEndpoint(node_id=each.broker_id, host=each.host, port=each.port, rack=each.rack)
-        for each in leaders.nodes.values()
-    ]
 
 
 def partition_data(result: FetchedPartition) -> PartitionData:
@@ -276,7 +259,7 @@ def partition_data(result: FetchedPartition) -> PartitionData:
         last_stable_offset=result.last_stable_offset,
         log_start_offset=result.log_start_offset,
         diverging_epoch=NO_DIVERGENCE,
-        current_leader=NO_LEADER,
+        current_leader=UNNAMED_LEADER,
         snapshot_id=NO_SNAPSHOT,
         aborted_transactions=[],
         records=result.records,

@@ -61,7 +61,7 @@ INTERNAL_WRITER = "__admin_client"
 
 NO_RECORDS = memoryview(b"")
 
-NO_LEADER = LeaderIdAndEpoch()
+UNNAMED_LEADER = LeaderIdAndEpoch()
 """The default of every partition's answer; never changed."""
 
 SUCCESS = struct.Struct(">ihqqq")
@@ -214,7 +214,7 @@ class ProduceOperation:
             base_offset=info.first_offset,
             log_append_time_ms=info.log_append_time_ms,
             log_start_offset=info.log_start_offset,
-            current_leader=NO_LEADER,
+            current_leader=UNNAMED_LEADER,
         )
         # Often the high watermark has passed the batch already; such a request never waits, and keeps its handler slot.
         if is_acks_all and partition.state.high_watermark <= info.last_offset:
@@ -252,27 +252,8 @@ class ProduceOperation:
             waiting.response.error_code = code
             if code:
                 partition = waiting.awaited.partition
-                name_leader(partition.topic_partition.topic, partition.topic_id, waiting.response, self.leaders)
-
-
-def name_leader(topic: str, topic_id: bytes, response: PartitionProduceResponse, leaders: CurrentLeaders) -> None:
-    """Beside a partition that is not led here, say who leads it (KIP-951)."""
-    if response.error_code not in LED_ELSEWHERE:
-        return
-    if (partition := leaders.find(topic, topic_id, response.index)) is not None:
-        response.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if leaders.context.version >= NAMES_LEADERS_SINCE_VERSION:
-            response.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
-
-
-def addresses_of(leaders: CurrentLeaders) -> list[NodeEndpoint]:
-    """The addresses of the leaders that a response names."""
-    if leaders.context.version < NAMES_LEADERS_SINCE_VERSION:
-        return []
-    return [
-        NodeEndpoint(node_id=each.broker_id, host=each.host, port=each.port, rack=each.rack)
-        for each in leaders.nodes.values()
-    ]
+                topic, response = partition.topic_partition.topic, waiting.response
+                self.leaders.name_in(response, topic, partition.topic_id, response.index)
 
 
 def require_may_write(local: LocalTopic, client_id: str | None) -> None:
@@ -297,9 +278,8 @@ def produce(request: ProduceRequest, context: Context) -> Steps[ProduceResponse 
     if (producer := client.producer) is None:
         producer = client.producer = ProducerActivity()
     producer.acks = request.acks
-    production = ProduceOperation(
-        request, context.request.header, context.services.replicas, producer, CurrentLeaders(context)
-    )
+    leaders = CurrentLeaders(context, LED_ELSEWHERE, NAMES_LEADERS_SINCE_VERSION)
+    production = ProduceOperation(request, context.request.header, context.services.replicas, producer, leaders)
     if request.transactional_id is not None:
         production.transaction = TransactionalProduce(request.transactional_id, context)
         yield from production.transaction.begin(request)
@@ -326,7 +306,7 @@ def produce(request: ProduceRequest, context: Context) -> Steps[ProduceResponse 
                 else (yield from production.append(local, data, context.release_handler))
             )
             if response.error_code:
-                name_leader(topic.name, topic.topic_id, response, production.leaders)
+                leaders.name_in(response, topic.name, topic.topic_id, response.index)
             partition_responses.append(response)
     if request.acks == ACKS_NONE:
         require_all_appended(responses)
@@ -339,7 +319,7 @@ def produce(request: ProduceRequest, context: Context) -> Steps[ProduceResponse 
         [response] = topic_response.partition_responses
         if not response.error_code:
             return encoded_success(context.request.header.api_version, topic_response, response)
-    return ProduceResponse(responses=responses, node_endpoints=addresses_of(production.leaders))
+    return ProduceResponse(responses=responses, node_endpoints=leaders.endpoints(NodeEndpoint))
 
 
 def encoded_success(version: int, topic: TopicProduceResponse, partition: PartitionProduceResponse) -> bytes:
