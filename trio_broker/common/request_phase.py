@@ -22,7 +22,7 @@ class RequestPhase(enum.Enum):
     """The handler has given its slot back until a sync has made records durable, or a thread has read or written files
     beside the appends."""
     PURGATORY = "purgatory"
-    """The handler has given its slot back until others act: a long poll, a rebalance."""
+    """The handler has given its slot back until others act: a long poll, a rebalance, other replicas of a batch."""
     RESPONSE_QUEUE = "response_queue"
     """From the answer until its connection takes it."""
     SEND = "send"

@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from pathlib import PurePath
 
 import attrs
-import trio
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import read_batches
-from trio_broker.concurrency.barrier import start_once
+from trio_broker.concurrency.side_by_side import side_by_side
 from trio_broker.partition.flusher import Flusher
 from trio_broker.partition.log_dir_failures import LogDirFailures
 from trio_broker.partition.log_maintenance import LogMaintenance
@@ -24,10 +23,6 @@ from trio_broker.partition.partition import Partition
 from trio_broker.runtime.clock import Clock
 from trio_broker.storage.append import AppendInfo
 from trio_broker.storage.errors import UnexpectedAppendOffset
-
-TRUNCATIONS_AT_ONCE = 64
-"""Logs that are cut at a time: more than a directory has threads for, by default, so that none of these waits for the
-event loop."""
 
 
 @attrs.frozen
@@ -127,18 +122,14 @@ class FollowerAppends:
         self, truncations: Mapping[Partition, Truncation], failed: Mapping[PurePath, OSError]
     ) -> dict[Partition, KafkaError]:
         refusals: dict[Partition, KafkaError] = {}
-        remaining = iter(truncations.items())
 
-        async def cut() -> None:
-            for partition, truncation in remaining:
-                try:
-                    await self._cut_one(partition, truncation, failed.get(partition.log.directory.parent))
-                except KafkaError as error:
-                    refusals[partition] = error.with_traceback(None)
+        async def cut(partition: Partition) -> None:
+            try:
+                await self._cut_one(partition, truncations[partition], failed.get(partition.log.directory.parent))
+            except KafkaError as error:
+                refusals[partition] = error.with_traceback(None)
 
-        async with trio.open_nursery() as nursery:
-            for _ in range(min(len(truncations), TRUNCATIONS_AT_ONCE)):
-                start_once(nursery, "truncation of logs", cut)
+        await side_by_side("truncation of logs", truncations, cut)
         return refusals
 
     async def _cut_one(self, partition: Partition, truncation: Truncation, failure: OSError | None) -> None:

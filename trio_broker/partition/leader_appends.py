@@ -8,7 +8,7 @@ Source: Kafka's ReplicaManager.appendRecords and Partition.appendRecordsToLeader
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -20,7 +20,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import RecordBatch
 from trio_broker.common.request_phase import ReleaseHandler, RequestPhase, ignore_release
-from trio_broker.concurrency.barrier import start_once
+from trio_broker.concurrency.side_by_side import side_by_side
 from trio_broker.concurrency.steps import Steps, run_steps
 from trio_broker.concurrency.yield_budget import partition_in_turns
 from trio_broker.partition.delayed_operations import DelayedProduce, ExpirationReaper
@@ -39,10 +39,6 @@ INFLATION_THREADS = 2
 """Batches inflated or walked at a time. Each may hold 128 MiB meanwhile (twice ``kafka_wire``'s limit for one batch),
 which a sender pays for with a kilobyte; and walking records is Python, which more threads would only take from the
 loop."""
-
-EPOCH_WRITES_AT_ONCE = 64
-"""Partitions of one request whose leader epochs are written down at a time: more than a directory has threads for, by
-default, so that none of these waits for the event loop."""
 
 
 @attrs.frozen
@@ -216,19 +212,11 @@ class LeaderAppends:
         )
         if len(new) > 1:
             release_handler(RequestPhase.DISK)
-            yield partial(self._write_epochs, new)
+            yield partial(side_by_side, "beginning of leader epochs", new, self._write_epoch)
 
-    async def _write_epochs(self, partitions: Collection[Partition]) -> None:
-        remaining = iter(partitions)
-
-        async def write() -> None:
-            for partition in remaining:
-                with suppress(KafkaError):
-                    await self.ready_to_append(partition)
-
-        async with trio.open_nursery() as nursery:
-            for _ in range(min(len(partitions), EPOCH_WRITES_AT_ONCE)):
-                start_once(nursery, "beginning of leader epochs", write)
+    async def _write_epoch(self, partition: Partition) -> None:
+        with suppress(KafkaError):
+            await self.ready_to_append(partition)
 
     async def wait_until_replicated(
         self,
@@ -254,8 +242,9 @@ class LeaderAppends:
             if each.code() is ErrorCode.REQUEST_TIMED_OUT:
                 each.partition.delayed.add_produce(each.required_offset, delayed)
         if delayed.partitions_pending:
-            # On one broker the high watermark waits for nothing but a sync.
-            release_handler(RequestPhase.DISK)
+            # Without other replicas the high watermark waits for nothing but a sync.
+            awaits_others = any(partition.has_other_replicas for partition in partitions)
+            release_handler(RequestPhase.PURGATORY if awaits_others else RequestPhase.DISK)
             try:
                 yield delayed
             finally:
