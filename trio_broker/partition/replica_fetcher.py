@@ -32,6 +32,7 @@ from kafka_wire.messages.fetch import FetchResponse, PartitionData
 from trio_broker.common.log_throttle import LogThrottle
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.barrier import start_background, start_once
+from trio_broker.concurrency.side_by_side import SIDE_BY_SIDE
 from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.network.errors import RequestFailed
 from trio_broker.partition.fetch_answers import (
@@ -40,7 +41,6 @@ from trio_broker.partition.fetch_answers import (
     Delay,
     FindRange,
     FollowerPosition,
-    Step,
     Truncate,
     name_of,
     next_step,
@@ -53,11 +53,6 @@ from trio_broker.partition.remote_leader_endpoint import RemoteLeaderEndpoint, f
 from trio_broker.storage.leader_epochs import UNDEFINED_EPOCH
 
 log = logging.getLogger(__name__)
-
-APPENDS_AT_ONCE = 64
-"""Partitions that are appended to at a time, where the file of leader epochs is to be written before: more than a
-directory has threads for, by default, so that none of these waits for the event loop."""
-
 
 STRAGGLER_SECONDS = 0.5
 """How long the next Fetch waits for partitions whose disk is slow: as an empty one takes by default."""
@@ -77,8 +72,7 @@ class PartitionFetchState:
     before the first answer. With ``is_busy`` something is done to its log."""
 
     topic_partition: TopicPartition
-    topic_id: bytes
-    leader_epoch: int
+    followed: FollowedPartition
     lag: int | None = None
     delayed_until: float = -math.inf
     is_busy: bool = False
@@ -182,10 +176,8 @@ class ReplicaFetcher:
         for topic_partition, followed in partitions.items():
             self.failed.discard(topic_partition)
             state = self._states.get(topic_partition)
-            if state is None or FollowedPartition(state.topic_id, state.leader_epoch) != followed:
-                self._states[topic_partition] = PartitionFetchState(
-                    topic_partition, followed.topic_id, followed.leader_epoch
-                )
+            if state is None or state.followed != followed:
+                self._states[topic_partition] = PartitionFetchState(topic_partition, followed)
         self._changed.set()
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
@@ -197,7 +189,7 @@ class ReplicaFetcher:
     def take_all(self) -> dict[TopicPartition, FollowedPartition]:
         """Fetch nothing any more; return what was fetched, for other fetchers."""
         states, self._states = self._states, {}
-        return {each: FollowedPartition(state.topic_id, state.leader_epoch) for each, state in states.items()}
+        return {each: state.followed for each, state in states.items()}
 
     def _is_current(self, state: PartitionFetchState) -> bool:
         return self._states.get(state.topic_partition) is state
@@ -234,7 +226,7 @@ class ReplicaFetcher:
         if not asked:
             await self._until_changed()
             return
-        named = ((each.state.topic_partition, each.state.topic_id, each.position) for each in asked.values())
+        named = ((each.state.topic_partition, each.state.followed.topic_id, each.position) for each in asked.values())
         topics = fetch_topics(named, self.leader.settings.replica_fetch_max_bytes)
         try:
             response = await self.leader.fetch(topics)
@@ -264,7 +256,7 @@ class ReplicaFetcher:
             elif partition.failure is not None:
                 self._give_up(state, partition.failure)
             elif not awaits_disk(partition):
-                key = (state.topic_id, state.topic_partition.partition)
+                key = (state.followed.topic_id, state.topic_partition.partition)
                 asked[key] = AskedPartition(state, partition, position_of(partition))
         return asked
 
@@ -317,16 +309,17 @@ class ReplicaFetcher:
                 cuts.setdefault(partition.log.directory.parent, {})[each] = step
             case FindRange():
                 begun.add([each.state], partial(self._find_range, each))
-            case Delay(reason) | AwaitMetadata(reason) as step:
-                self._leave_out(each.state, step, reason)
+            case Delay() | AwaitMetadata() as step:
+                self._leave_out(each.state, step)
             case None:
                 pass
 
-    def _leave_out(self, state: PartitionFetchState, step: Step, reason: str) -> None:
+    def _leave_out(self, state: PartitionFetchState, step: Delay | AwaitMetadata) -> None:
         if isinstance(step, AwaitMetadata):
-            self._give_up(state, reason)
+            self._give_up(state, step.reason)
         else:
-            self._throttled_log.info("delayed", f"{state.topic_partition}: {self} leaves it out for a while: {reason}")
+            text = f"{state.topic_partition}: {self} leaves it out for a while: {step.reason}"
+            self._throttled_log.info("delayed", text)
             self._delay(state)
 
     async def _carry_out(self, begun: FetchRound) -> None:
@@ -338,7 +331,7 @@ class ReplicaFetcher:
         start_once(self._nursery, f"a worker of {self}", work)
         # Nearly always one is enough, since nothing has to wait.
         await trio.lowlevel.checkpoint()
-        for _ in range(min(len(begun.jobs), APPENDS_AT_ONCE - 1)):
+        for _ in range(min(len(begun.jobs), SIDE_BY_SIDE - 1)):
             start_once(self._nursery, f"a worker of {self}", work)
         with trio.move_on_after(STRAGGLER_SECONDS):
             await begun.ended.wait()
@@ -402,20 +395,18 @@ class ReplicaFetcher:
                 self._refused(each, refusal)
             elif position_of(each.partition) == each.position:
                 # The next answer would be the same, and so on without a pause.
-                reason = "it has nothing that is to be cut"
-                self._leave_out(each.state, Delay(reason), reason)
+                self._leave_out(each.state, Delay("it has nothing that is to be cut"))
 
     async def _find_range(self, each: AskedPartition) -> None:
         state = each.state
         try:
-            found = await self.leader.range_of(state.topic_partition, state.leader_epoch)
+            found = await self.leader.range_of(state.topic_partition, state.followed.leader_epoch)
         except RequestFailed as error:
-            self._leave_out(state, Delay(str(error)), str(error))
+            self._leave_out(state, Delay(str(error)))
             return
         except KafkaError as error:
-            fenced = error.code is ErrorCode.FENCED_LEADER_EPOCH
-            reason = str(error)
-            self._leave_out(state, AwaitMetadata(reason) if fenced else Delay(reason), reason)
+            is_over = error.code is ErrorCode.FENCED_LEADER_EPOCH
+            self._leave_out(state, AwaitMetadata(str(error)) if is_over else Delay(str(error)))
             return
         if not self._is_current(state):
             return
@@ -423,7 +414,7 @@ class ReplicaFetcher:
         if isinstance(step, Truncate):
             await self._truncate({each: step})
         elif isinstance(step, Delay):
-            self._leave_out(state, step, step.reason)
+            self._leave_out(state, step)
 
     def _refused(self, each: AskedPartition, error: KafkaError) -> None:
         """The log has not taken what was fetched, or the leader is another one by now."""
@@ -461,9 +452,9 @@ def position_of(partition: Partition) -> FollowerPosition:
 def is_followed(partition: Partition, state: PartitionFetchState) -> bool:
     """Whether this broker follows the leader that is to be asked."""
     return (
-        partition.topic_id == state.topic_id
+        partition.topic_id == state.followed.topic_id
         and not partition.state.is_leader
-        and partition.leader_epoch == state.leader_epoch
+        and partition.leader_epoch == state.followed.leader_epoch
     )
 
 

@@ -14,6 +14,7 @@ from zlib import crc32
 import attrs
 import trio
 
+from kafka_wire.messages.metadata import NO_LEADER
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.barrier import start_background
 from trio_broker.concurrency.yield_budget import InTurns
@@ -23,9 +24,6 @@ from trio_broker.partition.leader_and_isr import LocalReplicaChanges, LocalTopic
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.remote_leader_endpoint import Follower, LeaderAddress, LeaderClients, RemoteLeaderEndpoint
 from trio_broker.partition.replica_fetcher import FollowedPartition, ReplicaFetcher, ReplicaFetcherStatistics
-
-NO_LEADER = -1
-"""In place of a broker, of a partition that nobody leads."""
 
 
 @attrs.frozen(order=True)
@@ -176,14 +174,10 @@ class ReplicaFetcherManager:
     # ---- figures --------------------------------------------------------------------------------------------------
 
     def statistics(self) -> ReplicaFetcherManagerStatistics:
-        fetchers = [running.fetcher.statistics() for _, running in sorted(self._running.items(), key=_by_key)]
+        fetchers = [self._running[key].fetcher.statistics() for key in sorted(self._running)]
         return ReplicaFetcherManagerStatistics(
             max_lag=max((lag for each in fetchers for lag in each.lags.values()), default=0),
             min_fetch_rate=min((each.fetch_rate for each in fetchers), default=0.0),
             failed_partitions=sum(len(running.fetcher.failed) for running in self._running.values()),
             fetchers=fetchers,
         )
-
-
-def _by_key(item: tuple[FetcherKey, RunningFetcher]) -> FetcherKey:
-    return item[0]
