@@ -233,7 +233,7 @@ async def opened_services(
                     groups.topic_opened(name)
                     transactions.topic_opened(name)
 
-                replicas.on_opened = topic_opened
+                replicas.hosted_topics.on_opened = topic_opened
                 if membership.lifecycle is not None:
                     start_background(
                         nursery, "life of the broker", partial(live, membership.lifecycle, metadata_faults)

@@ -49,7 +49,7 @@ async def test_every_series_can_be_asked_for(live: LiveAdmin) -> None:
 
 async def take_readings(live: LiveAdmin) -> None:
     """Have the broker read topics and groups now."""
-    await live.broker.services.replicas.topic_stats.take_snapshot(live.broker.services.replicas._topics.values())
+    await live.broker.services.replicas.topic_stats.take_snapshot(live.broker.services.replicas.topics.values())
     await live.broker.services.groups.sample_lag()
 
 

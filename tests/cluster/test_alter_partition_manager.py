@@ -15,6 +15,7 @@ from trio_broker.cluster.alter_partition_manager import AlterPartitionManager
 from trio_broker.cluster.metadata_image import PartitionImage
 from trio_broker.network.errors import ResponseLost
 from trio_broker.partition.partition import Partition
+from trio_broker.partition.remote_replicas import FollowerFetch
 from trio_broker.runtime.clock import ManualClock
 
 EPOCHS = {NODE_ID: 11, 2: 20}
@@ -78,7 +79,7 @@ def partition(tmp_path, monkeypatch) -> Partition:
 
 def expand(manager: AlterPartitionManager, partition: Partition) -> None:
     """Broker 2 has caught up."""
-    wanted = partition.writer.follower_fetched(2, 0, log_start_offset=0, leader_end=0, now=0.0, broker_epoch=20)
+    wanted = partition.writer.follower_fetched(FollowerFetch(2, 20, 0, 0, 0, 0.0))
     assert wanted is not None
     manager.submit(partition, wanted)
 
@@ -171,7 +172,7 @@ async def test_what_another_controller_may_have_done_stays_pending(manager, cont
     controller.errors = [KafkaError("a newer one", code=ErrorCode.INVALID_UPDATE_VERSION)]
     expand(manager, partition)
     await trio.testing.wait_all_tasks_blocked()
-    wanted = partition.writer.follower_fetched(2, 0, log_start_offset=0, leader_end=0, now=1.0, broker_epoch=20)
+    wanted = partition.writer.follower_fetched(FollowerFetch(2, 20, 0, 0, 0, 1.0))
     assert wanted is None
     assert partition.writer.state.remote.state.maximal_isr == {NODE_ID, 2}
 

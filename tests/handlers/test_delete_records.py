@@ -11,7 +11,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tests.leader_append import append_to_leader
-from tests.partition.real_logs import add_topic, batch
+from tests.partition.real_logs import add_topic, batch, followed
 from trio_broker.handlers.delete_records import delete_records, error_response
 from trio_broker.storage.log import Log
 
@@ -65,6 +65,21 @@ async def test_what_is_not_durable_is_not_deleted(durable_client, durable_replic
     assert (await ask(durable_client, -1)).low_watermark == 0
 
 
+async def test_a_deletion_that_was_made_is_answered_as_such_also_if_the_leadership_is_lost_then(
+    client, replicas, partition, monkeypatch
+):
+    write = replicas.log_maintenance.write_deletions
+
+    async def lose() -> dict[PurePath, OSError]:
+        partition.writer.make_follower(followed(1))
+        failed: dict[PurePath, OSError] = await write()
+        return failed
+
+    monkeypatch.setattr(replicas.log_maintenance, "write_deletions", lose)
+    assert (await ask(client, 2)).low_watermark == 2
+    assert (await ask(client, 3)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 async def test_unknown_partitions_answer_3(client, partition):
     assert (await ask(client, 1, topic="nothing")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert (await ask(client, 1, index=3)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -94,11 +109,11 @@ def test_a_refusal_is_reported_for_every_partition():
 
 
 async def test_what_may_be_deleted_is_said_before_anything_moves(replicas, partition):
-    assert replicas.require_deletable(partition, -1) == 3
-    assert replicas.require_deletable(partition, 2) == 2
+    assert replicas.record_deletion.require_deletable(partition, -1) == 3
+    assert replicas.record_deletion.require_deletable(partition, 2) == 2
     assert partition.log_start_offset == 0
     with pytest.raises(KafkaError):
-        replicas.require_deletable(partition, 4)
+        replicas.record_deletion.require_deletable(partition, 4)
 
 
 async def test_the_checkpoints_are_written_once_for_all_partitions(client, replicas, monkeypatch):

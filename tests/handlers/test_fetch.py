@@ -138,7 +138,7 @@ async def test_an_offset_beyond_the_log_end_answers_1_and_at_the_end_is_empty(cl
     assert (at_end.error_code, bytes(at_end.records)) == (0, b"")
     [beyond] = await ask(client, wanted(offset=2))
     assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-    await replicas.delete_records({partition: 1})
+    await replicas.record_deletion.delete({partition: 1})
     [before] = await ask(client, wanted(offset=0))
     assert before.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -155,7 +155,7 @@ async def test_between_high_watermark_and_log_end_is_empty(durable_client, durab
 async def test_offsets_are_given_without_records_and_are_minus_one_only_with_errors(client, replicas):
     [partition] = await add_topic(replicas)
     await produce(replicas, partition, b"a", b"b")
-    await replicas.delete_records({partition: 1})
+    await replicas.record_deletion.delete({partition: 1})
     [empty, error] = await ask(client, wanted(offset=2), wanted(9))
     assert (empty.high_watermark, empty.last_stable_offset, empty.log_start_offset) == (2, 2, 1)
     assert (error.high_watermark, error.last_stable_offset, error.log_start_offset) == (-1, -1, -1)
@@ -476,7 +476,7 @@ async def test_a_new_log_start_offset_is_news(client, replicas):
     [partition] = await add_topic(replicas)
     await produce(replicas, partition, b"a")
     first = await begin_session(client, wanted(offset=1))
-    await replicas.delete_records({partition: 1})
+    await replicas.record_deletion.delete({partition: 1})
     news = await client.ask(fetch, request(session_id=first.session_id, session_epoch=1), 11)
     assert news.responses[0].partitions[0].log_start_offset == 1
 

@@ -50,7 +50,7 @@ async def offset(client, timestamp, version=TOP, **fields):
 async def test_both_ends_in_every_version(client, replicas, version):
     [partition] = await add_topic(replicas)
     await fill(replicas, partition, 1000, 2000, 3000)
-    await replicas.delete_records({partition: 1})
+    await replicas.record_deletion.delete({partition: 1})
     assert await offset(client, LATEST, version) == 3
     assert await offset(client, EARLIEST, version) == 1
 
@@ -58,7 +58,7 @@ async def test_both_ends_in_every_version(client, replicas, version):
 async def test_special_timestamps(client, replicas):
     [partition] = await add_topic(replicas, leader_epoch=4)
     await fill(replicas, partition, 1000, 3000, 2000)
-    await replicas.delete_records({partition: 1})
+    await replicas.record_deletion.delete({partition: 1})
     latest = await ask(client, LATEST)
     assert (latest.offset, latest.timestamp, latest.leader_epoch) == (3, -1, 4)
     largest = await ask(client, MAX_TIMESTAMP)

@@ -274,7 +274,7 @@ async def test_a_batch_out_of_sequence_is_answered_with_the_log_start_offset(cli
     [partition] = await add_topic(replicas)
     idempotent = {"producer_id": 7, "producer_epoch": 0}
     assert (await ask(client, batch(b"a", b"b", base_sequence=0, **idempotent))).error_code == 0
-    await replicas.delete_records({partition: 1})
+    await replicas.record_deletion.delete({partition: 1})
     answer = await ask(client, batch(b"d", base_sequence=9, **idempotent))
     assert (answer.error_code, answer.log_start_offset) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 1)
 

@@ -16,7 +16,7 @@ from kafka_wire.error_codes import ErrorCode
 from tests.partition.real_logs import NODE_ID, FakeBrokers
 from trio_broker.partition.in_sync_replicas import PendingPartitionChange
 from trio_broker.partition.leader_and_isr import LeaderAndIsr
-from trio_broker.partition.remote_replicas import RemoteReplicas
+from trio_broker.partition.remote_replicas import FollowerFetch, RemoteReplicas
 from trio_broker.partition.state import PartitionState
 from trio_broker.storage.open_transactions import OpenTransactions
 
@@ -103,12 +103,7 @@ class ReplicatedPartition:
         # One that has more than its leader learns that from the epochs, and cuts its log first.
         self.ends[replica] = min(self.ends[replica], leader_end)
         change = self.state.follower_fetched(
-            replica,
-            self.ends[replica],
-            log_start_offset=0,
-            leader_end=leader_end,
-            now=self.now,
-            broker_epoch=replica,
+            FollowerFetch(replica, replica, self.ends[replica], 0, leader_end, self.now)
         )
         self._ask(change.wanted)
         self.ends[replica] = self.random.randint(self.ends[replica], leader_end)

@@ -12,6 +12,7 @@ from tests.leader_append import append_to_leader
 from tests.partition.real_logs import NODE_ID, TOPIC_ID, add_topic, batch, followed, led, make_replicas
 from trio_broker.config.resource_config import topic_config
 from trio_broker.partition.leader_and_isr import LocalReplicaChanges, LocalTopicChanges
+from trio_broker.partition.remote_replicas import FollowerFetch
 
 
 async def apply(replicas, *, name: str = "orders", deletes=(), leaders=None, followers=None) -> None:
@@ -74,7 +75,7 @@ async def test_with_other_replicas_a_start_shows_no_more_than_was_written_down(t
     partition = replicas.topic("orders").partitions[0]
     for value in (b"a", b"b"):
         await append_to_leader(replicas, partition, batch(value))
-    partition.writer.follower_fetched(2, 1, log_start_offset=0, leader_end=2, now=0.0, broker_epoch=-1)
+    partition.writer.follower_fetched(FollowerFetch(2, -1, 1, 0, 2, 0.0))
     assert partition.high_watermark == 1
     assert replicas.replicated_high_watermarks() == {partition.topic_partition: 1}
     replicas.log_manager.close(high_watermarks=replicas.replicated_high_watermarks())

@@ -179,7 +179,7 @@ def test_a_partition_that_is_not_led_here_refuses_clients(cached):
     with pytest.raises(KafkaError) as refused:
         cached.require_leader()
     assert refused.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    cached.require_online()
+    cached.state.require_online()
 
 
 async def test_a_leadership_that_was_lost_while_it_waited_does_not_begin(log, asked):

@@ -98,7 +98,7 @@ async def test_what_a_leader_refuses(replicas, partition, fields, code):
 
 
 async def test_offsets_before_the_start_are_out_of_range_whatever_the_epoch(replicas, partition):
-    await replicas.delete_records({partition: 2})
+    await replicas.record_deletion.delete({partition: 2})
     assert (await fetch(replicas, partition, 0, last_epoch=0)).error_code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
@@ -126,6 +126,27 @@ async def test_a_follower_that_fetches_no_more_leaves_after_a_while(replicas, pa
     assert wanted.out_of_sync_replicas == {2}
     await replicas.check_lag()
     assert len(asked) == 1, "one change is in flight"
+
+
+class Idle:
+    async def run(self) -> None:
+        await trio.sleep_forever()
+
+
+@pytest.mark.parametrize("fetchers", [None, Idle()])
+async def test_only_one_of_several_brokers_looks_for_followers_that_lag(
+    replicas, fetchers, monkeypatch, nursery, autojump_clock
+):
+    looks = []
+
+    async def look() -> None:
+        looks.append(trio.current_time())
+
+    monkeypatch.setattr(replicas, "check_lag", look)
+    replicas.fetchers = fetchers
+    await nursery.start(replicas.run)
+    await trio.sleep(31)
+    assert len(looks) == (2 if fetchers else 0)
 
 
 async def test_a_fetch_that_waits_ends_when_the_leadership_is_lost(replicas, partition, autojump_clock):

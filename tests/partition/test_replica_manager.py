@@ -42,13 +42,15 @@ OTHER_ID = bytes(range(16, 32))
 
 
 class Parking:
-    """Counts how often a handler gave its slot back."""
+    """Counts how often a handler gave its slot back, and notes for what."""
 
     def __init__(self) -> None:
         self.calls = 0
+        self.phase: RequestPhase | None = None
 
     def __call__(self, phase: RequestPhase) -> None:
         self.calls += 1
+        self.phase = phase
 
 
 @pytest.fixture
@@ -268,6 +270,18 @@ async def test_acks_all_waits_for_the_disk_in_fsync_mode(synced, release_handler
     )
     assert codes == [ErrorCode.NONE]
     assert (info.last_offset, partition.high_watermark, release_handler.calls) == (0, 1, 1)
+    assert release_handler.phase is RequestPhase.DISK
+
+
+async def test_a_wait_for_other_replicas_is_no_wait_for_the_disk(cached, release_handler, autojump_clock):
+    [partition] = await add_topic(cached)
+    partition.writer.lead_at_once(led(1, 2), 0.0)
+    await produce(cached, partition, b"a")
+    codes = await cached.appends.wait_until_replicated(
+        [RequiredOffset(partition, 1)], timeout_seconds=30, release_handler=release_handler
+    )
+    assert codes == [ErrorCode.REQUEST_TIMED_OUT]
+    assert release_handler.phase is RequestPhase.PURGATORY
 
 
 async def test_acks_all_does_not_wait_for_what_is_already_there(cached, release_handler):
@@ -495,7 +509,7 @@ async def test_a_log_start_that_could_not_be_written_down_is_no_success(cached, 
     [partition] = await add_topic(cached)
     await produce(cached, partition, b"a", b"b")
     monkeypatch.setattr(checkpoints, "write_offsets", fail_with(OSError(errno.ENOSPC, "full")))
-    [outcome] = (await cached.delete_records({partition: 1})).values()
+    [outcome] = (await cached.record_deletion.delete({partition: 1})).values()
     assert isinstance(outcome, KafkaError)
     assert outcome.code == ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -512,10 +526,12 @@ async def test_applying_a_topic_again_changes_nothing_and_more_partitions_are_ad
 async def test_new_settings_reach_the_log_and_the_min_in_sync_replicas(cached):
     [partition] = await add_topic(cached)
     partition.writer.lead_at_once(led(1, 2), 0.0)
-    cached.update_config("orders", topic_config({"retention.ms": "1234", "min.insync.replicas": "2"}, cached.config))
+    cached.hosted_topics.update_config(
+        "orders", topic_config({"retention.ms": "1234", "min.insync.replicas": "2"}, cached.config)
+    )
     assert partition.log.config.retention_ms == 1234
     assert partition.state.min_in_sync_replicas == 2
-    cached.update_config("nothing", topic_config({}, cached.config))
+    cached.hosted_topics.update_config("nothing", topic_config({}, cached.config))
 
 
 async def test_deleting_a_topic_tells_who_waits_and_removes_the_files_later(synced, release_handler):
@@ -621,8 +637,8 @@ async def test_deleted_records_stay_deleted_after_a_crash(tmp_path, nursery):
     replicas = make_replicas(tmp_path / "data", log_durability="page-cache")
     [partition] = await add_topic(replicas)
     await produce(replicas, partition, b"a", b"b", b"c")
-    assert await replicas.delete_records({partition: 2}) == {partition: 2}
-    assert await replicas.delete_records({partition: 1}) == {partition: 2}
+    assert await replicas.record_deletion.delete({partition: 2}) == {partition: 2}
+    assert await replicas.record_deletion.delete({partition: 1}) == {partition: 2}
     replicas.log_manager.close(clean=False)
     restarted = make_replicas(tmp_path / "data", log_durability="page-cache")
     [again] = await add_topic(restarted)

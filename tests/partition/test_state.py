@@ -9,7 +9,7 @@ from kafka_wire.errors import KafkaError
 from tests.partition.real_logs import NODE_ID, FakeBrokers, followed, led
 from trio_broker.partition.in_sync_replicas import PendingExpandIsr, PendingPartitionChange, PendingShrinkIsr
 from trio_broker.partition.leader_and_isr import LeaderAndIsr
-from trio_broker.partition.remote_replicas import RemoteReplicas
+from trio_broker.partition.remote_replicas import FollowerFetch, RemoteReplicas
 from trio_broker.partition.state import Advance, PartitionState
 from trio_broker.storage.open_transactions import OpenTransactions
 
@@ -43,15 +43,9 @@ def fetch(
     leader: PartitionState, replica: int, offset: int, now: float = 0.0, *, epoch: int | None = None
 ) -> PendingPartitionChange | None:
     """A replica fetches from ``offset`` on."""
-    change = leader.follower_fetched(
-        replica,
-        offset,
-        log_start_offset=0,
-        leader_end=leader.log_end_offset,
-        now=now,
-        broker_epoch=replica * 10 if epoch is None else epoch,
-    )
-    return change.wanted
+    broker_epoch = replica * 10 if epoch is None else epoch
+    fetched = FollowerFetch(replica, broker_epoch, offset, 0, leader.log_end_offset, now)
+    return leader.follower_fetched(fetched).wanted
 
 
 def answer(leader: PartitionState, isr: set[int] | frozenset[int]) -> LeaderAndIsr:
@@ -67,7 +61,7 @@ def answer(leader: PartitionState, isr: set[int] | frozenset[int]) -> LeaderAndI
 def test_alone_and_with_the_page_cache_an_append_is_visible_at_once():
     alone = state()
     assert alone.appended(3, 100) is Advance.DECIDED
-    assert (alone.last_stable_offset, alone.high_watermark, alone.visible_bytes) == (3, 3, 100)
+    assert (alone.last_stable_offset, alone.high_watermark, alone.newly_visible_bytes) == (3, 3, 100)
 
 
 def test_where_the_disk_counts_the_high_watermark_is_the_durable_offset():
@@ -75,9 +69,9 @@ def test_where_the_disk_counts_the_high_watermark_is_the_durable_offset():
     assert synced.appended(2, 50) is Advance.NOTHING
     assert synced.appended(5, 70) is Advance.NOTHING
     assert synced.synced(2) is Advance.DECIDED
-    assert (synced.high_watermark, synced.visible_bytes) == (2, 50)
+    assert (synced.high_watermark, synced.newly_visible_bytes) == (2, 50)
     assert synced.synced(5) is Advance.DECIDED
-    assert (synced.high_watermark, synced.visible_bytes) == (5, 120)
+    assert (synced.high_watermark, synced.newly_visible_bytes) == (5, 70)
 
 
 def test_a_sync_that_reaches_no_further_is_our_bug():

@@ -66,7 +66,7 @@ async def test_appends_that_come_during_a_deletion_of_records_follow_it_in_their
         offsets.append((await append_to_leader(replicas, partition, batch(value))).first_offset)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(replicas.delete_records, {partition: 4})
+        nursery.start_soon(replicas.record_deletion.delete, {partition: 4})
         await held.begun.wait()
         assert partition.log_start_offset == 4, "readers see it at once"
         for value in (b"a", b"b"):
@@ -83,7 +83,7 @@ async def test_a_deletion_of_records_that_has_begun_ends_though_its_client_goes(
     partition.delayed.add_fetch(fetch)
     with trio.CancelScope() as client:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(replicas.delete_records, {partition: 4})
+            nursery.start_soon(replicas.record_deletion.delete, {partition: 4})
             await held.begun.wait()
             client.cancel()
             held.released.set()
@@ -96,7 +96,7 @@ async def test_a_deletion_of_records_that_has_begun_ends_though_its_client_goes(
 async def test_the_broker_s_own_records_need_not_wait_for_the_file_of_leader_epochs(replicas, partition, held):
     """A coordinator appends without a checkpoint; its epoch has its entry, and only the beginning of the file moves."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(replicas.delete_records, {partition: 4})
+        nursery.start_soon(replicas.record_deletion.delete, {partition: 4})
         await held.begun.wait()
         replicas.appends.append_internal(partition, batch(b"offsets"), leader_epoch=0)
         assert partition.log_end_offset == 11

@@ -10,7 +10,6 @@ Source: Kafka's ReplicaManager.deleteRecords; KIP-107.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
@@ -22,11 +21,11 @@ from kafka_wire.messages.delete_records import (
     DeleteRecordsTopic,
     DeleteRecordsTopicResult,
 )
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.record_deletion import deletable_partition
 from trio_broker.handlers.support.registry import handles
-from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.partition.partition import Partition
 
 NO_LOW_WATERMARK = -1
@@ -53,40 +52,38 @@ def error_response(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRe
 async def delete_records(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
     """Delete up to each offset; each partition on its own, but for the checkpoints, which are written once."""
     services = context.services
+    found: dict[TopicPartition, Partition | KafkaError] = {}
     offsets: dict[Partition, int] = {}
     async for topic in InTurns(request.topics):
         async for wanted in InTurns(topic.partitions):
-            with suppress(KafkaError):
-                offsets[deletable_partition(services, topic.name, wanted.partition_index)] = wanted.offset
+            topic_partition = TopicPartition(topic.name, wanted.partition_index)
+            try:
+                partition = found[topic_partition] = deletable_partition(services, topic.name, wanted.partition_index)
+            except KafkaError as error:
+                found[topic_partition] = error.with_traceback(None)
+            else:
+                offsets[partition] = wanted.offset
     context.release_for_disk()
-    outcomes = await services.replicas.delete_records(offsets)
+    outcomes = await services.replicas.record_deletion.delete(offsets)
     return DeleteRecordsResponse(
-        topics=[await results_in_topic(topic, services, outcomes) async for topic in InTurns(request.topics)]
+        topics=[await results_in_topic(topic, found, outcomes) async for topic in InTurns(request.topics)]
     )
 
 
 async def results_in_topic(
-    topic: DeleteRecordsTopic, services: BrokerServices, outcomes: Mapping[Partition, int | KafkaError]
-) -> DeleteRecordsTopicResult:
-    return DeleteRecordsTopicResult(
-        name=topic.name,
-        partitions=[
-            result_in_partition(topic.name, wanted, services, outcomes) async for wanted in InTurns(topic.partitions)
-        ],
-    )
-
-
-def result_in_partition(
-    topic: str,
-    wanted: DeleteRecordsPartition,
-    services: BrokerServices,
+    topic: DeleteRecordsTopic,
+    found: Mapping[TopicPartition, Partition | KafkaError],
     outcomes: Mapping[Partition, int | KafkaError],
-) -> DeleteRecordsPartitionResult:
-    """The new log start offset of one partition, or why it has none."""
-    try:
-        outcome = outcomes[deletable_partition(services, topic, wanted.partition_index)]
-    except KafkaError as error:
-        return failed(wanted, error.code)
+) -> DeleteRecordsTopicResult:
+    partitions = []
+    async for wanted in InTurns(topic.partitions):
+        here = found[TopicPartition(topic.name, wanted.partition_index)]
+        partitions.append(result_in_partition(wanted, here if isinstance(here, KafkaError) else outcomes[here]))
+    return DeleteRecordsTopicResult(name=topic.name, partitions=partitions)
+
+
+def result_in_partition(wanted: DeleteRecordsPartition, outcome: int | KafkaError) -> DeleteRecordsPartitionResult:
+    """The low watermark of one partition, or why it has none."""
     if isinstance(outcome, KafkaError):
         return failed(wanted, outcome.code)
     return DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=outcome)

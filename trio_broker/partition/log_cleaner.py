@@ -307,7 +307,7 @@ class LogCleaner:
     async def _in_slices(self, partition: Partition, work: Iterator[int]) -> None:
         is_last = False
         while not is_last:
-            partition.require_online()  # its disk may have failed
+            partition.state.require_online()  # its disk may have failed
             done = await self._in_thread(partial(run_slice, work, self.clock))
             is_last = done.is_last
             # Paid outside the thread, so that a throttled round holds no worker thread.

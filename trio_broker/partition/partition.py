@@ -22,10 +22,11 @@ from kafka_wire.isolation_level import IsolationLevel
 from trio_broker.config.log_config import LogConfig
 from trio_broker.partition.append_times import AppendTimes
 from trio_broker.partition.delayed_operations import DelayedOperations
+from trio_broker.partition.log_commands import InThread
 from trio_broker.partition.remote_replicas import RemoteReplicas
 from trio_broker.partition.state import NO_EPOCH, PartitionState
 from trio_broker.partition.view import LogView, PublishedState
-from trio_broker.partition.writer import InThread, PartitionWriter
+from trio_broker.partition.writer import PartitionWriter
 from trio_broker.storage.log import Log
 from trio_broker.storage.producer_state import ProducerStates
 
@@ -169,8 +170,8 @@ class Partition:
             KafkaError: the partition's failure; ``FENCED_LEADER_EPOCH`` for an older epoch, ``UNKNOWN_LEADER_EPOCH``
                 for a newer one; ``NOT_LEADER_OR_FOLLOWER``.
         """
-        self.require_online()
         state = self.state
+        state.require_online()
         leader_epoch = state.leader_epoch
         if current_leader_epoch in (NO_EPOCH, leader_epoch):
             if not state.is_leader:
@@ -194,16 +195,6 @@ class Partition:
             is_without = current_leader_epoch == NO_EPOCH
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_without else ErrorCode.UNKNOWN_LEADER_EPOCH
             raise KafkaError(text, code=code)
-
-    def require_online(self) -> None:
-        """Refuse when the partition cannot be used, led or not.
-
-        Raises:
-            KafkaError: the partition's failure.
-        """
-        if (failure := self.state.failure) is not None:
-            # A new one each time: an exception that is raised twice drags all its tracebacks along.
-            raise KafkaError(str(failure), code=failure.code)
 
     def fail(self, failure: KafkaError) -> None:
         """Take the partition out of use for good; every waiting request gets the error now. The first failure

@@ -57,6 +57,22 @@ class ReplicaBrokers(Protocol):
         ...
 
 
+@attrs.frozen
+class FollowerFetch:
+    """A Fetch of a replica as the leader sees it: its log begins at ``log_start_offset``, and it asks for what follows
+    ``fetch_offset``, where it ends. The leader's log ended at ``leader_end``.
+
+    ``broker_epoch`` is of its registration, -1 if it does not say it (KIP-903).
+    """
+
+    broker_id: int
+    broker_epoch: int
+    fetch_offset: int
+    log_start_offset: int
+    leader_end: int
+    now: float
+
+
 @attrs.define
 class Replica:
     """One of them. ``last_fetch_leader_end`` is where the leader's log ended at its last fetch."""
@@ -69,16 +85,16 @@ class Replica:
     last_caught_up: float = -math.inf
     broker_epoch: int | None = None
 
-    def fetched(self, fetch_offset: int, log_start_offset: int, leader_end: int, now: float, broker_epoch: int) -> None:
-        """It asks for what follows ``fetch_offset``, so its log ends there."""
-        if fetch_offset >= leader_end:
-            self.last_caught_up = max(self.last_caught_up, now)
-        elif fetch_offset >= self.last_fetch_leader_end:
+    def fetched(self, fetch: FollowerFetch) -> None:
+        """It has shown how far its log goes."""
+        if fetch.fetch_offset >= fetch.leader_end:
+            self.last_caught_up = max(self.last_caught_up, fetch.now)
+        elif fetch.fetch_offset >= self.last_fetch_leader_end:
             # It had all that there was when it asked the last time; under constant load it never has more.
             self.last_caught_up = max(self.last_caught_up, self.last_fetch)
-        self.log_end_offset, self.log_start_offset = fetch_offset, log_start_offset
-        self.last_fetch_leader_end = max(leader_end, self.last_fetch_leader_end)
-        self.last_fetch, self.broker_epoch = now, broker_epoch
+        self.log_end_offset, self.log_start_offset = fetch.fetch_offset, fetch.log_start_offset
+        self.last_fetch_leader_end = max(fetch.leader_end, self.last_fetch_leader_end)
+        self.last_fetch, self.broker_epoch = fetch.now, fetch.broker_epoch
 
     def begin_epoch(self, leader_end: int, now: float, *, is_in_sync: bool, is_new_leader: bool) -> None:
         """A leader epoch begins; one that is in sync has the whole of ``replica.lag.time.max.ms`` to fetch."""
@@ -165,22 +181,21 @@ class RemoteReplicas:
 
     # ---- what replicas do
 
-    def fetched(
-        self, replica_id: int, fetch_offset: int, log_start_offset: int, leader_end: int, now: float, broker_epoch: int
-    ) -> bool:
-        """A replica asks for what follows ``fetch_offset``; return whether its log end is another than before.
+    def fetched(self, fetch: FollowerFetch) -> bool:
+        """A replica has fetched; return whether its log end is another than before.
 
         Raises:
             KafkaError: ``NOT_LEADER_OR_FOLLOWER``: it is of an earlier life of its broker.
         """
-        replica = self.replicas[replica_id]
-        alive_epoch = self._brokers.alive_epoch(replica_id)
-        if broker_epoch != NO_BROKER_EPOCH and alive_epoch is not None and broker_epoch < alive_epoch:
-            text = f"broker {replica_id} fetches with broker epoch {broker_epoch}, and has registered in {alive_epoch}"
-            raise KafkaError(text, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        replica, alive_epoch = self.replicas[fetch.broker_id], self._brokers.alive_epoch(fetch.broker_id)
+        if fetch.broker_epoch != NO_BROKER_EPOCH and alive_epoch is not None and fetch.broker_epoch < alive_epoch:
+            text = (
+                f"{fetch.broker_id} fetches with broker epoch {fetch.broker_epoch}, and has registered in {alive_epoch}"
+            )
+            raise KafkaError(f"broker {text}", code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
         before = replica.log_end_offset
-        replica.fetched(fetch_offset, log_start_offset, leader_end, now, broker_epoch)
-        return before != fetch_offset
+        replica.fetched(fetch)
+        return before != fetch.fetch_offset
 
     def _may_join(self, replica: Replica) -> bool:
         """Whether the controller would have the replica among those in sync: not one that restarts, since it may have

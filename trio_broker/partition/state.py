@@ -25,7 +25,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from trio_broker.partition.in_sync_replicas import PendingPartitionChange
 from trio_broker.partition.leader_and_isr import LeaderAndIsr
-from trio_broker.partition.remote_replicas import NOT_AWAITED, RemoteReplicas
+from trio_broker.partition.remote_replicas import NOT_AWAITED, FollowerFetch, RemoteReplicas
 from trio_broker.storage.open_transactions import OpenTransactions
 
 NO_EPOCH = -1
@@ -68,9 +68,9 @@ class PartitionState:
         "leads_since_epoch",
         "log_end_offset",
         "log_start_offset",
+        "newly_visible_bytes",
         "remote",
         "replicated_offset",
-        "visible_bytes",
         "waits_for_disk",
     )
 
@@ -107,8 +107,8 @@ class PartitionState:
         # ``log.durability=fsync``: no reader sees what a power cut can take back.
         self.waits_for_disk = waits_for_disk
         self.high_watermark = high_watermark
-        # Bytes that became visible since this object was made.
-        self.visible_bytes = 0
+        # Bytes that the last move of the high watermark let be seen.
+        self.newly_visible_bytes = 0
         # The end offset and the size of each append behind the high watermark.
         self._invisible: deque[tuple[int, int]] = deque()
         self._transactions = transactions
@@ -122,6 +122,16 @@ class PartitionState:
             f"<PartitionState {role} of epoch {self.leader_epoch}: {self.log_start_offset} <="
             f" {self.last_stable_offset} <= {self.high_watermark} <= {self.log_end_offset}>"
         )
+
+    def require_online(self) -> None:
+        """Refuse when the partition cannot be used, led or not.
+
+        Raises:
+            KafkaError: its failure.
+        """
+        if (failure := self.failure) is not None:
+            # A new one each time: an exception that is raised twice drags all its tracebacks along.
+            raise KafkaError(str(failure), code=failure.code)
 
     # ---- who leads
 
@@ -178,25 +188,16 @@ class PartitionState:
 
     # ---- what replicas and the controller say to a leader
 
-    def follower_fetched(
-        self,
-        replica_id: int,
-        fetch_offset: int,
-        *,
-        log_start_offset: int,
-        leader_end: int,
-        now: float,
-        broker_epoch: int,
-    ) -> IsrChange:
-        """A replica has read from ``fetch_offset`` on, when the log ended at ``leader_end``.
+    def follower_fetched(self, fetch: FollowerFetch) -> IsrChange:
+        """A replica has fetched.
 
         Raises:
             KafkaError: ``NOT_LEADER_OR_FOLLOWER``: the request is of an earlier life of its broker.
         """
         remote = self.remote
-        has_moved = remote.fetched(replica_id, fetch_offset, log_start_offset, leader_end, now, broker_epoch)
-        wanted = remote.wanted_expansion(replica_id, self.high_watermark)
-        return IsrChange(self._follow_replicas(now) if has_moved or wanted else Advance.NOTHING, wanted)
+        has_moved = remote.fetched(fetch)
+        wanted = remote.wanted_expansion(fetch.broker_id, self.high_watermark)
+        return IsrChange(self._follow_replicas(fetch.now) if has_moved or wanted else Advance.NOTHING, wanted)
 
     def check_lag(self, now: float) -> IsrChange:
         """Time has passed: replicas may have fallen behind."""
@@ -228,8 +229,9 @@ class PartitionState:
         """The log ends at ``log_end_offset`` now, by ``size_bytes`` more."""
         self.log_end_offset = log_end_offset
         if self.replicated_offset == NOT_AWAITED and not self.waits_for_disk:
-            self.visible_bytes += size_bytes
-            return self._advance()
+            advance = self._advance()
+            self.newly_visible_bytes += size_bytes
+            return advance
         self._invisible.append((log_end_offset, size_bytes))
         # No append moves the durable offset, and nothing gets past it.
         return Advance.NOTHING if self.waits_for_disk else self._advance()
@@ -278,8 +280,9 @@ class PartitionState:
         was_stable, stable_before = self.last_stable_offset == self.high_watermark, self.last_stable_offset
         self.high_watermark = offset
         invisible = self._invisible
+        self.newly_visible_bytes = 0
         while invisible and invisible[0][0] <= offset:
-            self.visible_bytes += invisible.popleft()[1]
+            self.newly_visible_bytes += invisible.popleft()[1]
         transactions = self._transactions
         # Hardly any log has transactions; this spares those without two calls for each append.
         if transactions.undecided or transactions.decided:

@@ -1,9 +1,7 @@
 """What changes one partition: its log, and the state that its readers go by.
 
-Everything that changes the files of a partition, or what others read of it, is a command of its ``PartitionWriter``.
-Commands are executed on the event loop one at a time, in their order of arrival, and never overlap. Threads do what
-waits for the disk: they read and write files, and return what came of it; the command applies that here. So no thread
-changes what the loop reads.
+Everything that changes the files of a partition, or what others read of it, is a command of its ``PartitionWriter``;
+see ``LogCommands``, its lower floor.
 
 An append is executed at once, without a checkpoint, unless it or a command before it must wait: for the first entry of
 a leader epoch, or for a look into a large batch. Then all that come after it wait as well, so none is overtaken.
@@ -16,39 +14,30 @@ this.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import RecordBatch
 from trio_broker.partition.append_times import AppendTimes
-from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.delayed_operations import DelayedOperations
 from trio_broker.partition.in_sync_replicas import PendingPartitionChange
 from trio_broker.partition.leader_and_isr import LeaderAndIsr
-from trio_broker.partition.state import NO_EPOCH, Advance, PartitionState
+from trio_broker.partition.log_commands import InThread, LogCommands, at_once
+from trio_broker.partition.remote_replicas import FollowerFetch
+from trio_broker.partition.state import NO_EPOCH, Advance, IsrChange, PartitionState
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.durable_log import SyncedFiles
 from trio_broker.storage.log import Log
-from trio_broker.storage.retention import ExpiredSegment
-from trio_broker.storage.segment_swap import SegmentSwap
 from trio_broker.storage.truncatable_log import TruncationPlan
-
-T = TypeVar("T")
 
 AppendGuard: TypeAlias = Callable[[], None]
 """Raises ``KafkaError`` if a batch may not be appended at this moment."""
 
 
-class InThread(Protocol):
-    """Does work in a worker thread and returns its result, or raises what it raised."""
-
-    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
-
-
-class PartitionWriter(CommandQueue):
+class PartitionWriter(LogCommands):
     """See the head of the file. ``sync_soon`` is called with it whenever something should become durable.
 
     The partition calls what moves as long as it has not failed; commands of one that has failed may still be executed,
@@ -64,10 +53,7 @@ class PartitionWriter(CommandQueue):
         sync_soon: Callable[[PartitionWriter], None],
         in_thread: InThread,
     ) -> None:
-        super().__init__()
-        self.log = log
-        self.log_directory = log.directory.parent
-        self.state = state
+        super().__init__(log, state, delayed, in_thread)
         # A truncation is under way, beside which nothing is synced or compacted.
         self.is_truncating = False
         self.syncs_slowly = False
@@ -76,12 +62,7 @@ class PartitionWriter(CommandQueue):
         # Since this start.
         self.appended_bytes = 0
         self.last_append_ms = 0
-        log.bind_to_thread()
-        # Whether ``write_epochs`` must run before the next append of a leader.
-        self.needs_epoch_entry = False
-        self._delayed = delayed
         self._sync_soon = sync_soon
-        self._in_thread = in_thread
         # For ``flush.ms``: when the oldest append that may be unsynced was made; None when all is durable.
         self._unsynced_since_ms: int | None = None
         # Page-cache mode: a sync was asked for of everything before it.
@@ -102,9 +83,7 @@ class PartitionWriter(CommandQueue):
             KafkaError: the partition's failure, ``NOT_LEADER_OR_FOLLOWER``, ``NOT_ENOUGH_REPLICAS``.
         """
         state = self.state
-        if (failure := state.failure) is not None:
-            # A new one each time: an exception that is raised twice drags all its tracebacks along.
-            raise KafkaError(str(failure), code=failure.code)
+        state.require_online()
         if not state.is_leader:
             text = f"{self.log.topic_partition} is not led here"
             raise KafkaError(text, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -174,7 +153,7 @@ class PartitionWriter(CommandQueue):
         log_end_offset = log.log_end_offset
         advance = state.appended(log_end_offset, info.appended_bytes)
         if advance is not Advance.NOTHING and (delayed.fetches or delayed.produces):
-            delayed.advanced(advance, state.high_watermark, info.appended_bytes)
+            delayed.advanced(advance, state.high_watermark, state.newly_visible_bytes)
         if delayed.replica_fetches:
             delayed.appended(info.appended_bytes)
         if state.waits_for_disk:
@@ -223,15 +202,14 @@ class PartitionWriter(CommandQueue):
         # What came during the sync is not older than the newest append, which is all that is known of it.
         self._unsynced_since_ms = None if offset == state.log_end_offset else self.last_append_ms
         self._flush_offset = max(self._flush_offset, offset)
-        visible_before = state.visible_bytes
-        self._moved(state.synced(offset), visible_before)
+        self._moved(state.synced(offset))
 
-    def _moved(self, advance: Advance, visible_before: int) -> None:
+    def _moved(self, advance: Advance) -> None:
         """Notify what waits of what an event lets be seen."""
         state = self.state
         # A partition that has failed has let go of all that waited.
         if advance is not Advance.NOTHING and state.failure is None:
-            self._delayed.advanced(advance, state.high_watermark, state.visible_bytes - visible_before)
+            self._delayed.advanced(advance, state.high_watermark, state.newly_visible_bytes)
 
     # ---- following ------------------------------------------------------------------------------------------------
 
@@ -242,8 +220,7 @@ class PartitionWriter(CommandQueue):
             KafkaError: the partition's failure, ``FENCED_LEADER_EPOCH``.
         """
         state = self.state
-        if (failure := state.failure) is not None:
-            raise KafkaError(str(failure), code=failure.code)
+        state.require_online()
         if state.is_leader or state.leader_epoch != leader_epoch:
             text = f"{self.log.topic_partition} no longer follows the leader of epoch {leader_epoch}: {state!r}"
             raise KafkaError(text, code=ErrorCode.FENCED_LEADER_EPOCH)
@@ -270,8 +247,7 @@ class PartitionWriter(CommandQueue):
 
     def leader_reported(self, high_watermark: int) -> None:
         """The leader says where its high watermark is."""
-        visible_before = self.state.visible_bytes
-        self._moved(self.state.leader_reported(high_watermark), visible_before)
+        self._moved(self.state.leader_reported(high_watermark))
 
     async def truncate(self, offset: int, *, leader_epoch: int, now_ms: int, begins_anew: bool = False) -> None:
         """Cut the log at ``offset``, as the leader of ``leader_epoch`` has it, or have it begin anew there.
@@ -314,7 +290,7 @@ class PartitionWriter(CommandQueue):
 
     async def make_leader(self, decided: LeaderAndIsr, now: float) -> None:
         """Lead as the controller has decided, behind what was begun as a follower; ``now`` is monotonic."""
-        await self.execute(partial(_at_once, partial(self.lead_at_once, decided, now)))
+        await self.execute(partial(at_once, partial(self.lead_at_once, decided, now)))
 
     def has_led_by(self, decided: LeaderAndIsr) -> bool:
         """Whether this is the leader by ``decided`` already."""
@@ -329,14 +305,14 @@ class PartitionWriter(CommandQueue):
         state, log = self.state, self.log
         if decided.leader_epoch < state.leader_epoch:
             return  # it has lost the leadership while this waited
-        is_new_epoch, visible_before = decided.leader_epoch > state.leader_epoch, state.visible_bytes
+        is_new_epoch = decided.leader_epoch > state.leader_epoch
         advance = state.lead(decided, now)
         if is_new_epoch:
             # In memory only: this runs on the event loop. The entry is written before the first append of the epoch.
             log.begin_epoch(decided.leader_epoch)
             self.needs_epoch_entry = log.needs_epoch_entry(decided.leader_epoch)
             self._delayed.wake_fetches()
-        self._moved(advance, visible_before)
+        self._moved(advance)
 
     def make_follower(self, decided: LeaderAndIsr) -> None:
         """Follow another broker, or nobody: at once, so that no append that waits is made. What waits for this one as a
@@ -349,152 +325,32 @@ class PartitionWriter(CommandQueue):
 
     def set_min_in_sync_replicas(self, count: int, now: float) -> None:
         """``min.insync.replicas`` is another from now on."""
-        visible_before = self.state.visible_bytes
-        self._moved(self.state.set_min_in_sync_replicas(count, now), visible_before)
+        self._moved(self.state.set_min_in_sync_replicas(count, now))
 
     # ---- what replicas and the controller say to a leader ---------------------------------------------------------
 
-    def follower_fetched(
-        self,
-        replica_id: int,
-        fetch_offset: int,
-        *,
-        log_start_offset: int,
-        leader_end: int,
-        now: float,
-        broker_epoch: int,
-    ) -> PendingPartitionChange | None:
-        """See ``PartitionState.follower_fetched``. Return what is to be asked of the controller.
+    def follower_fetched(self, fetch: FollowerFetch) -> PendingPartitionChange | None:
+        """A replica has fetched. Return what is to be asked of the controller.
 
         Raises:
-            KafkaError: as that.
+            KafkaError: as ``PartitionState.follower_fetched``.
         """
-        visible_before = self.state.visible_bytes
-        change = self.state.follower_fetched(
-            replica_id,
-            fetch_offset,
-            log_start_offset=log_start_offset,
-            leader_end=leader_end,
-            now=now,
-            broker_epoch=broker_epoch,
-        )
-        self._moved(change.advance, visible_before)
-        return change.wanted
+        return self._isr_changed(self.state.follower_fetched(fetch))
 
     def check_lag(self, now: float) -> PendingPartitionChange | None:
-        """See ``PartitionState.check_lag``. Return what is to be asked of the controller."""
-        visible_before = self.state.visible_bytes
-        change = self.state.check_lag(now)
-        self._moved(change.advance, visible_before)
-        return change.wanted
+        """Time has passed. Return what is to be asked of the controller."""
+        return self._isr_changed(self.state.check_lag(now))
 
     def isr_altered(self, pending: PendingPartitionChange, answer: LeaderAndIsr, now: float) -> None:
         """The controller has done what was asked."""
-        visible_before = self.state.visible_bytes
-        self._moved(self.state.isr_altered(pending, answer, now), visible_before)
+        self._moved(self.state.isr_altered(pending, answer, now))
 
     def isr_refused(
         self, pending: PendingPartitionChange, code: ErrorCode, now: float
     ) -> PendingPartitionChange | None:
         """The controller has refused what was asked. Return what it is to be asked again."""
-        visible_before = self.state.visible_bytes
-        change = self.state.isr_refused(pending, code, now)
-        self._moved(change.advance, visible_before)
+        return self._isr_changed(self.state.isr_refused(pending, code, now))
+
+    def _isr_changed(self, change: IsrChange) -> PendingPartitionChange | None:
+        self._moved(change.advance)
         return change.wanted
-
-    # ---- leader epochs --------------------------------------------------------------------------------------------
-
-    async def ready_to_append(self) -> None:
-        """Write down where the leader epoch begins, if that has not been done.
-
-        Raises:
-            OSError: the disk refused or failed.
-        """
-        await self.execute(self.write_epochs)
-
-    async def write_epochs(self) -> None:
-        """Make the file of leader epochs say what memory says. Part of a command.
-
-        The entry of an epoch must be on disk before its first record, or a truncation after a crash would cut in the
-        wrong place.
-        """
-        epochs = self.log.epochs
-        if (unwritten := epochs.unwritten) is not None:
-            await self._in_thread(partial(self.log.write_epochs, unwritten))
-            epochs.note_written(unwritten)
-        self.needs_epoch_entry = self.state.is_leader and self.log.needs_epoch_entry(self.state.leader_epoch)
-
-    # ---- the log loses records ------------------------------------------------------------------------------------
-
-    async def delete_before(self, offset: int) -> bool:
-        """Move the log start up to ``offset``, at most the high watermark; return whether it moved.
-
-        Raises:
-            OSError: the file of leader epochs was not written; the log start has moved.
-        """
-        return await self.execute(partial(self._delete_before, offset))
-
-    async def _delete_before(self, offset: int) -> bool:
-        moved = self.log.advance_log_start(offset)
-        if moved:
-            await self._log_start_moved()
-        return moved
-
-    async def delete_expired_segments(self, now_ms: int) -> None:
-        """Delete the segments whose time is over. Files are renamed, on the event loop: that waits for no disk.
-
-        Raises:
-            OSError: a file could not be renamed, or that of leader epochs not written.
-        """
-        await self.execute(partial(self._delete_expired_segments, now_ms))
-
-    async def _delete_expired_segments(self, now_ms: int) -> None:
-        if self.state.failure is None and (retired := self.log.retire_segments(now_ms, self.state.high_watermark)):
-            await self._log_start_moved()
-            self.log.remove_retired_segments(retired, now_ms)
-
-    async def remove_segments(self, retire: Callable[[], Sequence[ExpiredSegment]], now_ms: int) -> None:
-        """Have ``retire`` return segments of the log that may go, on the event loop, and rename their files.
-
-        Raises:
-            OSError: a file could not be made or renamed.
-        """
-        await self.execute(partial(self._remove_segments, retire, now_ms))
-
-    async def _remove_segments(self, retire: Callable[[], Sequence[ExpiredSegment]], now_ms: int) -> None:
-        if self.state.failure is None:
-            self.log.remove_retired_segments(retire(), now_ms)
-
-    async def _log_start_moved(self) -> None:
-        self.state.log_start_moved(self.log.log_start_offset)
-        # One may wait for what is no longer there.
-        self._delayed.wake_fetches()
-        await self.write_epochs()
-
-    # ---- the files ------------------------------------------------------------------------------------------------
-
-    async def require_in_place(self) -> None:
-        """``Log.require_in_place`` between two commands, none of which is about to give the files other names.
-
-        Raises:
-            OSError: as that.
-        """
-        await self.execute(partial(_at_once, self._require_in_place))
-
-    def _require_in_place(self) -> None:
-        if self.state.failure is None:
-            self.log.require_in_place()
-
-    # ---- compaction -----------------------------------------------------------------------------------------------
-
-    async def replace_segments(self, swap: SegmentSwap, now_ms: int) -> None:
-        """Step 2 of a swap."""
-        await self.execute(partial(_at_once, partial(swap.replace_segments, now_ms)))
-
-    async def finish_rename(self, swap: SegmentSwap) -> None:
-        """Step 4 of a swap."""
-        await self.execute(partial(_at_once, swap.finish_rename))
-
-
-async def _at_once(work: Callable[[], T]) -> T:
-    return work()

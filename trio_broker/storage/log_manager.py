@@ -114,6 +114,10 @@ class LogManager:
         assert self._cluster_id is not None, "open() tells the cluster id"
         return self._cluster_id
 
+    def directory(self, path: PurePath) -> LogDirectory:
+        """The data directory at ``path``, which is one of them."""
+        return next(each for each in self.directories if each.path == path)
+
     # --- Start ---
 
     def open(self, check: Callable[[], object] | None = None) -> None:
@@ -325,7 +329,7 @@ class LogManager:
 
     def with_reserve(self, path: PurePath, work: Callable[[], T]) -> T:
         """Do ``work`` on the files of a data directory; see ``LogDirectory.with_reserve``."""
-        return next(each for each in self.directories if each.path == path).with_reserve(work)
+        return self.directory(path).with_reserve(work)
 
     def make_room_to_close(self) -> None:
         """Give up what is kept back in full directories, so that all logs can be closed. Waits for the disk."""

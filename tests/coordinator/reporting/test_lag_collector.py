@@ -15,7 +15,7 @@ from tests.partition.real_logs import batch
 from tests.waits import fail_after
 from trio_broker.coordinator.reporting import lag, lag_collector
 from trio_broker.coordinator.runtime.result import RequestContext
-from trio_broker.partition.replica_manager import HIGH_WATERMARK
+from trio_broker.partition.record_deletion import HIGH_WATERMARK
 
 
 @pytest.fixture
@@ -64,7 +64,9 @@ async def test_each_group_is_reported_with_its_lag(broker):
 async def test_what_was_deleted_before_a_group_has_read_it_is_nothing_to_wait_for(broker):
     await append(broker, b"a", b"b")
     await broker.commit("behind", 1)
-    await broker.services.replicas.delete_records({broker.services.replicas.topic("t").partition(0): HIGH_WATERMARK})
+    await broker.services.replicas.record_deletion.delete(
+        {broker.services.replicas.topic("t").partition(0): HIGH_WATERMARK}
+    )
     broker.advance(60)
     assert (await lines(broker))["behind"][1] == 0.0
 

@@ -35,7 +35,7 @@ from trio_broker.config.resource_config import topic_entries
 from trio_broker.handlers.support.record_deletion import deletable_partition
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.partition.partition import Partition
-from trio_broker.partition.replica_manager import HIGH_WATERMARK
+from trio_broker.partition.record_deletion import HIGH_WATERMARK
 from trio_broker.storage.time_index import TimestampOffset
 
 T = TypeVar("T")
@@ -129,14 +129,14 @@ class LiveTopicChangesView:
                 partition = deletable_partition(self.services, name, index)
                 offsets[partition] = await self._offset_of(partition, target)
                 starts[partition] = partition.log_start_offset
-                outcomes[partition] = replicas.require_deletable(partition, offsets[partition])
+                outcomes[partition] = replicas.record_deletion.require_deletable(partition, offsets[partition])
             except KafkaError as error:
                 raise refused(error, partition=index) from error
         # Before the deletion, which makes room.
         delay_ms = await replicas.log_maintenance.removal_delay_ms([partition.log for partition in offsets])
         if not dry_run:
             with called_by(changed_by):
-                outcomes = await replicas.delete_records(offsets)
+                outcomes = await replicas.record_deletion.delete(offsets)
         results = tuple(purged_partition(each, starts[each], outcome) for each, outcome in outcomes.items())
         return PurgedTopic(
             dry_run=dry_run,
