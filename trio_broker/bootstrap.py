@@ -12,7 +12,7 @@ without an exception.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence, Set
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import chain
@@ -21,10 +21,11 @@ from pathlib import PurePath
 import attrs
 import trio
 
-from kafka_wire.primitives import NO_UUID, uuid_text
+from kafka_wire.primitives import uuid_text
 from trio_broker.changes.change_file import FILE_NAME, ChangeFile
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.cluster.alter_partition_manager import AlterPartitionManager
+from trio_broker.cluster.assignments_manager import AssignmentsManager
 from trio_broker.cluster.broker_clients import BrokerClients
 from trio_broker.cluster.broker_lifecycle_manager import BrokerLifecycleManager, RegistrationRefused
 from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublisher
@@ -137,7 +138,7 @@ async def opened_services(
     """As ``open_services``, with the metadata where ``shared`` has it, or in the first data directory."""
     clock, workers = runtime.clock, runtime.workers
     directories = [PurePath(directory) for directory in config.node.log_dirs]
-    previous_epoch = await workers.run(partial(clean_shutdown_epoch, runtime.disk, directories[0]))
+    previous_epoch = await workers.run(partial(clean_shutdown_epoch, runtime.disk, directories))
     log_manager = LogManager(
         directories,
         disk=runtime.disk,
@@ -197,7 +198,7 @@ async def opened_services(
                 metadata_loader = MetadataLoader(store, publisher, metadata.transactions, keep)
                 controller = Controller(store, metadata_loader, config, runtime, replicas)
                 start_background(nursery, "metadata loader", metadata_loader.run)
-                ids = list(directory_ids(log_manager).values())
+                ids = list(log_manager.directory_ids().values())
                 wanted = registration(node, random_uuid(runtime.random), ids)
                 if shared is None:
                     membership = await lead_alone(nursery, controller, wanted)
@@ -206,12 +207,19 @@ async def opened_services(
                         await take_snapshot(controller, metadata_log)
                 else:
                     wanted = attrs.evolve(wanted, features=own_features(), previous_broker_epoch=previous_epoch)
-                    membership = await join_cluster(nursery, controller, wanted, shared, metadata_cache, runtime)
+                    offline_log_dirs = log_manager.offline_directory_ids
+                    membership = await join_cluster(
+                        nursery, controller, wanted, shared, metadata_cache, runtime, offline_log_dirs
+                    )
                     await metadata_loader.wait_loaded(membership.broker_epoch + 1)
                 asked, broker_epoch = membership.controller, membership.broker_epoch
                 # The directory without it is as good as gone. Behind the snapshot, which begins a new segment.
                 log_manager.directories[0].watch(metadata_log.log.active_segment.file.path)
-                partitions = BrokerMetadataPublisher(replicas, config, metadata_faults)
+                assignments = None
+                if shared is not None:
+                    assignments = AssignmentsManager(asked, replicas, metadata_cache)
+                    start_background(nursery, "reports of log directories", assignments.run)
+                partitions = BrokerMetadataPublisher(replicas, config, metadata_faults, assignments)
                 groups = GroupCoordinator(replicas, asked, metadata_cache, changes, config, runtime)
                 dynamic_config.reconfigurables = (*dynamic_config.reconfigurables, groups)
                 producer_ids = ProducerIds(asked.allocate_producer_ids)
@@ -232,6 +240,8 @@ async def opened_services(
                 def topic_opened(name: str) -> None:
                     groups.topic_opened(name)
                     transactions.topic_opened(name)
+                    if assignments is not None:
+                        assignments.check(TopicPartition(name, index) for index in replicas.topic(name).partitions)
 
                 replicas.hosted_topics.on_opened = topic_opened
                 if membership.lifecycle is not None:
@@ -248,7 +258,7 @@ async def opened_services(
                     changes=changes,
                     replicas=replicas,
                     metadata_faults=metadata_faults,
-                    log_dir_failures=LogDirFailureHandler(metadata_log, replicas),
+                    log_dir_failures=LogDirFailureHandler(metadata_log, replicas, membership.lifecycle),
                     producer_ids=producer_ids,
                     groups=groups,
                     markers=markers,
@@ -315,6 +325,7 @@ async def join_cluster(
     shared: SharedMetadata,
     metadata_cache: MetadataCache,
     runtime: Runtime,
+    offline_log_dirs: Callable[[], Set[bytes]],
 ) -> Membership:
     """Register with the controller, wherever that is, and be ready to be it.
 
@@ -329,7 +340,7 @@ async def join_cluster(
     start_background(nursery, "connections to controllers", channels.requests.clients.run)
     if shared.show is not None:
         start_background(nursery, "view of the metadata", partial(shared.show, metadata_cache))
-    lifecycle = BrokerLifecycleManager(asked, wanted, partial(offset_of, metadata_cache), config)
+    lifecycle = BrokerLifecycleManager(asked, wanted, partial(offset_of, metadata_cache), config, offline_log_dirs)
     return Membership(await lifecycle.register(), asked, channels.requests, lifecycle)
 
 
@@ -441,14 +452,8 @@ def open_metadata(log_manager: LogManager, runtime: Runtime, *, is_copy: bool) -
         raise MetadataLogUnusable(f"{metadata_log.log.directory} cannot be replayed: {error}") from error
     if not is_copy:
         require_supported(image)
-        require_topics(runtime.disk, directory_ids(log_manager), topics)
+        require_topics(runtime.disk, log_manager.directory_ids(), topics)
     return MetadataCopy(metadata_log, image, transactions, runtime.workers)
-
-
-def directory_ids(log_manager: LogManager) -> dict[PurePath, bytes]:
-    """The ids of the data directories, which are open."""
-    properties = ((each.path, each.properties) for each in log_manager.directories)
-    return {path: NO_UUID if found is None else found.directory_uuid for path, found in properties}
 
 
 def is_every_topic_known(log_manager: LogManager, image: MetadataImage) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import pytest
 import trio
+import trio.testing
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
@@ -59,7 +60,7 @@ async def answered(script: list[Any]) -> Any:
 def manager(controller: ScriptedController, **settings: str) -> BrokerLifecycleManager:
     overrides = {name.replace("_", "."): value for name, value in settings.items()}
     config = load_broker_config(None, overrides, {})
-    return BrokerLifecycleManager(controller, NODE, lambda: 40, config)  # type: ignore[arg-type]
+    return BrokerLifecycleManager(controller, NODE, lambda: 40, config, frozenset)  # type: ignore[arg-type]
 
 
 @asynccontextmanager
@@ -121,8 +122,10 @@ async def test_directories_that_have_failed_are_reported_with_each_heartbeat(aut
         await trio.sleep(1.5 * lifecycle.heartbeat_seconds)
         failed.add(b"\x07" * 16)
         await trio.sleep(lifecycle.heartbeat_seconds)
+        lifecycle.heartbeat_soon()
+        await trio.testing.wait_all_tasks_blocked()
     reported = [heartbeat.offline_log_dirs for _, heartbeat in controller.heartbeats]
-    assert reported == [frozenset(), frozenset(), {b"\x07" * 16}]
+    assert reported == [frozenset(), frozenset(), {b"\x07" * 16}, {b"\x07" * 16}]
 
 
 async def test_a_controller_that_is_away_ends_nothing(autojump_clock, caplog):

@@ -41,6 +41,7 @@ NOT_IN_KAFKA_PYTHON = {
     67: "AllocateProducerIds",
     68: "ConsumerGroupHeartbeat",
     69: "ConsumerGroupDescribe",
+    73: "AssignReplicasToDirs",
 }
 """By API key; it has no delegation tokens, nothing that only brokers send, takes no broker out of a cluster, and has no
 consumer of the KIP-848 protocol."""

@@ -58,11 +58,13 @@ class BrokerLifecycleManager:
     node: NodeRegistration
     metadata_offset: Callable[[], int]
     config: BrokerConfig
-    offline_log_dirs: Callable[[], Set[bytes]] = frozenset
+    offline_log_dirs: Callable[[], Set[bytes]]
     broker_epoch: int = attrs.field(default=NO_BROKER_EPOCH, init=False)
     is_fenced: bool = attrs.field(default=True, init=False)
     _unfenced: trio.Event = attrs.field(factory=trio.Event, init=False)
-    _leaving: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _is_leaving: bool = attrs.field(default=False, init=False)
+    _has_news: trio.Event = attrs.field(factory=trio.Event, init=False)
+    """Set when the controller is to hear at once what the next heartbeat says."""
     _may_leave: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     @property
@@ -129,13 +131,19 @@ class BrokerLifecycleManager:
             self._may_leave.set()
             raise
 
+    def heartbeat_soon(self) -> None:
+        """Tell the controller what has changed, such as a data directory that has failed, without waiting."""
+        self._has_news.set()
+
     async def _heartbeat(self) -> BrokerHeartbeatReply:
+        # Before the look: what comes during it is for the next one.
+        self._has_news = trio.Event()
         return await self.controller.heartbeat(
             BrokerHeartbeat(
                 broker_id=self.node.node_id,
                 broker_epoch=self.broker_epoch,
                 current_metadata_offset=self.metadata_offset(),
-                want_shut_down=self._leaving.is_set(),
+                want_shut_down=self._is_leaving,
                 offline_log_dirs=self.offline_log_dirs(),
             )
         )
@@ -150,18 +158,19 @@ class BrokerLifecycleManager:
             self._may_leave.set()
 
     async def _pause(self) -> None:
-        if self._leaving.is_set():
+        if self._is_leaving:
             await trio.sleep(SHUTDOWN_HEARTBEAT_SECONDS)
         elif self.is_fenced and not self._unfenced.is_set():
             # Until it is unfenced nobody can use it, and what it waits for takes milliseconds.
             await trio.sleep(min(SHUTDOWN_HEARTBEAT_SECONDS, self.heartbeat_seconds))
         else:
             with trio.move_on_after(self.heartbeat_seconds):
-                await self._leaving.wait()
+                await self._has_news.wait()
 
     async def shut_down(self) -> None:
         """Leave under control: return once the controller lets this broker go, while ``run`` runs."""
-        self._leaving.set()
+        self._is_leaving = True
+        self._has_news.set()
         with trio.move_on_after(CONTROLLED_SHUTDOWN_SECONDS) as scope:
             await self._may_leave.wait()
         if scope.cancelled_caught:

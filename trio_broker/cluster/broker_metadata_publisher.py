@@ -14,10 +14,12 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
+from trio_broker.cluster.assignments_manager import AssignmentsManager
 from trio_broker.cluster.barrier import barrier
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_faults import MetadataFaults
 from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, PartitionImage, TopicImage
+from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.log_config import LogConfig
@@ -33,6 +35,8 @@ class BrokerMetadataPublisher:
     replicas: ReplicaManager
     config: BrokerConfig
     faults: MetadataFaults = attrs.field(factory=MetadataFaults)
+    assignments: AssignmentsManager | None = None
+    """Reports where the partitions are, of one broker of several."""
     _defaults: LogConfig = attrs.field(
         init=False, default=attrs.Factory(lambda publisher: publisher.config.log, takes_self=True)
     )
@@ -50,7 +54,7 @@ class BrokerMetadataPublisher:
         )
         if changes.deleted_topics or changes.topics:
             with (following := barrier(self.replicas)):
-                await self.replicas.apply_local_changes(changes)
+                await self._apply_local_changes(changes)
             if following.has_failed:
                 self.faults.part_failed(type(self.replicas).__name__)
         if self.config.log != self._defaults:
@@ -69,7 +73,15 @@ class BrokerMetadataPublisher:
     async def apply_image(self, image: MetadataImage) -> None:
         """Open all partitions that this node has, at a start."""
         topics = [await self._local_changes(topic, topic.partitions) async for topic in InTurns(image.topics.values())]
-        await self.replicas.apply_local_changes(LocalReplicaChanges(topics=topics))
+        await self._apply_local_changes(LocalReplicaChanges(topics=topics))
+
+    async def _apply_local_changes(self, changes: LocalReplicaChanges) -> None:
+        await self.replicas.apply_local_changes(changes)
+        if self.assignments is not None:
+            async for topic in InTurns(changes.topics):
+                self.assignments.check(
+                    TopicPartition(topic.name, index) for index in (*topic.leaders, *topic.followers)
+                )
 
     async def _update_configs(self, topics: Iterable[TopicImage]) -> None:
         async for topic in InTurns(topics):

@@ -38,6 +38,7 @@ from trio_broker.cluster.configuration_control import ConfigChange, decide_confi
 from trio_broker.cluster.controller_channel import NotController
 from trio_broker.cluster.controller_client import ConfigOutcome
 from trio_broker.cluster.controller_result import ControllerResult, attempt
+from trio_broker.cluster.directory_assignments import DirectoryAssignment, decide_directory_assignments
 from trio_broker.cluster.features import FeatureUpdate, decide_feature_updates
 from trio_broker.cluster.internal_topics import decide_internal_growth
 from trio_broker.cluster.leader_elections import ElectionType, decide_election, decide_leader_balance
@@ -369,6 +370,16 @@ class Controller:
         # The leader follows its own copy of the metadata, whatever this broker has followed.
         carried_out = await self._carry_out(decide, follows=False)
         return carried_out[0]
+
+    async def assign_replicas(
+        self, broker_id: int, broker_epoch: int, assignments: Sequence[DirectoryAssignment]
+    ) -> list[KafkaError | None]:
+        def decide() -> Steps[Iterable[ControllerResult[None] | KafkaError]]:
+            return list_in_turns(
+                decide_directory_assignments(self.image, self.settings, broker_id, broker_epoch, assignments)
+            )
+
+        return (await self._carry_out(decide, follows=False))[0]
 
     async def unregister_broker(self, broker_id: int) -> None:
         await self._decide(

@@ -20,6 +20,7 @@ from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat
 from trio_broker.cluster.broker_liveness import BrokerHeartbeatReply
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.configuration_control import ConfigChange
+from trio_broker.cluster.directory_assignments import DirectoryAssignment
 from trio_broker.cluster.features import FeatureUpdate
 from trio_broker.cluster.leader_elections import ElectionType
 from trio_broker.cluster.metadata_image import ConfigResource, PartitionImage, TopicImage
@@ -92,6 +93,16 @@ class ControllerClient(Protocol):
         self, broker_id: int, broker_epoch: int, alterations: Sequence[PartitionAlteration]
     ) -> list[PartitionImage | KafkaError]:
         """Give each partition the ISR that its leader wants; return it as it is then, or its error.
+
+        Raises:
+            KafkaError: STALE_BROKER_EPOCH.
+        """
+        ...
+
+    async def assign_replicas(
+        self, broker_id: int, broker_epoch: int, assignments: Sequence[DirectoryAssignment]
+    ) -> list[KafkaError | None]:
+        """Take note of the log directories of a broker's replicas; results in the order of ``assignments``.
 
         Raises:
             KafkaError: STALE_BROKER_EPOCH.

@@ -24,6 +24,7 @@ from trio_broker.cluster.metadata_snapshot import MetadataSnapshot
 from trio_broker.cluster.metadata_store import BelowLogStart, CommittedBatch, MetadataStore
 from trio_broker.cluster.metadata_transactions import MetadataTransactions
 from trio_broker.runtime.workers import Workers
+from trio_broker.storage.errors import is_log_failure
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +89,8 @@ class MetadataCopy:
             )
 
     async def append(self, batch: CommittedBatch) -> None:
-        """Append a batch that the store has. Without room for it the copy ends here, until the next start goes on."""
+        """Append a batch that the store has. Without room for it the copy ends here, until the next start goes on; so
+        it does where the disk fails, with which the directory does."""
         if not self._is_writing:
             return
         try:
@@ -96,3 +98,7 @@ class MetadataCopy:
         except OSError as error:
             self._is_writing = False
             log.error("the copy of the metadata ends at offset %d: %s", batch.base_offset, error)
+            if is_log_failure(error):
+                self.metadata_log.log.bind_to_thread()
+                self.metadata_log.log.fail(error)
+                self.metadata_log.on_failure(error)

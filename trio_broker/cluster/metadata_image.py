@@ -99,7 +99,13 @@ class PartitionImage:
 
     def directory_of(self, replica: int) -> bytes:
         """The id of the log directory of a replica, as far as it is known."""
-        return dict(zip(self.replicas, self.directories, strict=False)).get(replica, UNASSIGNED_DIRECTORY)
+        return directory_beside(self.replicas, self.directories, replica)
+
+    def with_directory(self, replica: int, directory: bytes) -> tuple[bytes, ...]:
+        """The ids of the log directories of all replicas, with the one of ``replica`` changed."""
+        return tuple(
+            directory if each == replica else known for each, known in zip(self.replicas, self.directories, strict=True)
+        )
 
     @property
     def is_reassigned(self) -> bool:
@@ -125,6 +131,11 @@ class PartitionImage:
             leader_recovery_state=self.leader_recovery_state if recovery == RECOVERY_UNCHANGED else recovery,
             directories=_beside(replicas, _replaced(self.directories, record.directories)),
         )
+
+
+def directory_beside(replicas: Sequence[int], directories: Sequence[bytes], replica: int) -> bytes:
+    """That of ``directories`` that is beside ``replica``; for another broker it is not assigned yet."""
+    return dict(zip(replicas, directories, strict=True)).get(replica, UNASSIGNED_DIRECTORY)
 
 
 def _replaced(before: tuple[T, ...], after: Sequence[T] | None) -> tuple[T, ...]:

@@ -20,7 +20,7 @@ from typing import Any, Final
 import attrs
 
 from kafka_wire.stored.metadata import PartitionChangeRecord
-from trio_broker.cluster.metadata_image import NO_LEADER, PartitionImage
+from trio_broker.cluster.metadata_image import NO_LEADER, PartitionImage, directory_beside
 
 RECOVERED: Final = 0
 """The leader has every committed record."""
@@ -113,6 +113,8 @@ class PartitionChangeBuilder:
     isr: tuple[int, ...] = attrs.field()
     assignment: Assignment = attrs.field()
     leader_recovery_state: int = attrs.field()
+    directories: tuple[bytes, ...] = attrs.field()
+    """Beside the present replicas."""
 
     @isr.default
     def _present_isr(self) -> tuple[int, ...]:
@@ -125,6 +127,10 @@ class PartitionChangeBuilder:
     @leader_recovery_state.default
     def _present_recovery_state(self) -> int:
         return self.partition.leader_recovery_state
+
+    @directories.default
+    def _present_directories(self) -> tuple[bytes, ...]:
+        return self.partition.directories
 
     def build(self) -> PartitionChangeRecord | None:
         """Return the record of the change; None if it would change nothing."""
@@ -149,7 +155,7 @@ class PartitionChangeBuilder:
         return len(isr) >= min(self.min_insync_replicas, len(replicas))
 
     def _can_lead(self, replica: int) -> bool:
-        return replica != NO_LEADER and self.is_acceptable_leader(replica, self.partition.directory_of(replica))
+        return replica != NO_LEADER and self.is_acceptable_leader(replica, self._directory_of(replica))
 
     # --- who leads ---
 
@@ -224,10 +230,12 @@ class PartitionChangeBuilder:
         return self.begins_leader_epoch and leader != NO_LEADER
 
     def _directories(self, replicas: tuple[int, ...]) -> tuple[bytes, ...]:
-        before = self.partition
-        if replicas == before.replicas:
-            return before.directories
-        return tuple(before.directory_of(replica) for replica in replicas)
+        if replicas == self.partition.replicas:
+            return self.directories
+        return tuple(map(self._directory_of, replicas))
+
+    def _directory_of(self, replica: int) -> bytes:
+        return directory_beside(self.partition.replicas, self.directories, replica)
 
 
 def new_leader_epoch(

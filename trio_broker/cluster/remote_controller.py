@@ -22,6 +22,7 @@ from kafka_wire.headers import RequestHeader
 from kafka_wire.messages import alter_configs, incremental_alter_configs
 from kafka_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from kafka_wire.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData
+from kafka_wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from kafka_wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from kafka_wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from kafka_wire.messages.create_partitions import (
@@ -47,6 +48,7 @@ from trio_broker.cluster.configuration_control import ConfigChange, ResourceAlte
 from trio_broker.cluster.controller import outcomes_of
 from trio_broker.cluster.controller_channel import ControllerChannels, NotController, SendToController
 from trio_broker.cluster.controller_client import ConfigOutcome, ControllerClient
+from trio_broker.cluster.directory_assignments import DirectoryAssignment
 from trio_broker.cluster.envelopes import NO_CLIENT, enveloped, opened
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, PartitionImage, TopicImage
@@ -237,6 +239,28 @@ class RemoteController:
             partition_epoch=data.partition_epoch,
         )
 
+    async def assign_replicas(
+        self, broker_id: int, broker_epoch: int, assignments: Sequence[DirectoryAssignment]
+    ) -> list[KafkaError | None]:
+        request = AssignReplicasToDirsRequest(
+            broker_id=broker_id, broker_epoch=broker_epoch, directories=_directories_of(assignments)
+        )
+
+        async def there(send: SendToController) -> list[KafkaError | None]:
+            response = await _answered(send, request)
+            codes = {
+                (topic.topic_id, each.partition_index): ErrorCode(each.error_code)
+                for directory in response.directories
+                for topic in directory.topics
+                for each in topic.partitions
+            }
+            found = (codes.get((each.topic_id, each.index), ErrorCode.UNKNOWN_SERVER_ERROR) for each in assignments)
+            return [None if code is ErrorCode.NONE else KafkaError(code=code) for code in found]
+
+        return await self.channels.requests.call(
+            lambda: self.controller.assign_replicas(broker_id, broker_epoch, assignments), there
+        )
+
     async def allocate_producer_ids(self) -> ProducerIdBlock:
         own_id = self.config.node.node_id
         broker = self.metadata_cache.image.brokers.get(own_id)
@@ -333,6 +357,26 @@ def _alteration_data(wanted: PartitionAlteration) -> AlterPartitionRequest.Parti
         leader_recovery_state=wanted.leader_recovery_state,
         partition_epoch=wanted.partition_epoch,
     )
+
+
+def _directories_of(assignments: Sequence[DirectoryAssignment]) -> list[AssignReplicasToDirsRequest.DirectoryData]:
+    """The replicas, by directory and topic."""
+    indexes: dict[bytes, dict[bytes, list[int]]] = {}
+    for each in assignments:
+        indexes.setdefault(each.directory_id, {}).setdefault(each.topic_id, []).append(each.index)
+    return [
+        AssignReplicasToDirsRequest.DirectoryData(
+            id=directory_id,
+            topics=[
+                AssignReplicasToDirsRequest.TopicData(
+                    topic_id=topic_id,
+                    partitions=[AssignReplicasToDirsRequest.PartitionData(partition_index=index) for index in some],
+                )
+                for topic_id, some in topics.items()
+            ],
+        )
+        for directory_id, topics in indexes.items()
+    ]
 
 
 # --- Sending ---

@@ -453,9 +453,14 @@ def known_cluster_id(disk: Disk, directory: PurePath) -> str | None:
         return None
 
 
-def clean_shutdown_epoch(disk: Disk, directory: PurePath) -> int:
-    """The broker epoch that a clean stop has left in a data directory, ``NO_BROKER_EPOCH`` after any other end. Waits
-    for the disk."""
+def clean_shutdown_epoch(disk: Disk, directories: Sequence[PurePath]) -> int:
+    """The broker epoch that a clean stop has left in all data directories, ``NO_BROKER_EPOCH`` after any other end, and
+    where one of them is new or was given up. Waits for the disk."""
+    epochs = {_clean_shutdown_epoch_in(disk, each) for each in directories}
+    return epochs.pop() if len(epochs) == 1 else NO_BROKER_EPOCH
+
+
+def _clean_shutdown_epoch_in(disk: Disk, directory: PurePath) -> int:
     try:
         return int(json.loads(disk.read_file(directory / file_names.CLEAN_SHUTDOWN_MARKER))["brokerEpoch"])
     # What is no directory is refused by name when it is locked.

@@ -25,7 +25,7 @@ from typing import TypeVar
 import attrs
 
 from kafka_wire.errors import KafkaError
-from kafka_wire.primitives import NO_BROKER_EPOCH, uuid_text
+from kafka_wire.primitives import NO_BROKER_EPOCH, NO_UUID, uuid_text
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.config_key import LONG_MAX
 from trio_broker.config.log_config import LogConfig
@@ -340,6 +340,17 @@ class LogManager:
     def restore_reserves(self) -> None:
         """Keep space back in every directory whose disk works. Waits for the disk."""
         self.checkpoints.in_each_directory(LogDirectory.restore_reserve, "no space is kept back")
+
+    def directory_ids(self) -> dict[PurePath, bytes]:
+        """The ids of the data directories, which are open."""
+        return {
+            each.path: NO_UUID if each.properties is None else each.properties.directory_uuid
+            for each in self.directories
+        }
+
+    def offline_directory_ids(self) -> frozenset[bytes]:
+        """Of those whose disk failed."""
+        return frozenset(id for path, id in self.directory_ids().items() if not self.is_online(path))
 
     def is_online(self, path: PurePath) -> bool:
         """Whether the disk of a data directory is not known to have failed."""

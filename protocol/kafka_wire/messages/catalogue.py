@@ -72,6 +72,7 @@ MESSAGE_FILES: Final = (
     "allocate_producer_ids",
     "consumer_group_heartbeat",
     "consumer_group_describe",
+    "assign_replicas_to_dirs",
     "list_config_resources",
     "describe_topic_partitions",
 )

@@ -1,0 +1,97 @@
+"""One of the disks of a broker of several fails: other brokers lead what was on it, until it is back and has caught
+up."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio.testing
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from tests.running_broker import connected, until
+from tests.test_shared_metadata import Cluster, opened_cluster
+from trio_broker.broker import Broker
+from trio_broker.cluster.metadata_image import UNASSIGNED_DIRECTORY, PartitionImage
+from trio_broker.common.topic_partition import TopicPartition
+
+PARTITIONS = range(4)
+
+
+async def create_topic(broker: Broker) -> None:
+    """A topic that broker 1 leads and broker 2 follows."""
+    assignments = [CreatableReplicaAssignment(partition_index=index, broker_ids=[1, 2]) for index in PARTITIONS]
+    wanted = CreatableTopic(
+        name="orders", num_partitions=-1, replication_factor=-1, assignments=assignments, configs=[]
+    )
+    async with connected(broker) as client:
+        assert (await client.ask(CreateTopicsRequest(topics=[wanted]), 7)).topics[0].error_code == ErrorCode.NONE
+
+
+def image_of(broker: Broker, index: int) -> PartitionImage:
+    return broker.services.metadata_cache.image.topics["orders"].partitions[index]
+
+
+def indexes_in(broker: Broker, directory: Path) -> set[int]:
+    """The partitions that a broker has in a directory."""
+    local = broker.services.replicas.topic("orders").partitions
+    return {index for index, each in local.items() if each.log.directory.parent == directory}
+
+
+def is_led_by(broker: Broker, index: int, leader: int) -> bool:
+    """Whether a broker knows that."""
+    return image_of(broker, index).leader == leader
+
+
+async def produce_to_each(brokers: dict[int, Broker]) -> None:
+    for index in PARTITIONS:
+        leader = image_of(brokers[2], index).leader
+        await until(partial(is_led_by, brokers[leader], index, leader))
+        async with connected(brokers[leader]) as client:
+            assert await client.produce("orders", b"value", partition=index) == ErrorCode.NONE
+
+
+async def start(cluster: Cluster, node_id: int, *directories: Path) -> Broker:
+    return await cluster.start(node_id, log_dirs=",".join(map(str, directories)))
+
+
+@pytest.mark.parametrize("name", ["first", "second"])
+async def test_what_was_on_a_failed_disk_is_led_by_others_until_it_has_caught_up(tmp_path, name):
+    directories, aside = [tmp_path / "1" / each for each in ("first", "second")], tmp_path / "aside"
+    failing = tmp_path / "1" / name
+    async with opened_cluster(tmp_path) as cluster:
+        # The first one is the controller, to which the other one reports.
+        brokers = {2: await start(cluster, 2, tmp_path / "2"), 1: await start(cluster, 1, *directories)}
+        await create_topic(brokers[1])
+        await until(
+            lambda: all(image_of(brokers[2], each).directory_of(1) != UNASSIGNED_DIRECTORY for each in PARTITIONS)
+        )
+        await produce_to_each(brokers)
+        failed = indexes_in(brokers[1], failing)
+        assert 0 < len(failed) < len(PARTITIONS)
+        failing.rename(aside)
+        await brokers[1].services.replicas.log_maintenance.write_high_watermarks()
+        led_by_2 = {each: {2} if each in failed else {1, 2} for each in PARTITIONS}
+        await until(lambda: {each: set(image_of(brokers[2], each).isr) for each in PARTITIONS} == led_by_2)
+        assert {each for each in PARTITIONS if image_of(brokers[2], each).leader == 2} == failed
+        assert brokers[1].services.log_dir_failures.reason_not_served() == ""
+        await produce_to_each(brokers)
+        await cluster.stop(brokers[1])
+        aside.rename(failing)
+        brokers[1] = await start(cluster, 1, *directories)
+        await until(lambda: all(set(image_of(brokers[2], each).isr) == {1, 2} for each in PARTITIONS))
+        found = [brokers[1].services.replicas.find(TopicPartition("orders", each)) for each in PARTITIONS]
+        assert [each and each.log_end_offset for each in found] == [2] * len(PARTITIONS)
+
+
+async def test_a_broker_with_one_directory_reports_nothing(tmp_path):
+    async with opened_cluster(tmp_path) as cluster:
+        brokers = {node_id: await cluster.start(node_id) for node_id in (1, 2)}
+        await create_topic(brokers[1])
+        await produce_to_each(brokers)
+        await cluster.followed(*brokers.values())
+        await trio.testing.wait_all_tasks_blocked()
+        for each in PARTITIONS:
+            assert set(image_of(brokers[2], each).directories) == {UNASSIGNED_DIRECTORY}
