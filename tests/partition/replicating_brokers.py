@@ -1,7 +1,6 @@
 """Several replica managers in one event loop, whose fetchers ask one another without a network in between.
 
-Everything is in memory: disks, threads, time. A Fetch is answered by the leader's ``ReplicaManager``, as its handler
-does it.
+Everything is in memory: disks, threads, time. A Fetch is answered by the leader's handler.
 """
 
 from __future__ import annotations
@@ -16,11 +15,7 @@ import trio
 import trio.lowlevel
 
 from kafka_wire.errors import KafkaError
-from kafka_wire.messages.fetch import (
-    FetchableTopicResponse,
-    FetchRequest,
-    FetchResponse,
-)
+from kafka_wire.messages.fetch import FetchRequest
 from kafka_wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -31,15 +26,13 @@ from kafka_wire.messages.list_offsets import (
 )
 from kafka_wire.records.batch import read_batches
 from tests.fakes.inline_workers import InlineWorkers
+from tests.handlers.handler_client import Client
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import TOPIC_ID, FakeBrokers, batch
-from trio_broker.common.request_phase import ignore_release
-from trio_broker.concurrency.steps import run_steps
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.resource_config import topic_config
-from trio_broker.handlers.fetch import partition_data
+from trio_broker.handlers.fetch import fetch
 from trio_broker.network.errors import RequestNotSent, ResponseLost
-from trio_broker.partition.fetch_operation import FetchingReplica, FetchLimits, FetchTarget
 from trio_broker.partition.leader_and_isr import LeaderAndIsr, LocalReplicaChanges, LocalTopicChanges
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.remote_leader_endpoint import Follower
@@ -92,42 +85,15 @@ class ReplicatingBroker:
         if self.is_away:
             raise RequestNotSent(f"broker {self.node_id} is away")
         self.seen.append(request)
-        answer = await self._fetch(request) if isinstance(request, FetchRequest) else self._list_offsets(request)
+        if isinstance(request, FetchRequest):
+            answer = await Client(self.replicas).ask(fetch, request, request.VERSIONS.high)
+        else:
+            answer = self._list_offsets(request)
         if self.before_answer is not None:
             await self.before_answer(request)
         if self.is_away:
             raise ResponseLost(f"broker {self.node_id} is away")
         return answer
-
-    async def _fetch(self, request: FetchRequest) -> FetchResponse:
-        replica = FetchingReplica(request.replica_state.replica_id, request.replica_state.replica_epoch)
-        limits = FetchLimits(request.max_wait_ms / 1000, request.min_bytes, request.max_bytes, replica=replica)
-        asked = [(topic.topic_id, each) for topic in request.topics for each in topic.partitions]
-        targets = [
-            FetchTarget(
-                each.partition,
-                each.fetch_offset,
-                each.partition_max_bytes,
-                self._find(topic_id, each.partition),
-                each.current_leader_epoch,
-                each.last_fetched_epoch,
-                each.log_start_offset,
-            )
-            for topic_id, each in asked
-        ]
-        responses: list[FetchableTopicResponse] = []
-        results = await run_steps(self.replicas.fetch_steps(targets, limits, release_handler=ignore_release))
-        for (topic_id, _), result in zip(asked, results, strict=True):
-            data = partition_data(result)
-            data.records = result.records if isinstance(result.records, bytes) else bytes(result.records.read())
-            responses.append(FetchableTopicResponse(topic_id=topic_id, partitions=[data]))
-        return FetchResponse(responses=responses)
-
-    def _find(self, topic_id: bytes, index: int) -> Partition | KafkaError:
-        try:
-            return self.replicas.topic_by_id(topic_id).partition(index)
-        except KafkaError as error:
-            return error
 
     def _list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         [topic] = request.topics

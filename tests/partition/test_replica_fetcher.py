@@ -46,7 +46,7 @@ async def test_a_fetch_says_who_asks_and_what_it_has(brokers, autojump_clock):
     await brokers.decide(1, 5)
     await brokers[1].append(b"a")
     await trio.sleep(SOON)
-    request = brokers[1].seen[-1]
+    request = [each for each in brokers[1].seen if each.topics][-1]
     assert isinstance(request, FetchRequest)
     assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (2, 102)
     assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (500, 1, 10 << 20)
@@ -218,13 +218,9 @@ async def test_in_fsync_mode_a_fetch_asks_for_nothing_that_follows_what_is_not_o
     await brokers[1].append(b"a", index=0)
     await brokers[1].append(b"b", index=1)
     await trio.sleep(SOON)
-    brokers[1].seen.clear()
     for number in range(3):
         await brokers[1].append(b"c%d" % number, index=1)
         await trio.sleep(SOON)
-    asked = [each.partition for request in brokers[1].seen for topic in request.topics for each in topic.partitions]
-    assert 1 in asked
-    assert (0 in asked) is not is_durable
     assert brokers[2].values(index=1) == [b"b", b"c0", b"c1", b"c2"]
     assert brokers[1].partition(0).high_watermark == (0 if is_durable else 1)
     monkeypatch.setattr(Flusher, "_enqueue", enqueue)
@@ -288,6 +284,54 @@ async def test_what_the_log_refuses_is_asked_for_again_after_a_pause(brokers, au
     await brokers[1].append(b"a")
     await trio.sleep(SOON)
     assert brokers[2].values() == [b"a"]
+    assert brokers[2].partition().high_watermark == 1
+
+
+async def test_partitions_without_news_are_named_once(brokers, autojump_clock):
+    await brokers.decide(1, 5, partitions=20)
+    await trio.sleep(SOON)
+    brokers[1].seen.clear()
+    await trio.sleep(SOON)
+    assert brokers[1].seen
+    assert not any(request.topics or request.forgotten_topics_data for request in brokers[1].seen)
+    await brokers[1].append(b"a", index=7)
+    await trio.sleep(SOON)
+    assert {each.partition for request in brokers[1].seen for topic in request.topics for each in topic.partitions} == {
+        7
+    }
+    assert brokers[2].values(index=7) == [b"a"]
+    assert brokers[1].partition(7).high_watermark == brokers[2].partition(7).high_watermark == 1
+
+
+async def test_what_an_answer_said_of_an_epoch_that_was_over_is_said_again(brokers, autojump_clock):
+    """The high watermark, which does not move again."""
+    await brokers.decide(1, 5)
+    await brokers[1].append(b"a")
+    await trio.sleep(SOON)
+
+    async def begin_another_epoch(request):
+        if brokers[1].partition().high_watermark == 2:
+            brokers[1].before_answer = None
+            await brokers.decide(1, 6)
+
+    brokers[1].before_answer = begin_another_epoch
+    await brokers[1].append(b"b")
+    await trio.sleep(SOON)
+    assert brokers[1].before_answer is None
+    assert brokers[2].partition().high_watermark == 2
+
+
+async def test_a_session_that_the_leader_has_forgotten_begins_anew_at_once(brokers, autojump_clock):
+    await brokers.decide(1, 5)
+    await trio.sleep(SOON)
+    cache = brokers[1].replicas.fetch_sessions
+    for session_id in list(cache._sessions):
+        cache.close(session_id)
+    await brokers[1].append(b"a")
+    # Less than the pause after an error.
+    await trio.sleep(0.9)
+    assert brokers[2].values() == [b"a"]
+    assert len(cache) == 1
 
 
 async def test_a_leader_that_calls_the_epoch_over_is_asked_no_more_until_the_next(brokers, autojump_clock):

@@ -45,6 +45,11 @@ IDLE_SECONDS = 120.0
 ``min.incremental.fetch.session.eviction.ms``)."""
 
 
+def following_epoch(epoch: int) -> int:
+    """The session epoch of the request behind that of ``epoch``."""
+    return 1 if epoch == MAX_EPOCH else epoch + 1
+
+
 class SessionKey(NamedTuple):
     """A partition as the session's requests name it: ``topic`` up to version 12, ``topic_id`` from 13 on.
 
@@ -95,7 +100,7 @@ class FetchSession:
 
     def begin_request(self, now: float) -> None:
         self.used_at = now
-        self.next_epoch = 1 if self.next_epoch == MAX_EPOCH else self.next_epoch + 1
+        self.next_epoch = following_epoch(self.next_epoch)
 
     def update(self, asked: Mapping[SessionKey, FetchTarget]) -> None:
         """Read these partitions from now on as they are asked for; known ones keep their place and what was sent."""

@@ -7,14 +7,22 @@ Source: Kafka's RemoteLeaderEndPoint and BrokerBlockingSender.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
+from itertools import groupby
 from typing import Protocol, TypeVar
 
 import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
+from kafka_wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+)
 from kafka_wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -26,6 +34,7 @@ from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.replication_config import ReplicationConfig
 from trio_broker.network.errors import RequestNotSent
 from trio_broker.partition.fetch_answers import FollowerPosition
+from trio_broker.partition.fetch_session_handler import FetchKey, FetchSessionHandler
 
 ResponseT = TypeVar("ResponseT")
 
@@ -86,26 +95,48 @@ class RemoteLeaderEndpoint:
     clients: LeaderClients
     follower: Follower
     settings: ReplicationConfig
+    session: FetchSessionHandler = attrs.field(factory=FetchSessionHandler)
 
     async def run(self) -> None:
         """Keep the connection until cancelled."""
         await self.clients.run()
 
-    async def fetch(self, topics: list[FetchTopic]) -> FetchResponse:
-        """Ask for what follows the logs of the follower, in full: without a fetch session.
+    async def fetch(self, positions: Mapping[FetchKey, FollowerPosition]) -> FetchResponse:
+        """Ask for what follows the logs of the follower. Partitions without news are not in the answer.
 
         Raises:
             RequestFailed: there is no answer.
         """
-        settings = self.settings
+        settings, wanted = self.settings, self.session.build(positions)
         request = FetchRequest(
             replica_state=ReplicaState(replica_id=self.follower.node_id, replica_epoch=self.follower.broker_epoch()),
             max_wait_ms=settings.replica_fetch_wait_max_ms,
             min_bytes=settings.replica_fetch_min_bytes,
             max_bytes=settings.replica_fetch_response_max_bytes,
-            topics=topics,
+            session_id=wanted.session_id,
+            session_epoch=wanted.epoch,
+            topics=[
+                FetchTopic(topic_id=topic_id, partitions=[self._asked(key, positions[key]) for key in keys])
+                for topic_id, keys in groupby(wanted.to_send, key=_topic_id)
+            ],
+            forgotten_topics_data=[
+                ForgottenTopic(topic_id=topic_id, partitions=[key.partition for key in keys])
+                for topic_id, keys in groupby(wanted.to_forget, key=_topic_id)
+            ],
         )
-        return await self._send(request)
+        response = await self._send(request)
+        self.session.answered(response)
+        return response
+
+    def _asked(self, key: FetchKey, position: FollowerPosition) -> FetchPartition:
+        return FetchPartition(
+            partition=key.partition,
+            current_leader_epoch=position.leader_epoch,
+            fetch_offset=position.fetch_offset,
+            last_fetched_epoch=position.last_fetched_epoch,
+            log_start_offset=position.log_start_offset,
+            partition_max_bytes=self.settings.replica_fetch_max_bytes,
+        )
 
     async def range_of(self, partition: TopicPartition, leader_epoch: int) -> LeaderLogRange:
         """Return where the leader's log of one partition begins and ends.
@@ -140,22 +171,5 @@ class RemoteLeaderEndpoint:
         return await client.send(request, timeout_seconds=self.settings.replica_socket_timeout_ms / 1000)
 
 
-def fetch_topics(
-    asked: Iterable[tuple[TopicPartition, bytes, FollowerPosition]], partition_max_bytes: int
-) -> list[FetchTopic]:
-    """Return what a Fetch of these partitions names, in their order; neighbours of one topic under it."""
-    topics: list[FetchTopic] = []
-    for partition, topic_id, position in asked:
-        if not topics or topics[-1].topic_id != topic_id:
-            topics.append(FetchTopic(topic=partition.topic, topic_id=topic_id, partitions=[]))
-        topics[-1].partitions.append(
-            FetchPartition(
-                partition=partition.partition,
-                current_leader_epoch=position.leader_epoch,
-                fetch_offset=position.fetch_offset,
-                last_fetched_epoch=position.last_fetched_epoch,
-                log_start_offset=position.log_start_offset,
-                partition_max_bytes=partition_max_bytes,
-            )
-        )
-    return topics
+def _topic_id(key: FetchKey) -> bytes:
+    return key.topic_id

@@ -47,12 +47,22 @@ from trio_broker.partition.fetch_answers import (
     step_into_range,
 )
 from trio_broker.partition.fetch_rate import FetchRate
+from trio_broker.partition.fetch_session_handler import FetchKey
 from trio_broker.partition.follower_appends import FollowerAppends, Truncation
 from trio_broker.partition.partition import Durability, Partition
-from trio_broker.partition.remote_leader_endpoint import RemoteLeaderEndpoint, fetch_topics
+from trio_broker.partition.remote_leader_endpoint import RemoteLeaderEndpoint
 from trio_broker.storage.leader_epochs import UNDEFINED_EPOCH
 
 log = logging.getLogger(__name__)
+
+SESSION_ERRORS = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+"""After them the next Fetch begins a new session, at once: the leader has forgotten the one before, nothing more."""
 
 STRAGGLER_SECONDS = 0.5
 """How long the next Fetch waits for partitions whose disk is slow: as an empty one takes by default."""
@@ -177,6 +187,7 @@ class ReplicaFetcher:
             self.failed.discard(topic_partition)
             state = self._states.get(topic_partition)
             if state is None or state.followed != followed:
+                self.leader.session.begin_anew()
                 self._states[topic_partition] = PartitionFetchState(topic_partition, followed)
         self._changed.set()
 
@@ -201,6 +212,7 @@ class ReplicaFetcher:
         """Leave a partition alone until ``follow`` names it again."""
         if self._is_current(state):
             del self._states[state.topic_partition]
+            self.leader.session.begin_anew()
             self.failed.add(state.topic_partition)
             log.warning("%s: %s fetches it no more: %s", state.topic_partition, self, reason)
 
@@ -226,25 +238,25 @@ class ReplicaFetcher:
         if not asked:
             await self._until_changed()
             return
-        named = ((each.state.topic_partition, each.state.followed.topic_id, each.position) for each in asked.values())
-        topics = fetch_topics(named, self.leader.settings.replica_fetch_max_bytes)
         try:
-            response = await self.leader.fetch(topics)
+            response = await self.leader.fetch({key: each.position for key, each in asked.items()})
         except RequestFailed as error:
             self._not_answered(asked.values(), str(error))
             return
         self._requests += 1
         if self._rate is not None:
             self._rate.mark(trio.current_time())
+        if response.error_code in SESSION_ERRORS:
+            return
         if response.error_code != ErrorCode.NONE:
             self._not_answered(asked.values(), f"the leader answers {name_of(response.error_code)}")
             return
         await self._carry_out(await self._begin_round(asked, response))
 
-    async def _ask_for(self) -> dict[tuple[bytes, int], AskedPartition]:
-        """Return the partitions that may be asked for now, by topic id and index."""
+    async def _ask_for(self) -> dict[FetchKey, AskedPartition]:
+        """Return the partitions that may be asked for now."""
         now, budget = trio.current_time(), YieldBudget()
-        asked: dict[tuple[bytes, int], AskedPartition] = {}
+        asked: dict[FetchKey, AskedPartition] = {}
         for state in list(self._states.values()):
             await budget.maybe_yield()
             if state.is_busy or state.delayed_until > now or not self._is_current(state):
@@ -256,7 +268,7 @@ class ReplicaFetcher:
             elif partition.failure is not None:
                 self._give_up(state, partition.failure)
             elif not awaits_disk(partition):
-                key = (state.followed.topic_id, state.topic_partition.partition)
+                key = FetchKey(state.followed.topic_id, state.topic_partition.partition)
                 asked[key] = AskedPartition(state, partition, position_of(partition))
         return asked
 
@@ -277,16 +289,15 @@ class ReplicaFetcher:
 
     # ---- what follows from an answer ------------------------------------------------------------------------------
 
-    async def _begin_round(
-        self, asked: Mapping[tuple[bytes, int], AskedPartition], response: FetchResponse
-    ) -> FetchRound:
+    async def _begin_round(self, asked: Mapping[FetchKey, AskedPartition], response: FetchResponse) -> FetchRound:
         begun, budget = FetchRound(), YieldBudget()
         cuts: dict[PurePath, dict[AskedPartition, Truncate]] = {}
         for topic in response.responses:
             for answer in topic.partitions:
                 await budget.maybe_yield()
-                each = asked.get((topic.topic_id, answer.partition_index))
+                each = asked.get(FetchKey(topic.topic_id, answer.partition_index))
                 if each is None or not self._is_current(each.state) or each.partition.failure is not None:
+                    self.leader.session.begin_anew()
                     continue
                 self._begin(begun, cuts, each, answer)
         # Together, since they share a checkpoint of their log directory.
@@ -312,7 +323,7 @@ class ReplicaFetcher:
             case Delay() | AwaitMetadata() as step:
                 self._leave_out(each.state, step)
             case None:
-                pass
+                self.leader.session.begin_anew()
 
     def _leave_out(self, state: PartitionFetchState, step: Delay | AwaitMetadata) -> None:
         if isinstance(step, AwaitMetadata):
@@ -423,6 +434,7 @@ class ReplicaFetcher:
             return
         if error.code is not ErrorCode.FENCED_LEADER_EPOCH:
             self._throttled_log.error("refused", f"{each.partition}: what was fetched is refused: {error}")
+        self.leader.session.begin_anew()
         self._delay(each.state)
 
     # ---- figures --------------------------------------------------------------------------------------------------
