@@ -40,13 +40,14 @@ def plan(path: Path, replicas: Sequence[int]) -> str:
 
 def calls_while_all_run(directory: Path) -> Calls:
     moved = plan(directory / "moved.json", (2, 1, 4))
-    another = (CONFIGS, "--entity-type", "brokers", "--entity-name", "2")
+    settings = (CONFIGS, "--entity-type")
+    another = (*settings, "brokers", "--entity-name", "2")
     return {
         "create": (TOPICS, "--create", "--topic", "moved", "--replica-assignment", "1:2:3,2:3:4"),
         "too many replicas": (TOPICS, "--create", "--topic", "wide", "--replication-factor", "5"),
         "describe": (TOPICS, "--describe", "--topic", "moved"),
-        "execute": (REASSIGN, "--execute", "--reassignment-json-file", moved),
-        "verify": (REASSIGN, "--verify", "--reassignment-json-file", moved),
+        "execute": (REASSIGN, "--execute", "--reassignment-json-file", moved, "--throttle", "100000000"),
+        "throttled topic": (*settings, "topics", "--entity-name", "moved", "--describe"),
         "elect": (LEADERS, "--election-type", "preferred", "--all-topic-partitions"),
         "describe moved": (TOPICS, "--describe", "--topic", "moved"),
         "set broker": (*another, "--alter", "--add-config", "log.retention.ms=12345"),
@@ -55,6 +56,9 @@ def calls_while_all_run(directory: Path) -> Calls:
         "offsets": ("GetOffsetShell", "--topic", "moved"),
         "quorum": (QUORUM, "describe", "--status"),
         "unregister": (CLUSTER, "unregister", "--id", "2"),
+        "verify": (REASSIGN, "--verify", "--reassignment-json-file", moved),
+        "topic": (*settings, "topics", "--entity-name", "moved", "--describe"),
+        "unthrottled broker": (*another, "--describe"),
     }
 
 
@@ -150,9 +154,20 @@ def test_more_replicas_than_brokers_are_refused(with_all: Mapping[str, Any]) -> 
 
 
 def test_replicas_move_and_the_preferred_ones_lead(with_all: Mapping[str, Any]) -> None:
-    executed, _, _, described = outputs(with_all, "execute", "verify", "elect", "describe moved")
+    executed, _, described = outputs(with_all, "execute", "elect", "describe moved")
     assert "Successfully started partition reassignments for moved-0,moved-1" in executed
     assert described.count("Replicas: 2,1,4") == 2
+
+
+def test_a_throttle_lasts_until_the_replicas_have_moved(with_all: Mapping[str, Any]) -> None:
+    executed, throttled, during = outputs(with_all, "execute", "throttled topic", "broker")
+    assert "The inter-broker throttle limit was set to 100000000 B/s" in executed
+    assert "leader.replication.throttled.replicas=0:1,0:2,0:3,1:2,1:3,1:4" in throttled
+    assert "follower.replication.throttled.replicas=0:4,1:1" in throttled
+    assert "leader.replication.throttled.rate=100000000" in during
+    verified, after, unthrottled = outputs(with_all, "verify", "topic", "unthrottled broker")
+    assert "Reassignment of partition moved-0 is completed." in verified
+    assert ("throttled" in after, "throttled.rate=100000000" in unthrottled) == (False, False)
 
 
 def test_a_broker_is_configured_by_way_of_another(with_all: Mapping[str, Any]) -> None:

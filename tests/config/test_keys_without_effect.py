@@ -18,12 +18,6 @@ from trio_broker.config.keys_without_effect import (
 from trio_broker.config.resource_config import check_group_configs, group_config, group_entries
 from trio_broker.config.static_settings import StaticSettings
 
-THROTTLES = (
-    "leader.replication.throttled.rate",
-    "follower.replication.throttled.rate",
-    "replica.alter.log.dirs.io.max.bytes.per.second",
-)
-
 
 def test_each_key_is_declared_once():
     names = [key.name for key in (*BROKER_KEYS_WITHOUT_EFFECT, *GROUP_KEYS_WITHOUT_EFFECT)]
@@ -75,9 +69,8 @@ def test_update_modes_are_kafka_s():
         config.check_change(ConfigScope.CLUSTER, {"ssl.keystore.type": "PEM"})
 
 
-@pytest.mark.parametrize("name", THROTTLES)
-def test_the_rates_of_throttles_are_taken_for_the_cluster_too_and_described_where_they_are_set(name):
-    config = BrokerConfig()
+def test_the_rate_of_a_throttle_is_taken_for_the_cluster_too_and_described_where_it_is_set():
+    config, name = BrokerConfig(), "replica.alter.log.dirs.io.max.bytes.per.second"
     assert name not in {entry.name for entry in config.entries()}
     config.check_change(ConfigScope.CLUSTER, {name: "1000"})
     config.set_dynamic(ConfigScope.CLUSTER, {name: "1000"})

@@ -210,8 +210,10 @@ class ReplicatingBrokers:
         topic: str = "orders",
         topic_id: bytes = TOPIC_ID,
         on: tuple[int, ...] | None = None,
+        **configs: str,
     ) -> None:
-        """Have partitions led by ``leader``, and followed by the others; only those in ``on`` have read of it."""
+        """Have partitions led by ``leader``, and followed by the others; only those in ``on`` have read of it.
+        ``configs`` are the topic's, with ``_`` for dots."""
         self.partition_epoch += 1
         decided = LeaderAndIsr(
             leader=leader,
@@ -220,11 +222,13 @@ class ReplicatingBrokers:
             replicas=replicas,
             partition_epoch=self.partition_epoch,
         )
+        overrides = {"internal_segment_bytes": "2000", **configs}
+        overrides = {name.replace("_", "."): value for name, value in overrides.items()}
         for node_id in on or replicas:
             broker = self.brokers[node_id]
             of_all = dict.fromkeys(range(partitions), decided)
             role = {"leaders": of_all} if node_id == leader else {"followers": of_all}
-            config = topic_config({"internal.segment.bytes": "2000"}, broker.replicas.config)
+            config = topic_config(overrides, broker.replicas.config)
             changes = LocalReplicaChanges(topics=[LocalTopicChanges(topic, topic_id, config, **role)])
             await broker.replicas.apply_local_changes(changes)
 

@@ -141,8 +141,6 @@ _BROKER_NAMES: Names = {
         remote.log.metadata.custom.metadata.max.bytes
         remote.log.reader.max.pending.tasks
         replica.socket.receive.buffer.bytes
-        replication.quota.window.num
-        replication.quota.window.size.seconds
         request.timeout.ms
         sasl.login.connect.timeout.ms
         sasl.login.read.timeout.ms

@@ -289,7 +289,16 @@ class LogConfig:
         acts_on_rates=False,
     )  # fmt: skip
 
-    # Tiering, throttling between replicas, share groups: taken with Kafka's defaults, since tools and Streams set them;
+    leader_replication_throttled_replicas: tuple[str, ...] = key(
+        (), "Replicas whose leader side is throttled, as partition:broker or *.", broker="", topic=True,
+        validator=throttled_replicas(),
+    )  # fmt: skip
+    follower_replication_throttled_replicas: tuple[str, ...] = key(
+        (), "Replicas whose follower side is throttled, as partition:broker or *.", broker="", topic=True,
+        validator=throttled_replicas(),
+    )  # fmt: skip
+
+    # Tiering, share groups: taken with Kafka's defaults, since tools and Streams set them;
     # this broker keeps all segments locally, copies none, and has no share groups, so nothing reads them.
     remote_storage_enable: bool = key(
         False,
@@ -337,14 +346,6 @@ class LogConfig:
         topic=True,
         acts_on_rates=False,
     )
-    leader_replication_throttled_replicas: tuple[str, ...] = key(
-        (), "Replicas whose leader side is throttled, as partition:broker or *.", broker="", topic=True,
-        validator=throttled_replicas(), acts_on_rates=False,
-    )  # fmt: skip
-    follower_replication_throttled_replicas: tuple[str, ...] = key(
-        (), "Replicas whose follower side is throttled, as partition:broker or *.", broker="", topic=True,
-        validator=throttled_replicas(), acts_on_rates=False,
-    )  # fmt: skip
 
     # Computed once: each append reads them.
     @cached_property

@@ -95,18 +95,7 @@ class LogManagerConfig:
         5_000, "How often the high watermarks are written down.", type=LONG, validator=at_least(1)
     )
 
-    # The rates of a throttled reassignment: kafka-reassign-partitions --throttle sets them and takes them away again.
-    # One broker replicates to nobody, so nothing reads them. Kafka, too, describes them only where they are set.
-    leader_replication_throttled_rate: int = key(
-        LONG_MAX,
-        "Bytes a second that throttled replicas may be sent as leaders; without effect here.",
-        type=LONG, update_mode=CLUSTER_WIDE, validator=at_least(0), without_effect=True,
-    )  # fmt: skip
-    follower_replication_throttled_rate: int = key(
-        LONG_MAX,
-        "Bytes a second that throttled replicas may fetch as followers; without effect here.",
-        type=LONG, update_mode=CLUSTER_WIDE, validator=at_least(0), without_effect=True,
-    )  # fmt: skip
+    # Kafka, too, describes it only where it is set.
     replica_alter_log_dirs_io_max_bytes_per_second: int = key(
         LONG_MAX,
         "Bytes a second that a move between log directories may copy; without effect here.",

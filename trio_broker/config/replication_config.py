@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import attrs
 
-from trio_broker.config.config_key import ConfigType, UpdateMode, key
+from trio_broker.config.config_key import LONG_MAX, ConfigType, UpdateMode, key
 from trio_broker.config.validators import POOL_SIZE, at_least
 
 
@@ -51,3 +51,17 @@ class ReplicationConfig:
         "How long a follower waits for an answer of its leader; more than replica.fetch.wait.max.ms.",
         validator=at_least(1),
     )
+    leader_replication_throttled_rate: int = key(
+        LONG_MAX,
+        "Bytes a second that this broker sends of leader.replication.throttled.replicas to replicas out of sync.",
+        type=ConfigType.LONG, update_mode=UpdateMode.CLUSTER_WIDE, validator=at_least(0),
+    )  # fmt: skip
+    follower_replication_throttled_rate: int = key(
+        LONG_MAX,
+        "Bytes a second that this broker fetches of follower.replication.throttled.replicas that lag.",
+        type=ConfigType.LONG, update_mode=UpdateMode.CLUSTER_WIDE, validator=at_least(0),
+    )  # fmt: skip
+    replication_quota_window_num: int = key(
+        11, "Over how many windows the rates of throttled replicas are measured.", validator=at_least(1)
+    )
+    replication_quota_window_size_seconds: int = key(1, "How long each of these is.", validator=at_least(1))

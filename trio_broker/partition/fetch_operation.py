@@ -117,6 +117,12 @@ class FollowerFetched(Protocol):
     ) -> None: ...
 
 
+class ShouldLeaderThrottle(Protocol):
+    """Whether a replica is to get nothing of a partition now; see ``ReplicaManager.should_leader_throttle``."""
+
+    def __call__(self, partition: Partition, replica: FetchingReplica, /) -> bool: ...
+
+
 READS_PER_LOOK = 25
 """Partitions read between two looks at the budget, of which the first begins it."""
 
@@ -136,6 +142,7 @@ class ReadAttempt:
     watch: Callable[[], object]
     follower_fetched: FollowerFetched | None
     """None where the replica's progress has been noted by an attempt before."""
+    should_throttle: ShouldLeaderThrottle
     results: list[FetchedPartition] = attrs.Factory(list)
     with_records: list[tuple[Partition, FetchedPartition]] = attrs.Factory(list)
     size_bytes: int = 0
@@ -178,6 +185,8 @@ class ReadAttempt:
                 if self.follower_fetched is not None and result.diverging_epoch is None:
                     self.follower_fetched(partition, replica, target, fetch_upper_bound)
                     result.high_watermark = partition.high_watermark
+                if self.should_throttle(partition, replica):
+                    return result
             bytes_left = max(self.limits.max_bytes - self.size_bytes, 0)
             # Only the first partition with records may exceed the limits (KIP-74).
             minimum_one = self.size_bytes == 0
@@ -281,6 +290,7 @@ class FetchOperation:
     run_in_thread: RunInThread
     may_wait: Callable[[], bool]
     delayed_fetches: dict[DelayedFetch, None]
+    should_throttle: ShouldLeaderThrottle
     follower_fetched: FollowerFetched | None = None
     _delayed: DelayedFetch | None = None
     _is_abandoned: bool = False
@@ -308,6 +318,7 @@ class FetchOperation:
                     release_handler,
                     self.watch,
                     self.follower_fetched,
+                    self.should_throttle,
                 )
                 yield from attempt.read_all(self.targets)
                 # What a replica has said with its request it has not said again.

@@ -137,6 +137,10 @@ class Partition:
         """Whether other brokers have, or are to have, what this one has."""
         return not self.state.is_leader or bool(self.writer.state.remote.replicas)
 
+    def is_in_sync(self, broker_id: int) -> bool:
+        """Whether the replica of a broker is in sync, as far as this leader knows."""
+        return broker_id in self.writer.state.remote.state.isr
+
     @property
     def has_visible_epoch(self) -> bool:
         """Whether the high watermark has reached the beginning of this leader epoch. Before that, consumers may have

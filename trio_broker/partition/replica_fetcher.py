@@ -51,6 +51,7 @@ from trio_broker.partition.fetch_session_handler import FetchKey
 from trio_broker.partition.follower_appends import FollowerAppends, Truncation
 from trio_broker.partition.partition import Durability, Partition
 from trio_broker.partition.remote_leader_endpoint import RemoteLeaderEndpoint
+from trio_broker.partition.replication_quota_manager import ReplicationQuotaManager
 from trio_broker.storage.leader_epochs import UNDEFINED_EPOCH
 
 log = logging.getLogger(__name__)
@@ -155,12 +156,14 @@ class ReplicaFetcher:
         *,
         find: Callable[[TopicPartition], Partition | None],
         appends: FollowerAppends,
+        quota: ReplicationQuotaManager,
     ) -> None:
         self.leader = leader
         self.fetcher_id = fetcher_id
         self.failed: set[TopicPartition] = set()
         self._find = find
         self._appends = appends
+        self._quota = quota
         self._backoff_seconds = leader.settings.replica_fetch_backoff_ms / 1000
         # In the order in which the next Fetch names them: the leader reads the first ones first.
         self._states: dict[TopicPartition, PartitionFetchState] = {}
@@ -187,8 +190,10 @@ class ReplicaFetcher:
             self.failed.discard(topic_partition)
             state = self._states.get(topic_partition)
             if state is None or state.followed != followed:
-                self.leader.session.begin_anew()
                 self._states[topic_partition] = PartitionFetchState(topic_partition, followed)
+            if state is not None and state.followed != followed:
+                # How far behind it is the leader would not say again.
+                self.leader.session.begin_anew()
         self._changed.set()
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
@@ -267,10 +272,14 @@ class ReplicaFetcher:
                 self._delay(state)
             elif partition.failure is not None:
                 self._give_up(state, partition.failure)
-            elif not awaits_disk(partition):
+            elif not awaits_disk(partition) and not self._should_throttle(state, partition):
                 key = FetchKey(state.followed.topic_id, state.topic_partition.partition)
                 asked[key] = AskedPartition(state, partition, position_of(partition))
         return asked
+
+    def _should_throttle(self, state: PartitionFetchState, partition: Partition) -> bool:
+        """Whether nothing of it is to be fetched now. One that has all always is, as in Kafka: it may be in sync."""
+        return state.lag != 0 and self._quota.should_throttle(partition)
 
     async def _until_changed(self) -> None:
         """Wait until a partition may be asked for."""
@@ -383,6 +392,7 @@ class ReplicaFetcher:
 
     def _appended(self, state: PartitionFetchState, partition: Partition, size: int, begun: FetchRound) -> None:
         self._fetched_bytes += size
+        self._quota.record(partition, size)
         if partition.durability is Durability.FSYNC:
             begun.appended.append(partition)
         if self._is_current(state):

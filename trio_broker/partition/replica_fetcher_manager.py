@@ -24,6 +24,7 @@ from trio_broker.partition.leader_and_isr import LocalReplicaChanges, LocalTopic
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.remote_leader_endpoint import Follower, LeaderAddress, LeaderClients, RemoteLeaderEndpoint
 from trio_broker.partition.replica_fetcher import FollowedPartition, ReplicaFetcher, ReplicaFetcherStatistics
+from trio_broker.partition.replication_quota_manager import follower_quota
 
 
 @attrs.frozen(order=True)
@@ -79,6 +80,7 @@ class ReplicaFetcherManager:
         self._fetchers_per_leader = self._settings.num_replica_fetchers
         self._follower = follower
         self._find = find
+        self._quota = follower_quota(appends.clock, config)
         self._appends = appends
         self._address_of = address_of
         self._make_clients = make_clients
@@ -133,7 +135,7 @@ class ReplicaFetcherManager:
             leader = RemoteLeaderEndpoint(
                 key.leader_id, self._address_of, self._make_clients(), self._follower, self._settings
             )
-            fetcher = ReplicaFetcher(leader, key.fetcher_id, find=self._find, appends=self._appends)
+            fetcher = ReplicaFetcher(leader, key.fetcher_id, find=self._find, appends=self._appends, quota=self._quota)
             running = self._running[key] = RunningFetcher(fetcher)
             self._start(running)
         return running.fetcher

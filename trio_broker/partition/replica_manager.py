@@ -57,6 +57,7 @@ from trio_broker.partition.partition import Partition
 from trio_broker.partition.record_deletion import RecordDeletion
 from trio_broker.partition.remote_replicas import NO_BROKER_EPOCH, FollowerFetch, ReplicaBrokers
 from trio_broker.partition.replica_fetcher_manager import ReplicaFetcherManager
+from trio_broker.partition.replication_quota_manager import leader_quota
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage.errors import CorruptCheckpoint
 from trio_broker.storage.log_manager import LogManager
@@ -147,6 +148,7 @@ class ReplicaManager:
         # Called with what the leader of a partition wants of the controller.
         self.alter_partition: Callable[[Partition, PendingPartitionChange], None] = _nobody_decides
         self._fetched_bytes = 0
+        self._leader_quota = leader_quota(clock, config)
 
     # ---- finding --------------------------------------------------------------------------------------------------
 
@@ -247,6 +249,7 @@ class ReplicaManager:
             run_in_thread=self.run_in_thread,
             may_wait=lambda: not self._stops_waiting,
             delayed_fetches=self._delayed_fetches,
+            should_throttle=self.should_leader_throttle,
             follower_fetched=self.follower_fetched,
         )
         if when_abandoned is not None:
@@ -255,8 +258,14 @@ class ReplicaManager:
         for partition, result in attempt.with_records:
             partition.fetched_bytes += result.size_bytes
             partition.fetched_records += result.record_count
+            if limits.replica is not None:
+                self._leader_quota.record(partition, result.size_bytes)
         self._fetched_bytes += attempt.size_bytes
         return attempt.results
+
+    def should_leader_throttle(self, partition: Partition, replica: FetchingReplica) -> bool:
+        """Whether a replica is to get nothing of a partition now. One in sync always does, lest it falls behind."""
+        return self._leader_quota.should_throttle(partition) and not partition.is_in_sync(replica.broker_id)
 
     def is_other_broker(self, broker_id: int) -> bool:
         """Whether another broker of the cluster has this id, and so may follow this one."""
