@@ -232,6 +232,9 @@ async def opened_services(
                 transactions = TransactionCoordinator(
                     replicas, channels, asked, metadata_cache, producer_ids, config, runtime
                 )
+                asked_by_people = None if shared is None else clients()
+                if asked_by_people is not None:
+                    start_background(nursery, "questions to other brokers", asked_by_people.run)
                 async with metadata_loader.lock:
                     # In this order: the coordinators find the partitions of a new topic open.
                     publisher.subscribers = (partitions, groups, transactions)
@@ -268,6 +271,7 @@ async def opened_services(
                     controller_client=asked,
                     controller_channel=membership.channel,
                     lifecycle=membership.lifecycle,
+                    broker_clients=asked_by_people,
                 )
                 replicated |= replicas.replicated_high_watermarks()
         finally:

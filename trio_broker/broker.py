@@ -300,9 +300,13 @@ class Broker:
 
     def _show_all(self, admin: StartingBroker, nursery: trio.Nursery) -> None:
         """Let the admin app have a view of the running broker, and ``nursery`` what writes its history."""
+        from broker_admin.app import create_forwarded_app
+        from broker_admin.forwarding import answer_forwarded
         from trio_broker.broker_view.live import LiveBrokerView
 
         view = LiveBrokerView(self.services, self.server, self._stopping.is_set, self.admin_url or "")
+        if self.services.broker_clients is not None:
+            self.services.answer_admin = partial(answer_forwarded, create_forwarded_app(view))
         start_background(nursery, "history writer", view.node.readings.history_writer.run)
         start_background(nursery, "alerts", partial(view.node.alerts.watch, view.node))
         start_background(nursery, "alert webhook", view.node.alerts.deliver)

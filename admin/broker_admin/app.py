@@ -38,6 +38,7 @@ from broker_admin.routes import (
     health,
     insight_pages,
     latency,
+    led,
     loggers,
     message_appends,
     message_pages,
@@ -79,6 +80,7 @@ ROUTES: Sequence[BaseRoute] = (
     *readings.ROUTES,
     *latency.ROUTES,
     *segments.ROUTES,
+    *led.ROUTES,
     *group_changes.ROUTES,
     *topics.ROUTES,
     *topic_selection.ROUTES,
@@ -122,8 +124,22 @@ def create_app(
     middleware = [Middleware(RequestGuard, allowed_hosts=allowed_hosts)]
     if tokens is not None:
         middleware.append(Middleware(Authentication, tokens=tokens))
+    return app_over(broker, middleware, login_routes(tokens) if tokens is not None else (), stopping)
+
+
+def create_forwarded_app(broker: BrokerView) -> Starlette:
+    """Return the application for requests that other brokers pass on, which have checked who asks."""
+    return app_over(broker)
+
+
+def app_over(
+    broker: BrokerView | StartingBroker,
+    middleware: Sequence[Middleware] = (),
+    login: Sequence[BaseRoute] = (),
+    stopping: trio.Event | None = None,
+) -> Starlette:
     app = Starlette(
-        routes=[*ROUTES, *(login_routes(tokens) if tokens is not None else ())],
+        routes=[*ROUTES, *login],
         middleware=middleware,
         exception_handlers={
             HTTPException: answer_http_exception,

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from broker_admin.views.cluster.config import SettingChange
 from trio_broker.config.config_key import ConfigType
 from trio_broker.config.entries import ConfigDifference, ConfigEntry, ConfigSource
-from trio_broker.coordinator.reporting.snapshot import GroupLag
+from trio_broker.coordinator.reporting.snapshot import GroupLag, GroupRates, GroupSnapshot
 
 converter = cattrs.Converter()
 """Turns the values that a ``BrokerView`` returns into what ``json`` can write: enums by value, tuples as lists."""
@@ -40,6 +40,16 @@ def unstructure_group_lag(lag: GroupLag) -> dict[str, Any]:
     }
     group = converter.unstructure(lag.group)
     return {name: value for name, value in group.items() if name not in MEMBERS_OF_GROUPS} | fields
+
+
+@converter.register_structure_hook
+def structure_group_lag(fields: dict[str, Any], kind: type[GroupLag]) -> GroupLag:
+    """A line of such a list, as another broker has sent it, with what it leaves out."""
+    own = {field.name for field in attrs.fields(GroupLag)}
+    group = converter.structure({name: fields[name] for name in fields.keys() - own} | {"leader": None}, GroupSnapshot)
+    rates = fields["rates"]
+    known = {name: fields[name] for name in fields.keys() & own}
+    return GroupLag(**known | {"group": group, "rates": converter.structure(rates, GroupRates) if rates else None})
 
 
 def json_response(value: Any, status: int = 200) -> Response:

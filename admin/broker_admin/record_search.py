@@ -48,7 +48,7 @@ async def prepared_search(state: AppState, topic: str, query: RecordsQuery, show
         Problem: the query is wrong, or records are not shown here.
     """
     require_contents(state)
-    readable = state.cluster.messages.readable_partitions(topic)
+    readable = await state.cluster.messages.readable_partitions(topic)
     if readable is None:
         raise Problem(404, NO_SUCH_TOPIC)
     filter_, decoders = compiled_filter(query.where), decoders_of(query)

@@ -6,29 +6,66 @@ from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.routing import Match, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from broker_admin.app_state import state_of
+from broker_admin.forwarding import ASKED_THROUGH, NOT_FORWARDED, forward
 from broker_admin.problems import Problem
-from broker_admin.structuring import shown
+from broker_admin.structuring import MAX_DIGITS, shown
 
 NO_SUCH_BROKER = "there is no such broker"
 """What each address below that of a broker may answer with 404."""
 
 
 class NodeRoute(Route):
-    """A Route below the address of one broker, which is to be the one that serves it.
+    """A Route below the address of one broker, which answers it, whichever broker is asked.
 
     Raises:
-        Problem: 404, the address names another broker.
+        Problem: 404, there is no such broker; 502, it does not answer.
     """
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
-        own, asked = state_of(request).broker_id, request.path_params["broker_id"]
-        if asked != str(own):
-            raise Problem(404, f"there is no broker {shown(asked)}; the brokers of this cluster are: {own}")
-        await super().handle(scope, receive, send)
+        state, asked = state_of(request), request.path_params["broker_id"]
+        if asked == str(state.broker_id):
+            await super().handle(scope, receive, send)
+            return
+        others = () if state.start is not None else state.cluster.peers.broker_ids()
+        if asked not in map(str, others):
+            known = ", ".join(map(str, sorted((state.broker_id, *others))))
+            raise Problem(404, f"there is no broker {shown(asked)}; the brokers of this cluster are: {known}")
+        await self.forward(int(asked), scope, receive, send)
+
+    async def forward(self, broker_id: int, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have another broker answer."""
+        await forward_to(broker_id, scope, receive, send)
+
+
+class NodeStreamRoute(NodeRoute):
+    """As ``NodeRoute``, of a stream, which is not passed on."""
+
+    async def forward(self, broker_id: int, scope: Scope, receive: Receive, send: Send) -> None:
+        own = state_of(Request(scope)).broker_id
+        raise Problem(NOT_FORWARDED, f"broker {own} passes no stream of broker {broker_id} on")
+
+
+class LeaderRoute(Route):
+    """A Route that is about one partition, which its leader answers; that of nobody is answered here.
+
+    Raises:
+        Problem: 502, the leader does not answer.
+    """
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        topic, partition = request.path_params["topic"], request.path_params["partition"]
+        leader = state_of(request).cluster.topics.leader(topic, int(partition)) if is_number(partition) else None
+        await answer_at(leader, super().handle, scope, receive, send)
+
+
+def is_number(text: str) -> bool:
+    """Whether ``text`` is the number of a partition."""
+    return text.isascii() and text.isdecimal() and len(text) < MAX_DIGITS
 
 
 class RawPathRoute(Route):
@@ -41,3 +78,58 @@ class RawPathRoute(Route):
         if match is not Match.NONE:
             child_scope["path_params"] = {name: unquote(value) for name, value in child_scope["path_params"].items()}
         return match, child_scope
+
+
+class GroupRoute(RawPathRoute):
+    """A Route that is about one group, which its coordinator answers.
+
+    Raises:
+        Problem: 502, the coordinator does not answer.
+    """
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        coordinator = state_of(request).cluster.groups.coordinator(group_id_of(request))
+        await answer_at(coordinator, super().handle, scope, receive, send)
+
+
+class TransactionRoute(RawPathRoute):
+    """A Route that is about one transactional id, which its coordinator answers.
+
+    Raises:
+        Problem: 502, the coordinator does not answer.
+    """
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        coordinator = state_of(request).cluster.transactions.coordinator(transactional_id_of(request))
+        await answer_at(coordinator, super().handle, scope, receive, send)
+
+
+def group_id_of(request: Request) -> str:
+    """The group that a request is about."""
+    return str(request.query_params.get("id", request.path_params["group_id"]))
+
+
+def transactional_id_of(request: Request) -> str:
+    """The transactional id that a request is about."""
+    return str(request.query_params.get("id", request.path_params["transactional_id"]))
+
+
+async def answer_at(broker_id: int | None, here: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer by ``broker_id``, or ``here`` if that is this broker or nobody. What was passed on once is answered."""
+    own = state_of(Request(scope)).broker_id
+    if broker_id is None or broker_id == own or ASKED_THROUGH in scope:
+        await here(scope, receive, send)
+    else:
+        await forward_to(broker_id, scope, receive, send)
+
+
+async def forward_to(broker_id: int, scope: Scope, receive: Receive, send: Send) -> None:
+    """Have another broker answer.
+
+    Raises:
+        Problem: 502: it does not.
+    """
+    state = state_of(Request(scope))
+    await forward(scope, receive, send, peers=state.cluster.peers, broker_id=broker_id, own_id=state.broker_id)

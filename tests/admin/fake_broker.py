@@ -17,7 +17,7 @@ import trio
 
 from broker_admin.view import BrokerView, ClusterView, NodeView
 from broker_admin.views.cluster.config import ConfigChangeResult, ConfigRefusal, SettingChange
-from broker_admin.views.cluster.groups import GroupsRebalanced
+from broker_admin.views.cluster.groups import CoordinatedGroups, GroupsRebalanced
 from broker_admin.views.cluster.messages import AppendedMessage, NewMessage, PartitionBatches, ReadablePartition
 from broker_admin.views.cluster.transactions import TransactionDetail, TransactionPartition
 from broker_admin.views.node.alerts import AlertReport, WebhookReport
@@ -143,13 +143,26 @@ class NotFaked:
 NOT_FAKED: Any = NotFaked()
 
 
+class NoPeers:
+    """A broker alone."""
+
+    def broker_ids(self) -> Sequence[int]:
+        return ()
+
+    def silent(self) -> Mapping[int, str]:
+        return {}
+
+    async def ask(self, broker_id: int, question: bytes) -> bytes:
+        raise AssertionError(f"there is no broker {broker_id}")
+
+
 class NoMessages:
     """Records that are not to be seen: ``admin.messages.enabled=false``. Tests of messages run over a real broker."""
 
     def contents_enabled(self) -> bool:
         return False
 
-    def readable_partitions(self, topic: str) -> Sequence[ReadablePartition] | None:
+    async def readable_partitions(self, topic: str) -> Sequence[ReadablePartition] | None:
         return None
 
     def takes_records(self, topic: str) -> bool:
@@ -287,6 +300,9 @@ class FakeTopics(NotFaked):
     def names(self) -> tuple[str, ...]:
         return tuple(topic.name for topic in self.broker.topic_list)
 
+    def leader(self, name: str, partition: int) -> int | None:
+        return None
+
 
 @attrs.define
 class FakeGroups:
@@ -296,6 +312,15 @@ class FakeGroups:
         await trio.lowlevel.checkpoint()
         lags = tuple(group.lag() for _, group in sorted(self.broker.group_list.items()))
         return GroupLagReport(collected_at_ms=self.broker.now_ms, is_complete=True, groups=lags)
+
+    def coordinator(self, group_id: str) -> int | None:
+        return None
+
+    async def coordinated(self) -> CoordinatedGroups:
+        report = await self.report()
+        return CoordinatedGroups(
+            collected_at_ms=report.collected_at_ms, is_complete=True, groups=report.groups, topics=()
+        )
 
     def get(self, group_id: str) -> GroupSnapshot | None:
         return self.broker.group_list[group_id].snapshot if group_id in self.broker.group_list else None
@@ -319,6 +344,12 @@ class FakeTransactions(NotFaked):
     async def report(self) -> TransactionReport:
         await trio.lowlevel.checkpoint()
         return self.broker.transactions
+
+    async def coordinated(self) -> TransactionReport:
+        return await self.report()
+
+    def coordinator(self, transactional_id: str) -> int | None:
+        return None
 
     async def get(self, transactional_id: str) -> TransactionDetail | None:
         await trio.lowlevel.checkpoint()
@@ -429,6 +460,7 @@ class FakeBroker:
             groups=FakeGroups(self),
             group_changes=NOT_FAKED,
             transactions=FakeTransactions(self),
+            peers=NoPeers(),
         )
         node = NodeView(
             identity=FakeIdentity(self),

@@ -67,7 +67,7 @@ async def page_of_records(
 
 
 async def end_of(messages: MessagesView) -> int:
-    [partition] = messages.readable_partitions("orders") or ()
+    [partition] = await messages.readable_partitions("orders") or ()
     return partition.end_offset
 
 

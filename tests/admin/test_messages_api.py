@@ -375,7 +375,7 @@ async def test_nothing_is_appended_to_the_metadata_log(live: LiveAdmin) -> None:
 
 
 async def test_a_fetch_of_the_metadata_log_waits_for_a_change(live: LiveAdmin) -> None:
-    [readable] = live.view.cluster.messages.readable_partitions("__cluster_metadata") or []
+    [readable] = await live.view.cluster.messages.readable_partitions("__cluster_metadata") or []
     position = {0: readable.end_offset}
     async with trio.open_nursery() as nursery:
         nursery.start_soon(live.kafka.create_topic, "orders")

@@ -24,7 +24,7 @@ async def test_what_is_appended_is_fetched(tmp_path: Path) -> None:
         appended = await view.cluster.messages.append("orders", sent)
         assert appended is not None
         assert [(each.partition, each.offset, each.error) for each in appended] == [(1, 0, None), (1, 1, None)]
-        [empty, full] = view.cluster.messages.readable_partitions("orders") or []
+        [empty, full] = await view.cluster.messages.readable_partitions("orders") or []
         assert (empty.end_offset, full.log_start_offset, full.end_offset) == (0, 0, 2)
         [fetched] = await view.cluster.messages.fetch_batches("orders", {1: 0}, max_bytes=1 << 20)
         [batch] = fetched.batches()
@@ -63,7 +63,7 @@ async def test_a_dry_run_appends_nothing(tmp_path: Path) -> None:
         view = view_of(broker)
         appended = await view.cluster.messages.append("orders", [NewMessage(b"k", b"v")], dry_run=True)
         assert [(each.offset, each.error) for each in appended or ()] == [(None, None)]
-        assert [each.end_offset for each in view.cluster.messages.readable_partitions("orders") or ()] == [0]
+        assert [each.end_offset for each in await view.cluster.messages.readable_partitions("orders") or ()] == [0]
 
 
 async def test_internal_topics_take_no_records(tmp_path: Path) -> None:

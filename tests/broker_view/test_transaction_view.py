@@ -18,6 +18,8 @@ from tests.leader_append import append_to_leader
 from tests.partition.real_logs import batch
 from trio_broker.broker_view.cluster.groups import LiveGroupsView
 from trio_broker.broker_view.cluster.messages import LiveMessagesView
+from trio_broker.broker_view.cluster.peers import LivePeersView
+from trio_broker.broker_view.cluster.topics import LiveTopicsView
 from trio_broker.broker_view.cluster.transactions import LiveTransactionsView
 from trio_broker.changes.change import ChangeAction, ChangedResource
 from trio_broker.common.topic_partition import TopicPartition
@@ -38,7 +40,7 @@ async def client(memory_path: Path) -> AsyncIterator[TransactionClient]:
 
 @pytest.fixture
 def view(client: TransactionClient) -> LiveTransactionsView:
-    return LiveTransactionsView(client.wire.services)
+    return LiveTransactionsView(client.wire.services, LivePeersView(client.wire.services))
 
 
 async def begun(client: TransactionClient, *partitions: int, transactional_id: str = "id") -> ProducerIdAndEpoch:
@@ -134,7 +136,7 @@ async def test_the_transaction_that_began_first_is_the_one_that_holds_a_partitio
     assert (held.transactional_id, held.open_transactions, held.first_offset) == ("first", 2, 0)
     await client.end(first, transactional_id="first")
     await client.completed("first")
-    fresh = LiveTransactionsView(client.wire.services)
+    fresh = LiveTransactionsView(client.wire.services, LivePeersView(client.wire.services))
     [held] = (await fresh.report()).held_back
     assert (held.transactional_id, held.open_transactions) == ("second", 1)
 
@@ -219,7 +221,9 @@ async def test_a_partition_is_late_when_no_transaction_may_be_open_for_so_long(c
     client.wire.clock.advance(900 + 290)
     assert (await view.statistics()).late_transactions == 0
     client.wire.clock.advance(20)
-    assert (await LiveTransactionsView(client.wire.services).statistics()).late_transactions == 1
+    assert (
+        await LiveTransactionsView(client.wire.services, LivePeersView(client.wire.services)).statistics()
+    ).late_transactions == 1
 
 
 # --- aborting ---
@@ -307,7 +311,9 @@ async def test_records_say_what_has_become_of_their_transaction(client, view):
     await client.completed("aborted")
     await write_plain(client, 0)
     await begun(client, 0, transactional_id="open")
-    messages = LiveMessagesView(client.wire.services)
+    services, peers = client.wire.services, LivePeersView(client.wire.services)
+    topics = LiveTopicsView(services, peers, LiveGroupsView(services.groups, services.clock).report)
+    messages = LiveMessagesView(services, topics.partitions)
     [fetched] = await messages.fetch_batches("t", {0: 0}, max_bytes=1 << 20)
     infos = [each.info for each in fetched.batches()]
     assert [(info.base_offset, info.control, info.outcome) for info in infos] == [

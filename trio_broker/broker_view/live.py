@@ -14,6 +14,7 @@ from trio_broker.broker_view.cluster.config import LiveConfigView
 from trio_broker.broker_view.cluster.group_changes import LiveGroupChangesView
 from trio_broker.broker_view.cluster.groups import LiveGroupsView
 from trio_broker.broker_view.cluster.messages import LiveMessagesView
+from trio_broker.broker_view.cluster.peers import LivePeersView
 from trio_broker.broker_view.cluster.topic_changes import LiveTopicChangesView
 from trio_broker.broker_view.cluster.topics import LiveTopicsView
 from trio_broker.broker_view.cluster.transactions import LiveTransactionsView
@@ -37,24 +38,26 @@ from trio_broker.network.socket_server import SocketServer
 
 
 class LiveClusterView(ClusterView):
-    """The cluster for the admin app, as long as this broker is all of it."""
+    """The cluster for the admin app: what this broker has of it, and what the others tell."""
 
     topics: LiveTopicsView
     groups: LiveGroupsView
     transactions: LiveTransactionsView
 
     def __init__(self, services: BrokerServices, events: LiveEventsView, readings: LiveReadingsView) -> None:
-        groups = LiveGroupsView(services.groups, services.clock)
-        topics = LiveTopicsView(services, groups.report)
+        peers = LivePeersView(services)
+        groups = LiveGroupsView(services.groups, services.clock, peers)
+        topics = LiveTopicsView(services, peers, groups.report)
         super().__init__(
             config=LiveConfigView(services, events.publish),
             changes=LiveChangesView(services, readings.samples, readings.series_history),
             topics=topics,
-            topic_changes=LiveTopicChangesView(services, topics.consumers),
-            messages=LiveMessagesView(services),
+            topic_changes=LiveTopicChangesView(services, peers, topics),
+            messages=LiveMessagesView(services, topics.partitions),
             groups=groups,
             group_changes=LiveGroupChangesView(services),
-            transactions=LiveTransactionsView(services),
+            transactions=LiveTransactionsView(services, peers),
+            peers=peers,
         )
 
 

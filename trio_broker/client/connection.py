@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -39,6 +39,7 @@ from trio_broker.client.errors import (
 )
 from trio_broker.client.receive_buffer import ReceiveBuffer
 
+T = TypeVar("T")
 ResponseT = TypeVar("ResponseT")
 
 CONNECT_SECONDS: Final = 10.0
@@ -153,8 +154,9 @@ class BrokerConnection:
             ClientError, ConnectionLost, TimedOut: as ``ask``.
         """
         self._require_idle()
+        to_send = _encoded(request, lambda: self._protocol.unanswered_request(request, version))
         with self._ends_with_errors(request.API_KEY, deadline):
-            self._send(self._protocol.unanswered_request(request, version), deadline)
+            self._send(to_send, deadline)
 
     def begin(
         self, request: Request[ResponseT], deadline: Deadline, version: int | None = None
@@ -167,8 +169,8 @@ class BrokerConnection:
         if version is None:
             version = self.version_for(type(request))
         self._require_idle()
+        in_flight, to_send = _encoded(request, lambda: self._protocol.request(request, version))
         with self._ends_with_errors(request.API_KEY, deadline):
-            in_flight, to_send = self._protocol.request(request, version)
             self._send(to_send, deadline)
         return in_flight
 
@@ -200,14 +202,9 @@ class BrokerConnection:
 
     @contextlib.contextmanager
     def _ends_with_errors(self, api_key: int, deadline: Deadline) -> Iterator[None]:
-        """Close the connection after any error of the socket, and raise it as a ``ClientError``.
-
-        A request that cannot be encoded was not sent, and the connection goes on.
-        """
+        """Close the connection after any error of the socket, and raise it as a ``ClientError``."""
         try:
             yield
-        except ValueError as error:
-            raise ClientError(f"{api_name(api_key)} cannot be asked so: {error}") from None
         # Before OSError, of which TimeoutError is a subclass: the caller distinguishes the two.
         except TimeoutError:
             self.close()
@@ -267,6 +264,18 @@ def _connect(address: Address, settings: ConnectionSettings, deadline: Deadline)
     # UnicodeError: a host that is no domain name. OverflowError: a port above 65535, as a broken broker may announce.
     except (OSError, UnicodeError, OverflowError) as error:
         raise ConnectFailed(f"cannot connect to {address}: {_reason(error)}") from None
+
+
+def _encoded(request: Request[Any], encode: Callable[[], T]) -> T:
+    """Return what ``encode`` makes of a request.
+
+    Raises:
+        ClientError: a value does not fit into it; nothing was sent, and the connection goes on.
+    """
+    try:
+        return encode()
+    except ValueError as error:
+        raise ClientError(f"{api_name(request.API_KEY)} cannot be asked so: {error}") from None
 
 
 def _socket_seconds(remaining: float) -> float:

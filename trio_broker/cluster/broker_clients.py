@@ -35,12 +35,12 @@ class BrokerClients:
         endpoints = () if broker is None or broker.fenced else broker.endpoints
         return next((each for each in endpoints if each.name == self.listener_name and each.host), None)
 
-    def client(self, broker_id: int) -> NetworkClient:
-        """The client of a broker that is registered and not fenced.
+    def client(self, broker_id: int, purpose: str = "") -> NetworkClient:
+        """The client of a broker that is registered and not fenced, with a connection of its own for each purpose.
 
         Raises:
             RequestNotSent: it is not, or has no such listener, or no address there.
         """
         if (address := self.address(broker_id)) is not None:
-            return self.clients.client(address.host, address.port)
+            return self.clients.client(address.host, address.port, purpose)
         raise RequestNotSent(f"broker {broker_id} is not there, or has no address by listener {self.listener_name}")

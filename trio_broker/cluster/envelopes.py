@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+from typing import Final
 
 from kafka_wire.apis import api_name
 from kafka_wire.error_codes import ErrorCode
@@ -19,6 +20,10 @@ log = logging.getLogger(__name__)
 
 NO_CLIENT = "0.0.0.0"
 """In place of a client's address: the broker asks for itself."""
+
+
+ADMIN_MAGIC: Final = b"HTTP"
+"""What an HTTP request in an envelope has before it: read as the key of an API it would be 18516, which is none."""
 
 
 class RequestNotReadable(KafkaError):
@@ -56,3 +61,18 @@ def opened(header: RequestHeader, answer: EnvelopeResponse) -> bytes:
         raise KafkaError("the controller refuses what this broker forwards", code=ErrorCode.UNKNOWN_SERVER_ERROR)
     _, position = read_response_header(header.api_key, header.api_version, answer.response_data)
     return answer.response_data[position:]
+
+
+def enveloped_admin(question: bytes) -> EnvelopeRequest:
+    """A request of a person to the admin app of another broker, in an envelope."""
+    return EnvelopeRequest(
+        request_data=ADMIN_MAGIC + question,
+        request_principal=None,
+        client_host_address=ipaddress.ip_address(NO_CLIENT).packed,
+    )
+
+
+def admin_question(request: EnvelopeRequest) -> bytes | None:
+    """The request to the admin app in an envelope; None where it has another one."""
+    data = bytes(request.request_data)
+    return data[len(ADMIN_MAGIC) :] if data.startswith(ADMIN_MAGIC) else None

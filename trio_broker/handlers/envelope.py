@@ -4,6 +4,8 @@ The request in it is answered like one of a client of this broker, with the clie
 handlers and limits. What is wrong with the envelope is its own error; what is wrong with the request is in the response
 in it. NOT_CONTROLLER is the envelope's, wherever it comes from, so that the other broker asks the next controller.
 
+An envelope may hold an HTTP request to the admin app instead, which is about this broker and no other.
+
 Let in only on the listener of brokers: it speaks for a client that is not there.
 
 Source: Kafka's EnvelopeUtils and RequestChannel.buildResponseSend; KIP-590;
@@ -20,7 +22,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.headers import read_request_header
 from kafka_wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from trio_broker.cluster.envelopes import NO_CLIENT
+from trio_broker.cluster.envelopes import NO_CLIENT, admin_question
 from trio_broker.common.request_phase import RequestPhase
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.forwarding import ForwardedRequest
@@ -34,7 +36,9 @@ def error_response(request: EnvelopeRequest, error: KafkaError) -> EnvelopeRespo
 
 @handles(EnvelopeRequest, error_response=error_response, between_brokers=True)
 async def envelope(request: EnvelopeRequest, context: Context) -> EnvelopeResponse:
-    """Answer the request in it, if it is one of the controller's."""
+    """Answer the request in it, if it is one of the controller's, or one to the admin app."""
+    if (question := admin_question(request)) is not None:
+        return await answer_admin(question, context)
     forwarded = forwarded_request(request, context)
     context.release_handler(RequestPhase.PURGATORY)
     try:
@@ -44,6 +48,19 @@ async def envelope(request: EnvelopeRequest, context: Context) -> EnvelopeRespon
     if forwarded.is_misdirected:
         raise KafkaError("this broker is not the controller", code=ErrorCode.NOT_CONTROLLER)
     return EnvelopeResponse(response_data=answer)
+
+
+async def answer_admin(question: bytes, context: Context) -> EnvelopeResponse:
+    """Answer an HTTP request that another broker has passed on.
+
+    Raises:
+        KafkaError: INVALID_REQUEST: there is no admin app here.
+    """
+    answer = context.services.answer_admin
+    if answer is None:
+        raise KafkaError("this broker has no admin app: admin.listener is empty", code=ErrorCode.INVALID_REQUEST)
+    context.release_handler(RequestPhase.PURGATORY)
+    return EnvelopeResponse(response_data=await answer(question))
 
 
 def forwarded_request(request: EnvelopeRequest, context: Context) -> ForwardedRequest:

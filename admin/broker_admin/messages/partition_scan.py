@@ -89,7 +89,7 @@ class PartitionScan:
     async def _fetch(self, view: MessagesView, topic: str, offset: int) -> PartitionBatches | None:
         [fetched] = await view.fetch_batches(topic, {self.partition: offset}, max_bytes=self._piece_bytes)
         if fetched.error == OFFSET_OUT_OF_RANGE:
-            self._follow_retention(view, topic)
+            await self._follow_retention(view, topic)
         elif fetched.error is not None:
             self.error = fetched.error
         elif not fetched.size_bytes and self.forward:
@@ -98,9 +98,9 @@ class PartitionScan:
         self.fetched_bytes += fetched.size_bytes
         return fetched if fetched.size_bytes and not fetched.error else None
 
-    def _follow_retention(self, view: MessagesView, topic: str) -> None:
+    async def _follow_retention(self, view: MessagesView, topic: str) -> None:
         """Go on where the log now begins."""
-        now = {each.partition: each for each in view.readable_partitions(topic) or ()}.get(self.partition)
+        now = {each.partition: each for each in await view.readable_partitions(topic) or ()}.get(self.partition)
         if now is None or now.error is not None or now.end_offset < self.position:
             self.error = "the partition is gone" if now is None else now.error or "the partition was truncated"
         elif self.forward:

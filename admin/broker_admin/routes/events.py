@@ -23,7 +23,7 @@ from broker_admin.encoding import converter, mask_changes, sensitive_keys
 from broker_admin.event_stream import EventStream, SendText, require_room
 from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation
-from broker_admin.routing import NodeRoute
+from broker_admin.routing import NodeStreamRoute
 from broker_admin.view import BrokerView
 from broker_admin.views.cluster.groups import GroupsRebalanced
 from broker_admin.views.node.events import BrokerEvent
@@ -97,4 +97,4 @@ def event_text(view: BrokerView, event: BrokerEvent) -> str:
     return f"event: {name}\ndata: {data}\n\n"
 
 
-ROUTES = [NodeRoute(NODE_API + "/events", get_events)]
+ROUTES = [NodeStreamRoute(NODE_API + "/events", get_events)]

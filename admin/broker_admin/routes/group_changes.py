@@ -21,8 +21,8 @@ from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import OF_A_VALUE, FieldError, Problem, body_pointer, query_pointer, status_of
 from broker_admin.request_body import ChangeQuery, caller_name, check_caller, read_change
-from broker_admin.routes.groups import get_group, get_offsets, group_id_of
-from broker_admin.routing import RawPathRoute
+from broker_admin.routes.groups import get_group, get_offsets
+from broker_admin.routing import GroupRoute, group_id_of
 from broker_admin.schemas import PartitionNumber, bounded
 from broker_admin.views.cluster.group_changes import (
     DeletedGroup,
@@ -233,8 +233,8 @@ async def remove_member(request: Request) -> Response:
 
 
 ROUTES: list[Route] = [
-    RawPathRoute("/api/v1/groups/{group_id}:reset-offsets", reset_offsets, methods=["POST"]),
-    RawPathRoute("/api/v1/groups/{group_id}", GroupEndpoint),
-    RawPathRoute("/api/v1/groups/{group_id}/offsets", GroupOffsetsEndpoint),
-    RawPathRoute("/api/v1/groups/{group_id}/members/{group_instance_id}", remove_member, methods=["DELETE"]),
+    GroupRoute("/api/v1/groups/{group_id}:reset-offsets", reset_offsets, methods=["POST"]),
+    GroupRoute("/api/v1/groups/{group_id}", GroupEndpoint),
+    GroupRoute("/api/v1/groups/{group_id}/offsets", GroupOffsetsEndpoint),
+    GroupRoute("/api/v1/groups/{group_id}/members/{group_instance_id}", remove_member, methods=["DELETE"]),
 ]

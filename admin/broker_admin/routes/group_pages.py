@@ -25,8 +25,7 @@ from broker_admin.group_list import GROUP_COLUMNS, GroupsQuery, select_groups
 from broker_admin.listing import Page, ordered_by
 from broker_admin.operations import query_of
 from broker_admin.pages import TEMPLATES, frame, page_response, render_template
-from broker_admin.routes.groups import group_id_of
-from broker_admin.routing import RawPathRoute
+from broker_admin.routing import GroupRoute, group_id_of
 from broker_admin.series_chart import (
     GROUP_CHARTS,
     RANGES,
@@ -154,6 +153,6 @@ def render_group(
 
 ROUTES = [
     Route("/groups", get_groups_page),
-    RawPathRoute("/groups/{group_id}", get_group_page),
-    RawPathRoute("/groups/{group_id}/reset", get_group_page),
+    GroupRoute("/groups/{group_id}", get_group_page),
+    GroupRoute("/groups/{group_id}/reset", get_group_page),
 ]

@@ -26,7 +26,7 @@ from broker_admin.group_list import GroupList, GroupsQuery, select_groups
 from broker_admin.listing import MAX_LIMIT, MAX_LIST_OFFSET
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem
-from broker_admin.routing import RawPathRoute
+from broker_admin.routing import GroupRoute, group_id_of
 from broker_admin.schemas import bounded
 from trio_broker.coordinator.reporting.snapshot import (
     GroupLagHistory,
@@ -61,11 +61,6 @@ class GroupTimeline:
     """A group's rebalances, oldest first."""
 
     rebalances: Sequence[Rebalance]
-
-
-def group_id_of(request: Request) -> str:
-    """The group that a request is about."""
-    return str(request.query_params.get("id", request.path_params["group_id"]))
 
 
 NO_SUCH_GROUP = {404: "there is no such group"}
@@ -145,7 +140,7 @@ async def get_diagnosis(request: Request) -> Response:
 
 ROUTES = [
     Route("/api/v1/groups", get_groups),
-    RawPathRoute("/api/v1/groups/{group_id}/timeline", get_timeline),
-    RawPathRoute("/api/v1/groups/{group_id}/history", get_history),
-    RawPathRoute("/api/v1/groups/{group_id}/diagnosis", get_diagnosis),
+    GroupRoute("/api/v1/groups/{group_id}/timeline", get_timeline),
+    GroupRoute("/api/v1/groups/{group_id}/history", get_history),
+    GroupRoute("/api/v1/groups/{group_id}/diagnosis", get_diagnosis),
 ]

@@ -86,7 +86,7 @@ async def get_messages_page(request: Request) -> Response:
     """The records that the address asks for."""
     state, topic = state_of(request), request.path_params["topic"]
     require_contents(state)
-    readable = state.cluster.messages.readable_partitions(topic)
+    readable = await state.cluster.messages.readable_partitions(topic)
     if readable is None:
         raise Problem(404, NO_SUCH_TOPIC)
     result: SearchResult | None = None

@@ -146,7 +146,7 @@ async def get_tail(request: Request) -> Response | EventStream:
     state, topic = state_of(request), request.path_params["topic"]
     selection = query_of(request, TailQuery)
     require_contents(state)
-    readable = state.cluster.messages.readable_partitions(topic)
+    readable = await state.cluster.messages.readable_partitions(topic)
     if readable is None:
         raise Problem(404, NO_SUCH_TOPIC)
     require_room(state, state.tails)

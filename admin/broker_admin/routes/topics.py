@@ -183,7 +183,7 @@ class TopicEndpoint(HTTPEndpoint):
 @operation(TopicRates, problems=NO_SUCH_TOPIC)
 async def get_rates(request: Request) -> Response:
     """A topic's rates of the last hour, for a chart; kept for those topics that carry most."""
-    rates = cluster_of(request).topics.rates(name_of(request))
+    rates = await cluster_of(request).topics.rates(name_of(request))
     if rates is None:
         raise no_such_topic(name_of(request))
     return await json_response_from_thread(rates)
@@ -197,14 +197,7 @@ async def get_partitions(request: Request) -> Response:
     if partitions is None:
         raise no_such_topic(name_of(request))
     page = await trio.to_thread.run_sync(select_partitions, partitions, query)
-    return await json_response_from_thread(await with_oldest_records(cluster_of(request), name_of(request), page))
-
-
-async def with_oldest_records(cluster: ClusterView, name: str, page: Page[PartitionDetail]) -> Page[PartitionDetail]:
-    """``page`` with the time of the oldest record of each partition."""
-    oldest = await cluster.topics.oldest_records(name, [each.partition for each in page.items])
-    items = tuple(attrs.evolve(each, oldest_record_at_ms=oldest.get(each.partition)) for each in page.items)
-    return attrs.evolve(page, items=items)
+    return await json_response_from_thread(page)
 
 
 @operation(PartitionSegments[Page[SegmentDetail]], query=SegmentsQuery, problems=NO_SUCH_PARTITION)

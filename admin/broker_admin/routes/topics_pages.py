@@ -19,7 +19,8 @@ from broker_admin import topic_texts
 from broker_admin.app_state import cluster_of, node_of, now_ms_of
 from broker_admin.operations import query_of
 from broker_admin.pages import TEMPLATES, frame, page_response, render_template
-from broker_admin.routes.topics import problem_of, with_oldest_records
+from broker_admin.routes.topics import problem_of
+from broker_admin.routing import LeaderRoute
 from broker_admin.series_chart import RANGES, TOPIC_CHARTS, RangeQuery, range_links, series_charts
 from broker_admin.tables import Column, ListTable
 from broker_admin.topic_list import (
@@ -235,8 +236,7 @@ async def get_partitions_page(request: Request) -> Response:
     partitions = await cluster_of(request).topics.partitions(name)
     if partitions is None:
         raise no_such_topic(name)
-    selected = await trio.to_thread.run_sync(select_partitions, partitions, query)
-    page = await with_oldest_records(cluster_of(request), name, selected)
+    page = await trio.to_thread.run_sync(select_partitions, partitions, query)
     context = topic_context(request, "Partitions", "/partitions")
     table = ListTable(
         f"{context['address']}/partitions", PARTITION_TABLE, query, page, request.query_params,
@@ -306,7 +306,7 @@ ROUTES = [
     Route("/topics", get_topics_page),
     Route("/topics/{topic}", get_topic_page),
     Route("/topics/{topic}/partitions", get_partitions_page),
-    Route("/topics/{topic}/partitions/{partition}", get_segments_page),
+    LeaderRoute("/topics/{topic}/partitions/{partition}", get_segments_page),
     Route("/topics/{topic}/consumers", get_consumers_page),
     Route("/topics/{topic}/config", get_config_page),
 ]

@@ -18,8 +18,8 @@ from broker_admin.group_actions import OFFERED_CHARACTERS, shell_word
 from broker_admin.listing import Page
 from broker_admin.operations import query_of
 from broker_admin.pages import frame, page_response, render_template
-from broker_admin.routes.transactions import TransactionIdQuery, transactional_id_of
-from broker_admin.routing import RawPathRoute
+from broker_admin.routes.transactions import TransactionIdQuery
+from broker_admin.routing import TransactionRoute, transactional_id_of
 from broker_admin.tables import Column, ListTable
 from broker_admin.texts import shown_text
 from broker_admin.transaction_list import HeldBackQuery, TransactionsQuery, select_held_back, select_transactions
@@ -91,5 +91,5 @@ async def get_transaction_page(request: Request) -> Response:
 
 ROUTES = [
     Route("/transactions", get_transactions_page),
-    RawPathRoute("/transactions/{transactional_id}", get_transaction_page),
+    TransactionRoute("/transactions/{transactional_id}", get_transaction_page),
 ]

@@ -24,7 +24,7 @@ from broker_admin.listing import MAX_LIMIT, MAX_LIST_OFFSET
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import Problem, status_of
 from broker_admin.request_body import ChangeQuery, read_change
-from broker_admin.routing import RawPathRoute
+from broker_admin.routing import LeaderRoute, TransactionRoute, transactional_id_of
 from broker_admin.schemas import bounded
 from broker_admin.topic_paths import name_of, partition_of
 from broker_admin.transaction_list import (
@@ -87,11 +87,6 @@ class AbortInPartitionBody:
     """Where the hanging transaction begins, as ``first_offset`` of the list."""
 
     start_offset: int = bounded(minimum=0, maximum=MAX_OFFSET)
-
-
-def transactional_id_of(request: Request) -> str:
-    """The transactional id that a request is about."""
-    return str(request.query_params.get("id", request.path_params["transactional_id"]))
 
 
 def no_such_transaction() -> Problem:
@@ -175,7 +170,9 @@ async def abort_in_partition(request: Request) -> Response:
 ROUTES: list[Route] = [
     Route("/api/v1/transactions", get_transactions),
     Route("/api/v1/held-back-partitions", get_held_back),
-    RawPathRoute("/api/v1/transactions/{transactional_id}:abort", abort, methods=["POST"]),
-    RawPathRoute("/api/v1/transactions/{transactional_id}", get_transaction),
-    Route("/api/v1/topics/{topic}/partitions/{partition}:abort-transaction", abort_in_partition, methods=["POST"]),
+    TransactionRoute("/api/v1/transactions/{transactional_id}:abort", abort, methods=["POST"]),
+    TransactionRoute("/api/v1/transactions/{transactional_id}", get_transaction),
+    LeaderRoute(
+        "/api/v1/topics/{topic}/partitions/{partition}:abort-transaction", abort_in_partition, methods=["POST"]
+    ),
 ]

@@ -1,13 +1,14 @@
-"""The records of a running broker, for the admin app: fetched as a consumer does, appended as a producer does.
+"""The records of a cluster, for the admin app: fetched as a consumer does, appended as a producer does.
 
 Reading goes through the replica manager's ordinary fetch, up to the high watermark; files are read and batches inflated
-in worker threads, while the caller walks over what was fetched. The metadata log is read as if it were a topic.
+in worker threads, while the caller walks over what was fetched. What another broker leads is fetched from it and sent
+to it (``remote_records``). The metadata log is read as if it were a topic.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import attrs
@@ -23,16 +24,29 @@ from broker_admin.views.cluster.messages import (
     ReadablePartition,
     UnreadableBatch,
 )
+from broker_admin.views.cluster.topics import PartitionDetail
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.isolation_level import IsolationLevel
+from kafka_wire.messages.fetch import PartitionData
+from kafka_wire.messages.list_offsets import SpecialTimestamp
 from kafka_wire.records.batch import NO_PRODUCER_ID, BatchHeader, RecordBatch, build_batch, read_batches
 from kafka_wire.records.record import NewRecord, Record
 from trio_broker.broker_view.cluster.metadata_records import MetadataRecords, is_secret
 from trio_broker.broker_view.cluster.own_formats import read_own_format, without_secrets
+from trio_broker.broker_view.cluster.remote_records import RemotePartition, RemoteRecords, led_elsewhere
+from trio_broker.broker_view.cluster.transaction_outcomes import (
+    NO_TRANSACTIONS,
+    NamedOutcomes,
+    Outcomes,
+    TransactionOutcomes,
+    outcomes_of,
+)
+from trio_broker.cluster.metadata_image import TopicImage
 from trio_broker.common.murmur2 import partition_of
 from trio_broker.common.request_phase import ignore_release
 from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC, is_internal_topic
+from trio_broker.concurrency.barrier import start_once
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.list_offsets import find_offset
@@ -40,10 +54,11 @@ from trio_broker.handlers.produce import require_may_write
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.partition.fetch_operation import FetchedPartition, FetchLimits, FetchTarget
 from trio_broker.partition.leader_appends import RequiredOffset
-from trio_broker.partition.local_topics import LocalTopic
 from trio_broker.runtime.disk import FileRegion
 from trio_broker.storage.own_records import OWN_TOPICS
-from trio_broker.storage.transaction_index import AbortedTransaction
+
+NO_SUCH_OFFSET = -1
+"""What ListOffsets answers where no record is so young."""
 
 PRODUCE_VERSION = 13
 """The version of Produce whose rules appended records follow: the newest."""
@@ -59,37 +74,73 @@ RECORD_OVERHEAD_BYTES = 40
 
 
 class LiveMessagesView:
-    """The part of the admin app's view that is about records."""
+    """The part of the admin app's view that is about records. ``partitions_of`` returns those of a topic."""
 
-    def __init__(self, services: BrokerServices) -> None:
+    def __init__(
+        self, services: BrokerServices, partitions_of: Callable[[str], Awaitable[Sequence[PartitionDetail] | None]]
+    ) -> None:
         self.services = services
+        self._partitions_of = partitions_of
         self.metadata_records = MetadataRecords(services)
+        clients = services.broker_clients
+        self.remote = None if clients is None else RemoteRecords(clients)
 
     def contents_enabled(self) -> bool:
         return self.services.config.node.admin_messages_enabled
 
     # ---- reading ----
 
-    def readable_partitions(self, topic: str) -> Sequence[ReadablePartition] | None:
+    async def readable_partitions(self, topic: str) -> Sequence[ReadablePartition] | None:
         if topic == CLUSTER_METADATA_TOPIC:
             return [self.metadata_records.readable()]
-        local = self.services.replicas.topics.get(topic)
-        if local is None:
-            return None
-        return [readable_partition(local, index) for index in sorted({*local.partitions, *local.failures})]
+        partitions = await self._partitions_of(topic)
+        return None if partitions is None else [readable_partition(each) for each in partitions]
 
     def takes_records(self, topic: str) -> bool:
-        return topic in self.services.replicas.topics and not is_internal_topic(topic)
+        return self._image_of(topic) is not None and not is_internal_topic(topic)
+
+    def _image_of(self, topic: str) -> TopicImage | None:
+        return self.services.metadata_cache.image.topics.get(topic)
+
+    def _led_elsewhere(self, topic: str, partitions: Iterable[int]) -> Sequence[RemotePartition]:
+        image = self._image_of(topic)
+        if self.remote is None or image is None:
+            return ()
+        return led_elsewhere(image, partitions, self.services.node.node_id)
 
     async def offsets_at(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> Mapping[int, int]:
         if topic == CLUSTER_METADATA_TOPIC:
             return {index: await self.metadata_records.offset_at(timestamp_ms) for index in partitions}
-        replicas, offsets = self.services.replicas, {}
+        elsewhere = self._led_elsewhere(topic, partitions)
+        offsets = dict(await self._remote_offsets_at(topic, elsewhere, timestamp_ms))
+        replicas = self.services.replicas
         async for index in InTurns(partitions):
+            if index in offsets:
+                continue
             partition = replicas.topic(topic).partition(index)
             end_offset = partition.high_watermark
             found = await run_steps(find_offset(partition, timestamp_ms, IsolationLevel.READ_UNCOMMITTED, replicas))
             offsets[index] = found.offset if found.offset >= 0 else end_offset
+        return offsets
+
+    async def _remote_offsets_at(
+        self, topic: str, partitions: Sequence[RemotePartition], timestamp_ms: int
+    ) -> Mapping[int, int]:
+        """As ``offsets_at``, of partitions that other brokers lead.
+
+        Raises:
+            KafkaError: one of them does not say it.
+        """
+        image = self._image_of(topic)
+        if self.remote is None or image is None or not partitions:
+            return {}
+        offsets = {}
+        ends = await self.remote.offsets_at(image, partitions, SpecialTimestamp.LATEST)
+        for index, found in (await self.remote.offsets_at(image, partitions, timestamp_ms)).items():
+            offset = ends[index] if found == NO_SUCH_OFFSET else found
+            if isinstance(offset, KafkaError):
+                raise offset
+            offsets[index] = offset
         return offsets
 
     async def fetch_batches(
@@ -98,6 +149,30 @@ class LiveMessagesView:
         if topic == CLUSTER_METADATA_TOPIC:
             reads = [self.metadata_records.fetch(each, max_bytes, max_wait_seconds) for each in positions.values()]
             return [fetched_batches(topic, await read) for read in reads]
+        remote = {each.index: each for each in self._led_elsewhere(topic, positions)}
+        local = {index: offset for index, offset in positions.items() if index not in remote}
+        fetched: dict[int, PartitionBatches] = {}
+
+        async def fetch_local() -> None:
+            wait_seconds = max_wait_seconds
+            fetched.update(
+                {each.partition: each for each in await self._fetch_local(topic, local, max_bytes, wait_seconds)}
+            )
+
+        async def fetch_remote() -> None:
+            partitions = list(remote.values())
+            fetched.update(await self._fetch_remote(topic, partitions, positions, max_bytes, max_wait_seconds))
+
+        async with trio.open_nursery() as nursery:
+            first = [fetch for fetch, of in ((fetch_local, local), (fetch_remote, remote)) if of]
+            for fetch in first:
+                # Of two that wait, the first that has something ends both, so that none holds back the other's.
+                start_once(nursery, f"records of {topic}", partial(ended_by_first, fetch, nursery, fetched))
+        return [fetched.get(index) or PartitionBatches(index, 0, 0, no_batches) for index in positions]
+
+    async def _fetch_local(
+        self, topic: str, positions: Mapping[int, int], max_bytes: int, max_wait_seconds: float
+    ) -> Sequence[PartitionBatches]:
         replicas = self.services.replicas
         try:
             local = replicas.topic(topic)
@@ -114,16 +189,42 @@ class LiveMessagesView:
             for target, result in zip(targets, results, strict=True)
         ]
 
+    async def _fetch_remote(
+        self,
+        topic: str,
+        partitions: Sequence[RemotePartition],
+        positions: Mapping[int, int],
+        max_bytes: int,
+        max_wait_seconds: float,
+    ) -> Mapping[int, PartitionBatches]:
+        """What other brokers lead: first what is committed, whose aborted transactions they name, and behind that what
+        is still open."""
+        image = self._image_of(topic)
+        assert self.remote is not None, "other brokers lead"
+        if image is None:
+            return {}
+        fetch = partial(self.remote.fetch, image, max_bytes=max_bytes)
+        committed = await fetch(
+            partitions, positions, max_wait_seconds=0.0, isolation_level=IsolationLevel.READ_COMMITTED
+        )
+        batches = {index: remote_batches(topic, index, each) for index, each in committed.items()}
+        behind = [each for each in partitions if not batches[each.index].size_bytes and not batches[each.index].error]
+        if behind and len(behind) == len(partitions):
+            uncommitted = await fetch(
+                behind, positions, max_wait_seconds=max_wait_seconds, isolation_level=IsolationLevel.READ_UNCOMMITTED
+            )
+            batches |= {index: remote_batches(topic, index, each) for index, each in uncommitted.items()}
+        return batches
+
     # ---- appending ----
 
     async def append(
         self, topic: str, messages: Sequence[NewMessage], *, dry_run: bool = False
     ) -> Sequence[AppendedMessage] | None:
-        replicas = self.services.replicas
-        local = replicas.topics.get(topic)
-        if local is None:
+        image = self._image_of(topic)
+        if image is None:
             return None
-        count = len(local.partitions) + len(local.failures)
+        count = len(image.partitions)
         anywhere = self.services.runtime.random.randrange(count)
         indexes = [chosen_partition(message, count, anywhere) for message in messages]
         results: list[AppendedMessage | None] = [None] * len(messages)
@@ -131,26 +232,62 @@ class LiveMessagesView:
         now_ms = self.services.clock.now_ms()
         for index, numbers in batches_of(messages, indexes):
             await trio.lowlevel.checkpoint()
+            build = partial(batch_of, [messages[number] for number in numbers], now_ms)
             try:
-                require_may_write(local, None)
-                partition = local.partition(index)
-                if dry_run:
-                    partition.require_leader()
-                    fill(results, numbers, AppendedMessage(index, None))
-                    continue
-                build = partial(batch_of, [messages[number] for number in numbers], now_ms)
-                batch = await self.services.runtime.workers.run(build)
-                info = await run_steps(
-                    replicas.appends.append_steps(partition, batch, produce_version=PRODUCE_VERSION, acks_all=True)
-                )
+                elsewhere = self._led_elsewhere(topic, [index])
+                if not elsewhere:
+                    first_offset, required = await self._append_here(topic, index, build, dry_run=dry_run)
+                else:
+                    first_offset, required = await self._append_there(image, elsewhere[0], build, dry_run=dry_run), None
             except KafkaError as error:
                 fill(results, numbers, AppendedMessage(index, None, f"{error.code.name}: {error}"))
                 continue
-            waiting.append((RequiredOffset(partition, info.last_offset + 1), numbers))
-            for offset, number in enumerate(numbers, info.first_offset):
+            if first_offset is None:
+                fill(results, numbers, AppendedMessage(index, None))
+                continue
+            if required is not None:
+                waiting.append((required, numbers))
+            for offset, number in enumerate(numbers, first_offset):
                 results[number] = AppendedMessage(index, offset)
         await self._wait(waiting, results)
         return [result for result in results if result is not None]
+
+    async def _append_here(
+        self, topic: str, index: int, build: Callable[[], memoryview], *, dry_run: bool
+    ) -> tuple[int, RequiredOffset] | tuple[None, None]:
+        """Append a batch to a partition that this broker leads: its first offset, and what makes it safe.
+
+        Raises:
+            KafkaError: it is refused.
+        """
+        replicas = self.services.replicas
+        local = replicas.topic(topic)
+        require_may_write(local, None)
+        partition = local.partition(index)
+        if dry_run:
+            partition.require_leader()
+            return None, None
+        batch = await self.services.runtime.workers.run(build)
+        info = await run_steps(
+            replicas.appends.append_steps(partition, batch, produce_version=PRODUCE_VERSION, acks_all=True)
+        )
+        return info.first_offset, RequiredOffset(partition, info.last_offset + 1)
+
+    async def _append_there(
+        self, topic: TopicImage, partition: RemotePartition, build: Callable[[], memoryview], *, dry_run: bool
+    ) -> int | None:
+        """Append a batch to a partition that another broker leads; returns its first offset once it is safe.
+
+        Raises:
+            KafkaError: it is refused.
+        """
+        assert self.remote is not None, "another broker leads"
+        if is_internal_topic(topic.name):
+            raise KafkaError(f"{topic.name} is the broker's own", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
+        if dry_run:
+            return None
+        batch = await self.services.runtime.workers.run(build)
+        return await self.remote.append(topic, partition, batch, APPEND_TIMEOUT_SECONDS)
 
     async def _wait(
         self, waiting: Sequence[tuple[RequiredOffset, Sequence[int]]], results: list[AppendedMessage | None]
@@ -173,62 +310,52 @@ def no_batches() -> Iterator[FetchedLogBatch]:
     return iter(())
 
 
-def readable_partition(local: LocalTopic, index: int) -> ReadablePartition:
-    partition = local.partitions.get(index)
-    failure = local.missing(index) if partition is None else partition.failure
-    if partition is None or failure is not None:
-        return ReadablePartition(index, 0, 0, 0, str(failure))
-    return ReadablePartition(index, partition.log_start_offset, partition.high_watermark, partition.log.size_bytes)
+async def ended_by_first(
+    fetch: Callable[[], Awaitable[None]], nursery: trio.Nursery, fetched: Mapping[int, PartitionBatches]
+) -> None:
+    """Await ``fetch``; once it has brought something, the others in ``nursery`` wait no longer."""
+    await fetch()
+    if any(each.size_bytes for each in fetched.values()):
+        nursery.cancel_scope.cancel()
 
 
-@attrs.frozen
-class TransactionOutcomes:
-    """What has become of the transactions in a part of a log: which were aborted, by producer, and where those that are
-    open began.
-    """
-
-    aborted: Mapping[int, Sequence[AbortedTransaction]] = attrs.field(factory=dict)
-    open_since: Mapping[int, int] = attrs.field(factory=dict)
-
-    def of(self, header: BatchHeader) -> BatchOutcome | None:
-        if not header.is_transactional or header.is_control:
-            return None
-        if any(each.has(header) for each in self.aborted.get(header.producer_id, ())):
-            return BatchOutcome.ABORTED
-        first_offset = self.open_since.get(header.producer_id)
-        if first_offset is not None and header.base_offset >= first_offset:
-            return BatchOutcome.OPEN
-        return BatchOutcome.COMMITTED
-
-
-NO_TRANSACTIONS = TransactionOutcomes()
-
-
-def outcomes_of(target: FetchTarget, result: FetchedPartition) -> TransactionOutcomes:
-    """What is known of the transactions in the records that were fetched."""
-    if not result.size_bytes or isinstance(target.found, KafkaError):
-        return NO_TRANSACTIONS
-    log = target.found.log
-    aborted: dict[int, list[AbortedTransaction]] = defaultdict(list)
-    for each in log.aborted_transactions(target.fetch_offset, target.fetch_offset + result.record_count):
-        aborted[each.producer_id].append(each)
-    undecided = log.producers.transactions.undecided
-    return TransactionOutcomes(aborted, {producer_id: offset for offset, producer_id in undecided.items()})
+def readable_partition(detail: PartitionDetail) -> ReadablePartition:
+    if detail.error is not None:
+        return ReadablePartition(detail.partition, 0, 0, 0, detail.error)
+    return ReadablePartition(
+        detail.partition, detail.log_start_offset or 0, detail.high_watermark or 0, detail.size_bytes or 0
+    )
 
 
 def fetched_batches(
     topic: str, result: FetchedPartition, outcomes: TransactionOutcomes = NO_TRANSACTIONS
 ) -> PartitionBatches:
     error = None if result.error_code is ErrorCode.NONE else result.error_code.name
-    walk = partial(batches_in, topic, result.records, result.high_watermark, outcomes)
+    walk = partial(batches_in, topic, result.records, result.high_watermark, lambda: outcomes)
     return PartitionBatches(result.index, result.size_bytes, result.high_watermark, walk, error)
 
 
+def remote_batches(topic: str, index: int, data: PartitionData | KafkaError) -> PartitionBatches:
+    """What another broker has answered for one partition."""
+    if isinstance(data, KafkaError):
+        return PartitionBatches(index, 0, 0, no_batches, f"{data.code.name}: {data}")
+    records = bytes(data.records or b"")
+    aborted_from = sorted((each.first_offset, each.producer_id) for each in data.aborted_transactions or ())
+    outcomes = partial(NamedOutcomes, aborted_from, data.last_stable_offset)
+    return PartitionBatches(
+        index,
+        len(records),
+        data.high_watermark,
+        partial(batches_in, topic, records, data.high_watermark, outcomes),
+    )
+
+
 def batches_in(
-    topic: str, records: FileRegion | bytes, end_offset: int, outcomes: TransactionOutcomes
+    topic: str, records: FileRegion | bytes, end_offset: int, begin: Callable[[], Outcomes]
 ) -> Iterator[FetchedLogBatch]:
     """The batches of a region of a file. Blocks: runs in a worker thread."""
     data = records if isinstance(records, bytes) else records.read()
+    outcomes = begin()
     try:
         for batch in read_batches(data):
             if batch.header.base_offset < end_offset:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+import json
+from collections.abc import Awaitable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import lcm
 from operator import methodcaller
 from typing import TypeVar
+from urllib.parse import quote
 
+import attrs
+
+from broker_admin.views.cluster.peers import PeerUnavailable
 from broker_admin.views.cluster.topics import (
     AddedPartitions,
     ChangedTopicConfigs,
@@ -15,7 +20,6 @@ from broker_admin.views.cluster.topics import (
     PurgedTopic,
     PurgeTarget,
     TopicConfigChange,
-    TopicConsumer,
     TopicCreation,
     TopicDeletion,
     TopicRefused,
@@ -25,11 +29,15 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.create_topics import BROKER_DEFAULT
 from kafka_wire.primitives import uuid_text
 from trio_broker.broker_view.cluster.config import alteration
+from trio_broker.broker_view.cluster.peers import LivePeersView
+from trio_broker.broker_view.cluster.remote_records import led_elsewhere
+from trio_broker.broker_view.cluster.topics import LiveTopicsView
 from trio_broker.changes.audit_context import CALLER, THE_BROKER
 from trio_broker.changes.change import ChangeChannel, ChangeOrigin
 from trio_broker.cluster.configuration_control import ResourceAlterations
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, TopicImage
 from trio_broker.cluster.replication_control import NewPartitions, NewTopic, TopicTarget
+from trio_broker.common.amounts import counted
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.resource_config import topic_entries
 from trio_broker.handlers.support.record_deletion import deletable_partition
@@ -56,10 +64,12 @@ class LiveTopicChangesView:
     def __init__(
         self,
         services: BrokerServices,
-        consumers_of: Callable[[str], Awaitable[Sequence[TopicConsumer] | None]],
+        peers: LivePeersView,
+        topics: LiveTopicsView,
     ) -> None:
         self.services = services
-        self._consumers_of = consumers_of
+        self.peers = peers
+        self.topics = topics
 
     async def create(
         self, name: str, partitions: int | None, replication_factor: int | None, configs: Mapping[str, str],
@@ -83,11 +93,10 @@ class LiveTopicChangesView:
         )
 
     async def delete(self, name: str, *, dry_run: bool, changed_by: str) -> TopicDeletion:
-        groups = await self._consumers_of(name) or ()
+        groups = await self.topics.consumers(name) or ()
+        known = await self.topics.get(name)
         local = self.services.replicas.topics.get(name)
         partitions = list(local.partitions.values()) if local is not None else []
-        record_count = sum(each.high_watermark - each.log_start_offset for each in partitions)
-        size_bytes = sum(each.log.size_bytes for each in partitions)
         # Before the deletion, which makes room.
         delay_ms = await self.services.replicas.log_maintenance.removal_delay_ms([each.log for each in partitions])
         with called_by(changed_by):
@@ -98,8 +107,8 @@ class LiveTopicChangesView:
             dry_run=dry_run,
             name=name,
             partitions=len(outcome.partitions),
-            record_count=record_count,
-            size_bytes=size_bytes,
+            record_count=known.summary.record_count if known is not None else 0,
+            size_bytes=known.summary.size_bytes if known is not None else 0,
             groups=tuple(each.group_id for each in groups),
             file_delete_delay_ms=delay_ms,
         )
@@ -120,11 +129,46 @@ class LiveTopicChangesView:
     async def purge(
         self, name: str, target: PurgeTarget, partitions: Collection[int], *, dry_run: bool, changed_by: str
     ) -> PurgedTopic:
+        wanted = sorted(partitions or self._existing(name).partitions)
+        elsewhere = {each.index: each.leader for each in led_elsewhere(self._existing(name), wanted, self.peers.own_id)}
+        # All of them are checked before the first is changed.
+        others = [] if dry_run else await self._purge_elsewhere(name, target, elsewhere, dry_run=True)
+        here = [index for index in wanted if index not in elsewhere]
+        own = await self._purge_here(name, target, here, dry_run=dry_run, changed_by=changed_by)
+        others = await self._purge_elsewhere(name, target, elsewhere, dry_run=dry_run)
+        results = sorted((each for part in (own, *others) for each in part.partitions), key=lambda each: each.partition)
+        return attrs.evolve(own, record_count=sum(each.record_count for each in results), partitions=tuple(results))
+
+    async def _purge_elsewhere(
+        self, name: str, target: PurgeTarget, leaders: Mapping[int, int], *, dry_run: bool
+    ) -> list[PurgedTopic]:
+        """Have other brokers purge what they lead.
+
+        Raises:
+            TopicRefused: one of them refuses, or does not answer.
+        """
+        purged = []
+        path = f"/api/v1/topics/{quote(name, safe='')}:purge?dry_run={str(dry_run).lower()}"
+        for leader in sorted(set(leaders.values())):
+            wanted = [index for index, leading in leaders.items() if leading == leader]
+            told = {key: value for key, value in attrs.asdict(target).items() if value not in (None, False)}
+            body = json.dumps(told | {"partitions": wanted}).encode()
+            try:
+                purged.append(await self.peers.fetch(leader, path, PurgedTopic, method="POST", body=body))
+            except PeerUnavailable as error:
+                text = f"broker {leader}, which leads {counted(len(wanted), 'partition')} of it: {error}"
+                raise TopicRefused(ErrorCode.LEADER_NOT_AVAILABLE.name, text) from error
+        return purged
+
+    async def _purge_here(
+        self, name: str, target: PurgeTarget, partitions: Collection[int], *, dry_run: bool, changed_by: str
+    ) -> PurgedTopic:
+        """As ``purge``, of what this broker leads."""
         replicas = self.services.replicas
         offsets: dict[Partition, int] = {}
         starts: dict[Partition, int] = {}
         outcomes: dict[Partition, int | KafkaError] = {}
-        for index in sorted(partitions or self._existing(name).partitions):
+        for index in partitions:
             try:
                 partition = deletable_partition(self.services, name, index)
                 offsets[partition] = await self._offset_of(partition, target)

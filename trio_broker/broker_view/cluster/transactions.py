@@ -1,10 +1,18 @@
-"""The transactions of a running broker, for the admin app.
+"""The transactions of a cluster, for the admin app: those that this broker coordinates, and a report on those of all.
 
-A report on all of them is kept for a while, as that on groups is; see ``groups``.
+A transaction is known to its coordinator, and what it holds back to the leader of each partition, so that one hangs
+where no coordinator of any broker has it open. A report on all of them is kept for a while, as that on groups is; see
+``groups``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
+import attrs
+
+from broker_admin.node_addresses import NODE_API
 from broker_admin.views.cluster.transactions import (
     PartitionAbort,
     TransactionAbort,
@@ -16,7 +24,9 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.transactions import STATE_NAMES
 from trio_broker.broker_view.cached_report import CachedReport
+from trio_broker.broker_view.cluster.coordinators import coordinator_of
 from trio_broker.broker_view.cluster.groups import REPORT_PAUSE_FACTOR, REPORT_SECONDS
+from trio_broker.broker_view.cluster.peers import LivePeersView
 from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
 from trio_broker.changes.change_log import MAX_VALUES
 from trio_broker.common.request_phase import ignore_release
@@ -38,34 +48,54 @@ from trio_broker.coordinator.transactions.transaction_report import (
 from trio_broker.coordinator.transactions.transaction_snapshot import (
     HeldBackPartition,
     TransactionReport,
+    TransactionSnapshot,
     TransactionStatistics,
 )
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.transaction_end import TransactionEnd
 
+COORDINATED_TRANSACTIONS = f"{NODE_API}/coordinated-transactions"
+
 
 class LiveTransactionsView:
     """The part of the admin app's view that is about transactions."""
 
-    def __init__(self, services: BrokerServices) -> None:
-        self.services = services
-        self._report = CachedReport(
-            self._collect, services.clock, seconds=REPORT_SECONDS, pause_factor=REPORT_PAUSE_FACTOR
-        )
+    def __init__(self, services: BrokerServices, peers: LivePeersView) -> None:
+        self.services, self.peers = services, peers
+        kept = partial(CachedReport, clock=services.clock, seconds=REPORT_SECONDS, pause_factor=REPORT_PAUSE_FACTOR)
+        self._report: CachedReport[TransactionReport] = kept(self._collect)
+        self._of_all: CachedReport[TransactionReport] = kept(self._put_together)
 
     # ---- all of them ----
 
     async def report(self) -> TransactionReport:
+        return await (self._of_all if self.peers.broker_ids() else self._report).get()
+
+    async def coordinated(self) -> TransactionReport:
         return await self._report.get()
 
     async def _collect(self) -> TransactionReport:
         services = self.services
-        return await transaction_report(services.transactions, services.replicas.partitions(), services.clock.now_ms())
+        led = [each for each in services.replicas.partitions() if each.state.is_leader]
+        return await transaction_report(services.transactions, led, services.clock.now_ms())
+
+    async def _put_together(self) -> TransactionReport:
+        own = await self._report.get()
+        others = await self.peers.fetch_each(COORDINATED_TRANSACTIONS, TransactionReport)
+        put_together = partial(together, [own, *others.values.values()], is_complete=not others.missing)
+        return await self.services.runtime.workers.run(put_together)
 
     async def statistics(self) -> TransactionStatistics:
-        """The numbers of the report, and the counters, for metrics."""
-        return await statistics_of(self.services.transactions, await self.report())
+        """The numbers of what is coordinated and led here, and the counters, for metrics. What hangs is known of all
+        brokers together only."""
+        own, of_all = await self.coordinated(), await self.report()
+        hanging = {(each.topic, each.partition): each for each in of_all.held_back}
+        held_back = tuple(hanging.get((each.topic, each.partition), each) for each in own.held_back)
+        return await statistics_of(self.services.transactions, attrs.evolve(own, held_back=held_back))
+
+    def coordinator(self, transactional_id: str) -> int | None:
+        return coordinator_of(self.services.metadata_cache.image, TRANSACTION_STATE_TOPIC, transactional_id)
 
     # ---- one of them ----
 
@@ -208,3 +238,34 @@ class LiveTransactionsView:
     def _record(self, resource: str, values: tuple[ValueChange, ...], further_values: int) -> None:
         made = MadeChange(ChangeAction.ABORTED, ChangedResource.TRANSACTION, resource, values, further_values)
         self.services.changes.record(made)
+
+
+def together(reports: Sequence[TransactionReport], *, is_complete: bool) -> TransactionReport:
+    """One report of those of all brokers: what each leads, with the transactions that any of them coordinates.
+
+    ``is_complete`` says that all brokers have reported; else nothing is said to hang that another one may end.
+    """
+    is_complete = is_complete and all(each.is_complete for each in reports)
+    transactions = {each.transactional_id: each for report in reports for each in report.transactions}
+    open_by_producer = {each.producer_id: each for each in transactions.values() if each.is_open}
+    return TransactionReport(
+        collected_at_ms=reports[0].collected_at_ms,
+        is_complete=is_complete,
+        transactions=tuple(transactions.values()),
+        held_back=tuple(
+            held_back_by(each, open_by_producer.get(each.producer_id or 0), is_complete=is_complete)
+            for report in reports
+            for each in report.held_back
+        ),
+    )
+
+
+def held_back_by(
+    held_back: HeldBackPartition, coordinated: TransactionSnapshot | None, *, is_complete: bool
+) -> HeldBackPartition:
+    """``held_back`` with the transaction that a coordinator of some broker has open of its producer."""
+    if held_back.transactional_id is not None or held_back.producer_id is None:
+        return held_back
+    if coordinated is not None:
+        return attrs.evolve(held_back, transactional_id=coordinated.transactional_id, is_hanging=False)
+    return held_back if is_complete else attrs.evolve(held_back, is_hanging=None)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import attrs
 
 from trio_broker.changes.change_log import ChangeLog
+from trio_broker.cluster.broker_clients import BrokerClients
 from trio_broker.cluster.broker_lifecycle_manager import BrokerLifecycleManager
 from trio_broker.cluster.config_trials import ConfigTrials
 from trio_broker.cluster.controller_channel import ControllerChannel
@@ -79,6 +80,10 @@ class BrokerServices:
     """What this broker could not follow."""
     lifecycle: BrokerLifecycleManager | None = None
     """The life of this broker among several; None on a broker alone."""
+    broker_clients: BrokerClients | None = None
+    """The clients of the other brokers, for what people ask of them here; None on a broker alone."""
+    answer_admin: Callable[[bytes], Awaitable[bytes]] | None = attrs.field(init=False, default=None)
+    """Answers an HTTP request that another broker has passed on; None without an admin app."""
     answer_request: Callable[[QueuedRequest], Awaitable[bytes]] = attrs.field(init=False)
     """Answers a request that came inside another one, set by the Dispatcher."""
     metadata_answers: MetadataAnswers = attrs.field(init=False, factory=MetadataAnswers)

@@ -8,12 +8,35 @@ from typing import Protocol
 import attrs
 
 from trio_broker.coordinator.reporting.snapshot import (
+    GroupLag,
     GroupLagHistory,
     GroupLagReport,
     GroupOffsets,
     GroupSnapshot,
     Rebalance,
 )
+
+
+@attrs.frozen(kw_only=True)
+class CoordinatedTopicLag:
+    """As ``GroupTopicLag``, of the group of this id."""
+
+    group_id: str
+    topic: str
+    partition_count: int
+    partitions_without_lag: int
+    lag_records: int | None
+    lag_seconds: float | None
+
+
+@attrs.frozen(kw_only=True)
+class CoordinatedGroups:
+    """The groups that one broker coordinates: as ``GroupLagReport``, in which each topic has its group by id."""
+
+    collected_at_ms: int
+    is_complete: bool
+    groups: tuple[GroupLag, ...]
+    topics: tuple[CoordinatedTopicLag, ...]
 
 
 @attrs.frozen
@@ -33,6 +56,14 @@ class GroupsView(Protocol):
 
     async def report(self) -> GroupLagReport:
         """All groups by id, with their lag from memory: it reads no disk, and may be some seconds old."""
+        ...
+
+    async def coordinated(self) -> CoordinatedGroups:
+        """Those that this broker coordinates, as ``report`` has them."""
+        ...
+
+    def coordinator(self, group_id: str) -> int | None:
+        """The broker that coordinates a group, which alone knows what is asked below; None if nobody does yet."""
         ...
 
     def get(self, group_id: str) -> GroupSnapshot | None:

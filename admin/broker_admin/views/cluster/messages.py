@@ -124,7 +124,7 @@ class MessagesView(Protocol):
         """Whether keys and values may be shown, and records appended, here (``admin.messages.enabled``)."""
         ...
 
-    def readable_partitions(self, topic: str) -> Sequence[ReadablePartition] | None:
+    async def readable_partitions(self, topic: str) -> Sequence[ReadablePartition] | None:
         """The partitions of a topic, by number; None if there is no such topic."""
         ...
 

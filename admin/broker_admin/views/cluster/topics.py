@@ -20,7 +20,9 @@ from trio_broker.coordinator.reporting.snapshot import GroupRates
 class TopicSummary:
     """One topic, as a list shows it.
 
-    ``unavailable_partition_count`` are those whose disk failed. ``group_count`` groups have committed offsets here;
+    ``unavailable_partition_count`` are those that nobody leads, whose disk failed, or whose leader does not answer, so
+    that sizes and rates are without them; ``under_replicated_partition_count`` have fewer replicas in sync than they
+    have. ``group_count`` groups have committed offsets here;
     ``most_behind_group`` is the one with the largest lag in seconds, ``lag_seconds``. ``last_append_at_ms`` is None
     where nothing was ever written, or not known when.
     """
@@ -30,6 +32,7 @@ class TopicSummary:
     internal: bool
     partition_count: int
     unavailable_partition_count: int
+    under_replicated_partition_count: int = 0
     record_count: int
     size_bytes: int
     records_in_per_second: float
@@ -43,6 +46,28 @@ class TopicSummary:
     most_behind_group: str | None
     lag_seconds: float | None
     last_append_at_ms: int | None
+
+
+@attrs.frozen(kw_only=True)
+class LedTopic:
+    """What one broker carries of a topic: the sums over those of its partitions that it leads and can read."""
+
+    name: str
+    partition_count: int
+    record_count: int
+    size_bytes: int
+    records_in_per_second: float
+    bytes_in_per_second: float
+    records_out_per_second: float
+    bytes_out_per_second: float
+    last_append_at_ms: int | None
+
+
+@attrs.frozen
+class LedTopics:
+    """The topics of which a broker leads partitions."""
+
+    topics: tuple[LedTopic, ...]
 
 
 @attrs.frozen(kw_only=True)
@@ -75,8 +100,29 @@ class TopicRates:
 
 
 @attrs.frozen(kw_only=True)
+class ReplicaDetail:
+    """One replica, as the leader of its partition sees it.
+
+    ``log_end_offset`` is None as long as it has not asked the leader; the leader's own is the end of the partition.
+    ``lag_records`` is how far it is behind that, ``caught_up_seconds_ago`` when it last had all, None where it is not
+    known. ``reason`` says why it is not in sync, empty for one that is.
+    """
+
+    broker_id: int
+    in_sync: bool
+    log_end_offset: int | None = None
+    lag_records: int | None = None
+    caught_up_seconds_ago: float | None = None
+    reason: str = ""
+
+
+@attrs.frozen(kw_only=True)
 class PartitionDetail:
     """One partition. With an ``error`` it cannot be read, and what its log would tell is None.
+
+    The first of ``replicas`` is the preferred leader. ``leader`` is -1 where nobody leads. Of those that have left the
+    replicas in sync, ``eligible_leaders`` have every committed record (KIP-966). ``adding_replicas`` and
+    ``removing_replicas`` are those of a reassignment under way.
 
     ``oldest_record_at_ms`` is the largest timestamp of the first batch. The shares are of the whole topic, from 0 to 1,
     and None where that has nothing.
@@ -87,6 +133,11 @@ class PartitionDetail:
     leader_epoch: int
     replicas: tuple[int, ...]
     in_sync_replicas: tuple[int, ...]
+    eligible_leaders: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    min_in_sync_replicas: int = 1
+    replica_details: tuple[ReplicaDetail, ...] = ()
     error: str | None = None
     log_start_offset: int | None = None
     last_stable_offset: int | None = None
@@ -102,6 +153,13 @@ class PartitionDetail:
     bytes_out_per_second: float | None = None
     size_share: float | None = None
     bytes_in_share: float | None = None
+
+
+@attrs.frozen
+class LedPartitions:
+    """Those partitions of a topic that a broker leads, by number."""
+
+    partitions: tuple[PartitionDetail, ...]
 
 
 @attrs.frozen(kw_only=True)
@@ -258,16 +316,28 @@ class TopicsView(Protocol):
         """One topic as it is now."""
         ...
 
-    def rates(self, name: str) -> TopicRates | None:
+    async def rates(self, name: str) -> TopicRates | None:
         """Its rates of the last hour."""
         ...
 
-    async def partitions(self, name: str) -> Sequence[PartitionDetail] | None:
-        """Its partitions, in order, from memory: without ``oldest_record_at_ms``."""
+    def leader(self, name: str, partition: int) -> int | None:
+        """The broker that leads a partition; None if nobody does, or there is none."""
         ...
 
-    async def oldest_records(self, name: str, partitions: Collection[int]) -> Mapping[int, int]:
-        """The timestamp (ms) of the first batch of each of these partitions that has one. Reads the head of logs."""
+    async def led(self) -> Sequence[LedTopic]:
+        """What this broker leads, by topic, from a report that may be some seconds old."""
+        ...
+
+    async def led_partitions(self, name: str) -> Sequence[PartitionDetail] | None:
+        """Those partitions of a topic that this broker leads, with the time of the oldest record."""
+        ...
+
+    def led_rates(self, name: str) -> TopicRates | None:
+        """What this broker has carried of a topic in the last hour."""
+        ...
+
+    async def partitions(self, name: str) -> Sequence[PartitionDetail] | None:
+        """Its partitions, in order."""
         ...
 
     async def consumers(self, name: str) -> Sequence[TopicConsumer] | None:

@@ -86,6 +86,14 @@ class TransactionsView(Protocol):
         """All of them, and what is held back, from a report that may be some seconds old."""
         ...
 
+    async def coordinated(self) -> TransactionReport:
+        """Those that this broker coordinates, and what is held back of what it leads, as ``report`` has them."""
+        ...
+
+    def coordinator(self, transactional_id: str) -> int | None:
+        """The broker that coordinates an id, which alone knows what is asked below; None if nobody does yet."""
+        ...
+
     async def get(self, transactional_id: str) -> TransactionDetail | None:
         """One transactional id as it is now; None if there is none, or it is still being loaded."""
         ...

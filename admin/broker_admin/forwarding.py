@@ -1,0 +1,175 @@
+"""Requests of people that one broker passes on to another, and their answers, as bytes.
+
+A page or an address of the API that is about one broker can be asked of any: the one that is asked passes the request
+on whole, over the listener of brokers, and the other one answers it by the same app. So no admin listener has to be
+open to other machines. Whoever asks was let in where the request arrived; what is passed on says only in which role.
+
+A request is a line of JSON and the body, and so is an answer.
+
+Source: docs/decisions/0102-any-broker-answers-for-all.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+from urllib.parse import unquote
+
+import attrs
+import cattrs
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from broker_admin.authentication import ROLE_IN_SCOPE
+from broker_admin.problems import Problem
+from broker_admin.request_body import read_body
+from broker_admin.tokens import Role
+from broker_admin.views.cluster.peers import PeersView, PeerUnavailable
+
+T = TypeVar("T")
+
+MAX_FORWARDED_BYTES: Final = 2 << 20
+"""Of the body of a request: as much as the largest that is taken here, a reset of offsets by a file."""
+
+FORWARDED_HEADERS: Final = frozenset({"accept", "content-type", "host", "x-requested-with"})
+"""Those that an answer goes by. Tokens and cookies stay where they were checked."""
+
+ANSWERED_HEADERS: Final = frozenset({"content-type", "location", "cache-control", "content-disposition"})
+
+NOT_FORWARDED: Final = 421
+"""The status of what only the broker itself can answer, since it does not end: a stream of events."""
+
+ASKED_THROUGH: Final = "trio_broker.asked_through"
+"""The key in the ASGI scope of the broker that passed a request on."""
+
+BAD_GATEWAY: Final = 502
+
+
+@attrs.frozen
+class ForwardedHead:
+    """A request but for its body; ``target`` is path and query as they were sent."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    client: str
+    asked_through: int
+    role: str | None = None
+
+
+@attrs.frozen
+class AnsweredHead:
+    """An answer but for its body."""
+
+    status: int
+    headers: Mapping[str, str]
+
+
+def encoded(head: ForwardedHead | AnsweredHead, body: bytes) -> bytes:
+    """``head`` and ``body`` as they are passed on."""
+    return json.dumps(attrs.asdict(head), separators=(",", ":")).encode() + b"\n" + body
+
+
+def decoded(kind: type[T], data: bytes) -> tuple[T, bytes]:
+    """What ``encoded`` was given."""
+    line, _, body = data.partition(b"\n")
+    return cattrs.structure(json.loads(line), kind), body
+
+
+# ---- where a request arrives
+
+
+async def forward(scope: Scope, receive: Receive, send: Send, *, peers: PeersView, broker_id: int, own_id: int) -> None:
+    """Have another broker answer a request.
+
+    Raises:
+        Problem: 502: it does not answer.
+    """
+    request = Request(scope, receive)
+    body = (
+        await read_body(request, MAX_FORWARDED_BYTES) if request.method in ("POST", "PATCH", "PUT", "DELETE") else b""
+    )
+    role = scope.get(ROLE_IN_SCOPE)
+    head = ForwardedHead(
+        method=request.method,
+        target=target_of(scope),
+        headers={name: value for name, value in request.headers.items() if name in FORWARDED_HEADERS},
+        client="" if request.client is None else request.client.host,
+        asked_through=own_id,
+        role=None if role is None else role.value,
+    )
+    try:
+        answer = await peers.ask(broker_id, encoded(head, body))
+    except PeerUnavailable as error:
+        raise Problem(BAD_GATEWAY, f"broker {broker_id} does not answer: {error}") from None
+    answered, content = decoded(AnsweredHead, answer)
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answered.headers.items()]
+    headers.append((b"content-length", b"%d" % len(content)))
+    await send({"type": "http.response.start", "status": answered.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else content})
+
+
+def target_of(scope: Scope) -> str:
+    """Path and query of a request, as they were sent."""
+    path: str = scope["raw_path"].decode("latin-1") if scope.get("raw_path") else scope["path"]
+    query: str = scope["query_string"].decode("latin-1")
+    return f"{path}?{query}" if query else path
+
+
+# ---- where it is answered
+
+
+async def answer_forwarded(app: ASGIApp, question: bytes) -> bytes:
+    """The answer of ``app`` to a request that another broker has passed on. ``app`` raises nothing."""
+    head, body = decoded(ForwardedHead, question)
+    status, headers, content = 500, {}, bytearray()
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Message) -> None:
+        nonlocal status, headers
+        if message["type"] == "http.response.start":
+            status = message["status"]
+            sent = ((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in message["headers"])
+            headers = {name: value for name, value in sent if name in ANSWERED_HEADERS}
+        elif message["type"] == "http.response.body":
+            content.extend(message.get("body", b""))
+
+    await app(scope_of(head), receive, send)
+    return encoded(AnsweredHead(status, headers), bytes(content))
+
+
+def scope_of(head: ForwardedHead) -> Scope:
+    """The ASGI scope of a request that was passed on."""
+    path, _, query = head.target.partition("?")
+    scope: dict[str, Any] = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": head.method,
+        "scheme": "http",
+        "path": unquote(path),
+        "raw_path": path.encode("latin-1"),
+        "query_string": query.encode("latin-1"),
+        "root_path": "",
+        "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in head.headers.items()],
+        "client": (head.client, 0),
+        "server": None,
+        ASKED_THROUGH: head.asked_through,
+    }
+    if head.role is not None:
+        scope[ROLE_IN_SCOPE] = Role(head.role)
+    return scope
+
+
+# ---- questions of the app itself
+
+
+def question(path: str, *, asked_through: int, method: str = "GET", body: bytes = b"") -> bytes:
+    """A request of the admin app of one broker to that of another, for JSON at ``path``."""
+    headers = {"host": "localhost", "accept": "application/json"}
+    if body:
+        headers |= {"content-type": "application/json", "x-requested-with": f"broker {asked_through}"}
+    return encoded(ForwardedHead(method, path, headers, "", asked_through), body)
