@@ -30,6 +30,7 @@ from trio_broker.cluster.broker_clients import BrokerClients
 from trio_broker.cluster.broker_lifecycle_manager import BrokerLifecycleManager, RegistrationRefused
 from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublisher
 from trio_broker.cluster.cluster_control import NodeRegistration
+from trio_broker.cluster.cluster_events import ClusterEvents
 from trio_broker.cluster.config_trials import ConfigTrials
 from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.controller_channel import ControllerChannel, ControllerChannels
@@ -232,12 +233,16 @@ async def opened_services(
                 transactions = TransactionCoordinator(
                     replicas, channels, asked, metadata_cache, producer_ids, config, runtime
                 )
-                asked_by_people = None if shared is None else clients()
-                if asked_by_people is not None:
+                asked_by_people = cluster_events = None
+                if shared is not None:
+                    asked_by_people = clients()
+                    cluster_events = ClusterEvents(node.node_id, clock, shared.store.controller)
                     start_background(nursery, "questions to other brokers", asked_by_people.run)
                 async with metadata_loader.lock:
                     # In this order: the coordinators find the partitions of a new topic open.
                     publisher.subscribers = (partitions, groups, transactions)
+                    if cluster_events is not None:
+                        publisher.subscribers = (*publisher.subscribers, cluster_events)
                     await partitions.apply_image(metadata_cache.image)
 
                 def topic_opened(name: str) -> None:
@@ -272,6 +277,8 @@ async def opened_services(
                     controller_channel=membership.channel,
                     lifecycle=membership.lifecycle,
                     broker_clients=asked_by_people,
+                    cluster_events=cluster_events,
+                    metadata_store=None if shared is None else shared.store,
                 )
                 replicated |= replicas.replicated_high_watermarks()
         finally:

@@ -49,6 +49,8 @@ from broker_admin.routes import (
     overview,
     overview_pages,
     readings,
+    replication,
+    replication_pages,
     search,
     segments,
     storage,
@@ -66,6 +68,8 @@ from broker_admin.tokens import AdminTokens
 from broker_admin.view import BrokerView, StartingBroker
 
 ROUTES: Sequence[BaseRoute] = (
+    *replication_pages.ROUTES,
+    *replication.ROUTES,
     *overview_pages.ROUTES,
     *overview.ROUTES,
     *alerts.ROUTES,

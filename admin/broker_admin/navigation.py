@@ -23,6 +23,7 @@ class NavigationEntry:
 
 NAVIGATION = (
     NavigationEntry("overview", "Overview", "/", "o"),
+    NavigationEntry("brokers", "Brokers", "/brokers", "b"),
     NavigationEntry("topics", "Topics", "/topics", "t"),
     NavigationEntry("groups", "Groups", "/groups", "g"),
     NavigationEntry("transactions", "Transactions", "/transactions", "x"),
@@ -30,6 +31,7 @@ NAVIGATION = (
     NavigationEntry("tuning", "Tuning", NODE_PAGES + "/tuning", "u"),
     NavigationEntry("config", "Config", "/config", "c"),
     NavigationEntry("changes", "Changes", "/changes", "h"),
+    NavigationEntry("replication", "Replication", "/replication", "r", is_second=True),
     NavigationEntry("storage", "Storage", NODE_PAGES + "/storage", "s", is_second=True),
     NavigationEntry("tasks", "Tasks", NODE_PAGES + "/tasks", "k", is_second=True),
     NavigationEntry("api", "API", "/api", "i", is_second=True),

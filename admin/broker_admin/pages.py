@@ -25,6 +25,7 @@ from broker_admin.app_state import MAX_EVENT_STREAMS, node_of, state_of
 from broker_admin.authentication import ROLE_IN_SCOPE
 from broker_admin.change_list import band_text, difference_text, reading_text
 from broker_admin.client_advice import error_advice
+from broker_admin.forwarding import ASKED_THROUGH
 from broker_admin.getting_started import bootstrap_address
 from broker_admin.group_actions import group_address
 from broker_admin.navigation import at_one_broker
@@ -124,6 +125,8 @@ def frame(request: Request) -> dict[str, Any]:
         "navigation": at_one_broker(state_of(request).navigation, node.node_id),
         "node_pages": at_broker(NODE_PAGES, node.node_id),
         "node_api": at_broker(NODE_API, node.node_id),
+        "silent_brokers": state_of(request).cluster.peers.silent(),
+        "asked_through": request.scope.get(ASKED_THROUGH),
         "read_only": role is Role.VIEWER,
         "has_login": role is not None,
         "assets": ASSETS,

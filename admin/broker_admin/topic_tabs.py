@@ -13,6 +13,7 @@ TABS: Mapping[str, str] = {
     "Overview": "",
     "Messages": "/messages",
     "Partitions": "/partitions",
+    "Replicas": "/replicas",
     "Consumers": "/consumers",
     "Config": "/config",
 }

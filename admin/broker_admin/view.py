@@ -24,6 +24,7 @@ from broker_admin.views.cluster.group_changes import GroupChangesView
 from broker_admin.views.cluster.groups import GroupsView
 from broker_admin.views.cluster.messages import MessagesView
 from broker_admin.views.cluster.peers import PeersView
+from broker_admin.views.cluster.replication import ReplicationView
 from broker_admin.views.cluster.topics import TopicChangesView, TopicsView
 from broker_admin.views.cluster.transactions import TransactionsView
 from broker_admin.views.node.alerts import AlertsView
@@ -54,6 +55,7 @@ class ClusterView:
     groups: GroupsView
     group_changes: GroupChangesView
     transactions: TransactionsView
+    replication: ReplicationView
     peers: PeersView
 
 

@@ -460,6 +460,7 @@ class FakeBroker:
             groups=FakeGroups(self),
             group_changes=NOT_FAKED,
             transactions=FakeTransactions(self),
+            replication=NOT_FAKED,
             peers=NoPeers(),
         )
         node = NodeView(

@@ -16,6 +16,7 @@ class MemoryMetadataLog:
     """Implements ``MetadataStore``; ``failure``, once set, is what every append raises."""
 
     max_batch_bytes = 1024 * 1024
+    problem = ""
 
     def __init__(self) -> None:
         self.batches: list[list[Any]] = []

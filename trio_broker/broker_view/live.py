@@ -15,6 +15,7 @@ from trio_broker.broker_view.cluster.group_changes import LiveGroupChangesView
 from trio_broker.broker_view.cluster.groups import LiveGroupsView
 from trio_broker.broker_view.cluster.messages import LiveMessagesView
 from trio_broker.broker_view.cluster.peers import LivePeersView
+from trio_broker.broker_view.cluster.replication import LiveReplicationView
 from trio_broker.broker_view.cluster.topic_changes import LiveTopicChangesView
 from trio_broker.broker_view.cluster.topics import LiveTopicsView
 from trio_broker.broker_view.cluster.transactions import LiveTransactionsView
@@ -41,6 +42,7 @@ class LiveClusterView(ClusterView):
     """The cluster for the admin app: what this broker has of it, and what the others tell."""
 
     topics: LiveTopicsView
+    replication: LiveReplicationView
     groups: LiveGroupsView
     transactions: LiveTransactionsView
 
@@ -57,6 +59,7 @@ class LiveClusterView(ClusterView):
             groups=groups,
             group_changes=LiveGroupChangesView(services),
             transactions=LiveTransactionsView(services, peers),
+            replication=LiveReplicationView(services, peers, topics),
             peers=peers,
         )
 
@@ -119,3 +122,5 @@ class LiveBrokerView(BrokerView):
                 events.publish(rebalanced)
 
         readings.samples.subscribe(publish)
+        if services.cluster_events is not None:
+            services.cluster_events.subscribe(events.publish)

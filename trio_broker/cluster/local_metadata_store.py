@@ -45,6 +45,8 @@ class LocalMetadataStore:
     max_batch_bytes: Final = SEGMENT_BYTES
     """A batch does not go over the end of a segment."""
 
+    problem = ""
+
     def __init__(self, log: MetadataLog, workers: Workers) -> None:
         self.log = log
         self._workers = workers

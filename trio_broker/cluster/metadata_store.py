@@ -171,6 +171,11 @@ class MetadataStore(Protocol):
         """The largest batch that can be appended. A decision of more records is a transaction of several batches."""
         ...
 
+    @property
+    def problem(self) -> str:
+        """Why the metadata cannot be read or changed now; empty if they can."""
+        ...
+
     async def claim(self, node_id: int) -> Claim:
         """Wait until no other broker has the claim, take it, and append the LEADER_CHANGE of its epoch.
 

@@ -111,6 +111,10 @@ class CutMetadataStore:
     def max_batch_bytes(self) -> int:
         return self.links.store.max_batch_bytes
 
+    @property
+    def problem(self) -> str:
+        return "" if self.links.reaches_metadata(self.node_id) else "the metadata is not reached"
+
     async def claim(self, node_id: int) -> Claim:
         while True:
             await self.links.wait_for_metadata(node_id)

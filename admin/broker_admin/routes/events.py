@@ -1,9 +1,10 @@
 """``/events`` of a broker: a server-sent event stream of samples and config changes.
 
 ``event: sample`` comes once a second, ``event: config`` at once when a key was changed by anyone, ``event: groups`` at
-most once a second with the ids of groups that rebalanced, a comment line when nothing else came for a while so that
-proxies and peers see a living connection. The data are JSON, the same objects as in its ``/history`` and
-the answer to a change of config keys, and ``GroupsRebalanced``.
+most once a second with the ids of groups that rebalanced, ``event: cluster`` with elections and in-sync replicas as
+they move, a comment line when nothing else came for a while so that proxies and peers see a living connection. The data
+are JSON, the same objects as in its ``/history`` and the answer to a change of config keys, ``GroupsRebalanced``, and
+``ClusterChanged``.
 
 A stream holds a small queue. Once a reader has fallen so far behind that it is full, the stream ends rather than serve
 stale numbers: the reader connects again and reads the history. The number of streams is bounded.
@@ -27,6 +28,7 @@ from broker_admin.routing import NodeStreamRoute
 from broker_admin.view import BrokerView
 from broker_admin.views.cluster.groups import GroupsRebalanced
 from broker_admin.views.node.events import BrokerEvent
+from trio_broker.cluster.cluster_event import ClusterChanged
 from trio_broker.metrics.history import HistorySample
 
 HEARTBEAT_SECONDS = 10.0
@@ -89,6 +91,8 @@ def event_text(view: BrokerView, event: BrokerEvent) -> str:
         name = "sample"
     elif isinstance(event, GroupsRebalanced):
         name = "groups"
+    elif isinstance(event, ClusterChanged):
+        name = "cluster"
     else:
         name = "config"
         entry = view.cluster.config.entry(event.key)

@@ -1,18 +1,16 @@
-"""The brokers, and the readings of one: threads and history. All GET, all JSON."""
+"""Who one broker is, and its readings: threads and history. All GET, all JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import attrs
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from broker_admin.app_state import node_of, now_ms_of
 from broker_admin.encoding import json_response, json_response_from_thread
-from broker_admin.listing import ListQuery, Page, SortValue, ordered_by, take_page
 from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import FieldError, Problem, query_pointer
@@ -107,29 +105,6 @@ class HistoryOfSamples:
     samples: Sequence[HistorySample]
 
 
-BROKER_COLUMNS: Mapping[str, Callable[[NodeDescription], SortValue]] = {"node_id": lambda each: each.node_id}
-
-
-@attrs.frozen(kw_only=True)
-class BrokersQuery(ListQuery):
-    """Which brokers are wanted."""
-
-    order: str = ordered_by("node_id", BROKER_COLUMNS)
-
-
-def broker_key(broker: NodeDescription) -> str:
-    """The id by which a list of brokers is continued."""
-    return str(broker.node_id)
-
-
-@operation(Page[NodeDescription], query=BrokersQuery)
-async def get_brokers(request: Request) -> Response:
-    """The brokers of the cluster, of which there is one."""
-    brokers = [node_of(request).identity.description()]
-    query = query_of(request, BrokersQuery)
-    return json_response(take_page(brokers, query, id_of=broker_key, columns=BROKER_COLUMNS))
-
-
 @operation(NodeDescription)
 async def get_broker(request: Request) -> Response:
     """One broker: ids, version, listeners, durability, uptime."""
@@ -200,7 +175,6 @@ async def series_response(report: SeriesReport | None, parameter: str, missing: 
 
 
 ROUTES = [
-    Route("/api/v1/brokers", get_brokers),
     NodeRoute(NODE_API, get_broker),
     NodeRoute(NODE_API + "/threads", get_threads),
     NodeRoute(NODE_API + "/history", get_history),

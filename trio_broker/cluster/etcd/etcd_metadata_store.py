@@ -95,6 +95,7 @@ class EtcdMetadataStore:
         # Epoch and offset of an append that may be carried out yet.
         self._unsettled: tuple[int, int] | None = None
         self._stored_bytes = 0
+        self.problem = ""
         # Why nothing is done any more.
         self.failure: ForeignMetadata | None = None
         self.changed = Pulse()
@@ -142,9 +143,12 @@ class EtcdMetadataStore:
             moment = self.changed.moment
             try:
                 await self._look_once()
+                self.problem = ""
             except ForeignMetadata as error:
+                self.problem = str(error.strerror)
                 self._fail(error)
             except OSError as error:
+                self.problem = str(error.strerror)
                 self._throttle.warning("look", f"who is the controller is not known: {error.strerror}")
             await self.changed.wait(since=moment, until=trio.current_time() + IDLE_READ_SECONDS)
 

@@ -10,6 +10,7 @@ import attrs
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.cluster.broker_clients import BrokerClients
 from trio_broker.cluster.broker_lifecycle_manager import BrokerLifecycleManager
+from trio_broker.cluster.cluster_events import ClusterEvents
 from trio_broker.cluster.config_trials import ConfigTrials
 from trio_broker.cluster.controller_channel import ControllerChannel
 from trio_broker.cluster.controller_client import ControllerApi, ControllerClient
@@ -17,6 +18,7 @@ from trio_broker.cluster.log_dir_failure_handler import LogDirFailureHandler
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_faults import MetadataFaults
 from trio_broker.cluster.metadata_log import MetadataLog
+from trio_broker.cluster.metadata_store import MetadataStore
 from trio_broker.cluster.producer_ids import ProducerIds
 from trio_broker.common.log_throttle import LogThrottle
 from trio_broker.config.broker_config import BrokerConfig
@@ -82,6 +84,10 @@ class BrokerServices:
     """The life of this broker among several; None on a broker alone."""
     broker_clients: BrokerClients | None = None
     """The clients of the other brokers, for what people ask of them here; None on a broker alone."""
+    cluster_events: ClusterEvents | None = None
+    """What happens in the cluster; None on a broker alone."""
+    metadata_store: MetadataStore | None = None
+    """Where several brokers keep their metadata; None on a broker alone."""
     answer_admin: Callable[[bytes], Awaitable[bytes]] | None = attrs.field(init=False, default=None)
     """Answers an HTTP request that another broker has passed on; None without an admin app."""
     answer_request: Callable[[QueuedRequest], Awaitable[bytes]] = attrs.field(init=False)

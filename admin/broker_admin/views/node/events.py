@@ -7,10 +7,12 @@ from typing import Protocol
 
 from broker_admin.views.cluster.config import SettingChange
 from broker_admin.views.cluster.groups import GroupsRebalanced
+from trio_broker.cluster.cluster_event import ClusterChanged
 from trio_broker.metrics.history import HistorySample
 
-BrokerEvent = HistorySample | SettingChange | GroupsRebalanced
-"""What a listener receives: each new sample, each change of a setting by any client, and rebalances."""
+BrokerEvent = HistorySample | SettingChange | GroupsRebalanced | ClusterChanged
+"""What a listener receives: each new sample, each change of a setting by any client, rebalances, and what happens in
+the cluster."""
 
 
 class EventsView(Protocol):
