@@ -201,7 +201,7 @@ def test_garbage_ends_the_connection(answer: Any, reason: str):
 
 
 def test_a_connection_that_closes_on_the_first_request_is_lost():
-    with pytest.raises(ConnectionLost, match="ApiVersions"), connected(ScriptedKafka({ApiVersionsRequest: CLOSED})):
+    with pytest.raises(ConnectFailed, match="ApiVersions"), connected(ScriptedKafka({ApiVersionsRequest: CLOSED})):
         pass
 
 

@@ -15,8 +15,8 @@ from kafka_wire.messages.list_offsets import (
     ListOffsetsResponse,
     SpecialTimestamp,
 )
-from kafka_wire.messages.metadata import MetadataRequest
-from tests.client.scripted_client import Pauses, client_of, unused_port
+from kafka_wire.messages.metadata import MetadataRequest, MetadataResponse
+from tests.client.scripted_client import WAIT_SECONDS, Pauses, client_of, unused_port
 from tests.fakes.scripted_kafka import HOST, Cluster, ScriptedKafka, listed, served_up_to
 from trio_broker.client.errors import Refused, VersionNotServed
 from trio_broker.client.offsets import find_offsets, find_offsets_at, find_ranges
@@ -82,6 +82,22 @@ def test_a_leader_that_moved_is_found():
         first.answers[ListOffsetsRequest] = moved
         second.answers[ListOffsetsRequest] = offsets({A0: 5})
         assert find_offsets(client, [A0], SpecialTimestamp.LATEST) == {A0: 5}
+
+
+def test_a_leader_that_was_lost_is_asked_about_until_another_one_leads():
+    pauses = Pauses()
+    with ScriptedKafka(node_id=1) as first, client_of(first, pauses=pauses) as client:
+        cluster = Cluster([first], topics={"a": [2, 1]}, other_nodes={2: (HOST, unused_port())})
+        first.answers[ListOffsetsRequest] = offsets({A0: 5, A1: 6})
+
+        def metadata(request: MetadataRequest, version: int) -> MetadataResponse:
+            if sum(pauses.made) > 9:
+                cluster.topics["a"] = [1, 1]
+            return cluster.metadata(request, version)
+
+        first.answers[MetadataRequest] = metadata
+        assert find_offsets(client, [A0, A1], SpecialTimestamp.LATEST) == {A0: 5, A1: 6}
+        assert sum(pauses.made) < WAIT_SECONDS / 2, "there is time for the next question"
 
 
 def test_a_partition_without_a_leader_does_not_hide_the_others():

@@ -6,14 +6,15 @@ import pytest
 
 from kafka_wire.apis import ApiKey
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.api_versions import ApiVersionsRequest
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.metadata import MetadataRequest
 from tests.client.scripted_client import CLIENT_ID, WAIT_SECONDS, Pauses, client_of, coordinator_at, unused_port
 from tests.fakes.scripted_kafka import CLOSED, HOST, Cluster, ScriptedKafka, served_up_to
 from trio_broker.client.address import Address
 from trio_broker.client.connection_settings import ConnectionSettings
-from trio_broker.client.errors import ConnectFailed, ConnectionLost, Refused
-from trio_broker.client.kafka_client import LOST_CONNECTIONS, KafkaClient
+from trio_broker.client.errors import BrokerUnreachable, ConnectFailed, ConnectionLost, Refused, TimedOut
+from trio_broker.client.kafka_client import LOST_CONNECTIONS, REQUEST_SECONDS, KafkaClient
 
 
 class Asking:
@@ -63,6 +64,24 @@ def test_another_broker_is_asked_when_the_bootstrap_address_is_down():
         with client:
             assert client.attempt(lambda: client.any_broker().ask(MetadataRequest(topics=[]), client.deadline)).brokers
             assert client.any_broker().address.port == other.port
+
+
+def test_another_broker_is_asked_who_the_brokers_are_once_they_may_have_changed():
+    """The first one may be cut off from the others, and know what was before."""
+    with ScriptedKafka(node_id=1) as first, ScriptedKafka(node_id=2) as second, client_of(first, second) as client:
+        asked = []
+        for _ in range(3):
+            asked.append(client.any_broker().address.port)
+            client.forget()
+        assert asked == [first.port, second.port, first.port]
+
+
+def test_an_address_that_accepts_and_says_nothing_leaves_time_for_the_next():
+    with ScriptedKafka({ApiVersionsRequest: CLOSED}) as broken, ScriptedKafka() as server:
+        with client_of(broken, server) as client:
+            assert client.any_broker().address.port == server.port
+            assert client.any_broker().address.port == server.port
+        assert len(broken.asked) == 1, "it is not tried again for each question"
 
 
 def test_a_connection_is_used_again():
@@ -198,6 +217,40 @@ def test_an_address_where_nobody_listens_is_not_tried_for_long():
         idle_client(pauses).attempt(asking)
     assert asking.calls == LOST_CONNECTIONS
     assert sum(pauses.made) < 1
+
+
+@pytest.mark.parametrize(("brokers", "is_waited_for"), [(1, False), (2, True)])
+def test_a_broker_that_is_lost_is_waited_for_where_another_may_get_its_place(brokers: int, is_waited_for: bool):
+    with ScriptedKafka(node_id=1) as first, ScriptedKafka(node_id=2) as second, client_of(first) as client:
+        Cluster([first, second][:brokers])
+        client.brokers()
+        asking = Asking(*[BrokerUnreachable("broker 1: no")] * 12)
+        if is_waited_for:
+            assert client.attempt(asking, repeatable=False) == "done"
+        else:
+            with pytest.raises(ConnectFailed):
+                client.attempt(asking)
+        assert asking.calls == (13 if is_waited_for else LOST_CONNECTIONS)
+
+
+@pytest.mark.parametrize("repeatable", [True, False])
+def test_a_broker_that_hangs_leaves_time_for_another_attempt_where_twice_is_once(repeatable: bool):
+    client = idle_client(Pauses())
+    left: list[float] = []
+
+    def ask() -> str:
+        left.append(client.deadline.remaining_seconds)
+        if len(left) == 1:
+            raise TimedOut("no answer")
+        return "done"
+
+    if repeatable:
+        assert client.attempt(ask) == "done"
+        assert left == [REQUEST_SECONDS, REQUEST_SECONDS]
+    else:
+        with pytest.raises(TimedOut):
+            client.attempt(ask, repeatable=False)
+        assert left == [WAIT_SECONDS]
 
 
 def test_after_a_refusal_the_coordinator_is_looked_for_again():

@@ -107,7 +107,7 @@ def describe_configs(
         described |= client.attempt(lambda: _describe(client, client.any_broker(), shared, keys))
     for each in resources:
         if _must_answer_itself(each):
-            described |= client.attempt(functools.partial(_describe_broker, client, each, keys))
+            described |= client.attempt(functools.partial(describe_broker, client, each, keys))
     return {each: described[each] for each in resources}
 
 
@@ -140,9 +140,14 @@ def _must_answer_itself(resource: Resource) -> bool:
     return resource.type is not ConfigResourceType.TOPIC and resource.name.isdecimal()
 
 
-def _describe_broker(
+def describe_broker(
     client: KafkaClient, resource: Resource, keys: Sequence[str] | None
 ) -> dict[Resource, list[DescribedConfig]]:
+    """As ``describe_configs`` for one broker, which is asked once.
+
+    Raises:
+        ClientError: it cannot be asked, or refuses.
+    """
     return _describe(client, client.node(int(resource.name)), [resource], keys)
 
 

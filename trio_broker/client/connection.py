@@ -43,8 +43,9 @@ T = TypeVar("T")
 ResponseT = TypeVar("ResponseT")
 
 CONNECT_SECONDS: Final = 10.0
-"""The longest wait for one address to accept a connection, Kafka's default of ``socket.connection.setup.timeout.ms``.
-An address that drops packets silently must leave time for the next address."""
+"""The longest wait for one address to accept a connection and say its versions, Kafka's default of
+``socket.connection.setup.timeout.ms``. An address that drops packets silently, or accepts connections for a process
+that hangs, must leave time for the next address."""
 
 SOFTWARE_NAME: Final = "trio-broker"
 """The name under which brokers count this client. Only letters, digits, dots and dashes are allowed (KIP-511)."""
@@ -81,12 +82,16 @@ class BrokerConnection:
         """Connect and agree on versions.
 
         Raises:
-            ConnectFailed: there is no such host, or the connection is refused.
-            ConnectionLost, NotKafka, TimedOut, Refused: ApiVersions was not answered, or not as Kafka answers it.
+            ConnectFailed: there is no such host, the connection is refused, or ApiVersions was not answered.
+            NotKafka, Refused: ApiVersions was not answered as Kafka answers it.
         """
+        deadline = deadline.within(CONNECT_SECONDS)
         connection = cls(address, _connect(address, settings, deadline), settings.client_id)
         try:
             connection._agree_on_versions(deadline)
+        except (ConnectionLost, TimedOut) as error:
+            # Nothing but ApiVersions was sent: the caller's request can go to another broker, whatever it changes.
+            raise ConnectFailed(str(error)) from None
         # KeyboardInterrupt too: no other object has the socket yet, so nothing else would close it.
         except BaseException:
             connection.close()
@@ -249,7 +254,7 @@ class BrokerConnection:
 
 
 def _connect(address: Address, settings: ConnectionSettings, deadline: Deadline) -> socket.socket:
-    seconds = min(CONNECT_SECONDS, deadline.remaining_seconds)
+    seconds = deadline.remaining_seconds
     try:
         sock = socket.create_connection((address.host, address.port), _socket_seconds(seconds))
         # A request may be two writes. Nagle's algorithm would hold the second until the broker's system has

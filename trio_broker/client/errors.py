@@ -46,6 +46,10 @@ class ConnectFailed(ClientError):
     """No connection could be made, so nothing was sent."""
 
 
+class BrokerUnreachable(ConnectFailed):
+    """The cluster named a broker to which no connection could be made; another one may have its place soon."""
+
+
 class ConnectionLost(ClientError):
     """The connection ended after a request was sent; whether the broker carried it out is unknown."""
 

@@ -279,8 +279,8 @@ class Fetcher:
             )
         deadline = self._client.deadline
         request = FetchRequest(
-            # At most half of the time that is left: a broker that waits until this client's deadline answers too late.
-            max_wait_ms=min(MAX_WAIT_MS, deadline.remaining_ms // 2),
+            # Half of what the answer may take at the most: a broker that waits until that is over answers too late.
+            max_wait_ms=min(MAX_WAIT_MS, deadline.remaining_ms // 4),
             min_bytes=1,
             max_bytes=FETCH_BYTES,
             isolation_level=self._isolation_level,
@@ -293,9 +293,11 @@ class Fetcher:
         return _PendingFetch(connection, partitions, names, pending, self._buffers[node_id])
 
     def _answer(self, fetch: _PendingFetch) -> list[PartitionRecords]:
+        deadline = self._client.deadline
         response = fetch.connection.finish(
             fetch.pending,
-            self._client.deadline,
+            # Half of the time at the most: where a leader hangs, another one can be asked in the other half.
+            deadline.within(deadline.timeout_seconds / 2),
             buffer=fetch.buffer,
             # The first batch is sent whole even if it is larger than both limits of the request (KIP-74).
             max_bytes=FETCH_BYTES + MAX_RESPONSE_BYTES,

@@ -10,7 +10,6 @@ DescribeConsumerGroupsHandler.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection
 from typing import Final
 
@@ -83,12 +82,15 @@ def list_groups(client: KafkaClient, *, states: Collection[str], types: Collecti
         Refused: a broker could not list its groups before the deadline, as while it loads them.
         VersionNotServed: a broker is too old for a filter that was given.
     """
-    groups: dict[str, ListedGroup] = {}
-    # Every broker lists only the groups that it coordinates.
-    for node in client.attempt(client.brokers).nodes:
-        for group in client.attempt(functools.partial(_list_groups, client, node, states, types)):
-            # By id: while a group changes its coordinator, two brokers may list it.
-            groups[group.group_id] = group
+
+    def ask() -> dict[str, ListedGroup]:
+        # Every broker lists only the groups that it coordinates. By id: while a group changes its coordinator, two
+        # brokers may list it.
+        nodes = client.brokers().nodes
+        return {group.group_id: group for node in nodes for group in _list_groups(client, node, states, types)}
+
+    # All of them again after a failure: another broker lists the groups of one that is lost.
+    groups = client.attempt(ask)
     return sorted(groups.values(), key=lambda group: group.group_id)
 
 

@@ -5,15 +5,16 @@ A Metadata request to one of the bootstrap addresses returns the addresses of al
 on them fails.
 
 ``attempt`` repeats a request that a broker refused with a retriable code: the broker is no longer the coordinator, is
-loading the group, or the partition has no leader at the moment. A request whose answer was lost is repeated only if it
-is idempotent; otherwise the error says that the outcome is unknown.
+loading the group, or the partition has no leader at the moment. A request whose answer was lost, or does not come, is
+repeated only if it is idempotent; otherwise the error says that the outcome is unknown.
 
 Source: Kafka's KafkaAdminClient (Call, its node providers).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from itertools import count
 from types import TracebackType
 from typing import Final, TypeVar
@@ -34,7 +35,15 @@ from trio_broker.client.connection import BrokerConnection
 from trio_broker.client.connection_settings import ConnectionSettings
 from trio_broker.client.deadline import Deadline, retry
 from trio_broker.client.error_codes import PERHAPS_DONE, RETRIED_BY_COMMANDS
-from trio_broker.client.errors import ConnectFailed, ConnectionLost, Refused, check, only
+from trio_broker.client.errors import (
+    BrokerUnreachable,
+    ConnectFailed,
+    ConnectionLost,
+    Refused,
+    TimedOut,
+    check,
+    only,
+)
 
 T = TypeVar("T")
 ResponseT = TypeVar("ResponseT")
@@ -42,6 +51,10 @@ ResponseT = TypeVar("ResponseT")
 LOST_CONNECTIONS: Final = 3
 """How many connections one request may lose or fail to make. Another attempt reaches a broker that restarts; an address
 where nothing listens is reported instead of tried until the deadline."""
+
+REQUEST_SECONDS: Final = 10.0
+"""The longest wait for the answer to a request that can be repeated: by then another broker has the place of one that
+hangs, since brokers replace one that they have not heard of for ``broker.session.timeout.ms``, 9 s by default."""
 
 KEY_TYPES_FROM: Final = 1
 """The version of FindCoordinator from which on it takes a key that is no group's (KIP-98)."""
@@ -78,6 +91,7 @@ class KafkaClient:
         self._connections: dict[Address, BrokerConnection] = {}
         self._brokers: Brokers | None = None
         self._known_addresses: tuple[Address, ...] = ()
+        self._turn = 0
         self._coordinators: dict[tuple[int, str], Node] = {}
 
     def __enter__(self) -> KafkaClient:
@@ -95,25 +109,30 @@ class KafkaClient:
         self._connections.clear()
 
     def forget(self) -> None:
-        """Drop the cached brokers and coordinators, which may have changed, so that they are requested again."""
+        """Drop the cached brokers and coordinators, which may have changed, so that they are requested again, and of
+        another broker: one that is cut off from the others answers with what it knew before."""
+        self._turn += 1
         self._brokers = None
         self._coordinators.clear()
 
     # --- Finding the broker ---
 
     def any_broker(self) -> BrokerConnection:
-        """Return a connection to the first bootstrap address that works, otherwise to a broker that Metadata named.
+        """Return a connection to a bootstrap address that works, otherwise to a broker that Metadata named: to the same
+        one until it fails, or ``forget`` is called.
 
         Raises:
             ConnectFailed: no address accepts a connection; the text names them all.
             ClientError: an address accepts it and then does not answer as Kafka, or the deadline has passed.
         """
         failures: list[str] = []
-        for address in dict.fromkeys(self.settings.bootstrap + self._known_addresses):
+        addresses = list(dict.fromkeys(self.settings.bootstrap + self._known_addresses))
+        for _ in addresses:
             try:
-                return self._connected(address)
+                return self._connected(addresses[self._turn % len(addresses)])
             except ConnectFailed as error:
                 failures.append(str(error))
+                self._turn += 1
         raise ConnectFailed("; ".join(failures))
 
     def brokers(self) -> Brokers:
@@ -152,6 +171,7 @@ class KafkaClient:
 
         Raises:
             Refused: the cluster has no such broker now (BROKER_NOT_AVAILABLE).
+            BrokerUnreachable: it has, and there is no connection to it.
         """
         for node in self.brokers().nodes:
             if node.node_id == node_id:
@@ -215,21 +235,37 @@ class KafkaClient:
         """Connect to an address that the cluster returned.
 
         Raises:
-            ConnectFailed: the text says where the address is from: a wrong ``advertised.listeners`` is a common cause.
+            BrokerUnreachable: the text says where the address is from: a wrong ``advertised.listeners`` is a common
+                cause.
         """
         try:
             return self._connected(node.address)
         except ConnectFailed as error:
             is_given = node.address in self.settings.bootstrap
             origin = "" if is_given else ", the address that the cluster gives for it"
-            raise ConnectFailed(f"broker {node.node_id}: {error}{origin}") from None
+            raise BrokerUnreachable(f"broker {node.node_id}: {error}{origin}") from None
 
     # --- Another attempt ---
+
+    @property
+    def may_replace(self) -> bool:
+        """Whether the cluster has brokers that may have the place of one that is lost."""
+        return len(self._known_addresses) > 1
+
+    @contextmanager
+    def repeatable_request(self) -> Iterator[None]:
+        """Limit the requests of the block to ``REQUEST_SECONDS`` in all, so that there is time for another attempt."""
+        whole, self.deadline = self.deadline, self.deadline.within(REQUEST_SECONDS)
+        try:
+            yield
+        finally:
+            self.deadline = whole
 
     def attempt(self, ask: Callable[[], T], *, repeatable: bool = True) -> T:
         """Return what ``ask`` returns, and call it again after a retriable error until the deadline.
 
-        ``repeatable`` says that the request is idempotent. For one that is not, a lost answer ends the attempts.
+        ``repeatable`` says that the request is idempotent. For one that is not, a lost answer ends the attempts. A
+        broker that cannot be reached is waited for, or for the one that gets its place, where there are several.
 
         Raises:
             ClientError: the last failure of ``ask``, when another attempt would not help or would come too late.
@@ -241,15 +277,21 @@ class KafkaClient:
                 case Refused(code=code):
                     return code in RETRIED_BY_COMMANDS and (repeatable or code not in PERHAPS_DONE)
                 # Nothing was sent, so even a request that is not idempotent may be repeated.
+                case BrokerUnreachable() if self.may_replace:
+                    return True
                 case ConnectFailed():
                     return next(lost) < LOST_CONNECTIONS
-                case ConnectionLost():
+                case ConnectionLost() | TimedOut():
                     return repeatable and next(lost) < LOST_CONNECTIONS
             return False
 
+        def ask_within() -> T:
+            with self.repeatable_request() if repeatable else nullcontext():
+                return ask()
+
         try:
             # After any of these errors another broker may be the controller, leader or coordinator.
-            return retry(ask, self.deadline, is_retriable, lambda _: self.forget())
+            return retry(ask_within, self.deadline, is_retriable, lambda _: self.forget())
         except ConnectionLost as error:
             if repeatable:
                 raise

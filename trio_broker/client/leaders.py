@@ -1,7 +1,8 @@
 """Requests about partitions, each sent to the broker that leads the partition.
 
-After a leader has moved, the client looks up the new one. A partition without a leader is reported after a few attempts
-instead of awaited until the deadline, so that one such partition does not delay the answers about all others.
+After a leader has moved, or cannot be reached any more, the client looks up the new one, for as long as it takes to
+replace a broker. A partition without a leader is reported after a few attempts, so that one such partition does not
+delay the answers about all others.
 
 Source: Kafka's PartitionLeaderStrategy.
 """
@@ -10,14 +11,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
-from itertools import islice
+from itertools import count
 from typing import Final, TypeVar
 
 from kafka_wire.error_codes import ErrorCode
 from trio_broker.client.connection import BrokerConnection
-from trio_broker.client.deadline import attempts, pauses
+from trio_broker.client.deadline import attempts
 from trio_broker.client.error_codes import RETRIED_BY_COMMANDS
-from trio_broker.client.errors import ConnectFailed, ConnectionLost, Refused
+from trio_broker.client.errors import ConnectFailed, ConnectionLost, Refused, TimedOut
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.topics import find_topics
 from trio_broker.common.topic_partition import TopicPartition
@@ -25,7 +26,12 @@ from trio_broker.common.topic_partition import TopicPartition
 T = TypeVar("T")
 
 LEADER_ROUNDS: Final = 5
-"""How many attempts a partition gets. The pauses between five add up to 1.5 s, about what an election takes."""
+"""How many attempts a partition gets that has no leader: none of its replicas may lead. The pauses between five add up
+to 1.5 s, which is more than a controller takes to elect one of them."""
+
+ELECTION_SECONDS: Final = 15.0
+"""How long partitions are asked about whose leader is named and does not serve them. The brokers notice the loss of one
+within ``broker.session.timeout.ms``, 9 s by default."""
 
 AskLeader = Callable[[BrokerConnection, Collection[TopicPartition]], Mapping[TopicPartition, T | Refused]]
 """Sends a request about some partitions to the broker that leads them."""
@@ -37,12 +43,16 @@ def ask_leaders(
     """Return the answer for each partition, or the error that took its place. ``ask`` may be called repeatedly."""
     found: dict[TopicPartition, T | Refused] = {}
     wanted: Collection[TopicPartition] = partitions
-    for _ in attempts(client.deadline, islice(pauses(), LEADER_ROUNDS - 1)):
+    # Half of what is left at the most: the next question of the same command has to have its time.
+    deadline = client.deadline.within(min(ELECTION_SECONDS, client.deadline.remaining_seconds / 2))
+    for round_number, _ in zip(count(1), attempts(deadline), strict=False):
         found |= _ask_once(client, wanted, ask)
+        is_late = round_number >= LEADER_ROUNDS
         # Only these: a repeated request about the others would cost a round trip and could change their answer.
-        wanted = [each for each in wanted if _is_retriable(found[each])]
+        wanted = [each for each in wanted if _is_retriable(client, found[each], is_late=is_late)]
         if not wanted:
             break
+        client.forget()
     return found
 
 
@@ -66,8 +76,16 @@ def find_leaders(client: KafkaClient, partitions: Collection[TopicPartition]) ->
     return leaders
 
 
-def _is_retriable(found: T | Refused) -> bool:
-    return isinstance(found, Refused) and found.code in RETRIED_BY_COMMANDS
+def _is_retriable(client: KafkaClient, found: T | Refused, *, is_late: bool) -> bool:
+    if not isinstance(found, Refused):
+        return False
+    match found.code:
+        case ErrorCode.LEADER_NOT_AVAILABLE:
+            return not is_late
+        # This client's own, about the broker that is said to lead.
+        case ErrorCode.BROKER_NOT_AVAILABLE:
+            return client.may_replace or not is_late
+    return found.code in RETRIED_BY_COMMANDS
 
 
 def _ask_once(
@@ -88,10 +106,11 @@ def _ask_once(
 def _ask_leader(
     client: KafkaClient, leader_id: int, led: Collection[TopicPartition], ask: AskLeader[T]
 ) -> dict[TopicPartition, T | Refused]:
-    """Ask one broker. If it cannot be reached, its own partitions get that error, and no others."""
+    """Ask one broker. If it does not answer, its own partitions get that error, and no others."""
     try:
-        answers = client.attempt(lambda: ask(client.node(leader_id), led))
-    except (ConnectFailed, ConnectionLost) as error:
+        with client.repeatable_request():
+            answers = ask(client.node(leader_id), led)
+    except (ConnectFailed, ConnectionLost, TimedOut) as error:
         return {each: Refused(f"partition {each}", ErrorCode.BROKER_NOT_AVAILABLE, str(error)) for each in led}
     except Refused as error:
         return {each: Refused(f"partition {each}", error.code, str(error)) for each in led}

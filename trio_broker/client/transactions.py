@@ -13,7 +13,6 @@ TransactionsCommand, FenceProducersHandler; KIP-664.
 
 from __future__ import annotations
 
-import functools
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
@@ -133,17 +132,22 @@ def list_transactions(client: KafkaClient, wanted: TransactionListFilter) -> lis
         VersionNotServed: a broker is too old for a filter that was given.
         ClientError: a state of the filter is not known to a broker.
     """
-    found: dict[str, ListedTransaction] = {}
-    for node in client.attempt(client.brokers).nodes:
-        response = client.attempt(functools.partial(_list_transactions, client, node, wanted))
-        if response.unknown_state_filters:
-            raise ClientError(f"broker {node.node_id} knows no state {response.unknown_state_filters[0]!r}")
-        for each in response.transaction_states:
-            # By id: while a transactional id changes its coordinator, two brokers may list it.
-            found[each.transactional_id] = ListedTransaction(
-                each.transactional_id, node.node_id, each.producer_id, each.transaction_state
-            )
-    return sorted(found.values(), key=lambda each: each.transactional_id)
+
+    def ask() -> dict[str, ListedTransaction]:
+        found: dict[str, ListedTransaction] = {}
+        for node in client.brokers().nodes:
+            response = _list_transactions(client, node, wanted)
+            if response.unknown_state_filters:
+                raise ClientError(f"broker {node.node_id} knows no state {response.unknown_state_filters[0]!r}")
+            for each in response.transaction_states:
+                # By id: while a transactional id changes its coordinator, two brokers may list it.
+                found[each.transactional_id] = ListedTransaction(
+                    each.transactional_id, node.node_id, each.producer_id, each.transaction_state
+                )
+        return found
+
+    # All of them again after a failure: another broker lists the transactions of one that is lost.
+    return sorted(client.attempt(ask).values(), key=lambda each: each.transactional_id)
 
 
 def _list_transactions(client: KafkaClient, node: Node, wanted: TransactionListFilter) -> ListTransactionsResponse:

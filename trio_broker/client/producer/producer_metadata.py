@@ -100,12 +100,15 @@ class ProducerMetadata:
             return self._addresses[node_id]
 
     def refresh(self, names: Iterable[str]) -> None:
-        """Ask about topics again. A topic that is reported missing keeps its old state: the report may be momentary.
+        """Ask about topics again, and another broker. A topic that is reported missing keeps its old state: the report
+        may be momentary.
 
         Raises:
             ClientError: no broker answers.
         """
         with self._lock:
+            if self._client is not None:
+                self._client.forget()
             for topic in self._ask(sorted(set(names)), self.new_deadline(self.request_seconds)):
                 if not topic.error_code:
                     self._take(topic)
