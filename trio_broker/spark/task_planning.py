@@ -98,14 +98,14 @@ def _file_tasks(
     options: ReadOptions, source: OffsetSource, ranges: Sequence[OffsetRange], topic_ids: Mapping[str, str]
 ) -> list[FileTask]:
     """Plan from the files of this moment. The manifest of a running broker is not kept: its files change."""
-    from trio_broker.spark.files.admin_address import admin_manifests
+    from trio_broker.spark.files.cluster_manifests import ClusterManifests
     from trio_broker.spark.files.file_planning import plan_files
     from trio_broker.spark.files.offline import OfflineLogs
 
     if isinstance(source, OfflineLogs):
         manifests: ManifestSource = source
     else:
-        manifests = admin_manifests(options.kafka, options.admin_url, options.admin_token)
+        manifests = ClusterManifests(options.kafka, options.admin_urls, options.admin_token, options.path)
     return plan_files(
         ranges,
         manifests,

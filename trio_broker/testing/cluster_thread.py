@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path, PurePath
 from types import TracebackType
 from typing import Final, TypeVar
+from urllib.parse import urlsplit
 
 import attrs
 import trio
@@ -60,6 +61,7 @@ class Member:
     node_id: int
     data_directory: Path
     address: str = ""
+    admin_url: str | None = None
     broker: Broker | None = None
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     ended: trio.Event = attrs.field(factory=trio.Event)
@@ -112,6 +114,10 @@ class ClusterThread:
         """The ``host:port`` of one broker, running or not."""
         return self._members[node_id].address
 
+    def admin_url_of(self, node_id: int) -> str | None:
+        """The address of one broker's admin page, running or not; None if it is turned off."""
+        return self._members[node_id].admin_url
+
     @property
     def broker_ids(self) -> list[int]:
         """The ids of all brokers, running or not."""
@@ -152,7 +158,8 @@ class ClusterThread:
         own = {"node.id": str(node_id), "log.dirs": str(member.data_directory)}
         if member.address:
             own["listeners"] = f"PLAINTEXT://{member.address}"
-        config = load_broker_config(None, {**CLUSTER_SETTINGS, **own, **self._settings}, {})
+        bound = {} if member.admin_url is None else {"admin.listener": urlsplit(member.admin_url).netloc}
+        config = load_broker_config(None, {**CLUSTER_SETTINGS, **own, **self._settings, **bound}, {})
         if config.warnings:
             raise ConfigError("; ".join(config.warnings))
         return config
@@ -181,6 +188,7 @@ class ClusterThread:
         await self._nursery.start(member.run)
         endpoint = broker.bound_endpoints[0]
         member.address = f"{endpoint.host}:{endpoint.port}"
+        member.admin_url = broker.admin_url
 
     def _node_at(self, port: int) -> int | None:
         # Not by ``address``, which is known when a broker serves: others reach it before.
@@ -244,7 +252,7 @@ class ClusterThread:
         self.call(stop)
 
     def restart(self, node_id: int) -> None:
-        """Start a broker again that was killed or stopped, or stop it first; it has its data and its address."""
+        """Start a broker again that was killed or stopped, or stop it first; it has its data and its addresses."""
         self.stop_broker(node_id)
         self.call(self._start_one, self._members[node_id])
 

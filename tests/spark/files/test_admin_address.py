@@ -12,7 +12,8 @@ from tests.waits import flushed
 from trio_broker.client.address import parse_addresses
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import DataLoss, OptionError, SourceUnavailable
-from trio_broker.spark.files.admin_address import admin_manifests, url_of
+from trio_broker.spark.files.admin_address import url_of
+from trio_broker.spark.files.cluster_manifests import ClusterManifests
 from trio_broker.spark.files.file_planning import plan_files
 from trio_broker.spark.files.manifest import NoSuchTopic
 from trio_broker.spark.options.kafka_settings import KafkaSettings
@@ -45,18 +46,13 @@ def test_an_admin_app_that_cannot_be_found_has_to_be_named(listener: str, reason
         url_of(listener, "127.0.0.1")
 
 
-def settings(bootstrap_servers: str) -> KafkaSettings:
-    return KafkaSettings(parse_addresses(bootstrap_servers), request_timeout_ms=5000)
-
-
-def test_an_address_that_is_given_is_not_looked_for() -> None:
-    found = admin_manifests(settings("127.0.0.1:1"), "http://admin.example:80")
-    assert (found.url, found.cluster_id) == ("http://admin.example:80", None)
+def manifests_of(bootstrap_servers: str) -> ClusterManifests:
+    return ClusterManifests(KafkaSettings(parse_addresses(bootstrap_servers), request_timeout_ms=5000))
 
 
 def test_a_broker_that_does_not_answer_is_reported() -> None:
     with pytest.raises(SourceUnavailable, match=r"kafka.bootstrap.servers 127.0.0.1:1: "):
-        admin_manifests(settings("127.0.0.1:1"), None)
+        manifests_of("127.0.0.1:1").topic_manifest("orders")
 
 
 def test_a_brokers_files_are_found_and_read_beside_it(tmp_path: Path) -> None:
@@ -65,14 +61,13 @@ def test_a_brokers_files_are_found_and_read_beside_it(tmp_path: Path) -> None:
     with BrokerThread(tmp_path, admin_listener=f"127.0.0.1:{port}") as broker:
         broker.create_topic("orders")
         produce(broker, b"one", b"two")
-        manifests = admin_manifests(settings(broker.bootstrap_servers), None)
-        assert manifests.cluster_id == manifests.topic_manifest("orders").cluster_id
+        manifests = manifests_of(broker.bootstrap_servers)
         [task] = plan_files([OffsetRange(ORDERS, 0, 2)], manifests)
         produce(broker, b"three")
         assert read(task.transport, task.offsets) == [(0, b"one"), (1, b"two")]
-        with pytest.raises(NoSuchTopic, match="there is no such topic here"):
+        with pytest.raises(NoSuchTopic, match="topic 'nowhere'"):
             manifests.topic_manifest("nowhere")
-        with pytest.raises(NoSuchTopic, match="the topic has no partition 5 here"):
+        with pytest.raises(NoSuchTopic, match="topic 'orders' has no partition 5"):
             manifests.topic_manifest("orders", [5])
         with pytest.raises(DataLoss, match="the log ends at offset 2, before 9"):
             read(task.transport, OffsetRange(ORDERS, 0, 9))

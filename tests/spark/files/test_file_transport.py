@@ -312,10 +312,12 @@ def test_a_path_takes_the_place_of_the_brokers_directory(log: LogFiles, tmp_path
 def test_a_directory_that_is_not_there_is_reported_with_the_option_that_names_it(log: LogFiles) -> None:
     plan = attrs.evolve(log.plan(), log_directory="/not/here")
     with pytest.raises(
-        SourceUnavailable, match=r"orders-0: no directory /not/here where this task runs; option 'path'"
+        SourceUnavailable, match=r"orders-0: no directory /not/here of broker 1 where this task runs; option 'path'"
     ):
         read(transport_module.FileTransport(plan), log.range())
-    with pytest.raises(SourceUnavailable, match="no directory /gone where this task runs; is option 'path'"):
+    with pytest.raises(
+        SourceUnavailable, match="no directory /gone of broker 1 where this task runs; is option 'path'"
+    ):
         read(transport_module.FileTransport(plan, paths=("/gone",)), log.range())
 
 

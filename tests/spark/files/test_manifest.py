@@ -18,8 +18,8 @@ from trio_broker.spark.errors import SourceUnavailable
 from trio_broker.spark.files import manifest as manifest_module
 from trio_broker.spark.files.manifest import (
     AbortedRange,
-    AdminManifests,
     BadManifest,
+    BrokerManifests,
     IndexEntry,
     LogSegment,
     NoSuchTopic,
@@ -188,7 +188,7 @@ def test_a_manifest_of_the_admin_app_is_understood(tmp_path: Path) -> None:
 
 
 def test_the_partitions_that_are_wanted_are_named(server: Server) -> None:
-    source = AdminManifests(server.url + "/", 1)
+    source = BrokerManifests(server.url + "/", 1)
     assert source.topic_manifest("orders", {2, 0}).topic == "orders"
     source.topic_manifest("orders")
     assert server.asked == [
@@ -197,52 +197,23 @@ def test_the_partitions_that_are_wanted_are_named(server: Server) -> None:
     ]
 
 
-def test_the_only_broker_of_a_cluster_is_asked_for_its_files(server: Server) -> None:
-    server.body = b'{"items": [{"node_id": 7}]}'
-    with pytest.raises(BadManifest, match="cannot be read"):
-        AdminManifests(server.url).topic_manifest("orders")
-    assert server.asked == ["/api/v1/brokers", "/api/v1/brokers/7/topics/orders/manifest"]
-
-
-@pytest.mark.parametrize(
-    ("body", "kind", "reason"),
-    [
-        (b'{"items": [{"node_id": 1}, {"node_id": 2}]}', SourceUnavailable, "the cluster has 2 brokers"),
-        (b'{"items": [{}]}', BadManifest, "no list of brokers: 'node_id'"),
-        (b"[]", BadManifest, "no list of brokers"),
-    ],
-)
-def test_where_no_broker_is_the_only_one_the_files_are_not_asked_for(
-    server: Server, body: bytes, kind: type[Exception], reason: str
-) -> None:
-    server.body = body
-    with pytest.raises(kind, match=reason):
-        AdminManifests(server.url).topic_manifest("orders")
-    assert server.asked == ["/api/v1/brokers"]
-
-
-def test_a_source_travels_with_a_task(server: Server) -> None:
-    travelled = pickle.loads(pickle.dumps(AdminManifests(server.url, 1).for_workers()))
-    assert travelled.topic_manifest("orders").topic == "orders"
-
-
 def test_a_token_goes_with_every_question_and_is_not_shown(server: Server) -> None:
-    source = AdminManifests(server.url, 1, token="secret-of-a-viewer")
-    pickle.loads(pickle.dumps(source.for_workers())).topic_manifest("orders")
-    AdminManifests(server.url, 1).topic_manifest("orders")
+    source = BrokerManifests(server.url, 1, token="secret-of-a-viewer")
+    pickle.loads(pickle.dumps(source)).topic_manifest("orders")
+    BrokerManifests(server.url, 1).topic_manifest("orders")
     assert server.credentials == ["Bearer secret-of-a-viewer", None]
     assert "secret" not in repr(source)
 
 
 def test_proxies_of_the_environment_are_not_asked(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
-    assert AdminManifests(server.url, 1).topic_manifest("orders").topic == "orders"
+    assert BrokerManifests(server.url, 1).topic_manifest("orders").topic == "orders"
 
 
 def test_an_error_is_reported_with_the_option_the_address_and_the_brokers_words(server: Server) -> None:
     server.status, server.body = 403, b'{"detail": "the Host header does not name this server"}'
     with pytest.raises(SourceUnavailable) as caught:
-        AdminManifests(server.url, 1).topic_manifest("orders")
+        BrokerManifests(server.url, 1).topic_manifest("orders")
     assert str(caught.value) == (
         f"option 'adminUrl': GET {server.url}/api/v1/brokers/1/topics/orders/manifest: HTTP status 403: "
         "the Host header does not name this server"
@@ -252,50 +223,50 @@ def test_an_error_is_reported_with_the_option_the_address_and_the_brokers_words(
 def test_an_unknown_topic_is_reported_as_such(server: Server) -> None:
     server.status, server.body = 404, b'{"detail": "there is no such topic here"}'
     with pytest.raises(NoSuchTopic, match="there is no such topic here"):
-        AdminManifests(server.url, 1).topic_manifest("orders")
+        BrokerManifests(server.url, 1).topic_manifest("orders")
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'"x"', b"", b"\xff\xfe", b"{}"])
 def test_an_error_of_somebody_else_is_reported_as_well(server: Server, body: bytes) -> None:
     server.status, server.body = 500, body
     with pytest.raises(SourceUnavailable, match="is this the admin address of a trio-broker"):
-        AdminManifests(server.url, 1).topic_manifest("orders")
+        BrokerManifests(server.url, 1).topic_manifest("orders")
 
 
 def test_a_redirect_is_not_followed(server: Server) -> None:
     server.status, server.body, server.headers = 302, b"", {"Location": "http://127.0.0.1:1/"}
     with pytest.raises(SourceUnavailable, match="HTTP status 302"):
-        AdminManifests(server.url, 1).topic_manifest("orders")
+        BrokerManifests(server.url, 1).topic_manifest("orders")
     assert len(server.asked) == 1
 
 
 def test_an_endless_answer_is_not_read_to_its_end(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest_module, "MAX_MANIFEST_BYTES", 100)
     with pytest.raises(BadManifest, match="longer than 100 bytes"):
-        AdminManifests(server.url, 1).topic_manifest("orders")
+        BrokerManifests(server.url, 1).topic_manifest("orders")
 
 
 def test_another_clusters_manifest_is_refused(server: Server) -> None:
     with pytest.raises(SourceUnavailable, match="answered for cluster cluster, not for mine: is it another broker"):
-        AdminManifests(server.url, 1, cluster_id="mine").topic_manifest("orders")
-    assert AdminManifests(server.url, 1, cluster_id=CLUSTER_ID).topic_manifest("orders").topic == "orders"
+        BrokerManifests(server.url, 1, cluster_id="mine").topic_manifest("orders")
+    assert BrokerManifests(server.url, 1, cluster_id=CLUSTER_ID).topic_manifest("orders").topic == "orders"
 
 
 def test_nobody_at_the_address_is_reported_with_the_option() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(SourceUnavailable, match=rf"option 'adminUrl': GET http://127.0.0.1:{port}/.*refused"):
-        AdminManifests(f"http://127.0.0.1:{port}", 1).topic_manifest("orders")
+        BrokerManifests(f"http://127.0.0.1:{port}", 1).topic_manifest("orders")
 
 
 def test_an_answer_that_does_not_come_is_not_waited_for() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(SourceUnavailable, match="timed out"):
-            AdminManifests(url, 1, timeout_seconds=0.05).topic_manifest("orders")
+            BrokerManifests(url, 1, timeout_seconds=0.05).topic_manifest("orders")
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "127.0.0.1:9644", "", "http://", "http://127.0.0.1:http"])
 def test_an_address_that_is_none_is_reported(url: str) -> None:
     with pytest.raises(SourceUnavailable, match="option 'adminUrl'"):
-        AdminManifests(url, 1).topic_manifest("orders")
+        BrokerManifests(url, 1).topic_manifest("orders")

@@ -335,7 +335,7 @@ def test_a_stream_has_no_end(option):
         ({"kafkaConsumer.pollTimeoutMs": "5"}, "poll_timeout_ms", 5),
         ({"fetchOffset.numRetries": "1"}, "fetch_offset_retries", 1),
         ({"fetchOffset.retryIntervalMs": "0"}, "fetch_offset_retry_interval_ms", 0),
-        ({"adminUrl": "http://here:8080"}, "admin_url", "http://here:8080"),
+        ({"adminUrl": "http://a:8080, http://b:8080"}, "admin_urls", ("http://a:8080", "http://b:8080")),
         ({"groupIdPrefix": "any"}, "selection", Subscribe(("orders",))),
     ],
 )

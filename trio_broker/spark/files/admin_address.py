@@ -1,4 +1,4 @@
-"""Finds the admin app of a job's broker by asking the broker itself.
+"""Finds the admin app of a broker by asking the broker itself.
 
 Its address is the config ``admin.listener``, which any Kafka client may read. The value is meant as seen from the
 broker: a wildcard stands for the address that the job reached the broker by, and a loopback address means that only
@@ -14,47 +14,28 @@ import socket
 from typing import Final
 
 from kafka_wire.config_resources import ConfigResourceType
-from trio_broker.client.configs import Resource, describe_configs
-from trio_broker.client.deadline import Deadline
-from trio_broker.client.errors import ClientError
+from trio_broker.client.configs import Resource, describe_broker
 from trio_broker.client.kafka_client import KafkaClient
-from trio_broker.spark.errors import OptionError, SourceUnavailable
-from trio_broker.spark.files.manifest import AdminManifests
-from trio_broker.spark.options.kafka_settings import KafkaSettings
+from trio_broker.spark.errors import OptionError
 
 ADMIN_LISTENER: Final = "admin.listener"
 ADMIN_URL_OPTION: Final = "adminUrl"
 
 
-def admin_manifests(kafka: KafkaSettings, admin_url: str | None, admin_token: str | None = None) -> AdminManifests:
-    """Return the source of manifests: at ``admin_url``, or where the broker says that its admin app listens.
+def admin_url_of(client: KafkaClient, node_id: int) -> str:
+    """Return where a broker says that its admin app listens.
 
     Raises:
-        OptionError: the broker does not say, so that ``adminUrl`` has to.
-        SourceUnavailable: the broker cannot be asked.
+        OptionError: it does not say, so that ``adminUrl`` has to.
+        ClientError: it cannot be asked.
     """
-    if admin_url is not None:
-        return AdminManifests(admin_url, token=admin_token)
-    deadline = Deadline(kafka.request_timeout_ms / 1000)
-    where = ", ".join(map(str, kafka.bootstrap_servers))
-    try:
-        with KafkaClient(kafka.connection, deadline) as client:
-            brokers = client.attempt(client.brokers)
-            if len(brokers.nodes) != 1:
-                raise OptionError(
-                    ADMIN_URL_OPTION, f"is needed: the cluster at {where} has {len(brokers.nodes)} brokers"
-                )
-            node = brokers.nodes[0]
-            resource = Resource(ConfigResourceType.BROKER, str(node.node_id))
-            entries = describe_configs(client, [resource])[resource]
-    except ClientError as error:
-        raise SourceUnavailable(f"kafka.bootstrap.servers {where}: {error}") from None
-    listener = next((entry.value for entry in entries if entry.name == ADMIN_LISTENER), None)
-    if listener is None:
-        raise OptionError(
-            ADMIN_URL_OPTION, f"broker {node.address} is no trio-broker: its files cannot be read beside it"
-        )
-    return AdminManifests(url_of(listener, node.address.host), node.node_id, brokers.cluster_id, token=admin_token)
+    resource = Resource(ConfigResourceType.BROKER, str(node_id))
+    entries = describe_broker(client, resource, [ADMIN_LISTENER])[resource]
+    address = client.node(node_id).address
+    if not entries or entries[0].value is None:
+        reason = f"broker {address} is no trio-broker: its files cannot be read beside it"
+        raise OptionError(ADMIN_URL_OPTION, reason)
+    return url_of(entries[0].value, address.host)
 
 
 def url_of(listener: str, broker_host: str) -> str:

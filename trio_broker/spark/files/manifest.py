@@ -2,7 +2,8 @@
 
 A directory alone does not say where a log begins for its readers, which of its records are below the high watermark,
 how much of the last file is written, and which transactions were aborted by markers further on. A broker knows, so it
-is asked over HTTP (``AdminManifests``); without a broker ``offline`` makes manifests from the files.
+is asked over HTTP (``BrokerManifests``, for a cluster
+``cluster_manifests``); without a broker ``offline`` makes manifests from the files.
 
 Source: docs/formats/segment-manifest.md; docs/decisions/0027-a-segment-manifest-over-http.md.
 """
@@ -89,7 +90,7 @@ class AbortedRange:
 
 @attrs.frozen
 class PartitionLog:
-    """The files of one partition at one moment.
+    """The files of one partition at one moment, on the broker ``node_id``; None where that is not known.
 
     ``segments`` are in the order of their offsets, and each begins where the one before ends. ``active_positions`` are
     entries of the index of the active segment, which may not have a file yet. ``leader_epoch`` is the newest that a
@@ -107,6 +108,7 @@ class PartitionLog:
     segments: tuple[LogSegment, ...]
     active_positions: tuple[IndexEntry, ...] = ()
     aborted: tuple[AbortedRange, ...] = ()
+    node_id: int | None = None
 
     def segments_between(self, start_offset: int, end_offset: int) -> tuple[LogSegment, ...]:
         """Return the segments with offsets from ``start_offset`` up to ``end_offset``, exclusive."""
@@ -188,23 +190,24 @@ class ManifestSource(Protocol):
 
 
 @attrs.frozen
-class AdminManifests:
-    """Manifests of broker ``broker_id`` from the admin app at ``url``; None is the only broker of its cluster.
+class BrokerManifests:
+    """Manifests of broker ``broker_id``, of the partitions that it has, from the admin app at ``url``.
 
-    A response of another cluster than ``cluster_id`` is refused, since an address that was found rather than given may
-    belong to another broker. None accepts any cluster. ``token`` is a viewer's, for a server with a login.
+    A response of another cluster than ``cluster_id`` is refused, since another broker may have the address by now. None
+    accepts any cluster. ``token`` is a viewer's, for a server with a login.
     """
 
     url: str
-    broker_id: int | None = None
+    broker_id: int
     cluster_id: str | None = None
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     token: str | None = attrs.field(default=None, repr=False)
 
     def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicLogFiles:
+        """Return these partitions of a topic, or all that the broker has; errors as ``ManifestSource``."""
         query = "&".join(f"partition={number}" for number in sorted(partitions))
-        broker_id = self._only_broker() if self.broker_id is None else self.broker_id
-        url = f"{self._brokers}/{broker_id}/topics/{quote(topic, safe='')}/manifest" + (f"?{query}" if query else "")
+        brokers = f"{self.url.rstrip('/')}/api/v1/brokers"
+        url = f"{brokers}/{self.broker_id}/topics/{quote(topic, safe='')}/manifest" + (f"?{query}" if query else "")
         manifest = parse_manifest(self._get(url), topic)
         if self.cluster_id is not None and manifest.cluster_id != self.cluster_id:
             raise SourceUnavailable(
@@ -212,27 +215,6 @@ class AdminManifests:
                 "is it another broker?"
             )
         return manifest
-
-    def for_workers(self) -> ManifestSource:
-        return self
-
-    @property
-    def _brokers(self) -> str:
-        return f"{self.url.rstrip('/')}/api/v1/brokers"
-
-    def _only_broker(self) -> int:
-        """The id of the broker, which has the files of all partitions because there is no other."""
-        subject = self._subject(self._brokers)
-        try:
-            brokers = json.loads(self._get(self._brokers))
-            ids = [int(each["node_id"]) for each in brokers["items"]]
-        except (ValueError, LookupError, TypeError, RecursionError) as error:
-            raise BadManifest(f"{subject}: the answer is no list of brokers: {error}") from error
-        if len(ids) != 1:
-            raise SourceUnavailable(
-                f"{subject}: the cluster has {len(ids)} brokers, and each the files of some partitions"
-            )
-        return ids[0]
 
     def _subject(self, url: str) -> str:
         return f"option 'adminUrl': GET {url}"
@@ -297,7 +279,7 @@ def _manifest(tree: Any, topic: str) -> TopicLogFiles:
         raise ValueError(f"version {tree['version']!r} is not {MANIFEST_VERSION}")
     if tree["topic"] != topic:
         raise ValueError(f"it is that of {tree['topic']!r}")
-    topic_id = _text(tree, "topic_id")
+    topic_id, node_id = _text(tree, "topic_id"), _number(tree, "node_id", 0)
     logs, failures = {}, {}
     for each in tree["partitions"]:
         number = _number(each, "partition", 0)
@@ -306,11 +288,11 @@ def _manifest(tree: Any, topic: str) -> TopicLogFiles:
         if each["log"] is None:
             failures[number] = _text(each, "error")
         else:
-            logs[number] = _log(each["log"], TopicPartition(topic, number), topic_id)
+            logs[number] = _log(each["log"], TopicPartition(topic, number), topic_id, node_id)
     return TopicLogFiles(topic, topic_id, _text(tree, "cluster_id"), logs, failures)
 
 
-def _log(tree: Any, partition: TopicPartition, topic_id: str) -> PartitionLog:
+def _log(tree: Any, partition: TopicPartition, topic_id: str, node_id: int) -> PartitionLog:
     name = _text(tree, "directory_name")
     if "/" in name or name in ("", ".", ".."):
         raise ValueError(f"{name!r} is no name of a directory")
@@ -341,6 +323,7 @@ def _log(tree: Any, partition: TopicPartition, topic_id: str) -> PartitionLog:
             )
             for each in tree["aborted_transactions"]
         ),
+        node_id=node_id,
     )
     check_log(log)
     return log

@@ -1,7 +1,10 @@
 """Data directories without a broker: backups, and the disks of a broker that does not run.
 
-They stand in for a cluster (partitions and offsets) and for a broker (manifests). Everything is read from the files,
+They stand in for a cluster (partitions and offsets) and for its brokers (manifests). Everything is read from the files,
 which are not changed. A directory in use by a broker is refused: only the broker knows which of its records count.
+
+Of a partition that several brokers of a cluster have, the replica with the highest high watermark is read: below that
+all have the same records.
 
 Results are kept, since the files do not change.
 
@@ -28,10 +31,10 @@ from trio_broker.spark.files.manifest import NoSuchTopic, PartitionLog, TopicLog
 from trio_broker.spark.files.offline_log import Checkpoints, read_log, segment_paths
 from trio_broker.spark.files.offline_times import offset_for_time
 from trio_broker.spark.files.offline_transactions import with_transactions
-from trio_broker.spark.files.segment_files import FilesChanged, topic_id_in
+from trio_broker.spark.files.segment_files import FilesChanged, properties_in, topic_id_in
 from trio_broker.spark.options.selection import Assign, Selection, Subscribe, SubscribePattern
 from trio_broker.storage import checkpoints, file_names
-from trio_broker.storage.errors import CorruptCheckpoint, ForeignDirectory
+from trio_broker.storage.errors import CorruptCheckpoint
 from trio_broker.storage.log_directory import MetaProperties
 
 log = logging.getLogger(__name__)
@@ -44,7 +47,7 @@ class DataDirectory:
     """A data directory's checkpoints; empty where a backup left them out."""
 
     path: Path
-    cluster_id: str
+    properties: MetaProperties | None
     was_clean: bool
     recovery_points: Mapping[TopicPartition, int]
     log_start_offsets: Mapping[TopicPartition, int]
@@ -62,12 +65,21 @@ class DataDirectory:
         _refuse_locked(path)
         return cls(
             path=path,
-            cluster_id=_cluster_id(path),
+            properties=properties_in(path),
             was_clean=(path / file_names.CLEAN_SHUTDOWN_MARKER).exists(),
             recovery_points=_offsets(path / file_names.RECOVERY_POINT_CHECKPOINT),
             log_start_offsets=_offsets(path / file_names.LOG_START_OFFSET_CHECKPOINT),
             high_watermarks=_offsets(path / file_names.HIGH_WATERMARK_CHECKPOINT),
         )
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster, empty where it is not known."""
+        return "" if self.properties is None else self.properties.cluster_id
+
+    def topic_id_of(self, partition: TopicPartition) -> str:
+        """Return the topic id in a partition's directory, the empty string where there is none."""
+        return topic_id_in(self.path / str(partition))
 
     def checkpoints_of(self, partition: TopicPartition) -> Checkpoints:
         """Return the checkpoints of one partition."""
@@ -89,10 +101,8 @@ class OfflineLogs:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         for directory in self._directories:
             for partition in _partitions_in(directory.path):
-                if other := self._partitions.get(partition):
-                    reason = f"{partition} is in {other.path} and in {directory.path}: which one counts?"
-                    raise OptionError(PATH_OPTION, reason)
-                self._partitions[partition] = directory
+                other = self._partitions.get(partition)
+                self._partitions[partition] = directory if other is None else _fuller(partition, other, directory)
 
     # --- OffsetSource ---
 
@@ -155,7 +165,7 @@ class OfflineLogs:
         """Return the id in the directory of the first partition; another partition may be left over from a deleted
         topic."""
         mine = sorted(each for each in self._partitions if each.topic == topic)
-        return topic_id_in(self._partitions[mine[0]].path / str(mine[0])) if mine else ""
+        return self._partitions[mine[0]].topic_id_of(mine[0]) if mine else ""
 
     def close(self) -> None:
         """Do nothing: no file is kept open."""
@@ -196,7 +206,8 @@ class OfflineLogs:
                 found = read_log(path, partition, directory.checkpoints_of(partition))
                 if self._read_committed:
                     found = with_transactions(found, path, segment_paths(path, partition))
-            self._logs[partition] = found
+            node_id = None if directory.properties is None else directory.properties.node_id
+            self._logs[partition] = found = attrs.evolve(found, node_id=node_id)
         return found
 
 
@@ -238,11 +249,24 @@ def _refuse_locked(path: Path) -> None:
         os.close(descriptor)
 
 
-def _cluster_id(path: Path) -> str:
-    try:
-        return MetaProperties.decode((path / file_names.META_PROPERTIES).read_bytes(), str(path)).cluster_id
-    except (ForeignDirectory, OSError):
-        return ""
+def _fuller(partition: TopicPartition, one: DataDirectory, other: DataDirectory) -> DataDirectory:
+    """Return the directory with more committed records of a partition that two brokers of a cluster have.
+
+    Raises:
+        OptionError: they are not of two brokers of a cluster, or it is not known up to where both have the same.
+    """
+    marks = [each.high_watermarks.get(partition) for each in (one, other)]
+    are_replicas = (
+        one.properties is not None
+        and other.properties is not None
+        and one.cluster_id == other.cluster_id
+        and one.properties.node_id != other.properties.node_id
+        and one.topic_id_of(partition) == other.topic_id_of(partition)
+    )
+    if not are_replicas or marks[0] is None or marks[1] is None:
+        reason = f"{partition} is in {one.path} and in {other.path}: which one counts?"
+        raise OptionError(PATH_OPTION, reason)
+    return one if marks[0] >= marks[1] else other
 
 
 def _offsets(path: Path) -> Mapping[TopicPartition, int]:

@@ -29,7 +29,8 @@ from trio_broker.spark.errors import SourceUnavailable
 from trio_broker.spark.files.manifest import IndexEntry, LogSegment, PartitionLog
 from trio_broker.storage import file_names, index_file, partition_metadata
 from trio_broker.storage.batch_scan import SPAN, SPAN_BYTES
-from trio_broker.storage.errors import CorruptCheckpoint, CorruptIndex
+from trio_broker.storage.errors import CorruptCheckpoint, CorruptIndex, ForeignDirectory
+from trio_broker.storage.log_directory import MetaProperties
 from trio_broker.storage.offset_index import OffsetIndex
 
 MAX_OPEN_SEGMENTS: Final = 256
@@ -43,8 +44,24 @@ NO_TOPIC_ID: Final = ""
 
 
 def data_directories(log: PartitionLog, paths: Sequence[str]) -> list[Path]:
-    """Return the data directories that may hold ``log``: ``paths``, or the broker's own, as far as they exist."""
-    return [root for root in map(Path, paths or (log.log_directory,)) if root.is_dir()]
+    """Return the data directories that may hold ``log``: ``paths``, or the broker's own, as far as they exist.
+
+    Of several brokers each may have a directory of the partition; only that of the log's broker counts.
+    """
+    return [root for root in map(Path, paths or (log.log_directory,)) if root.is_dir() and _may_have(root, log)]
+
+
+def _may_have(root: Path, log: PartitionLog) -> bool:
+    found = properties_in(root)
+    return found is None or log.node_id in (None, found.node_id)
+
+
+def properties_in(root: Path) -> MetaProperties | None:
+    """Return whose data directory ``root`` is, None where that is not known: a backup may have left it out."""
+    try:
+        return MetaProperties.decode((root / file_names.META_PROPERTIES).read_bytes(), str(root))
+    except (ForeignDirectory, OSError):
+        return None
 
 
 def partition_directory(log: PartitionLog, roots: Sequence[Path]) -> Path:

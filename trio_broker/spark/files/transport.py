@@ -155,7 +155,10 @@ class FileTransport:
         roots = data_directories(plan, self.paths)
         if not roots:
             names = ", ".join(self.paths or (plan.log_directory,))
-            raise SourceUnavailable(f"{plan.partition}: no directory {names} where this task runs{self._hint()}")
+            broker = "" if plan.node_id is None else f" of broker {plan.node_id}"
+            raise SourceUnavailable(
+                f"{plan.partition}: no directory {names}{broker} where this task runs{self._hint()}"
+            )
         return partition_directory(plan, roots)
 
     def _hint(self) -> str:

@@ -264,13 +264,13 @@ PATHS: Final[Option[tuple[str, ...]]] = Option(
     default_text="none",
     difference=NOT_IN_SPARK,
 )
-ADMIN_URL: Final = Option(
+ADMIN_URL: Final[Option[tuple[str, ...]]] = Option(
     "adminUrl",
-    TEXT,
-    None,
-    "The address of the broker's admin page, which lists the files: `http://127.0.0.1:9644`.",
-    form="URL",
-    default_text="as the broker says itself",
+    NAMES,
+    (),
+    "The addresses of the brokers' admin pages, which list the files: `http://127.0.0.1:9644`.",
+    form="URL,URL…",
+    default_text="as each broker says itself",
     difference=NOT_IN_SPARK,
 )
 ADMIN_TOKEN: Final = Option(

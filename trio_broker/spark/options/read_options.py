@@ -105,7 +105,7 @@ class ReadOptions:
     read_committed: bool = True
     transport: TransportKind = TransportKind.WIRE
     path: tuple[str, ...] = ()
-    admin_url: str | None = None
+    admin_urls: tuple[str, ...] = ()
     admin_token: str | None = attrs.field(default=None, repr=False)
     columns: tuple[str, ...] = default_columns(include_headers=False)
     batch_rows: int = table.BATCH_ROWS.required_default
@@ -149,7 +149,7 @@ def read_options(options: Mapping[str, str], mode: Mode) -> ReadOptions:
     derived = {
         "transport": _transport(given),
         "path": given.read_required(table.PATH) + given.read_required(table.PATHS),
-        "admin_url": _admin_url(given),
+        "admin_urls": _admin_urls(given),
         "columns": _columns(given),
         "verify_crc": given.read_required(CHECK_CRCS) if verify_crc is None else verify_crc,
     }
@@ -312,14 +312,14 @@ def _transport(given: GivenOptions) -> TransportKind:
     return transport
 
 
-def _admin_url(given: GivenOptions) -> str | None:
-    url = given.read(table.ADMIN_URL)
-    if url is not None:
+def _admin_urls(given: GivenOptions) -> tuple[str, ...]:
+    urls = given.read_required(table.ADMIN_URL)
+    for url in urls:
         if not url.startswith(("http://", "https://")):
             raise given.error(table.ADMIN_URL, f"{url!r} is no address of a web page; one begins with http://")
-        if BOOTSTRAP_SERVERS not in given:
-            raise given.error(table.ADMIN_URL, f"goes with a broker that runs; give {BOOTSTRAP_SERVERS.name}, too")
-    return url
+    if urls and BOOTSTRAP_SERVERS not in given:
+        raise given.error(table.ADMIN_URL, f"goes with a broker that runs; give {BOOTSTRAP_SERVERS.name}, too")
+    return urls
 
 
 def _columns(given: GivenOptions) -> tuple[str, ...]:
