@@ -38,6 +38,10 @@ PARTITIONS: Final = 8
 """Of a topic that is created, and as many as are used: a driver that dies in the middle of a write holds up the jobs of
 one partition only. Of a topic that has fewer the first one is used, so that a job is found when there are more."""
 
+MOST_REPLICAS: Final = 3
+"""Of a topic that is created, as of the brokers' own topics, whatever their default is: with a single replica the loss
+of its broker would stop every job, and might lose what was decided. One of the replicas may be missing."""
+
 CLEANUP_POLICY: Final = "cleanup.policy"
 COMPACT: Final = "compact"
 
@@ -129,8 +133,14 @@ class DecisionLog:
             )
 
     def _create_topic(self) -> None:
-        configs = {CLEANUP_POLICY: COMPACT, "segment.bytes": str(SEGMENT_BYTES)}
-        ensure_topic(self.transactions.client, self._topic, partitions=PARTITIONS, configs=configs)
+        client = self.transactions.client
+        replicas = min(MOST_REPLICAS, len(self.transactions.retry(client.brokers).nodes))
+        configs = {
+            CLEANUP_POLICY: COMPACT,
+            "segment.bytes": str(SEGMENT_BYTES),
+            "min.insync.replicas": str(max(1, replicas - 1)),
+        }
+        ensure_topic(client, self._topic, partitions=PARTITIONS, replication_factor=replicas, configs=configs)
 
     def _read_newest(self, partition: TopicPartition) -> bytes | None:
         """Return the newest value of the job's key, read backwards from the end; None if there is none."""
