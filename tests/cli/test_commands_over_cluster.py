@@ -21,7 +21,12 @@ from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.testing.cluster_thread import ClusterThread
 
 PARTITIONS = 3
-SETTINGS = {"offsets_topic_num_partitions": 1, "transaction_state_log_num_partitions": 1}
+SETTINGS = {
+    "offsets_topic_num_partitions": 1,
+    "transaction_state_log_num_partitions": 1,
+    # Longer than a client tries where no other broker can take over.
+    "broker_session_timeout_ms": 2500,
+}
 
 
 @attrs.frozen
