@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster.replicated_partition import ReplicatedPartition
+from tests.cluster.elected_partition import ElectedPartition
 
 STEPS = 400
 
 
 @pytest.mark.parametrize("seed", range(30))
 async def test_a_clean_leader_has_every_committed_record(seed):
-    model = ReplicatedPartition.of_seed(seed)
+    model = ElectedPartition.of_seed(seed)
     try:
         for _ in range(STEPS):
             await model.step()
@@ -25,7 +25,7 @@ async def test_the_model_reaches_what_it_is_about():
     """Else it would prove nothing: records are committed, elections are clean and unclean, and records are lost."""
     committed = losses = 0
     for seed in range(30):
-        model = ReplicatedPartition.of_seed(seed)
+        model = ElectedPartition.of_seed(seed)
         for _ in range(STEPS):
             await model.step()
         committed += len(model.committed)

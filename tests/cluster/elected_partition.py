@@ -57,7 +57,7 @@ def common_prefix(*logs: Sequence[int]) -> list[int]:
 
 
 @attrs.define(eq=False)
-class ReplicatedPartition:
+class ElectedPartition:
     """``step`` lets something happen. Raises AssertionError where a promise does not hold."""
 
     random: Random
@@ -74,7 +74,7 @@ class ReplicatedPartition:
     history: list[str] = attrs.field(factory=list)
 
     @classmethod
-    def of_seed(cls, seed: int) -> ReplicatedPartition:
+    def of_seed(cls, seed: int) -> ElectedPartition:
         random = Random(seed)
         min_isr = random.choice([1, 2, 2, 3])
         unclean = random.choice(["false", "false", "true"])
