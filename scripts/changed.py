@@ -1,7 +1,8 @@
 """Which tests a change needs, for ``scripts/check --changed``: those of its package and of its nearest neighbours.
 
-This is what a developer waits for, about a minute; the whole run follows before the change is pushed. A change in the
-broker takes a slice of the real clients along, and neither Spark nor Node nor Kafka's own jars.
+Neighbours are the packages that a table names, and the modules that import the changed one, by the tests that import
+those. This is what a developer waits for, about a minute; the whole run follows before the change is pushed. One in
+the broker takes a slice of the real clients along, and neither Spark nor Node nor Kafka's own jars.
 """
 
 from __future__ import annotations
@@ -15,8 +16,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 
-IMPORT = re.compile(r"^ *from (tests[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
+FOLDERS = {"trio_broker": ROOT, "kafka_wire": ROOT / "protocol", "broker_admin": ROOT / "admin", "tests": ROOT}
+"""Where the import packages lie, by name."""
+
+IMPORT = re.compile(rf"^ *from ((?:{'|'.join(FOLDERS)})\b[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 """A line, or several in parentheses. To parse all modules takes thirty times as long."""
+
+MOST_IMPORTERS = 15
+"""A module that more modules of the product import is known everywhere: its tests are those of the table alone."""
+
+LEFT_TO_THE_TABLE = ("spark/", "compat/")
+"""Tests that no import makes needed, since they take Spark or real clients."""
 
 CLIENTS = ("compat/test_confluent_kafka.py", "compat/test_kafka_python.py")
 GROUP_CLIENTS = ("compat/test_group_admin_python.py",)
@@ -68,16 +78,28 @@ What is not named here (``pyproject.toml``) needs all tests."""
 
 def needed_tests(changed: Iterable[str]) -> list[Path]:
     """The test files, relative to ``tests/``, that the changed paths need."""
-    changed = list(changed)
-    helpers = {path for path in changed if path.startswith("tests/") and path.endswith(".py")}
-    imports = imports_of_tests() if helpers else {}
     found: set[Path] = set()
     for path in changed:
         if path.startswith("tests/") and path not in TESTS_OF:
-            found |= users_of(Path(path).relative_to("tests"), imports)
+            found |= users_of(Path(path).relative_to("tests"))
         else:
             found |= starting_with(TESTS_OF[max(filter(path.startswith, TESTS_OF), key=len)])
+            found |= near_tests(ROOT / path)
     return sorted(found)
+
+
+def near_tests(path: Path) -> set[Path]:
+    """The test files that import the module at ``path``, or one of the product that imports it."""
+    changed = next((module_of(path, name) for name in FOLDERS if path.is_relative_to(FOLDERS[name] / name)), None)
+    near = {module for module, names in imports().items() if changed in names and not module.startswith("tests.")}
+    if changed is None or path.suffix != ".py" or len(near) > MOST_IMPORTERS:
+        return set()
+    near.add(changed)
+    return {
+        test
+        for test in all_tests()
+        if not test.as_posix().startswith(LEFT_TO_THE_TABLE) and near & imports()[module_of(TESTS / test, "tests")]
+    }
 
 
 def all_tests() -> Iterator[Path]:
@@ -88,7 +110,7 @@ def starting_with(prefixes: tuple[str, ...]) -> set[Path]:
     return {path for path in all_tests() if path.as_posix().startswith(prefixes)}
 
 
-def users_of(path: Path, imports: Mapping[Path, set[str]]) -> set[Path]:
+def users_of(path: Path) -> set[Path]:
     """The test files that use ``path``: itself if it is one, those that import it, all below a ``conftest.py``.
 
     What is no Python, such as a recorded answer, belongs to the tests of its folder.
@@ -98,24 +120,35 @@ def users_of(path: Path, imports: Mapping[Path, set[str]]) -> set[Path]:
         return starting_with((folder,))
     users, waiting = {path}, [path]
     while waiting:
-        module = ".".join(("tests", *waiting.pop().with_suffix("").parts))
-        more = {user for user, modules in imports.items() if module in modules} - users
+        module = module_of(TESTS / waiting.pop(), "tests")
+        more = {path_of(user) for user, names in imports().items() if module in names} - users
         users |= more
         waiting += more
-    below = {test for user in users if user.name == "conftest.py" for test in users_of(user, imports)}
+    below = {test for user in users if user.name == "conftest.py" for test in users_of(user)}
     return below | {user for user in users if user.name.startswith("test_") and (TESTS / user).exists()}
 
 
 @cache
-def imports_of_tests() -> dict[Path, set[str]]:
-    """What each module of the tests imports from the others, programs in its texts included."""
-    found: dict[Path, set[str]] = {}
-    for path in TESTS.rglob("*.py"):
-        modules = found[path.relative_to(TESTS)] = set[str]()
-        for module, names in IMPORT.findall(path.read_text()):
-            modules.add(module)
-            modules.update(f"{module}.{name}" for name in re.findall(r"\w+", names))
+def imports() -> dict[str, set[str]]:
+    """What each module of the product and of the tests imports from the others, programs in its texts included."""
+    found: dict[str, set[str]] = {}
+    for package, folder in FOLDERS.items():
+        for path in (folder / package).rglob("*.py"):
+            names = found[module_of(path, package)] = set[str]()
+            for module, imported in IMPORT.findall(path.read_text()):
+                names.add(module)
+                names.update(f"{module}.{name}" for name in re.findall(r"\w+", imported))
     return found
+
+
+def module_of(path: Path, package: str) -> str:
+    """The name of the module at ``path``, which is one of ``package``."""
+    return ".".join(path.relative_to(FOLDERS[package]).with_suffix("").parts).removesuffix(".__init__")
+
+
+def path_of(module: str) -> Path:
+    """Where a module of the tests lies, relative to ``tests/``."""
+    return Path(*module.split(".")[1:]).with_suffix(".py")
 
 
 def changed_paths(base: str | None = None) -> list[str]:

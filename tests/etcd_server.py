@@ -30,17 +30,22 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
+def etcd_program() -> str:
+    """Where etcd is; without it, see ``absent``."""
+    return shutil.which("etcd") or absent("etcd", "there is no etcd")
+
+
 @attrs.define
 class EtcdServer:
     """One member. ``kill`` and ``start`` keep its data."""
 
-    program: str
     directory: Path
     arguments: Sequence[str] = ()
     scheme: str = "http"
     port: int = attrs.field(factory=free_port)
     peer_port: int = attrs.field(factory=free_port)
     process: subprocess.Popen[bytes] | None = None
+    program: str = attrs.field(factory=etcd_program)
 
     def start(self) -> None:
         client, peer = f"{self.scheme}://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
@@ -67,10 +72,7 @@ class EtcdServer:
 @contextlib.asynccontextmanager
 async def etcd_server(directory: Path, *arguments: str, scheme: str = "http") -> AsyncIterator[EtcdServer]:
     """A member that has started; it may not take calls yet."""
-    program = shutil.which("etcd")
-    if program is None:
-        absent("etcd", "there is no etcd")
-    server = EtcdServer(program, directory, arguments, scheme)
+    server = EtcdServer(directory, arguments, scheme)
     server.start()
     try:
         yield server

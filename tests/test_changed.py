@@ -47,6 +47,11 @@ def test_every_changed_path_in_the_table_exists(path: str) -> None:
     assert (ROOT / path).exists()
 
 
+def test_a_change_needs_the_tests_of_modules_that_import_what_has_changed() -> None:
+    assert "broker_view/test_segment_view.py" in needed("trio_broker/partition/local_topics.py"), "by its view"
+    assert "network/test_processor.py" not in needed("trio_broker/partition/local_topics.py")
+
+
 def test_a_changed_test_is_run_itself() -> None:
     assert needed("tests/storage/test_log.py") == {"storage/test_log.py"}
 

@@ -22,7 +22,7 @@ def test_a_broker_is_forked(tmp_path: Path):
 
 def test_it_ends_with_its_exit_code(tmp_path: Path):
     broker = BrokerProcess(tmp_path, has_admin=False).start()
-    assert broker.process.poll() is None
+    assert broker.is_running
     assert broker.stop() == broker.process.poll() == 0
     assert "stopped" in broker.output[-1]
 

@@ -144,6 +144,14 @@ def within(wait: Callable[[float], T], seconds: float) -> T:
                 return found
 
 
+def eventually(condition: Callable[[], object], seconds: float, what: object = "", *, pause: float = 0.05) -> None:
+    """Wait until others have made ``condition`` true; it is looked at every ``pause`` seconds."""
+    time_left = TimeLeft(seconds)
+    while not condition():
+        assert not time_left.is_over, f"{what or condition} in vain: {time_left}"
+        time.sleep(pause)
+
+
 def flushed(producer: Any, seconds: float) -> bool:
     """Whether a producer of confluent-kafka has got an answer to all that it had to send."""
     return within(lambda given: bool(producer.flush(given) == 0), seconds)

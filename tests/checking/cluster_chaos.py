@@ -206,17 +206,11 @@ class ClusterChaos:
 
     def in_sync_replicas(self) -> dict[PartitionKey, set[int]]:
         """The ISR of every partition."""
-        running = self.cluster.running
-
-        async def find() -> dict[PartitionKey, set[int]]:
-            topics = self.cluster.broker(running[0]).services.metadata_cache.image.topics
-            return {
-                PartitionKey(name, index): set(partition.isr)
-                for name, topic in topics.items()
-                for index, partition in topic.partitions.items()
-            }
-
-        return self.cluster.call(find)
+        return {
+            PartitionKey(name, index): set(partition.isr)
+            for name, topic in self.cluster.image.topics.items()
+            for index, partition in topic.partitions.items()
+        }
 
     def high_watermarks(self) -> dict[PartitionKey, set[int]]:
         """What the replicas of each partition say where its high watermark and its end are: one offset, in the end."""

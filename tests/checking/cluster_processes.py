@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
 import signal
 import time
 from collections import Counter
@@ -24,7 +23,6 @@ from tests.checking.chaos_plan import Step
 from tests.checking.history import Op
 from tests.checking.transactional_loops import LOOPS, PLACES
 from tests.etcd_server import EtcdServer
-from tests.oracles import absent
 from trio_broker.testing.process import BrokerProcess
 
 BROKERS: Final = 3
@@ -80,12 +78,9 @@ class ClusterProcesses:
     """See the head of the file."""
 
     def __init__(self, directory: Path, seed: int, overrides: Mapping[str, str]) -> None:
-        program = shutil.which("etcd")
-        if program is None:
-            absent("etcd", "there is no etcd")
         directory.mkdir()
         self.directory, self.random, self.faults = directory, Random(seed), Counter[str]()
-        self.etcd = EtcdServer(program, directory)
+        self.etcd = EtcdServer(directory)
         self.brokers = {
             node_id: BrokerProcess(
                 directory / f"broker-{node_id}",
@@ -116,15 +111,11 @@ class ClusterProcesses:
     def output(self) -> Iterator[str]:
         return (f"{node_id}: {line}" for node_id, broker in self.brokers.items() for line in broker.output)
 
-    def is_running(self, node_id: int) -> bool:
-        process = self.brokers[node_id]._process
-        return process is not None and process.poll() is None
-
     def start(self) -> ClusterProcesses:
         """Start what does not run, side by side: one alone of those that were killed together may not lead."""
         if self.etcd.process is None:
             self.etcd.start()
-        ended = [broker for node_id, broker in self.brokers.items() if not self.is_running(node_id)]
+        ended = [broker for broker in self.brokers.values() if not broker.is_running]
         with ThreadPoolExecutor(BROKERS) as pool:
             list(pool.map(BrokerProcess.start, ended))
         return self
@@ -144,8 +135,8 @@ class ClusterProcesses:
         return self.brokers[node_id].stop()
 
     def close(self) -> None:
-        for node_id, broker in self.brokers.items():
-            if self.is_running(node_id):
+        for broker in self.brokers.values():
+            if broker.is_running:
                 os.kill(broker.pid, signal.SIGCONT)
                 broker.kill()
         self.etcd.kill()

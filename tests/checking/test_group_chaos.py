@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,10 +14,9 @@ import pytest
 from tests.checking.chaos_plan import plan
 from tests.checking.chaos_run import run_steps
 from tests.checking.recorded_members import KINDS, RecordedMember
+from tests.checking.verdict import drawn_seed, judge
 
 pytestmark = pytest.mark.compat
-
-SEED = "CHAOS_SEED"
 
 DEPENDABLE_KINDS = [kind for kind in KINDS if kind.name != "kafka-python-range"]
 """kafka-python 3.0 may wait for ever for the answer to its SyncGroup: seen once in some forty runs, on a busy machine,
@@ -30,12 +27,8 @@ client's own time limit, so it was the client that lost the answer. The run of e
 def live_through(
     directory: Path, seed: int, events: int, kinds: Sequence[type[RecordedMember]], **planned: Any
 ) -> None:
-    print(f"\n{SEED}={seed}", flush=True)
     report = run_steps(directory, plan(seed, events, [kind.name for kind in kinds], **planned), kinds)
-    print(report)
-    if report.violations:
-        violations = "\n".join(str(violation) for violation in report.violations)
-        pytest.fail(f"{SEED}={seed}, history in {directory}:\n{violations}", pytrace=False)
+    judge(report, seed, directory)
 
 
 def test_groups_keep_their_promises_through_six_random_events(tmp_path: Path) -> None:
@@ -44,4 +37,4 @@ def test_groups_keep_their_promises_through_six_random_events(tmp_path: Path) ->
 
 @pytest.mark.soak
 def test_groups_keep_their_promises_through_two_hundred_random_events(tmp_path: Path) -> None:
-    live_through(tmp_path, int(os.environ.get(SEED) or secrets.randbelow(1_000_000)), 200, KINDS)
+    live_through(tmp_path, drawn_seed(), 200, KINDS)

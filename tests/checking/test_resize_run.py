@@ -7,12 +7,12 @@ long the long run resizes.
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 
 import pytest
 
 from tests.checking.resize_run import run_resizes
+from tests.checking.verdict import drawn_seed, judge
 
 pytestmark = pytest.mark.compat
 
@@ -23,13 +23,9 @@ LONG_SECONDS = 600
 
 
 def live_through(directory: Path, seed: int, seconds: float) -> None:
-    print(f"\n{SEED}={seed}", flush=True)
     report = run_resizes(directory, seed, seconds)
-    print(report)
+    judge(report, seed, directory, SEED)
     assert report.changes.total() > 0
-    if report.violations:
-        violations = "\n".join(str(violation) for violation in report.violations)
-        pytest.fail(f"{SEED}={seed}, history in {directory}:\n{violations}", pytrace=False)
 
 
 def test_clients_notice_nothing_of_seconds_of_resizes(tmp_path: Path) -> None:
@@ -38,5 +34,4 @@ def test_clients_notice_nothing_of_seconds_of_resizes(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_clients_notice_nothing_of_ten_minutes_of_resizes(tmp_path: Path) -> None:
-    seed = int(os.environ.get(SEED) or secrets.randbelow(1_000_000))
-    live_through(tmp_path, seed, float(os.environ.get(SECONDS) or LONG_SECONDS))
+    live_through(tmp_path, drawn_seed(SEED), float(os.environ.get(SECONDS) or LONG_SECONDS))

@@ -7,13 +7,12 @@
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 
 import pytest
 
-from tests.checking.test_group_chaos import SEED
 from tests.checking.transaction_chaos import run_transactions, transaction_plan
+from tests.checking.verdict import drawn_seed, judge
 
 pytestmark = pytest.mark.compat
 
@@ -23,12 +22,8 @@ DURABILITIES = ("fsync", "page-cache")
 
 
 def live_through(directory: Path, seed: int, kills: int, durability: str) -> None:
-    print(f"\n{SEED}={seed}", flush=True)
     report = run_transactions(directory, transaction_plan(seed, kills), {"log.durability": durability})
-    print(report)
-    if report.violations:
-        violations = "\n".join(str(violation) for violation in report.violations)
-        pytest.fail(f"{SEED}={seed}, history in {directory}:\n{violations}", pytrace=False)
+    judge(report, seed, directory)
     assert sum(event.is_ok for event in report.history) > kills, "somebody did something"
 
 
@@ -39,5 +34,4 @@ def test_transactions_keep_their_promises_through_three_kills(tmp_path: Path) ->
 @pytest.mark.soak
 @pytest.mark.parametrize("durability", DURABILITIES)
 def test_transactions_keep_their_promises_through_a_hundred_and_fifty_kills(durability: str, tmp_path: Path) -> None:
-    seed = int(os.environ.get(SEED) or secrets.randbelow(1_000_000))
-    live_through(tmp_path, seed, int(os.environ.get(KILLS, "150")), durability)
+    live_through(tmp_path, drawn_seed(), int(os.environ.get(KILLS, "150")), durability)

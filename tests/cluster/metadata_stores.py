@@ -6,17 +6,35 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import PurePath
 from typing import Protocol
+from uuid import NAMESPACE_OID, uuid5
 
 import attrs
 
+from kafka_wire.stored.metadata import TopicRecord
 from tests.cluster.etcd_stores import modelled_etcd_store, real_etcd_store
 from trio_broker.cluster.local_metadata_store import LocalMetadataStore
 from trio_broker.cluster.metadata_log import MetadataLog
-from trio_broker.cluster.metadata_store import MetadataStore
+from trio_broker.cluster.metadata_store import Claim, MetadataStore, PreparedBatch
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.simulated_disk import SimulatedDisk
 from trio_broker.runtime.workers import Workers
+
+
+def topic(name: str) -> TopicRecord:
+    """A record with an id that goes by the name."""
+    return TopicRecord(name=name, topic_id=uuid5(NAMESPACE_OID, name).bytes)
+
+
+async def batch_of(*names: str) -> PreparedBatch:
+    """A batch that creates topics."""
+    return await PreparedBatch.of([topic(name) for name in names], now_ms=1234)
+
+
+async def append(store: MetadataStore, claim: Claim, *names: str) -> int:
+    """Append topics of these names at the end; return the offset behind them."""
+    end = await store.end_offset()
+    return await store.append(await batch_of(*names), claim=claim, expected_end=end) + len(names)
 
 
 class StoreUnderTest(Protocol):

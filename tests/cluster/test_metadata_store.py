@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from uuid import uuid4
 
 import attrs
 import pytest
@@ -12,8 +11,7 @@ import trio.testing
 
 from kafka_wire.records.batch import read_batches
 from kafka_wire.records.control import ControlRecordType, read_control_record
-from kafka_wire.stored.metadata import TopicRecord
-from tests.cluster.metadata_stores import STORES
+from tests.cluster.metadata_stores import STORES, append, batch_of
 from tests.waits import fail_after
 from trio_broker.cluster.metadata_delta import replayed
 from trio_broker.cluster.metadata_image import NO_LEADER
@@ -24,7 +22,6 @@ from trio_broker.cluster.metadata_store import (
     ClaimLost,
     CommittedBatch,
     LeaderAndEpoch,
-    PreparedBatch,
     UnexpectedEnd,
 )
 
@@ -42,20 +39,6 @@ async def stores(request):
 def store(stores):
     """As broker 1 sees it."""
     return stores.of(1)
-
-
-def topic(name):
-    return TopicRecord(name=name, topic_id=uuid4().bytes)
-
-
-async def batch_of(*names):
-    return await PreparedBatch.of([topic(name) for name in names], now_ms=1234)
-
-
-async def append(store, claim, *names):
-    """Append topics of these names at the end; return the offset behind them."""
-    end = await store.end_offset()
-    return await store.append(await batch_of(*names), claim=claim, expected_end=end) + len(names)
 
 
 async def read(store, from_offset, end_offset=None):

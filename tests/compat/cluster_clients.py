@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import closing
 from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 
-from tests.waits import TimeLeft, flushed
+from tests.waits import TimeLeft, eventually, flushed
 from trio_broker.testing.cluster_thread import ClusterThread, cluster_in_thread
 
 WAIT_SECONDS: Final = 60
@@ -39,37 +38,24 @@ def create_topics(cluster: ClusterThread, *names: str) -> None:
         cluster.create_topic(name, partitions=PARTITIONS, min_insync_replicas=2)
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until others have made ``condition`` true."""
-    time_left = TimeLeft(WAIT_SECONDS)
-    while not condition():
-        assert not time_left.is_over
-        time.sleep(PAUSE_SECONDS)
-
-
 def in_sync(cluster: ClusterThread) -> bool:
     """Whether all replicas of all partitions are in sync."""
-
-    async def look() -> bool:
-        topics = cluster.broker(cluster.running[0]).services.metadata_cache.image.topics.values()
-        partitions = [partition for topic in topics for partition in topic.partitions.values()]
-        return all(set(each.isr) == set(each.replicas) for each in partitions)
-
-    return cluster.call(look)
+    partitions = [partition for topic in cluster.image.topics.values() for partition in topic.partitions.values()]
+    return all(set(each.isr) == set(each.replicas) for each in partitions)
 
 
 def kill_leader(cluster: ClusterThread, topic: str) -> int:
     """Kill the leader of a topic's first partition; return its id once another leads."""
     leader = cluster.leader_of(topic)
     cluster.kill(leader)
-    eventually(lambda: cluster.leader_of(topic) not in (leader, -1))
+    eventually(lambda: cluster.leader_of(topic) not in (leader, -1), WAIT_SECONDS)
     return leader
 
 
 def restart(cluster: ClusterThread, node_id: int) -> None:
     """Restart a broker, and return once all replicas are in sync."""
     cluster.restart(node_id)
-    eventually(lambda: in_sync(cluster))
+    eventually(lambda: in_sync(cluster), WAIT_SECONDS)
 
 
 def write_numbers(cluster: ClusterThread, topic: str, numbers: Iterable[int]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -11,7 +10,7 @@ import attrs
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from tests.waits import TimeLeft, flushed, within
+from tests.waits import eventually, flushed, within
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS: Final = 60.0
@@ -158,16 +157,15 @@ def compact(cluster: Cluster, broker: BrokerProcess) -> None:
     )
     for number in range(12):
         cluster.send(COMPACTED, 0, [Record(b"%d" % number, b"key-%d" % (key % (number + 2))) for key in range(9)])
-    time_left = TimeLeft(SECONDS)
     checkpoint = broker.data_directory / "cleaner-offset-checkpoint"
     logs = broker.data_directory / f"{COMPACTED}-0"
-    while True:
+
+    def is_compacted() -> bool:
         written = checkpoint.read_text() if checkpoint.exists() else ""
         done = re.search(rf"^{COMPACTED} 0 (\d+)$", written, re.MULTILINE)
-        if done and int(done[1]) == max(int(path.stem) for path in logs.glob("*.log")):
-            return
-        assert not time_left.is_over, "nothing was compacted"
-        time.sleep(0.05)
+        return done is not None and int(done[1]) == max(int(path.stem) for path in logs.glob("*.log"))
+
+    eventually(is_compacted, SECONDS)
 
 
 def fill_with_transactions(cluster: Cluster) -> Producer:

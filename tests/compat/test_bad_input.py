@@ -127,7 +127,7 @@ def witness(broker: BrokerProcess, healthy: HealthyClient) -> Iterator[Witness]:
     witness = Witness(broker, healthy, len(broker.output))
     yield witness
     healthy.check()
-    assert broker.process.poll() is None
+    assert broker.is_running
     assert not [line for line in broker.output[witness.lines_before :] if "Traceback" in line or " ERROR " in line]
 
 

@@ -23,14 +23,13 @@ from tests.compat.cluster_clients import (
     cluster_of_one_shard,
     committed_numbers,
     create_topics,
-    eventually,
     kill_leader,
     restart,
     write_numbers,
 )
 from tests.java_programs import Java
 from tests.oracles import absent
-from tests.waits import TimeLeft, killed_after, scaled, within
+from tests.waits import TimeLeft, eventually, killed_after, scaled, within
 from trio_broker.testing.cluster_thread import ClusterThread
 
 HERE = Path(__file__).parent
@@ -202,5 +201,5 @@ def lose_under(
         assert loop.poll() is None, "it ended, or was killed after its time"
         return len(committed_numbers(cluster, "invoices")) >= written
 
-    eventually(all_are_invoiced)
+    eventually(all_are_invoiced, WAIT_SECONDS)
     assert committed_numbers(cluster, "invoices") == list(range(written))

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from tests.compat.cluster_clients import eventually
+from tests.compat.cluster_clients import WAIT_SECONDS
 from tests.java_programs import Java
+from tests.waits import eventually
 from trio_broker.testing.cluster_thread import ClusterThread, cluster_in_thread
 
 ASKED, STALE, MISSING = 1, 4, 3
@@ -114,9 +115,9 @@ def with_one_missing(
     lone = {"lone": (TOPICS, "--create", "--topic", "lone", "--replica-assignment", f"{MISSING}:{STALE}")}
     outputs(run_tools(java, cluster, lone), "lone")
     cluster.kill(STALE)
-    eventually(lambda: cluster.call(isr_of_lone, cluster) == {MISSING})
+    eventually(lambda: cluster.image.topics["lone"].partitions[0].isr == (MISSING,), WAIT_SECONDS)
     cluster.kill(MISSING)
-    eventually(lambda: cluster.leader_of("lone") == -1)
+    eventually(lambda: cluster.leader_of("lone") == -1, WAIT_SECONDS)
     cluster.restart(STALE)
     reassign_to_the_missing(cluster)
     return run_tools(java, cluster, calls_while_one_is_missing(tmp_path_factory.mktemp("plans")))
@@ -126,11 +127,6 @@ def reassign_to_the_missing(cluster: ClusterThread) -> None:
     """Begin what cannot end. Kafka's tool refuses to name a broker that does not run."""
     with closing(KafkaAdminClient(bootstrap_servers=cluster.address_of(ASKED))) as admin:
         admin.alter_partition_reassignments({TopicPartition("moved", index): [2, 1, MISSING] for index in (0, 1)})
-
-
-async def isr_of_lone(cluster: ClusterThread) -> set[int]:
-    image = cluster.broker(ASKED).services.metadata_cache.image
-    return set(image.topics["lone"].partitions[0].isr)
 
 
 def outputs(results: Mapping[str, Any], *names: str, code: int = 0) -> list[str]:

@@ -6,7 +6,6 @@ import random
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -19,7 +18,7 @@ from kafka.errors import KafkaError as KafkaPythonError
 from tests.checking.thread_tuner import ThreadTuner
 from tests.consumed_messages import consumed
 from tests.java_programs import Java
-from tests.waits import TimeLeft, flushed, scaled, within
+from tests.waits import eventually, flushed, scaled, within
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
@@ -111,19 +110,15 @@ def newest_of(messages: list[Message]) -> Newest:
 
 def wait_until_compacted(broker: BrokerProcess) -> None:
     """Until only the active segment of each partition is dirty, by what the broker wrote down."""
-    time_left = TimeLeft(SECONDS)
-    while not time_left.is_over:
-        checkpoint = broker.data_directory / "cleaner-offset-checkpoint"
-        done = {}
-        if checkpoint.exists():
-            for topic, partition, offset in re.findall(r"^(\S+) (\d+) (\d+)$", checkpoint.read_text(), re.MULTILINE):
-                if topic == TOPIC:
-                    done[int(partition)] = int(offset)
+    checkpoint = broker.data_directory / "cleaner-offset-checkpoint"
+
+    def is_compacted() -> bool:
+        written = checkpoint.read_text() if checkpoint.exists() else ""
+        done = re.findall(rf"^{TOPIC} (\d+) (\d+)$", written, re.MULTILINE)
         active = {partition: max(map(int, stems(broker, partition))) for partition in range(len(CODECS))}
-        if done == active:
-            return
-        time.sleep(0.05)
-    pytest.fail(f"not compacted in {SECONDS} s")
+        return {int(partition): int(offset) for partition, offset in done} == active
+
+    eventually(is_compacted, SECONDS)
 
 
 def stems(broker: BrokerProcess, partition: int) -> list[str]:
@@ -200,10 +195,7 @@ def test_committed_offsets_outlive_the_compaction_of_their_topic_and_a_kill(
         for number, consumer in enumerate(consumers):
             consumer.commit(offsets=[TopicPartition(TOPIC, 0, 100 * number + offset)], asynchronous=False)
     directory = broker.data_directory / "__consumer_offsets-0"
-    time_left = TimeLeft(SECONDS)
-    while not any(path.stat().st_size == 0 for path in sorted(directory.glob("*.log"))[:-1]):
-        assert not time_left.is_over, f"not compacted in {SECONDS} s"
-        time.sleep(0.05)
+    eventually(lambda: any(path.stat().st_size == 0 for path in sorted(directory.glob("*.log"))[:-1]), SECONDS)
     broker.kill()
     broker.start()
     for number, consumer in enumerate(consumers):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.kafka_process import KafkaProcess
-from tests.waits import TimeLeft, flushed, scaled, within
+from tests.waits import eventually, flushed, scaled, within
 from trio_broker.cli import main
 
 pytestmark = pytest.mark.compat
@@ -62,14 +61,12 @@ def left_by_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 def await_compaction(directory: Path) -> None:
     """Wait until the cleaner has written down that it went over some of the compacted topic."""
-    time_left = TimeLeft(SECONDS)
-    while not time_left.is_over:
-        for path in directory.rglob(CLEANER_CHECKPOINT):
-            offsets = [int(line.split()[2]) for line in path.read_text().splitlines() if line.startswith("keyed 0 ")]
-            if offsets and offsets[0] > 0:
-                return
-        time.sleep(0.1)
-    raise AssertionError("Kafka compacts nothing")
+
+    def has_begun() -> bool:
+        lines = [line for path in directory.rglob(CLEANER_CHECKPOINT) for line in path.read_text().splitlines()]
+        return any(int(line.split()[2]) > 0 for line in lines if line.startswith("keyed 0 "))
+
+    eventually(has_begun, SECONDS, "Kafka compacts")
 
 
 def _write(servers: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ from confluent_kafka.admin import (
 from tests.compat.kafka_process import KafkaProcess
 from tests.spark.exactly_once.job import Job
 from tests.spark.producer.consumed_records import read_back, values_of
-from tests.waits import TimeLeft, flushed, terminated, within
+from tests.waits import eventually, flushed, terminated, within
 from trio_broker.client.errors import ClientError
 from trio_broker.spark.exactly_once.committer import TransactionExpired
 from trio_broker.spark.exactly_once.decision import Decision
@@ -81,10 +80,7 @@ def test_a_driver_that_was_taken_over_can_decide_nothing(kafka: KafkaProcess) ->
 def test_what_timed_out_after_the_decision_is_named_and_taken_from_the_repetition(kafka: KafkaProcess) -> None:
     job = attrs.evolve(job_of(kafka, "timed-out"), timeout_ms=1000)
     job.decide(0, job.write(0, b"a"))
-    time_left = TimeLeft(SECONDS)
-    while job.open_ids():
-        assert not time_left.is_over
-        time.sleep(0.05)
+    eventually(lambda: not job.open_ids(), SECONDS)
     longer = attrs.evolve(job, timeout_ms=60_000)
     repeated = [longer.write(0, b"a")]
 

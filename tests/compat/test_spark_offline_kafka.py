@@ -7,7 +7,6 @@ them over more than one; and records of no transaction between them.
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.kafka_process import KafkaProcess
 from tests.consumed_messages import consumed
-from tests.waits import TimeLeft, flushed, within
+from tests.waits import eventually, flushed, within
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.chunk import Decoding
@@ -124,10 +123,8 @@ def rows_consumed(bootstrap_servers: str, isolation_level: str) -> list[Row]:
 
 
 def wait_for_checkpoint(directory: Path, offset: int) -> None:
-    time_left = TimeLeft(CHECKPOINT_SECONDS)
-    while checkpoints.read_offsets(RealDisk(), directory / file_names.HIGH_WATERMARK_CHECKPOINT).get(LEDGER) != offset:
-        assert not time_left.is_over, f"no checkpoint of high watermark {offset}"
-        time.sleep(0.05)
+    path = directory / file_names.HIGH_WATERMARK_CHECKPOINT
+    eventually(lambda: checkpoints.read_offsets(RealDisk(), path).get(LEDGER) == offset, CHECKPOINT_SECONDS)
 
 
 @pytest.fixture

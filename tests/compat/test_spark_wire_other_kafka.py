@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.compat.kafka_process import KafkaProcess
 from tests.consumed_messages import consumed
 from tests.java_programs import Java
-from tests.waits import TimeLeft, flushed, within
+from tests.waits import TimeLeft, eventually, flushed, within
 from trio_broker.client.address import parse_addresses
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.chunk import Decoding
@@ -228,10 +228,8 @@ def transactions(kafka: KafkaProcess) -> Iterator[str]:
 
 def wait_for_markers(kafka: KafkaProcess, topic: str) -> None:
     """Until every transaction is over in the log as well: Kafka says that it is before it has written the markers."""
-    time_left = TimeLeft(SECONDS)
-    while len({Reader(kafka, committed, Engine.PLAIN).whole(topic).end_offset for committed in (True, False)}) > 1:
-        assert not time_left.is_over
-        time.sleep(0.05)
+    readers = [Reader(kafka, committed, Engine.PLAIN) for committed in (True, False)]
+    eventually(lambda: len({reader.whole(topic).end_offset for reader in readers}) == 1, SECONDS)
 
 
 def send(producer: Producer, topic: str, number: int, count: int, key: bytes) -> None:

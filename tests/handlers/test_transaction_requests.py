@@ -30,8 +30,8 @@ from tests.handlers.transaction_client import (
     PRODUCE_SECOND_PROTOCOL,
     TransactionClient,
     running_transactions,
-    until,
 )
+from tests.running_broker import until
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.steps import Steps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,12 @@ from kafka_wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from kafka_wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
-from kafka_wire.records.batch import RecordBatch, build_batch, read_batches
+from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.transactions import TransactionStatus
 from tests.handlers.wire_client import ADVERTISED, WireClient, broker_config, new_dispatcher
-from tests.waits import fail_after
+from tests.running_broker import until
+from tests.storage.log_content import found_batches
 from trio_broker.bootstrap import open_services
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
@@ -42,8 +43,6 @@ LAST_OF_THE_FIRST_PROTOCOL = 4
 """Of EndTxn, AddOffsetsToTxn and TxnOffsetCommit."""
 PRODUCE_FIRST_PROTOCOL, PRODUCE_SECOND_PROTOCOL = 11, 12
 LATEST_INIT = 5
-
-WAIT_SECONDS = 10
 
 
 @attrs.define
@@ -246,7 +245,7 @@ class TransactionClient:
     def contents(self, index: int = 0, topic: str = "t") -> list[tuple[int, int, bool] | int]:
         """Each batch of a partition: a marker as ``markers`` has it, otherwise the number of records."""
         contents: list[tuple[int, int, bool] | int] = []
-        for batch in self._batches(self.partition(index, topic)):
+        for batch in found_batches(self.partition(index, topic).log):
             header = batch.header
             if header.is_control:
                 marker = read_transaction_marker(batch)
@@ -256,23 +255,8 @@ class TransactionClient:
                 contents.append(header.record_count)
         return contents
 
-    def _batches(self, partition: Partition) -> Iterator[RecordBatch]:
-        log, offset = partition.log, partition.log_start_offset
-        while offset < log.log_end_offset:
-            # One segment of what may be several.
-            fetched = log.read(offset, 2**30, end_offset=log.log_end_offset)
-            yield from read_batches(fetched.records if isinstance(fetched.records, bytes) else fetched.records.read())
-            offset = fetched.next_offset
-
     def partitions_of(self, transactional_id: str = "id") -> set[TopicPartition]:
         return set(self.coordinator.describe(transactional_id).partitions)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait until others have made ``condition`` true."""
-    with fail_after(WAIT_SECONDS):
-        while not condition():
-            await trio.lowlevel.checkpoint()
 
 
 @asynccontextmanager

@@ -24,11 +24,11 @@ from kafka_wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
     SpecialTimestamp,
 )
-from kafka_wire.records.batch import read_batches
 from tests.fakes.inline_workers import InlineWorkers
 from tests.handlers.handler_client import Client
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import TOPIC_ID, FakeBrokers, batch
+from tests.storage.log_content import found_values
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.resource_config import topic_config
 from trio_broker.handlers.fetch import fetch
@@ -77,7 +77,7 @@ class ReplicatingBroker:
 
     def values(self, index: int = 0, topic: str = "orders") -> list[bytes]:
         """Of all records in its log."""
-        return values_of(self.partition(index, topic))
+        return found_values(self.partition(index, topic).log)
 
     # ---- as a leader
 
@@ -231,21 +231,6 @@ class ReplicatingBrokers:
             config = topic_config(overrides, broker.replicas.config)
             changes = LocalReplicaChanges(topics=[LocalTopicChanges(topic, topic_id, config, **role)])
             await broker.replicas.apply_local_changes(changes)
-
-
-def records_of(partition: Partition, offset: int, max_bytes: int) -> bytes:
-    fetched = partition.log.read(offset, max_bytes, end_offset=partition.log_end_offset)
-    return fetched.records if isinstance(fetched.records, bytes) else bytes(fetched.records.read())
-
-
-def values_of(partition: Partition) -> list[bytes]:
-    values: list[bytes] = []
-    offset = partition.log_start_offset
-    while data := records_of(partition, offset, 1 << 20):
-        for each in read_batches(memoryview(data)):
-            values += [record.value or b"" for record in each.records()]
-            offset = each.header.next_offset
-    return values
 
 
 def epochs_of(partition: Partition) -> list[tuple[int, int]]:

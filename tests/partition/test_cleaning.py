@@ -11,10 +11,11 @@ import trio
 import trio.testing
 
 from kafka_wire.errors import KafkaError
-from kafka_wire.records.batch import build_batch, read_batches
+from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import add_topic, delete_topics, make_replicas
+from tests.storage.log_content import found_batches
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.entries import ConfigScope
 from trio_broker.config.log_manager_config import LogManagerConfig
@@ -49,12 +50,7 @@ async def fill(replicas: ReplicaManager, partition, batches=12, keys_count=3):
 
 
 def left(partition):
-    found, position, log = [], partition.log_start_offset, partition.log
-    while (fetched := log.read(position, 1 << 20, end_offset=log.log_end_offset)).size:
-        for batch in read_batches(fetched.records.read()):
-            found += [record.offset for record in batch.records()]
-            position = batch.header.next_offset
-    return found
+    return [record.offset for each in found_batches(partition.log) for record in each.records()]
 
 
 async def until(condition):

@@ -11,9 +11,10 @@ import trio.testing
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.records.batch import RecordBatch, read_batches
+from kafka_wire.records.batch import read_batches
 from tests.leader_append import append_to_leader
 from tests.partition.real_logs import add_topic, batch, followed, led, make_replicas
+from tests.storage.log_content import found_batches, found_values
 from tests.waits import within
 from trio_broker.partition.delayed_operations import DelayedFetch
 from trio_broker.partition.follower_appends import FollowerAppends, Truncation
@@ -36,21 +37,6 @@ def replicated(offset: int, *values: bytes, epoch: int = EPOCH, **options) -> me
 
 def appends_of(replicas: ReplicaManager) -> FollowerAppends:
     return FollowerAppends(replicas.clock, replicas.failures, replicas.flusher, replicas.log_maintenance)
-
-
-def batches_of(partition: Partition) -> list[RecordBatch]:
-    log = partition.log
-    batches: list[RecordBatch] = []
-    offset = log.log_start_offset
-    while (fetched := log.read(offset, 1 << 20, end_offset=log.log_end_offset)).size:
-        data = fetched.records if isinstance(fetched.records, bytes) else fetched.records.read()
-        batches += read_batches(memoryview(data))
-        offset = fetched.next_offset
-    return batches
-
-
-def values_of(partition: Partition) -> list[bytes]:
-    return [record.value or b"" for each in batches_of(partition) for record in each.records()]
 
 
 def points_on_disk(partition: Partition) -> int:
@@ -93,8 +79,8 @@ async def test_what_a_leader_sends_is_appended_as_it_is_with_its_epochs_on_disk_
     sent = bytes(replicated(6, b"a", b"b", epoch=3)) + bytes(replicated(8, b"c"))
     info = await appends_of(replicas).append(partition, memoryview(sent), leader_epoch=EPOCH)
     assert (info.first_offset, info.last_offset, partition.log_end_offset) == (6, 8, 9)
-    assert values_of(partition)[6:] == [b"a", b"b", b"c"]
-    assert [each.header.partition_leader_epoch for each in batches_of(partition)[6:]] == [3, 5]
+    assert found_values(partition.log)[6:] == [b"a", b"b", b"c"]
+    assert [each.header.partition_leader_epoch for each in found_batches(partition.log)[6:]] == [3, 5]
     assert entries_at_append == [(EpochEntry(0, 0), EpochEntry(3, 6), EpochEntry(5, 8))]
 
 
@@ -143,7 +129,7 @@ async def test_a_cut_takes_records_epochs_and_files_and_lasts(replicas, partitio
     assert fetch.is_woken
     await follower.append(partition, replicated(4, b"new"), leader_epoch=EPOCH)
     await replicas.flusher.wait_idle(partition.writer)
-    assert [value[:1] for value in values_of(partition)] == [b"0", b"1", b"2", b"3", b"n"]
+    assert [value[:1] for value in found_values(partition.log)] == [b"0", b"1", b"2", b"3", b"n"]
     assert partition.failure is None
 
 
@@ -230,7 +216,7 @@ async def test_an_election_in_the_middle_prevents_the_cut(replicas, partition, m
         partition.writer.make_follower(followed(EPOCH + 1))
         released.set()
     assert refusals[partition].code is ErrorCode.FENCED_LEADER_EPOCH
-    assert len(values_of(partition)) == partition.log_end_offset == 6
+    assert len(found_values(partition.log)) == partition.log_end_offset == 6
 
 
 async def test_a_look_of_another_thread_that_a_cut_comes_across_is_repeated(replicas, partition):
@@ -262,7 +248,7 @@ async def test_a_log_begins_anew_at_another_offset(replicas, partition):
     assert [each.name for each in partition.log.directory.glob("*.log")] == [f"{100:020}.log"]
     await follower.append(partition, replicated(100, b"a"), leader_epoch=EPOCH)
     await replicas.flusher.wait_idle(partition.writer)
-    assert values_of(partition) == [b"a"]
+    assert found_values(partition.log) == [b"a"]
 
 
 async def test_a_log_begins_anew_where_one_of_its_segments_begins(replicas, partition):
@@ -270,7 +256,7 @@ async def test_a_log_begins_anew_where_one_of_its_segments_begins(replicas, part
     base = partition.log.segments[1].base_offset
     assert await follower.truncate({partition: Truncation(base, EPOCH, begins_anew=True)}) == {}
     await follower.append(partition, replicated(base, b"a"), leader_epoch=EPOCH)
-    assert values_of(partition) == [b"a"]
+    assert found_values(partition.log) == [b"a"]
 
 
 async def test_a_first_batch_in_which_the_leader_s_log_starts_is_taken_whole(replicas, partition):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.spark.producer.consumed_records import read_back, values_of
-from tests.waits import TimeLeft, within
+from tests.waits import eventually, within
 from trio_broker.testing import BrokerProcess
 
 if TYPE_CHECKING:
@@ -25,13 +24,6 @@ PARTITIONS, TASKS, ROWS = 3, 2, 20_000
 SECONDS = 120
 
 
-def wait_for(path: Path) -> None:
-    time_left = TimeLeft(SECONDS)
-    while not path.exists():
-        assert not time_left.is_over, path
-        time.sleep(0.05)
-
-
 def test_a_batch_has_each_row_once_though_the_broker_died_beside_it(spark: SparkSession, tmp_path: Path) -> None:
     """The tasks wait in the middle, with rows sent and their transactions open, until the broker was killed."""
 
@@ -40,12 +32,10 @@ def test_a_batch_has_each_row_once_though_the_broker_died_beside_it(spark: Spark
             yield batch
             if number == 0:
                 (tmp_path / "halfway").touch()
-                time_left = TimeLeft(SECONDS)
-                while not (tmp_path / "killed").exists() and not time_left.is_over:
-                    time.sleep(0.05)
+                eventually((tmp_path / "killed").exists, SECONDS)
 
     def kill_and_start(broker: BrokerProcess) -> None:
-        wait_for(tmp_path / "halfway")
+        eventually((tmp_path / "halfway").exists, SECONDS)
         broker.kill()
         # The tasks go on while there is no broker.
         (tmp_path / "killed").touch()

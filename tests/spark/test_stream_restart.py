@@ -27,7 +27,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from tests.spark.streaming_job import writer
-from tests.waits import MOST_TIMES, TimeLeft, flushed, scaled, terminated, within
+from tests.waits import MOST_TIMES, eventually, flushed, scaled, terminated, within
 from trio_broker.testing import BrokerProcess
 
 if TYPE_CHECKING:
@@ -47,14 +47,6 @@ WAIT_SECONDS = 180.0
 
 RECORDS_AT_ONCE = 100
 PAUSE_SECONDS = 0.05
-
-
-def wait_for(claim: Callable[[], bool], what: str) -> None:
-    """Wait until ``claim`` holds."""
-    time_left = TimeLeft(WAIT_SECONDS)
-    while not claim():
-        assert not time_left.is_over, f"waited in vain for {what}"
-        time.sleep(0.05)
 
 
 class Sender:
@@ -190,7 +182,9 @@ class Trial:
 
     def wait_for_progress(self, is_alive: Life, micro_batches: int) -> None:
         aim = self.last_committed() + micro_batches
-        wait_for(lambda: self.last_committed() >= aim or not is_alive(), f"{micro_batches} micro-batches")
+        eventually(
+            lambda: self.last_committed() >= aim or not is_alive(), WAIT_SECONDS, f"{micro_batches} micro-batches"
+        )
         assert is_alive(), "the query has ended; its process leaves a log"
 
     # --- Trouble ---
@@ -220,14 +214,16 @@ class Trial:
 
     def delete_what_was_read(self, sender: Sender) -> None:
         """Let retention take all segments but the active ones, once the query has read them."""
-        wait_for(self.has_rolled, "a second segment")
+        eventually(self.has_rolled, WAIT_SECONDS, "a second segment")
         with sender.silence():
             ends = {number: end for number, (_, end) in self.bounds().items()}
-            wait_for(lambda: self.read_up_to() == ends, "the query to read everything")
+            eventually(lambda: self.read_up_to() == ends, WAIT_SECONDS, "the query to read everything")
             before = self.bounds()
             self.set_retention_bytes(1)
-            wait_for(
-                lambda: any(self.bounds()[number][0] > start for number, (start, _) in before.items()), "retention"
+            eventually(
+                lambda: any(self.bounds()[number][0] > start for number, (start, _) in before.items()),
+                WAIT_SECONDS,
+                "retention",
             )
             self.set_retention_bytes(-1)
 

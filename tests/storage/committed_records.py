@@ -6,6 +6,7 @@ import attrs
 
 from kafka_wire.records.batch import read_batches
 from kafka_wire.records.record import Record
+from tests.storage.log_content import fetched_data
 from trio_broker.storage.log import Log
 
 
@@ -31,7 +32,7 @@ def committed_view(log: Log, max_bytes: int = 700) -> CommittedView:
         fetched = log.read(position, max_bytes, end_offset=stable_offset)
         if not fetched.size:
             break
-        data = fetched.records if isinstance(fetched.records, bytes) else fetched.records.read()
+        data = fetched_data(fetched)
         ahead = sorted(
             log.aborted_transactions(position, fetched.next_offset, fetched.row), key=lambda each: each.first_offset
         )

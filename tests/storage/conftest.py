@@ -9,11 +9,12 @@ from pathlib import Path
 import attrs
 import pytest
 
-from kafka_wire.records.batch import RecordBatch, build_batch, read_batches
+from kafka_wire.records.batch import RecordBatch, build_batch
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.record import NewRecord
 from tests.storage.followed_log import append_as_follower
+from tests.storage.log_content import found_batches
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk
@@ -103,17 +104,7 @@ class LogBench:
 
     def batches(self, offset: int | None = None, max_bytes: int = 1 << 30) -> list[RecordBatch]:
         """All batches from ``offset`` on, read as a consumer reads."""
-        batches: list[RecordBatch] = []
-        position = self.log.log_start_offset if offset is None else offset
-        while True:
-            fetched = self.log.read(position, max_bytes, end_offset=self.log.log_end_offset)
-            if not fetched.size:
-                return batches
-            data = fetched.records if isinstance(fetched.records, bytes) else fetched.records.read()
-            found = list(read_batches(data))
-            assert sum(item.header.size_bytes for item in found) == len(data), "a read gives whole batches"
-            batches += found
-            position = found[-1].header.next_offset
+        return found_batches(self.log, offset, max_bytes)
 
     def offsets(self) -> list[int]:
         """The offsets of all records."""

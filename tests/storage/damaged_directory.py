@@ -28,6 +28,7 @@ from kafka_wire.records.errors import CorruptRecordBatch
 from kafka_wire.records.record import NewRecord
 from tests.storage.compaction_harness import compact
 from tests.storage.file_damage import FileDamage, drawn
+from tests.storage.log_content import fetched_data
 from tests.storage.managed_logs import create_log, load_logs, remove_expired_files
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
@@ -227,7 +228,7 @@ def stored(log: Log) -> StoredLog:
     batches: dict[int, bytes] = {}
     offset = log.log_start_offset
     while (fetched := log.read(offset, 1 << 20, end_offset=log.log_end_offset)).size:
-        data = fetched.records if isinstance(fetched.records, bytes) else fetched.records.read()
+        data = fetched_data(fetched)
         for batch in read_batches(data):
             batches[batch.header.base_offset] = bytes(batch.buffer)
             for record in batch.records():
@@ -266,7 +267,7 @@ def served(log: Log) -> ServedLog:
             fetched = log.read(offset, 400, end_offset=log.log_end_offset)
             if not fetched.size:
                 break
-            data = fetched.records if isinstance(fetched.records, bytes) else fetched.records.read()
+            data = fetched_data(fetched)
             for batch in read_batches(data):
                 batch.verify_crc()
                 for record in batch.records():
@@ -291,7 +292,7 @@ def read_anew(log: Log, expected: StoredLog, found: ServedLog) -> None:
             except CorruptRecordBatch:
                 found.refused.add(offset)
                 continue
-            data = fetched.records if isinstance(fetched.records, bytes) else fetched.records.read()
+            data = fetched_data(fetched)
             first = next(iter(read_batches(data))).header
             assert first.base_offset <= offset <= first.last_offset, f"{first} for a read from {offset}"
 

@@ -10,6 +10,7 @@ import attrs
 from kafka_wire.records.batch import BatchHeader, RecordBatch, read_batches
 from trio_broker.storage.log import Log
 from trio_broker.storage.producer_replay import read_transaction_marker
+from trio_broker.storage.segment import FetchedRecords
 
 
 @attrs.frozen
@@ -21,22 +22,31 @@ class Written:
     epoch: int
 
 
-def found_batches(log: Log) -> list[RecordBatch]:
-    """All batches of a log, read as a consumer reads, and checked."""
+def fetched_data(fetched: FetchedRecords) -> bytes | bytearray | memoryview:
+    """The bytes of what a read has found, in a file or in memory."""
+    return fetched.records if isinstance(fetched.records, bytes) else fetched.records.read()
+
+
+def found_batches(log: Log, offset: int | None = None, max_bytes: int = 1 << 20) -> list[RecordBatch]:
+    """All batches of a log from ``offset`` or its start on, read as a consumer reads, and checked."""
     batches: list[RecordBatch] = []
-    position = log.log_start_offset
-    while True:
-        fetched = log.read(position, 1 << 20, end_offset=log.log_end_offset)
-        if not fetched.size:
-            break
-        data = fetched.records if isinstance(fetched.records, bytes) else fetched.records.read()
-        for batch in read_batches(data):
+    position = log.log_start_offset if offset is None else offset
+    while (fetched := log.read(position, max_bytes, end_offset=log.log_end_offset)).size:
+        data = fetched_data(fetched)
+        found = list(read_batches(data))
+        assert sum(each.header.size_bytes for each in found) == len(data), "a read gives whole batches"
+        for batch in found:
             batch.verify_crc()
             assert not batches or batch.header.base_offset > batches[-1].header.last_offset
             batches.append(batch)
         position = fetched.next_offset
     assert not batches or batches[-1].header.last_offset < log.log_end_offset
     return batches
+
+
+def found_values(log: Log) -> list[bytes]:
+    """The values of all records of a log; none is null."""
+    return [record.value or b"" for batch in found_batches(log) for record in batch.records()]
 
 
 def found_records(log: Log) -> dict[int, Written]:
@@ -104,8 +114,7 @@ def check_reads(log: Log, found: dict[int, Written], chance: random.Random) -> N
     """Indexes lead to the records."""
     for offset in chance.sample(sorted(found), min(3, len(found))):
         fetched = log.read(offset, 1, end_offset=log.log_end_offset)
-        data = fetched.records if isinstance(fetched.records, bytes) else fetched.records.read()
-        (batch,) = read_batches(data)
+        (batch,) = read_batches(fetched_data(fetched))
         assert batch.header.base_offset <= offset <= batch.header.last_offset
         timestamp = next(record.timestamp for record in batch.records() if record.offset == offset)
         answer = log.offset_for_timestamp(timestamp, log.log_end_offset)

@@ -18,6 +18,7 @@ from kafka_wire.records.batch import TimestampType, build_batch, read_batches
 from kafka_wire.records.record import NewRecord
 from tests.storage.compaction_harness import compact
 from tests.storage.followed_log import truncate
+from tests.storage.log_content import fetched_data
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.real_disk import RealDisk, RealFileRegion
 from trio_broker.storage import producer_snapshot
@@ -39,11 +40,8 @@ def files(bench: LogBench) -> list[str]:
 
 def fetch(bench: LogBench, offset: int, max_bytes: int, end_offset: int | None = None, **kwargs: bool) -> list[int]:
     """The base offsets of the batches one read gives."""
-    from kafka_wire.records.batch import read_batches
-
     end = bench.log.log_end_offset if end_offset is None else end_offset
-    records = bench.log.read(offset, max_bytes, end_offset=end, **kwargs).records
-    data = records if isinstance(records, bytes) else records.read()
+    data = fetched_data(bench.log.read(offset, max_bytes, end_offset=end, **kwargs))
     found = list(read_batches(data))
     assert sum(batch.header.size_bytes for batch in found) == len(data)
     return [batch.header.base_offset for batch in found]

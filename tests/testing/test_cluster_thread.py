@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.waits import TimeLeft, scaled
+from tests.waits import eventually, scaled
 from trio_broker.testing import ClusterThread
 
 WAIT_SECONDS = 30
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until other threads have made ``condition`` true."""
-    time_left = TimeLeft(WAIT_SECONDS)
-    while not condition():
-        assert not time_left.is_over
-        time.sleep(0.02)
 
 
 def produce(servers: str, topic: str, values: range) -> None:
@@ -46,11 +35,7 @@ def consumed(cluster: ClusterThread, topic: str, count: int) -> list[int]:
 
 
 def isr(cluster: ClusterThread, topic: str) -> set[int]:
-    async def find() -> set[int]:
-        image = cluster.broker(next(iter(cluster.running))).services.metadata_cache.image
-        return set(image.topics[topic].partitions[0].isr)
-
-    return cluster.call(find)
+    return set(cluster.image.topics[topic].partitions[0].isr)
 
 
 def test_a_leader_dies_and_what_was_acknowledged_is_read_from_the_next(kafka_cluster):
@@ -58,11 +43,11 @@ def test_a_leader_dies_and_what_was_acknowledged_is_read_from_the_next(kafka_clu
     produce(kafka_cluster.bootstrap_servers, "orders", range(10))
     first = kafka_cluster.leader_of("orders")
     kafka_cluster.kill(first)
-    eventually(lambda: kafka_cluster.leader_of("orders") not in (first, -1))
+    eventually(lambda: kafka_cluster.leader_of("orders") not in (first, -1), WAIT_SECONDS)
     produce(kafka_cluster.bootstrap_servers, "orders", range(10, 20))
     assert consumed(kafka_cluster, "orders", 20) == list(range(20))
     kafka_cluster.restart(first)
-    eventually(lambda: isr(kafka_cluster, "orders") == {1, 2, 3})
+    eventually(lambda: isr(kafka_cluster, "orders") == {1, 2, 3}, WAIT_SECONDS)
 
 
 def test_a_controlled_stop_moves_leaders_before_it_ends(kafka_cluster):
@@ -81,9 +66,9 @@ def test_a_leader_that_is_cut_off_acknowledges_nothing_that_is_lost(kafka_cluste
     first = kafka_cluster.leader_of("orders")
     others = [each for each in kafka_cluster.broker_ids if each != first]
     kafka_cluster.partition({first}, others)
-    eventually(lambda: kafka_cluster.leader_of("orders") in others)
+    eventually(lambda: kafka_cluster.leader_of("orders") in others, WAIT_SECONDS)
     # A client that asks the broker that is cut off is sent to it, as by any Kafka, until it tires of waiting.
     produce(",".join(map(kafka_cluster.address_of, others)), "orders", range(5, 10))
     kafka_cluster.heal()
-    eventually(lambda: isr(kafka_cluster, "orders") == {1, 2, 3})
+    eventually(lambda: isr(kafka_cluster, "orders") == {1, 2, 3}, WAIT_SECONDS)
     assert consumed(kafka_cluster, "orders", 10) == list(range(10))

@@ -67,7 +67,7 @@ class BrokerThread:
         """
         self.clock = AdvancingClock()
         self.data_directory = data_directory or self._temporary_directory()
-        self._settings = {name.replace("_", "."): setting_text(value) for name, value in settings.items()}
+        self._settings = setting_texts(settings)
         if admin:
             self._settings.setdefault("admin.listener", ADMIN_ON_ANY_PORT)
         self._bootstrap_servers = ""
@@ -202,16 +202,8 @@ class BrokerThread:
         Raises:
             KafkaError: the topic exists, or its name or a setting is not valid.
         """
-        texts = {key.replace("_", "."): setting_text(value) for key, value in configs.items()}
-        wanted = NewTopic(name=name, num_partitions=partitions, configs=texts)
-
-        async def create() -> str:
-            [outcome] = await self.broker.services.controller.create_topics([wanted])
-            if isinstance(outcome, KafkaError):
-                raise outcome
-            return uuid_text(outcome.topic_id)
-
-        return self.call(create)
+        wanted = NewTopic(name=name, num_partitions=partitions, configs=setting_texts(configs))
+        return self.call(create_topic, self.broker, wanted)
 
 
 def broker_in_thread(data_directory: Path | None = None, *, admin: bool = False, **settings: Setting) -> BrokerThread:
@@ -223,6 +215,21 @@ def broker_in_thread(data_directory: Path | None = None, *, admin: bool = False,
     return BrokerThread(data_directory, admin=admin, **settings).start()
 
 
-def setting_text(value: Setting) -> str:
-    """Return the text of a setting as Kafka writes it: booleans in lower case."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+async def create_topic(broker: Broker, wanted: NewTopic) -> str:
+    """Have a running broker create a topic, and return its id as text.
+
+    Raises:
+        KafkaError: the topic exists, or its name or a setting is not valid.
+    """
+    [outcome] = await broker.services.controller_client.create_topics([wanted])
+    if isinstance(outcome, KafkaError):
+        raise outcome
+    return uuid_text(outcome.topic_id)
+
+
+def setting_texts(settings: Mapping[str, Setting]) -> dict[str, str]:
+    """Return settings as Kafka writes them: dots in their names, booleans in lower case."""
+    return {
+        name.replace("_", "."): str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in settings.items()
+    }

@@ -24,9 +24,9 @@ from urllib.parse import urlsplit
 import attrs
 import trio
 
-from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import uuid_text
 from trio_broker.broker import Broker
+from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.cluster.shared_metadata import SharedMetadata, opened_metadata_store
 from trio_broker.config.broker_config import BrokerConfig, load_broker_config
@@ -35,7 +35,7 @@ from trio_broker.dev_cluster import METADATA_DIRECTORY, broker_directory
 from trio_broker.runtime.randomness import random_uuid
 from trio_broker.runtime.real import real_runtime
 from trio_broker.testing.advancing_clock import AdvancingClock
-from trio_broker.testing.broker_thread import TEST_SETTINGS, Setting, setting_text
+from trio_broker.testing.broker_thread import TEST_SETTINGS, Setting, create_topic, setting_texts
 from trio_broker.testing.cluster_network import ClusterLinks, CutMetadataStore, CutNetwork
 from trio_broker.testing.loop_thread import BrokerDoesNotRun, LoopThread
 
@@ -93,7 +93,7 @@ class ClusterThread:
         self.clock = AdvancingClock()
         self.directory = Path(tempfile.mkdtemp(prefix="trio-broker-cluster-"))
         self._remove_data = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
-        self._settings = {name.replace("_", "."): setting_text(value) for name, value in settings.items()}
+        self._settings = setting_texts(settings)
         self._members = {
             node_id: Member(node_id, Path(broker_directory(PurePath(self.directory), node_id)))
             for node_id in range(1, brokers + 1)
@@ -295,17 +295,9 @@ class ClusterThread:
             KafkaError: the topic exists, or its name or a setting is not valid.
         """
         factor = min(len(self._members), BROKERS) if replication_factor == -1 else replication_factor
-        texts = {key.replace("_", "."): setting_text(value) for key, value in configs.items()}
+        texts = setting_texts(configs)
         wanted = NewTopic(name=name, num_partitions=partitions, replication_factor=factor, configs=texts)
-        running = next(member.broker for member in self._members.values() if member.broker is not None)
-
-        async def create() -> str:
-            [outcome] = await running.services.controller_client.create_topics([wanted])
-            if isinstance(outcome, KafkaError):
-                raise outcome
-            return uuid_text(outcome.topic_id)
-
-        return self.call(create)
+        return self.call(create_topic, self.broker(self.running[0]), wanted)
 
     def controller_id(self) -> int:
         """The broker that is the controller; −1 if there is none."""
@@ -315,15 +307,19 @@ class ClusterThread:
 
         return self.call(find)
 
-    def leader_of(self, topic: str, partition: int = 0) -> int:
-        """The broker that leads a partition, as far as the running brokers know; −1 if none does."""
+    @property
+    def image(self) -> MetadataImage:
+        """The newest metadata that a running broker knows."""
 
-        async def find() -> int:
+        async def find() -> MetadataImage:
             images = [each.broker.services.metadata_cache.image for each in self._members.values() if each.broker]
-            newest = max(images, key=lambda image: image.offset)
-            return newest.topics[topic].partitions[partition].leader
+            return max(images, key=lambda image: image.offset)
 
         return self.call(find)
+
+    def leader_of(self, topic: str, partition: int = 0) -> int:
+        """The broker that leads a partition, as far as the running brokers know; −1 if none does."""
+        return self.image.topics[topic].partitions[partition].leader
 
 
 def cluster_in_thread(brokers: int = BROKERS, **settings: Setting) -> ClusterThread:

@@ -67,6 +67,10 @@ class BrokerProcess:
     def pid(self) -> int:
         return self.process.pid
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def command(self) -> list[str]:
         """The command line. A restart asks for the port of the last start, so that clients reconnect."""
         port = str(self.port) if self.bootstrap_servers else "0"
@@ -124,7 +128,7 @@ class BrokerProcess:
         return self._end(signal.SIGKILL)
 
     def _end(self, number: signal.Signals) -> int:
-        if self.process.poll() is None:
+        if self.is_running:
             self.process.send_signal(number)
         code = self.process.wait(STOP_SECONDS)
         assert self._reader is not None
@@ -140,7 +144,7 @@ class BrokerProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self.process.poll() is None:
+        if self.is_running:
             self.stop()
         else:
             self._end(signal.SIGKILL)

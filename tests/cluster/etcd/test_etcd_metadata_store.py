@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from kafka_wire.stored.metadata import TopicRecord
 from tests.cluster.etcd.etcd_world import World, late_etcd
 from tests.cluster.etcd_stores import LAYOUT
+from tests.cluster.metadata_stores import append, batch_of, topic
 from tests.fakes.modelled_etcd import EtcdFaults
 from tests.simulation import metadata_store_bugs
 from trio_broker.cluster.etcd import etcd_metadata_store
@@ -29,21 +29,10 @@ from trio_broker.cluster.etcd.messages import (
 from trio_broker.cluster.etcd.transactions import require_version
 from trio_broker.cluster.metadata_image import NO_LEADER
 from trio_broker.cluster.metadata_snapshot import MetadataSnapshot, SnapshotId
-from trio_broker.cluster.metadata_store import AppendUnknown, Claim, ClaimLost, PreparedBatch, UnexpectedEnd
+from trio_broker.cluster.metadata_store import AppendUnknown, Claim, ClaimLost, UnexpectedEnd
 
 SOON_SECONDS = 12.0
 """Longer than a lease, a refreshed one and an election together."""
-
-
-async def batch_of(*names: str) -> PreparedBatch:
-    records = [TopicRecord(name=name, topic_id=name.encode()[:16].ljust(16, b"\0")) for name in names]
-    return await PreparedBatch.of(records, now_ms=1)
-
-
-async def append(store: EtcdMetadataStore, claim: Claim, *names: str) -> int:
-    """Append at the end, and return the end then."""
-    end = await store.end_offset()
-    return await store.append(await batch_of(*names), claim=claim, expected_end=end) + len(names)
 
 
 async def names_in(store: EtcdMetadataStore, from_offset: int = 0) -> list[str]:
@@ -57,7 +46,7 @@ async def names_in(store: EtcdMetadataStore, from_offset: int = 0) -> list[str]:
 
 
 def snapshot_at(end: int, claim: Claim, *names: str) -> MetadataSnapshot:
-    records = [TopicRecord(name=name, topic_id=name.encode()[:16].ljust(16, b"\0")) for name in names]
+    records = map(topic, names)
     return MetadataSnapshot.of(SnapshotId(end, claim.epoch), records, last_timestamp_ms=1, now_ms=1)
 
 

@@ -13,7 +13,8 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.transactions import TransactionStatus
 from tests.coordinator.transactions.open_transactions import SECOND_PROTOCOL, committed, refuse_appends, started
-from tests.handlers.transaction_client import PRODUCE_SECOND_PROTOCOL, TransactionClient, running_transactions, until
+from tests.handlers.transaction_client import PRODUCE_SECOND_PROTOCOL, TransactionClient, running_transactions
+from tests.running_broker import until
 from tests.storage.followed_log import truncate_log
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC

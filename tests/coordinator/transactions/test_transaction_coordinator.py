@@ -27,9 +27,9 @@ from tests.handlers.transaction_client import (
     PRODUCE_SECOND_PROTOCOL,
     TransactionClient,
     running_transactions,
-    until,
 )
 from tests.partition.real_logs import require_side_by_side
+from tests.running_broker import until
 from tests.scheduling import RACES, Race, begun, outcomes
 from tests.waits import fail_after
 from trio_broker.cluster.replication_control import TopicTarget

@@ -12,7 +12,8 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.stored.transactions import TransactionStatus
 from tests.coordinator.transactions.open_transactions import committed, started
 from tests.fakes.followed_metadata import elected, follow, registered
-from tests.handlers.transaction_client import TransactionClient, until
+from tests.handlers.transaction_client import TransactionClient
+from tests.running_broker import until
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from trio_broker.common.topic_partition import TopicPartition
 

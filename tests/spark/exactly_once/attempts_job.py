@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from tests.spark.session_fixture import start_session
-from tests.waits import TimeLeft
+from tests.waits import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,10 +48,7 @@ def interfered(directory: str, task: int, attempt: int, batches: Iterator[pa.Rec
     for number, batch in enumerate(batches):
         yield batch
         if task == 1 and attempt == 0 and number == 1:
-            time_left = TimeLeft(WAIT_SECONDS)
-            while not mark.with_name("task-1-attempt-1").exists():
-                assert not time_left.is_over, "no other attempt was started"
-                time.sleep(0.05)
+            eventually(mark.with_name("task-1-attempt-1").exists, WAIT_SECONDS)
     if task == 0 and attempt == 0:
         raise ValueError("the first attempt of task 0 fails behind its last row")
 
