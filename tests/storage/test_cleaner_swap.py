@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import itertools
 import random
@@ -218,16 +217,22 @@ def test_a_start_that_is_cut_short_itself_is_completed_by_the_next(
             crashes.take(step)
     first = [image for moment, image in crashes.images if moment in ("replace_segments", "finish_rename")]
     monkeypatch.undo()
-    for image in first:
-        for operations in range(20):
+    most = 0
+    # Every third: what a start has to do behind them differs by the segments that are done.
+    for image in first[::3]:
+        for operations in itertools.count():
             directory = Path(shutil.copytree(image, image.with_name("again")))
-            stop_after(operations, directory, monkeypatch)
+            is_stopped = stop_after(operations, directory, monkeypatch)
             assert_nothing_lost(reopened(directory, 0), before, end_offset)
             shutil.rmtree(directory)
+            if not is_stopped:
+                break
+            most = max(most, operations)
+    assert most > 3
 
 
-def stop_after(operations: int, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Open the log, and let that end after so many renames and removals."""
+def stop_after(operations: int, directory: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Open the log, and let that end after so many renames and removals; return whether there were more."""
     left = itertools.count(operations, -1)
 
     class PowerCutError(Exception):
@@ -244,8 +249,11 @@ def stop_after(operations: int, directory: Path, monkeypatch: pytest.MonkeyPatch
     with monkeypatch.context() as patched:
         for name in ("rename", "unlink"):
             patched.setattr(RealDisk, name, limited(getattr(RealDisk, name)))
-        with contextlib.suppress(PowerCutError):
+        try:
             reopened(directory, 0).release()
+        except PowerCutError:
+            return True
+    return False
 
 
 # --- Readers
@@ -298,10 +306,10 @@ def test_readers_in_threads_never_see_half_a_swap(bench: Any) -> None:
                 failures.append(error)
                 return
 
-    readers = [threading.Thread(target=read_all) for _ in range(3)]
+    readers = [threading.Thread(target=read_all) for _ in range(2)]
     for reader in readers:
         reader.start()
-    for number in range(15):
+    for number in range(8):
         for segment in bench.log.segments[:-1]:
             segment.evict()
         bench.log.first_dirty_offset = 0

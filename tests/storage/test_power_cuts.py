@@ -79,6 +79,8 @@ RARE_MISTAKES = {
     "sync_after_crash": 54,
     "problem_with": 30,
     "write_atomically": 55,
+    "cut": 260,
+    "lower_recovery_point": 55,
 }
 """The seed to begin with, for mistakes that few seeds find."""
 
@@ -149,7 +151,7 @@ def test_mistakes_are_found(monkeypatch, owner, name, mistake):
         return False
 
     first = RARE_MISTAKES.get(name, 0)
-    assert any(fails(seed) for seed in range(first, first + 600))
+    assert any(fails(seed) for seed in range(first, first + 50))
 
 
 @pytest.mark.soak
