@@ -33,12 +33,10 @@ REPLICATED = {"min.insync.replicas": "2", "default.replication.factor": "3", "au
 
 SESSION_MS = 2000
 
-WITHOUT_ETCD = "there is no etcd on the PATH"
-
 
 def why_no_cluster() -> str | None:
     """What is missing for several brokers of ours; None when nothing is."""
-    return None if shutil.which("etcd") else WITHOUT_ETCD
+    return None if shutil.which("etcd") else "there is no etcd on the PATH"
 
 
 @attrs.frozen
@@ -140,10 +138,8 @@ def kafka_cluster(parent: Path, overrides: Mapping[str, str]) -> Iterator[Cluste
 @contextmanager
 def broker_cluster(parent: Path, overrides: Mapping[str, str], brokers: int = BROKERS) -> Iterator[Cluster]:
     """So many brokers of ours, on an etcd of their own."""
-    program = shutil.which("etcd")
-    assert program is not None, WITHOUT_ETCD
     with scratch(parent) as directory, ExitStack() as stack:
-        etcd = EtcdServer(program, directory)
+        etcd = EtcdServer(directory)
         etcd.start()
         stack.callback(etcd.kill)
         assert etcd.process is not None

@@ -12,7 +12,8 @@ import attrs
 import pytest
 from click.testing import CliRunner
 
-from tests.compat.cluster_clients import GROUP_OFFSETS, TRANSACTION_STATE, eventually, restart
+from tests.compat.cluster_clients import GROUP_OFFSETS, TRANSACTION_STATE, WAIT_SECONDS, restart
+from tests.waits import eventually
 from trio_broker.cli import main
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.producer.batch_producer import BatchProducer
@@ -49,7 +50,7 @@ class CommandLine:
         """Restart the broker that died last, if one did, and kill the one that leads the topic's first partition."""
         for each in set(self.cluster.broker_ids) - set(self.cluster.running):
             restart(self.cluster, each)
-        eventually(lambda: self.cluster.leader_of(topic) > 0)
+        eventually(lambda: self.cluster.leader_of(topic) > 0, WAIT_SECONDS)
         self.cluster.kill(self.cluster.leader_of(topic))
 
 

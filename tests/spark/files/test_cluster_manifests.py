@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from tests.compat.cluster_clients import eventually, kill_leader, write_numbers
+from tests.compat.cluster_clients import WAIT_SECONDS, kill_leader, write_numbers
 from tests.spark.log_files import read
+from tests.waits import eventually
 from trio_broker.client.address import parse_addresses
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.spark.errors import SourceUnavailable
@@ -81,7 +82,7 @@ def test_directories_of_several_stopped_brokers_are_read_as_one(cluster: Cluster
         partitions = [each for node in cluster.running for each in cluster.broker(node).services.replicas.partitions()]
         return {each.high_watermark for each in partitions} == {RECORDS // PARTITIONS}
 
-    eventually(is_known_to_all)
+    eventually(is_known_to_all, WAIT_SECONDS)
     cluster.stop()
     paths = [directory(cluster, each) for each in cluster.broker_ids]
     tasks = plan_files(RANGES, OfflineLogs(paths), paths=paths)
