@@ -2,7 +2,7 @@
 
 A page or an address of the API that is about one broker can be asked of any: the one that is asked passes the request
 on whole, over the listener of brokers, and the other one answers it by the same app. So no admin listener has to be
-open to other machines. Whoever asks was let in where the request arrived; what is passed on says only in which role.
+open to other machines. The caller was let in where the request arrived; what is passed on says only in which role.
 
 A request is a line of JSON and the body, and so is an answer.
 

@@ -32,13 +32,18 @@ from broker_admin.health_rules import (
     FULL_SOON_SECONDS,
     GROUP_FALLS_BEHIND,
     HANGING_TRANSACTION,
+    METADATA_AWAY,
     NEARLY_FULL_DISK_RATIO,
+    NO_CONTROLLER,
     NOT_SERVING,
+    OFFLINE_PARTITIONS,
     OVERDUE_TRANSACTION,
     RECENT_MS,
     RESTLESS_GROUP,
     SETTING_WOULD_HELP,
     UNCLEANABLE_PARTITIONS,
+    UNDER_MIN_ISR,
+    UNDER_REPLICATED,
     UNREAD_SECONDS,
     UNREADABLE_PARTITIONS,
     HealthRule,
@@ -49,6 +54,7 @@ from broker_admin.node_addresses import NODE_PAGES, at_broker
 from broker_admin.pages import LINKED_CHARACTERS
 from broker_admin.storage_texts import growth_text
 from broker_admin.texts import capitalized, counted, shown_text
+from broker_admin.views.cluster.replication import ClusterReport
 from broker_admin.views.node.identity import Readiness
 from broker_admin.views.node.overview import OverviewReadings
 from broker_admin.views.node.storage import DirectoryReport
@@ -58,6 +64,9 @@ from trio_broker.network.statistics import FailedHandshake
 
 FULL_WITHIN_SECONDS = 7 * 86_400
 """A week is time to order a disk, or to shorten a retention."""
+
+NAMED_BROKERS = 3
+"""Those of a cluster that are away, in the line."""
 
 NAMED_CHARACTERS = 40
 """Of a group's id in the line."""
@@ -116,6 +125,7 @@ def findings_in(
         *readiness_findings(readiness),
         *storage_findings(readings),
         *error_findings(readings),
+        *cluster_findings(readings.cluster),
         *group_findings(readings),
         *restless_findings(readings),
         *transaction_findings(readings),
@@ -159,6 +169,25 @@ def error_findings(readings: OverviewReadings) -> Iterator[RuleFinding]:
     recent = {each.error for each in readings.errors if each.last_at_ms > readings.read_at_ms - RECENT_MS}
     for name in sorted(recent.intersection(BROKER_ERRORS)):
         yield failing(BROKER_ERROR, f"requests are answered with {name}", about=name)
+
+
+def cluster_findings(cluster: ClusterReport) -> Iterator[RuleFinding]:
+    """What the cluster lacks: a controller, leaders, replicas in sync."""
+    if cluster.metadata_problem:
+        yield failing(METADATA_AWAY, "the metadata store is not reached, so that changes are refused")
+    elif cluster.controller_id is None:
+        yield failing(NO_CONTROLLER, "no broker is the controller, so that changes are refused")
+    if count := cluster.offline_count:
+        yield failing(OFFLINE_PARTITIONS, f"nobody leads {counted(count, 'partition')}")
+    if count := cluster.under_min_isr_count:
+        text = (
+            f"{counted(count, 'partition')} {'takes' if count == 1 else 'take'} no acks=all: too few replicas in sync"
+        )
+        yield failing(UNDER_MIN_ISR, text)
+    if count := cluster.under_replicated_count:
+        away = [f"broker {each.node_id} is {each.state.value}" for each in cluster.brokers if each.is_away]
+        reason = f" ({', '.join(away[:NAMED_BROKERS])})" if away else ""
+        yield attention(UNDER_REPLICATED, f"{counted(count, 'partition')} under-replicated{reason}")
 
 
 def group_findings(readings: OverviewReadings) -> Iterator[RuleFinding]:

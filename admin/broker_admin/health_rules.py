@@ -110,6 +110,12 @@ BROKER_ERROR = HealthRule(
     page="/#errors-title",
     together=lambda errors: f"requests are answered with {' and '.join(sorted(errors))}",
 )
+NO_CONTROLLER = HealthRule(name="no-controller", hold_seconds=SOME_SECONDS, page="/brokers")
+METADATA_AWAY = HealthRule(name="metadata-not-reached", hold_seconds=SOME_SECONDS, page="/brokers")
+OFFLINE_PARTITIONS = HealthRule(name="partitions-offline", hold_seconds=AT_ONCE, page="/brokers#out-title")
+UNDER_MIN_ISR = HealthRule(name="partitions-under-min-isr", hold_seconds=SOME_SECONDS, page="/brokers#out-title")
+# A restart of a broker takes as long as its recovery.
+UNDER_REPLICATED = HealthRule(name="partitions-under-replicated", hold_seconds=MANY_MINUTES, page="/brokers#out-title")
 GROUP_FALLS_BEHIND = HealthRule(
     name="group-falls-behind",
     hold_seconds=SOME_MINUTES,
@@ -144,6 +150,11 @@ RULES = (
     DAMAGED_SEGMENTS,
     UNCLEANABLE_PARTITIONS,
     BROKER_ERROR,
+    NO_CONTROLLER,
+    METADATA_AWAY,
+    OFFLINE_PARTITIONS,
+    UNDER_MIN_ISR,
+    UNDER_REPLICATED,
     GROUP_FALLS_BEHIND,
     RESTLESS_GROUP,
     HANGING_TRANSACTION,

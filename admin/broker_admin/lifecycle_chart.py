@@ -1,8 +1,8 @@
 """The life of requests as stacked bars: for each API its p50 and p99, divided into the phases. Pure functions.
 
 A quantile of a sum is not the sum of the quantiles: a bar is as long as the total's quantile, and its phases share it
-in the proportion of their own quantiles. Purgatory is left out, where a long poll waits for records and
-nothing is slow.
+in the proportion of their own quantiles. Purgatory is left out, where a long poll waits for records and nothing is
+slow; but for Produce, which waits for other replicas there.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ SHOWN_APIS = 8
 """Bars for the APIs whose requests took most time of all; a broker under load has two or three that matter."""
 
 SHOWN_PHASES = tuple(phase for phase in RequestPhase if phase is not RequestPhase.PURGATORY)
+
+PRODUCE = "produce"
 
 
 @attrs.frozen
@@ -64,9 +66,9 @@ def lifecycle_bars(apis: Sequence[ApiLatency]) -> list[ApiBars]:
     All are drawn to one scale, so that their lengths can be compared.
     """
     busy = [api for api in apis if api.last_minute.count]
-    busy.sort(key=lambda api: api.last_minute.count * api.last_minute.active.mean_ms, reverse=True)
+    busy.sort(key=lambda api: api.last_minute.count * whole_times(api).mean_ms, reverse=True)
     shown = busy[:SHOWN_APIS]
-    longest_ms = max((api.last_minute.active.p99_ms for api in shown), default=0.0)
+    longest_ms = max((whole_times(api).p99_ms for api in shown), default=0.0)
     return [
         ApiBars(
             api.api,
@@ -77,13 +79,23 @@ def lifecycle_bars(apis: Sequence[ApiLatency]) -> list[ApiBars]:
     ]
 
 
+def phases_of(api: str) -> tuple[RequestPhase, ...]:
+    """The phases that are shown of an API."""
+    return tuple(RequestPhase) if api == PRODUCE else SHOWN_PHASES
+
+
+def whole_times(api: ApiLatency) -> LatencySummary:
+    """The times of requests of the last minute with all phases that are shown."""
+    return api.last_minute.total if api.api == PRODUCE else api.last_minute.active
+
+
 def lifecycle_bar(
     api: ApiLatency, quantile: str, of: Callable[[LatencySummary], float], longest_ms: float
 ) -> LifecycleBar:
-    times = api.last_minute
-    total_ms = of(times.active)
+    times, shown = api.last_minute, phases_of(api.api)
+    total_ms = of(whole_times(api))
     width = BAR_WIDTH * total_ms / longest_ms if longest_ms else 0.0
-    phases = {each.phase: of(each.latency) for each in times.phases if each.phase in SHOWN_PHASES}
+    phases = {each.phase: of(each.latency) for each in times.phases if each.phase in shown}
     sum_ms = sum(phases.values())
     parts, x = [], 0.0
     for phase, ms in phases.items():

@@ -36,6 +36,11 @@ EXPRESSIONS: Mapping[HealthRule, Mapping[str, str]] = {
     rules.BROKER_ERROR: {
         FAILING: f'increase([request_errors_total]{{error=~"{ERRORS}"}}[{rules.RECENT_MS // 1000}s]) > 0'
     },
+    rules.NO_CONTROLLER: {FAILING: "max([controller_known]) == 0"},
+    rules.METADATA_AWAY: {FAILING: "[metadata_reached] == 0"},
+    rules.OFFLINE_PARTITIONS: {FAILING: "[partitions_offline] > 0"},
+    rules.UNDER_MIN_ISR: {FAILING: "[partitions_under_min_isr] > 0"},
+    rules.UNDER_REPLICATED: {WARNING: "[partitions_under_replicated] > 0"},
     rules.GROUP_FALLS_BEHIND: {WARNING: "[groups_falling_behind] > 0"},
     rules.RESTLESS_GROUP: {WARNING: "[groups_rebalancing_often] > 0"},
     rules.HANGING_TRANSACTION: {WARNING: "[partitions_with_hanging_transactions] > 0"},

@@ -19,6 +19,13 @@ from broker_admin.view import BrokerView, ClusterView, NodeView
 from broker_admin.views.cluster.config import ConfigChangeResult, ConfigRefusal, SettingChange
 from broker_admin.views.cluster.groups import CoordinatedGroups, GroupsRebalanced
 from broker_admin.views.cluster.messages import AppendedMessage, NewMessage, PartitionBatches, ReadablePartition
+from broker_admin.views.cluster.replication import (
+    BrokerState,
+    BrokerSummary,
+    ClusterReport,
+    FetcherReport,
+    FetchersReport,
+)
 from broker_admin.views.cluster.transactions import TransactionDetail, TransactionPartition
 from broker_admin.views.node.alerts import AlertReport, WebhookReport
 from broker_admin.views.node.events import BrokerEvent
@@ -45,6 +52,7 @@ from tests.admin.fake_groups import FakeGroup, fake_groups
 from tests.admin.fake_topics import PartitionInfo, TopicInfo
 from tests.admin.fake_transactions import fake_transactions
 from trio_broker.changes.change import Change
+from trio_broker.cluster.cluster_event import ClusterEvent
 from trio_broker.config.config_key import ConfigType, ConfigUnit, UpdateMode
 from trio_broker.config.entries import AllowedRange, ConfigEntry, ConfigScope, ConfigSource, ConfigSynonym
 from trio_broker.coordinator.reporting.snapshot import (
@@ -141,6 +149,57 @@ class NotFaked:
 
 
 NOT_FAKED: Any = NotFaked()
+
+
+ALONE = ClusterReport(
+    cluster_id="fake",
+    controller_id=1,
+    controller_epoch=1,
+    metadata_offset=7,
+    metadata_problem="",
+    partition_count=10,
+    offline_count=0,
+    under_replicated_count=0,
+    under_min_isr_count=0,
+    imbalanced_count=0,
+    electable_count=0,
+    reassigning_count=0,
+    brokers=(
+        BrokerSummary(
+            node_id=1,
+            address="127.0.0.1:9092",
+            rack=None,
+            state=BrokerState.SERVING,
+            is_controller=True,
+            is_this_one=True,
+            leader_count=10,
+            preferred_leader_count=10,
+            replica_count=10,
+            in_sync_count=10,
+            failed_directories=0,
+        ),
+    ),
+    under_replicated=(),
+)
+"""A broker alone, with one replica of each partition."""
+
+
+class FakeReplication(NotFaked):
+    """A broker alone, in which nothing has happened."""
+
+    async def report(self) -> ClusterReport:
+        await trio.lowlevel.checkpoint()
+        return ALONE
+
+    def events(self) -> Sequence[ClusterEvent]:
+        return ()
+
+    def own_fetchers(self) -> FetchersReport:
+        return FetchersReport(failed_partitions=0, fetchers=())
+
+    async def fetchers(self) -> Sequence[FetcherReport]:
+        await trio.lowlevel.checkpoint()
+        return ()
 
 
 class NoPeers:
@@ -272,6 +331,7 @@ class FakeOverview:
             for topic in self.broker.topic_list
         ]
         return OverviewReadings(
+            cluster=ALONE,
             read_at_ms=self.broker.now_ms,
             has_records=bool(topics),
             topics=len(topics),
@@ -460,7 +520,7 @@ class FakeBroker:
             groups=FakeGroups(self),
             group_changes=NOT_FAKED,
             transactions=FakeTransactions(self),
-            replication=NOT_FAKED,
+            replication=FakeReplication(),
             peers=NoPeers(),
         )
         node = NodeView(
@@ -571,6 +631,7 @@ class FakeBroker:
             event_loop_busy_ratio=min(1.0, load * 0.7),
             records_in_per_second=load * 52_000,
             errors_per_second=0.0,
+            replication_wait_ratio=0.0,
             disk_wait_ratio=0.6,
             produce_p50_ms=load * 2.1,
             produce_p99_ms=load * 9.5,

@@ -9,9 +9,11 @@ import pytest
 
 from broker_admin.health import Health, about_text, findings_in, health
 from broker_admin.health_rules import BUSY_SECONDS, RECENT_MS, HealthState
+from broker_admin.views.cluster.replication import BrokerState
 from broker_admin.views.node.identity import Readiness
 from broker_admin.views.node.overview import OverviewReadings, RestlessGroup
 from broker_admin.views.node.storage import DirectoryReport
+from tests.admin.fake_broker import ALONE
 from tests.metrics.statistics_fixtures import client_backlog
 from tests.metrics.test_effect import sample
 from trio_broker.coordinator.group_event import GroupEvent, GroupEventKind
@@ -34,7 +36,7 @@ READINGS = OverviewReadings(
     read_at_ms=NOW_MS, has_records=True, topics=1, partitions=1, unreadable_partitions=0, uncleanable_partitions=0,
     groups=2, groups_falling_behind=(), produce_p99_ms=None, fetch_p99_ms=None, directories=(DISK,), lagging_groups=(),
     groups_abandoned=0, abandoned_groups=(), restless_groups=(),
-    largest_topics=(), busiest_topics=(), errors=(),
+    largest_topics=(), busiest_topics=(), errors=(), cluster=ALONE,
 )  # fmt: skip
 
 
@@ -263,3 +265,20 @@ def test_partitions_that_cannot_be_read_or_compacted():
 )
 def test_durations_of_the_line_have_one_unit(seconds, text):
     assert about_text(seconds) == text
+
+
+def test_what_a_cluster_lacks_is_found_the_worst_first():
+    lacking = attrs.evolve(ALONE, controller_id=None, offline_count=1, under_min_isr_count=2, under_replicated_count=3)
+    away = attrs.evolve(
+        lacking, brokers=(attrs.evolve(ALONE.brokers[0], node_id=3, state=BrokerState.FENCED), *ALONE.brokers)
+    )
+    found = verdict(cluster=away)
+    assert [(each.rule, each.state is HealthState.FAILING) for each in found.findings] == [
+        ("no-controller", True),
+        ("partitions-offline", True),
+        ("partitions-under-min-isr", True),
+        ("partitions-under-replicated", False),
+    ]
+    assert found.findings[-1].text == "3 partitions under-replicated (broker 3 is fenced)"
+    first = verdict(cluster=attrs.evolve(lacking, metadata_problem="timed out")).findings[0]
+    assert first.rule == "metadata-not-reached"

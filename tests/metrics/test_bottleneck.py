@@ -18,7 +18,7 @@ from trio_broker.metrics.bottleneck import (
     bottleneck,
     readings_of,
 )
-from trio_broker.metrics.history import sample_between
+from trio_broker.metrics.history import FollowerLag, sample_between
 
 LOADED = BottleneckReadings(requests_per_second=1000, connections=24, event_loop_busy_ratio=0.4)
 SYNCS_QUEUE = {"io_threads": 1, "sync_busy_ratio": 0.97, "sync_threads_busy_ratio": 0.97, "syncs_waiting": 15.0}
@@ -279,3 +279,20 @@ def test_a_second_without_syncs_says_nothing_of_how_long_they_take():
     syncing = attrs.evolve(idle, syncs_per_second=10.0, sync_p50_ms=2.0, sync_p99_ms=8.0)
     readings = readings_of([idle, syncing, idle])
     assert (readings.sync_p50_ms, readings.sync_p99_ms) == (2.0, 8.0)
+
+
+def test_a_slow_follower_limits_and_is_named():
+    waits: dict[str, Any] = {"requests_per_second": 100.0, "replication_wait_ratio": 0.9, "disk_wait_ratio": 0.7}
+    lags = {2: FollowerLag(9, 5000), 3: FollowerLag(1, 10)}
+    slow = bottleneck(BottleneckReadings(**waits, awaited_followers=lags, backlog=client_backlog()))
+    assert (slow.limit, slow.broker_id) == (Limit.REPLICATION, 2)
+    assert slow.summary == "Producers with acks=all wait for broker 2, the slowest of the followers."
+    equal = bottleneck(BottleneckReadings(**waits, awaited_followers={2: FollowerLag(5, 10), 3: FollowerLag(5, 10)}))
+    assert (equal.limit, equal.broker_id) == (Limit.REPLICATION, None)
+
+
+def test_followers_that_answer_quickly_limit_nothing():
+    quick = BottleneckReadings(
+        requests_per_second=100.0, replication_wait_ratio=0.3, awaited_followers={2: FollowerLag(9, 5)}
+    )
+    assert bottleneck(quick).limit is Limit.CLIENTS

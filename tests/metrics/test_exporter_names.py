@@ -22,7 +22,7 @@ from trio_broker.coordinator.reporting.snapshot import (
 )
 from trio_broker.metrics.jmx_exporter_names import remote_times
 from trio_broker.metrics.prometheus import NAMES, render
-from trio_broker.metrics.snapshot import MetricsSnapshot
+from trio_broker.metrics.snapshot import BrokerAddress, ClusterReading, MetricsSnapshot
 from trio_broker.network.request_metrics import RequestTimes
 
 PAGE = Path(__file__).parents[2] / "docs" / "metric-names.md"
@@ -124,6 +124,7 @@ def named(*names: str) -> MetricsSnapshot:
     return snapshot(
         names=names,
         groups=GROUPS,
+        cluster=ClusterReading(brokers=[BrokerAddress(1, "broker.example:9092")], under_replicated=1),
         recent_requests={"produce": request_times(4)},
         partitions=[
             partition_reading(partition=0),

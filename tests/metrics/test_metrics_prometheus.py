@@ -108,6 +108,7 @@ def partition_reading(**changes: Any) -> PartitionReading:
         "topic": "orders",
         "partition": 3,
         "leader": 1,
+        "is_led": True,
         "preferred_leader": 1,
         "replica_count": 1,
         "in_sync_replica_count": 1,

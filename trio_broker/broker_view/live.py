@@ -83,7 +83,9 @@ class LiveNodeView(NodeView):
         latency = LiveLatencyView(services, server.channel.metrics, readings.samples)
         storage = LiveStorageView(services)
         groups, transactions = cluster.groups, cluster.transactions
-        overview = LiveOverviewView(services, server.channel.metrics, storage, transactions, groups)
+        overview = LiveOverviewView(
+            services, server.channel.metrics, storage, transactions, groups, cluster.replication
+        )
         super().__init__(
             identity=identity,
             overview=overview,
@@ -91,7 +93,9 @@ class LiveNodeView(NodeView):
             loggers=LiveLoggersView(services),
             topic_segments=LiveTopicSegmentsView(services),
             readings=readings,
-            metrics=LiveMetricsView(services, server, identity, groups, latency, transactions, overview),
+            metrics=LiveMetricsView(
+                services, server, identity, groups, latency, transactions, overview, cluster.replication
+            ),
             latency=latency,
             segments=LiveSegmentsView(services.replicas, services.node.cluster_id, services.node.node_id),
             clients=LiveClientsView(services, server),

@@ -1,7 +1,7 @@
 """The feed of what happens in a cluster: elections, in-sync replicas, controllers and brokers, as the metadata tell it.
 
 Each broker reads it off the changes that it follows, so all have the same, but for what came before their start. It is
-kept in memory, for people: nothing is decided by it.
+kept in memory and shown; nothing is decided by it.
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ class ClusterEvents:
     out_of_sync_since_ms: dict[ReplicaOfPartition, int] = attrs.field(factory=dict, init=False)
     """Of those that left the replicas in sync since the start."""
     _events: deque[ClusterEvent] = attrs.field(factory=lambda: deque(maxlen=MAX_EVENTS), init=False)
+    _known_epoch: int = attrs.field(default=-1, init=False)
+    """Of the controller that the last such event names."""
     _listeners: list[Callable[[ClusterChanged], None]] = attrs.field(factory=list, init=False)
 
     def latest_first(self) -> Sequence[ClusterEvent]:
@@ -71,7 +73,7 @@ class ClusterEvents:
         """See ``MetadataSubscriber``."""
         now_ms, before = self.clock.now_ms(), delta.image
         events = [
-            *self._controller_events(before, image, now_ms),
+            *self._controller_events(now_ms),
             *broker_events(before.brokers, image.brokers, now_ms),
         ]
         for topic in delta.deleted_topics:
@@ -89,10 +91,12 @@ class ClusterEvents:
             for listener in tuple(self._listeners):
                 listener(changed)
 
-    def _controller_events(self, before: MetadataImage, image: MetadataImage, now_ms: int) -> Iterator[ClusterEvent]:
+    def _controller_events(self, now_ms: int) -> Iterator[ClusterEvent]:
+        # Not by the epoch of the image: who has written in a new one may be known later.
         leader = self.controller()
-        if image.epoch > before.epoch >= 0 and leader.leader_id != NO_LEADER:
-            text = f"broker {leader.leader_id} is the controller, in epoch {image.epoch}"
+        if leader.leader_id != NO_LEADER and leader.epoch > self._known_epoch:
+            self._known_epoch = leader.epoch
+            text = f"broker {leader.leader_id} is the controller, in epoch {leader.epoch}"
             yield ClusterEvent(at_ms=now_ms, kind=ClusterEventKind.CONTROLLER, text=text, broker_id=leader.leader_id)
 
     def _partition_events(
@@ -151,17 +155,22 @@ def partition_events(
         else:
             text += ": it was not in sync, so records may be lost"
             yield event(ClusterEventKind.UNCLEAN_ELECTION, text, state.leader)
-    in_sync = f"in sync {', '.join(map(str, state.isr)) or 'nobody'}"
+    in_sync = f"in sync: {', '.join(map(str, state.isr)) or 'nobody'}"
     if left := [each for each in before.isr if each not in state.isr]:
-        text = f"{place} has lost {', '.join(map(str, left))} of its replicas in sync: {in_sync}"
+        text = f"{place}: {brokers_text(left)} out of sync; {in_sync}"
         yield event(ClusterEventKind.ISR_SHRINK, text, left[0])
     if joined := [each for each in state.isr if each not in before.isr]:
-        text = f"{place} has {', '.join(map(str, joined))} in sync again: {in_sync}"
+        text = f"{place}: {brokers_text(joined)} in sync again; {in_sync}"
         yield event(ClusterEventKind.ISR_EXPAND, text, joined[0])
     if state.is_reassigned != before.is_reassigned:
         target = [each for each in state.replicas if each not in state.removing_replicas]
         verb = "moves to" if state.is_reassigned else "has arrived on"
         yield event(ClusterEventKind.REASSIGNMENT, f"{place} {verb} {', '.join(map(str, target))}", target[0])
+
+
+def brokers_text(broker_ids: Sequence[int]) -> str:
+    """Brokers as the beginning of a sentence."""
+    return f"broker {broker_ids[0]} is" if len(broker_ids) == 1 else f"brokers {', '.join(map(str, broker_ids))} are"
 
 
 def broker_events(

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
 
 from trio_broker.changes.change import ReadingUnit
-from trio_broker.metrics.history import HistorySample
+from trio_broker.common.amounts import counted
+from trio_broker.metrics.history import FollowerLag, HistorySample
 from trio_broker.network.statistics import ClientBacklog
 
 READINGS_SECONDS = 10
@@ -48,6 +49,13 @@ SYNCS_WAITING = 1.0
 DISK_WAIT_RATIO = 0.5
 """The share of their time that requests spend waiting for syncs from which on the disk decides how long they take."""
 
+REPLICATION_WAIT_RATIO = 0.5
+"""The share of their time that requests spend waiting for followers from which on these decide how long they take."""
+
+SLOWEST_FOLLOWER_RATIO = 0.6
+"""The share of the partitions that wait for one follower from which on it is named: of two that are equally quick, each
+is the last half of the time."""
+
 COLD_SEND_BUSY_RATIO = 0.7
 """The share of time in which a Processor's one thread waits for the disk: the next cold send waits behind it."""
 
@@ -59,6 +67,8 @@ QUEUE_DEPTH = 1.0
 
 COMPACTION_BUSY_RATIO = 0.5
 """The share of time that compaction works, from which on it takes more of a busy interpreter than is left for it."""
+
+LAG_MEANING = "records were missing at the follower that was furthest behind"
 
 NAMED_CHARACTERS = 60
 """Of a client id in a sentence; it may have 32 KiB."""
@@ -77,6 +87,7 @@ class Limit(enum.Enum):
     COLD_SENDS = "cold sends"
     REQUEST_QUEUE = "request queue"
     COMPACTION = "compaction"
+    REPLICATION = "replication"
     CLIENT_BACKLOG = "client backlog"
     CLIENTS = "the clients"
     NOTHING = "nothing"
@@ -105,7 +116,7 @@ class Bottleneck:
     """The verdict: ``limit``, in a sentence ``summary``, its ``evidence``, and ``setting``, the one that helps.
 
     ``reason`` says why that one; without a setting, why none helps. ``client_id`` is the client that the verdict is
-    about, None where it is not about one.
+    about, and ``broker_id`` the follower; None where it is not about one.
     """
 
     limit: Limit
@@ -114,12 +125,13 @@ class Bottleneck:
     setting: SuggestedSetting | None
     reason: str
     client_id: str | None = None
+    broker_id: int | None = None
 
 
 @attrs.frozen(kw_only=True)
 class BottleneckReadings:
     """Means over some seconds, named as in ``HistorySample``; ``io_busy_ratio`` is one minus the idle ratio, and
-    ``backlog`` and ``unread_wait_ms`` are the latest."""
+    ``backlog`` and ``unread_wait_ms`` are the latest. ``awaited_followers`` are added up over the seconds."""
 
     requests_per_second: float = 0.0
     connections: float = 0.0
@@ -132,6 +144,8 @@ class BottleneckReadings:
     io_busy_ratio: float = 0.0
     queue_depth: float = 0.0
     disk_wait_ratio: float = 0.0
+    replication_wait_ratio: float = 0.0
+    awaited_followers: Mapping[int, FollowerLag] = attrs.field(factory=dict)
     sync_busy_ratio: float = 0.0
     sync_threads_busy_ratio: float = 0.0
     syncs_per_second: float = 0.0
@@ -174,6 +188,8 @@ def readings_of(samples: Sequence[HistorySample]) -> BottleneckReadings:
         io_busy_ratio=1 - mean([sample.io_idle_ratio for sample in recent]),
         queue_depth=mean([sample.queue_depth for sample in recent]),
         disk_wait_ratio=mean([sample.disk_wait_ratio for sample in recent]),
+        replication_wait_ratio=mean([sample.replication_wait_ratio for sample in recent]),
+        awaited_followers=awaited_together(recent),
         sync_busy_ratio=mean([sample.sync_busy_ratio for sample in recent]),
         sync_threads_busy_ratio=mean([sample.sync_threads_busy_ratio for sample in recent]),
         syncs_per_second=mean([sample.syncs_per_second for sample in recent]),
@@ -188,6 +204,17 @@ def readings_of(samples: Sequence[HistorySample]) -> BottleneckReadings:
         unread_wait_ms=recent[-1].unread_wait_ms,
         backlog=recent[-1].backlog,
     )
+
+
+def awaited_together(samples: Sequence[HistorySample]) -> dict[int, FollowerLag]:
+    """The followers that were waited for in any of ``samples``: partitions added up, and the largest lag."""
+    together: dict[int, FollowerLag] = {}
+    for sample in samples:
+        for broker_id, lag in sample.awaited_followers.items():
+            known = together.get(broker_id, FollowerLag())
+            largest = max(known.lag_records, lag.lag_records)
+            together[broker_id] = FollowerLag(known.partitions + lag.partitions, largest)
+    return together
 
 
 def threads_of(sample: HistorySample) -> tuple[int, int]:
@@ -233,7 +260,14 @@ def is_short_of_cpus(readings: BottleneckReadings) -> bool:
 SHORT_OF_CPUS = "The CPUs of this machine are short meanwhile, which alone makes threads, syncs and clients slow."
 
 SLOW_WITHOUT_CPUS = frozenset(
-    {Limit.DISK_SYNCS, Limit.COLD_SENDS, Limit.REQUEST_QUEUE, Limit.CLIENT_BACKLOG, Limit.CLIENTS}
+    {
+        Limit.DISK_SYNCS,
+        Limit.COLD_SENDS,
+        Limit.REQUEST_QUEUE,
+        Limit.REPLICATION,
+        Limit.CLIENT_BACKLOG,
+        Limit.CLIENTS,
+    }
 )
 """What looks limited as well where a thread or a client waits for a CPU; the other verdicts are about the CPUs."""
 
@@ -372,6 +406,41 @@ def request_queue(readings: BottleneckReadings, share: float) -> Bottleneck | No
     )
 
 
+def replication(readings: BottleneckReadings, share: float) -> Bottleneck | None:
+    """Producers with acks=all wait for followers."""
+    if readings.replication_wait_ratio < share * REPLICATION_WAIT_RATIO:
+        return None
+    found = (
+        evidence(readings, "replication_wait_ratio", "of their time requests waited for followers to have the records"),
+        disk_wait(readings),
+        requests(readings),
+        loop(readings),
+    )
+    awaited = readings.awaited_followers
+    slowest = max(awaited, key=lambda each: awaited[each].partitions, default=None)
+    if slowest is None or awaited[slowest].partitions < SLOWEST_FOLLOWER_RATIO * sum(
+        each.partitions for each in awaited.values()
+    ):
+        return Bottleneck(
+            Limit.REPLICATION,
+            "Producers with acks=all wait for the followers, of which none is much slower than the others.",
+            found,
+            None,
+            "A follower asks for more when it has written, and in fsync mode synced, what it has. More records in each "
+            "request (linger.ms, batch.size) cost fewer rounds; num.replica.fetchers fetches side by side.",
+        )
+    lag = counted(awaited[slowest].lag_records, "record")
+    return Bottleneck(
+        Limit.REPLICATION,
+        f"Producers with acks=all wait for broker {slowest}, the slowest of the followers.",
+        (*found[:1], Evidence("lag_records", awaited[slowest].lag_records, ReadingUnit.COUNT, LAG_MEANING), *found[1:]),
+        None,
+        f"Broker {slowest} is up to {lag} behind. What limits it is on its own page of tuning: its disk, its event "
+        "loop or its network. While it is in sync it is waited for; without it, min.insync.replicas others have to be.",
+        broker_id=slowest,
+    )
+
+
 def client_backlog(readings: BottleneckReadings, share: float) -> Bottleneck | None:
     """A client does not wait for its answers, and requests pile up in its sockets."""
     if (backlog := readings.backlog) is None:
@@ -425,6 +494,7 @@ RULES: tuple[Rule, ...] = (
     disk_syncs,
     cold_sends,
     request_queue,
+    replication,
     client_backlog,
     disk,
     clients,

@@ -30,15 +30,30 @@ MEDIAN = 0.5
 P99 = 0.99
 
 
+@attrs.frozen
+class FollowerLag:
+    """How many partitions wait for a follower, the one of theirs in sync that is furthest behind, and by how many
+    records at the most."""
+
+    partitions: int = 0
+    lag_records: int = 0
+
+    def plus(self, lag_records: int) -> FollowerLag:
+        """One more partition waits for it."""
+        return FollowerLag(self.partitions + 1, max(self.lag_records, lag_records))
+
+
 @attrs.frozen(kw_only=True)
 class BrokerReadings:
-    """What a sample is made of. ``intervals`` are the requests since the reading before, by API key."""
+    """What a sample is made of. ``intervals`` are the requests since the reading before, by API key, and
+    ``awaited_followers`` the brokers that high watermarks wait for now."""
 
     server: SocketServerStatistics
     flusher: FlusherStatistics
     cleaner: LogCleanerStatistics
     cpu: CpuTimes
     appended_records: int
+    awaited_followers: Mapping[int, FollowerLag] = attrs.field(factory=dict)
     intervals: Mapping[int, RequestTimes] = attrs.field(factory=dict)
 
 
@@ -57,6 +72,9 @@ class HistorySample:
     ``errors_per_second`` counts error codes in answers; ``disk_wait_ratio`` is the share of their time, purgatory left
     out, that the requests of all APIs waited for syncs.
 
+    ``replication_wait_ratio`` is the share of the time of all requests that those with acks=all waited for followers,
+    and ``awaited_followers`` are the brokers that are waited for at the end of the second.
+
     ``event_loop_cpu_ratio`` is the CPU time of the event loop's thread over the interval, ``process_cpu_ratio`` that of
     all threads of the broker, above 1 when they use several CPUs. ``cpu_pressure_ratio`` is the share of the interval
     in which some task of the machine, the broker's included, waited for a CPU; None where the kernel does not count it.
@@ -73,6 +91,7 @@ class HistorySample:
     requests_per_second: float
     errors_per_second: float
     disk_wait_ratio: float
+    replication_wait_ratio: float
     produce_p50_ms: float
     produce_p99_ms: float
     fetch_p50_ms: float
@@ -104,6 +123,7 @@ class HistorySample:
     unread_bytes: int
     unread_wait_ms: float | None
     backlog: ClientBacklog | None
+    awaited_followers: Mapping[int, FollowerLag] = attrs.field(factory=dict)
 
 
 SERIES = tuple(
@@ -141,8 +161,10 @@ def sample_between(earlier: BrokerReadings, later: BrokerReadings, sampled_at_ms
         requests_per_second=(server.requests - before.requests) / seconds,
         errors_per_second=sum(sum(times.errors.values()) for times in later.intervals.values()) / seconds,
         disk_wait_ratio=disk_wait_ratio(later.intervals.values()),
-        produce_p50_ms=produce.active.quantile_ms(MEDIAN),
-        produce_p99_ms=produce.active.quantile_ms(P99),
+        replication_wait_ratio=replication_wait_ratio(later.intervals),
+        # Of its whole time: what it waits for in purgatory are other replicas.
+        produce_p50_ms=produce.total.quantile_ms(MEDIAN),
+        produce_p99_ms=produce.total.quantile_ms(P99),
         fetch_p50_ms=fetch.active.quantile_ms(MEDIAN),
         fetch_p99_ms=fetch.active.quantile_ms(P99),
         network_idle_ratio=server.network_idle_ratio,
@@ -175,6 +197,7 @@ def sample_between(earlier: BrokerReadings, later: BrokerReadings, sampled_at_ms
         unread_bytes=server.unread_bytes,
         unread_wait_ms=unread_wait_ms(server.backlog),
         backlog=server.backlog,
+        awaited_followers=later.awaited_followers,
     )
 
 
@@ -189,6 +212,14 @@ def unread_wait_ms(backlog: ClientBacklog | None) -> float | None:
     if backlog is None:
         return 0.0
     return None if backlog.wait_seconds is None else 1000 * backlog.wait_seconds
+
+
+def replication_wait_ratio(intervals: Mapping[int, RequestTimes]) -> float:
+    """The share of their time that requests waited for other replicas; long polls are no part of it."""
+    purgatory = intervals.get(ApiKey.PRODUCE, NO_REQUESTS).phases.get(RequestPhase.PURGATORY)
+    waited_ns = 0 if purgatory is None else purgatory.sum_ns
+    whole_ns = waited_ns + sum(times.active.sum_ns for times in intervals.values())
+    return waited_ns / whole_ns if whole_ns else 0.0
 
 
 def disk_wait_ratio(requests: Collection[RequestTimes]) -> float:

@@ -75,15 +75,20 @@ def summed(read: ReadPartition) -> Read:
 
 
 def is_under_replicated(partition: PartitionReading) -> bool:
-    return partition.in_sync_replica_count < partition.replica_count
+    return partition.is_led and partition.in_sync_replica_count < partition.replica_count
 
 
 def is_under_min_isr(partition: PartitionReading) -> bool:
-    return partition.in_sync_replica_count < partition.min_in_sync_replicas
+    return partition.is_led and partition.in_sync_replica_count < partition.min_in_sync_replicas
 
 
 def is_at_min_isr(partition: PartitionReading) -> bool:
-    return partition.in_sync_replica_count == partition.min_in_sync_replicas
+    return partition.is_led and partition.in_sync_replica_count == partition.min_in_sync_replicas
+
+
+def of_cluster(name: str) -> Read:
+    """What the broker knows of the cluster, by the name of ``ClusterReading``."""
+    return lambda snapshot: getattr(snapshot.cluster, name)
 
 
 def group_count(type_: GroupType, state: str | None = None) -> Read:
@@ -100,14 +105,10 @@ def committed_offsets(snapshot: MetricsSnapshot) -> float:
     return snapshot.groups.committed_offsets
 
 
-def nothing(_snapshot: MetricsSnapshot) -> float:
-    """What cannot happen to the only broker of a cluster, which its dashboards ask for all the same."""
-    return 0
-
-
 SERVER, NETWORK, LOG = "kafka.server:type=", "kafka.network:type=", "kafka.log:type="
 TOPICS = f"{SERVER}BrokerTopicMetrics,name="
 REPLICAS = f"{SERVER}ReplicaManager,name="
+FETCHERS = f"{SERVER}ReplicaFetcherManager,name="
 CONTROLLER = "kafka.controller:type=KafkaController,name="
 PARTITION = "kafka.cluster:type=Partition,name="
 OLD_GROUPS = "kafka.coordinator.group:type=GroupMetadataManager,name="
@@ -128,24 +129,25 @@ VALUES: Mapping[str, Read] = {
     f"{TOPICS}FailedFetchRequestsPerSec": api_errors("fetch"),
     f"{NETWORK}RequestChannel,name=RequestQueueSize": lambda snapshot: snapshot.server.channel.depth,
     f"{REPLICAS}PartitionCount": lambda snapshot: snapshot.replicas.partitions,
-    f"{REPLICAS}LeaderCount": summed(lambda each: each.leader >= 0),
-    f"{REPLICAS}UnderReplicatedPartitions": summed(is_under_replicated),
-    f"{REPLICAS}UnderMinIsrPartitionCount": summed(is_under_min_isr),
-    f"{REPLICAS}AtMinIsrPartitionCount": summed(is_at_min_isr),
+    f"{REPLICAS}LeaderCount": of_cluster("led_partitions"),
+    f"{REPLICAS}UnderReplicatedPartitions": of_cluster("under_replicated"),
+    f"{REPLICAS}UnderMinIsrPartitionCount": of_cluster("under_min_isr"),
+    f"{REPLICAS}AtMinIsrPartitionCount": of_cluster("at_min_isr"),
     f"{REPLICAS}OfflineReplicaCount": lambda snapshot: snapshot.replicas.offline_partitions,
     f"{REPLICAS}ProducerIdCount": summed(lambda each: each.producer_ids),
     f"{REPLICAS}PartitionsWithLateTransactionsCount": lambda snapshot: snapshot.transactions.late_transactions,
-    f"{REPLICAS}IsrShrinksPerSec": nothing,
-    f"{REPLICAS}IsrExpandsPerSec": nothing,
+    f"{REPLICAS}IsrShrinksPerSec": of_cluster("isr_shrinks"),
+    f"{REPLICAS}IsrExpandsPerSec": of_cluster("isr_expands"),
+    f"{TOPICS}ReplicationBytesInPerSec": of_cluster("replicated_bytes"),
     BROKER_STATE: lambda _snapshot: RUNNING,
-    f"{CONTROLLER}ActiveControllerCount": lambda _snapshot: 1,
-    f"{CONTROLLER}ActiveBrokerCount": lambda _snapshot: 1,
-    f"{CONTROLLER}FencedBrokerCount": nothing,
-    f"{CONTROLLER}GlobalTopicCount": lambda snapshot: snapshot.replicas.topics,
-    f"{CONTROLLER}GlobalPartitionCount": lambda snapshot: snapshot.replicas.partitions,
-    f"{CONTROLLER}OfflinePartitionsCount": lambda snapshot: snapshot.replicas.offline_partitions,
-    f"{CONTROLLER}PreferredReplicaImbalanceCount": summed(lambda each: each.leader != each.preferred_leader),
-    "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec": nothing,
+    f"{CONTROLLER}ActiveControllerCount": of_cluster("is_controller"),
+    f"{CONTROLLER}ActiveBrokerCount": of_cluster("active_brokers"),
+    f"{CONTROLLER}FencedBrokerCount": of_cluster("fenced_brokers"),
+    f"{CONTROLLER}GlobalTopicCount": of_cluster("topics"),
+    f"{CONTROLLER}GlobalPartitionCount": of_cluster("partitions"),
+    f"{CONTROLLER}OfflinePartitionsCount": of_cluster("offline_partitions"),
+    f"{CONTROLLER}PreferredReplicaImbalanceCount": of_cluster("imbalanced_partitions"),
+    "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec": of_cluster("unclean_elections"),
     f"{LOG}LogCleanerManager,name=max-dirty-percent": lambda snapshot: 100 * snapshot.cleaner.max_dirty_ratio,
     f"{LOG}LogCleanerManager,name=uncleanable-partitions-count": lambda snapshot: len(snapshot.cleaner.uncleanable),
     f"{OLD_GROUPS}NumOffsets": committed_offsets,
@@ -156,6 +158,13 @@ VALUES: Mapping[str, Read] = {
     },
 }
 """Of the whole broker, by MBean. Those of groups are deprecated in Kafka 4.4, and tell of classic groups only."""
+
+OF_FETCHERS: Mapping[str, Read] = {
+    f"{FETCHERS}MaxLag": of_cluster("fetcher_max_lag"),
+    f"{FETCHERS}MinFetchRate": of_cluster("fetcher_min_rate"),
+    f"{FETCHERS}FailedPartitionsCount": of_cluster("fetcher_failed_partitions"),
+}
+"""Of all fetchers of replicas, by MBean; a client id tells them from those of log directories."""
 
 TRAFFIC: Mapping[str, tuple[Read, ReadPartition]] = {
     f"{TOPICS}MessagesInPerSec": (lambda s: s.replicas.appended_records, lambda each: each.appended_records),
@@ -198,6 +207,8 @@ def jmx_exporter_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     """All of them."""
     for mbean, read in VALUES.items():
         yield metric_of(mbean, [({}, read(snapshot))])
+    for mbean, read in OF_FETCHERS.items():
+        yield metric_of(mbean, [({"clientId": "Replica"}, read(snapshot))])
     for mbean, read in IDLE.items():
         for spelling in ("percent", "_percent"):
             name = exporter_name(mbean).removesuffix("percent") + spelling

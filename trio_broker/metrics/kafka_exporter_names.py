@@ -36,10 +36,10 @@ OF_PARTITIONS: Mapping[str, tuple[str, Callable[[PartitionReading], int]]] = {
 
 def kafka_exporter_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     """All of them."""
-    address = {"id": str(snapshot.node_id), "address": snapshot.address}
-    yield streamed_metric("kafka_brokers", "Brokers of the cluster", lambda: [({}, 1)])
-    yield streamed_metric("kafka_broker_info", "Id and address of each broker", lambda: [(address, 1)])
-    yield from topic_metrics(snapshot.partitions)
+    brokers = [({"id": str(each.broker_id), "address": each.address}, 1) for each in snapshot.cluster.brokers]
+    yield streamed_metric("kafka_brokers", "Brokers of the cluster", lambda: [({}, len(brokers))])
+    yield streamed_metric("kafka_broker_info", "Id and address of each broker", lambda: brokers)
+    yield from topic_metrics([each for each in snapshot.partitions if each.is_led])
     yield streamed_metric(
         "kafka_consumergroup_members",
         "Members of a group",
@@ -51,7 +51,7 @@ def kafka_exporter_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
 
 
 def topic_metrics(partitions: Sequence[PartitionReading]) -> Iterator[Metric]:
-    """Topics and their partitions."""
+    """Topics and their partitions, as far as they are led here: of a cluster each is in one scrape."""
     topics = Counter(each.topic for each in partitions)
     yield streamed_metric(
         "kafka_topic_partitions",

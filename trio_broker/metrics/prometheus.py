@@ -30,7 +30,7 @@ from trio_broker.metrics.kafka_exporter_names import kafka_exporter_metrics
 from trio_broker.metrics.prometheus_recovery import recovery_metrics
 from trio_broker.metrics.prometheus_times import cold_send_metrics, request_time_metrics, sync_metrics
 from trio_broker.metrics.promql import PREFIX
-from trio_broker.metrics.snapshot import DirectorySpace, MetricsSnapshot, PartitionReading
+from trio_broker.metrics.snapshot import ClusterReading, DirectorySpace, MetricsSnapshot, PartitionReading
 from trio_broker.metrics.streamed_metric import LabelledValue, streamed_metric, values_of_partitions
 from trio_broker.network.statistics import HandlerSlotStatistics, ProcessorStatistics, SocketServerStatistics
 from trio_broker.partition.log_cleaner import LogCleanerStatistics
@@ -87,6 +87,7 @@ class SnapshotCollector(Collector):
         """All metric families."""
         snapshot = self.snapshot
         yield from node_metrics(snapshot)
+        yield from cluster_metrics(snapshot.cluster)
         yield from directory_metrics(snapshot.directories)
         yield from traffic_metrics(snapshot)
         yield from queue_metrics(snapshot.server)
@@ -143,6 +144,29 @@ def node_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     yield gauge("groups_falling_behind", "Groups whose lag grows", snapshot.groups_falling_behind)
     yield gauge("groups_rebalancing_often", "Groups that keep rebalancing", snapshot.restless_groups)
     yield gauge("log_size_bytes", "Bytes of all partitions' logs", snapshot.log_size_bytes)
+
+
+def cluster_metrics(cluster: ClusterReading) -> Iterator[Metric]:
+    """The cluster as this broker knows it, and what it replicates."""
+    yield gauge("active_controller", "Whether this broker is the controller", cluster.is_controller)
+    yield gauge("controller_known", "Whether some broker is the controller", cluster.has_controller)
+    yield gauge("metadata_reached", "Whether the metadata can be changed", cluster.metadata_is_reached)
+    yield gauge("brokers_fenced", "Brokers of the cluster that are out of contact", cluster.fenced_brokers)
+    yield gauge("partitions_offline", "Partitions of the cluster that nobody leads", cluster.offline_partitions)
+    yield gauge("partitions_led", "Partitions that this broker leads", cluster.led_partitions)
+    yield gauge("partitions_under_replicated", "Led partitions short of replicas in sync", cluster.under_replicated)
+    yield gauge("partitions_under_min_isr", "Led partitions that take no acks=all", cluster.under_min_isr)
+    yield counter("isr_shrinks", "Times that led partitions lost replicas in sync", cluster.isr_shrinks)
+    yield counter("isr_expands", "Times that led partitions gained replicas in sync", cluster.isr_expands)
+    yield counter("leader_elections", "Elections while this broker was the controller", cluster.elections)
+    yield counter("unclean_leader_elections", "Those of replicas not in sync", cluster.unclean_elections)
+    yield counter("replicated_bytes", "Bytes fetched from leaders", cluster.replicated_bytes)
+    yield gauge("replica_fetcher_max_lag", "Most records that a followed partition lacks", cluster.fetcher_max_lag)
+    yield gauge(
+        "replica_fetcher_failed_partitions",
+        "Followed partitions that are fetched no more",
+        cluster.fetcher_failed_partitions,
+    )
 
 
 def directory_metrics(directories: Sequence[DirectorySpace]) -> Iterator[Metric]:

@@ -23,12 +23,16 @@ from trio_broker.storage.recovery_progress import RecoveryProgress
 
 @attrs.frozen(kw_only=True)
 class PartitionReading:
-    """One partition. Appended and fetched are counted since the broker's start; ``preferred_leader`` is the first of
-    its ``replica_count`` replicas, ``producer_ids`` the number of idempotent producers that it remembers."""
+    """One partition. ``is_led`` says that this broker leads it: of a cluster each is led in one snapshot.
+
+    Appended and fetched are counted since the broker's start; ``preferred_leader`` is the first of its
+    ``replica_count`` replicas, ``producer_ids`` the number of idempotent producers that it remembers.
+    """
 
     topic: str
     partition: int
     leader: int
+    is_led: bool
     preferred_leader: int
     replica_count: int
     in_sync_replica_count: int
@@ -55,6 +59,47 @@ class DirectorySpace:
     usable_bytes: int | None
 
 
+@attrs.frozen
+class BrokerAddress:
+    """A broker of the cluster, and where the others reach it."""
+
+    broker_id: int
+    address: str
+
+
+@attrs.frozen(kw_only=True)
+class ClusterReading:
+    """The cluster as a broker knows it. Of partitions: all there are, those that nobody leads, those that another one
+    leads than the preferred leader; and of those led here, how many lack replicas in sync, have fewer of them than
+    min.insync.replicas, or just as many.
+
+    ``fetcher_max_lag``, ``fetcher_min_rate`` and ``fetcher_failed_partitions`` are of what is followed here.
+    """
+
+    brokers: Sequence[BrokerAddress] = ()
+    active_brokers: int = 1
+    fenced_brokers: int = 0
+    is_controller: bool = True
+    has_controller: bool = True
+    metadata_is_reached: bool = True
+    topics: int = 0
+    partitions: int = 0
+    offline_partitions: int = 0
+    imbalanced_partitions: int = 0
+    led_partitions: int = 0
+    under_replicated: int = 0
+    under_min_isr: int = 0
+    at_min_isr: int = 0
+    isr_shrinks: int = 0
+    isr_expands: int = 0
+    elections: int = 0
+    unclean_elections: int = 0
+    fetcher_max_lag: int = 0
+    fetcher_min_rate: float = 0.0
+    fetcher_failed_partitions: int = 0
+    replicated_bytes: int = 0
+
+
 @attrs.frozen(kw_only=True)
 class MetricsSnapshot:
     """Everything that a scrape shows; ``requests`` and ``recent_requests``, those of the last minute, are by the name
@@ -77,6 +122,7 @@ class MetricsSnapshot:
     cleaner: LogCleanerStatistics
     cpu: CpuTimes
     groups: GroupStatistics
+    cluster: ClusterReading = attrs.field(factory=ClusterReading)
     transactions: TransactionStatistics = attrs.field(factory=TransactionStatistics)
     scrubber: LogScrubberStatistics = attrs.field(factory=LogScrubberStatistics)
     recovery: RecoveryProgress = attrs.field(factory=RecoveryProgress)

@@ -25,12 +25,12 @@ from broker_admin.schemas import PartitionNumber, bounded
 from broker_admin.structuring import shown
 from broker_admin.topic_paths import name_of
 from broker_admin.views.cluster.replication import (
+    BegunReassignment,
     BrokerSummary,
     ClusterReport,
-    Election,
     FetcherReport,
     FetchersReport,
-    Reassignment,
+    PreferredElection,
     ReplicationRefused,
     Unregistration,
 )
@@ -67,7 +67,7 @@ class BrokersQuery(ListQuery):
 
 
 @attrs.frozen
-class ClusterEvents:
+class ClusterEventList:
     """What has happened in the cluster since the broker that is asked has started, the latest first."""
 
     events: Sequence[ClusterEvent]
@@ -130,10 +130,10 @@ async def get_cluster(request: Request) -> Response:
     return await json_response_from_thread(await cluster_of(request).replication.report())
 
 
-@operation(ClusterEvents)
+@operation(ClusterEventList)
 async def get_events(request: Request) -> Response:
     """Elections, replicas in sync and brokers as they came and went, the latest first."""
-    return await json_response_from_thread(ClusterEvents(cluster_of(request).replication.events()))
+    return await json_response_from_thread(ClusterEventList(cluster_of(request).replication.events()))
 
 
 @operation(AllFetchers)
@@ -151,7 +151,7 @@ async def get_own_fetchers(request: Request) -> Response:
 # --- what is changed ---
 
 
-@operation(Election, query=ChangeQuery, body=ElectionBody, is_change=True, problems=REFUSED)
+@operation(PreferredElection, query=ChangeQuery, body=ElectionBody, is_change=True, problems=REFUSED)
 async def elect_preferred(request: Request) -> Response:
     """Have partitions led by their preferred leaders again, each of which is the first of its replicas."""
     dry_run, body = query_of(request, ChangeQuery).dry_run, await read_change(request, ElectionBody)
@@ -162,7 +162,7 @@ async def elect_preferred(request: Request) -> Response:
         raise problem_of(refused) from refused
 
 
-@operation(Reassignment, query=ChangeQuery, body=ReassignmentBody, is_change=True, problems=REFUSED)
+@operation(BegunReassignment, query=ChangeQuery, body=ReassignmentBody, is_change=True, problems=REFUSED)
 async def reassign(request: Request) -> Response:
     """Move partitions of a topic to other brokers, or with null end the move that is under way."""
     dry_run, body = query_of(request, ChangeQuery).dry_run, await read_change(request, ReassignmentBody)

@@ -25,7 +25,7 @@ from trio_broker.partition.local_topics import LocalTopic
 from trio_broker.partition.partition import Partition
 
 
-class LedTopics:
+class TopicsLedHere:
     """The topics of which this broker leads partitions."""
 
     def __init__(self, services: BrokerServices) -> None:

@@ -10,14 +10,14 @@ import attrs
 
 from broker_admin.node_addresses import NODE_API
 from broker_admin.views.cluster.replication import (
+    BegunReassignment,
     BrokerState,
     BrokerSummary,
     ClusterReport,
-    Election,
     FetcherReport,
     FetchersReport,
     OutOfSyncReplica,
-    Reassignment,
+    PreferredElection,
     UnderReplicatedPartition,
     Unregistration,
 )
@@ -60,6 +60,7 @@ class Tally:
     partitions: int = 0
     offline: int = 0
     imbalanced: int = 0
+    electable: int = 0
     reassigning: int = 0
     leaders: Counter[int] = attrs.field(factory=Counter)
     preferred: Counter[int] = attrs.field(factory=Counter)
@@ -73,7 +74,8 @@ class Tally:
         preferred = state.replicas[0]
         self.partitions += 1
         self.offline += state.leader == NO_LEADER
-        self.imbalanced += state.leader != preferred and preferred in state.isr
+        self.imbalanced += state.leader != preferred
+        self.electable += state.leader != preferred and preferred in state.isr
         self.reassigning += state.is_reassigned
         self.leaders[state.leader] += 1
         self.preferred[preferred] += 1
@@ -138,6 +140,7 @@ class LiveReplicationView:
             under_replicated_count=len(under_replicated),
             under_min_isr_count=sum(each.is_under_min_isr for each in under_replicated),
             imbalanced_count=tally.imbalanced,
+            electable_count=tally.electable,
             reassigning_count=tally.reassigning,
             brokers=tuple(self._broker(each, tally, leader) for _, each in sorted(image.brokers.items())),
             under_replicated=tuple(await self._with_lags(under_replicated[:MAX_UNDER_REPLICATED])),
@@ -241,12 +244,12 @@ class LiveReplicationView:
 
     # ---- changes ----
 
-    async def elect_preferred(self, partitions: Sequence[tuple[str, int]], *, dry_run: bool) -> Election:
+    async def elect_preferred(self, partitions: Sequence[tuple[str, int]], *, dry_run: bool) -> PreferredElection:
         return await self.changes.elect_preferred(partitions, dry_run=dry_run)
 
     async def reassign(
         self, topic: str, targets: Sequence[tuple[int, tuple[int, ...] | None]], *, dry_run: bool
-    ) -> Reassignment:
+    ) -> BegunReassignment:
         return await self.changes.reassign(topic, targets, dry_run=dry_run)
 
     async def unregister(self, broker_id: int, *, dry_run: bool) -> Unregistration:
@@ -274,8 +277,8 @@ def with_reasons(
 ) -> UnderReplicatedPartition:
     """``partition`` with the reasons that its leader gives."""
     place = TopicPartition(partition.topic, partition.partition)
-    told = [
+    known = [
         attrs.evolve(each, reason=reasons.get(ReplicaOfPartition(place, each.broker_id)) or each.reason)
         for each in partition.out_of_sync
     ]
-    return attrs.evolve(partition, out_of_sync=tuple(told))
+    return attrs.evolve(partition, out_of_sync=tuple(known))

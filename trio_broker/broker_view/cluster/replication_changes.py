@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 from broker_admin.views.cluster.replication import (
+    BegunReassignment,
     ElectedPartition,
-    Election,
+    PreferredElection,
     ReassignedPartition,
-    Reassignment,
     ReplicationRefused,
     Unregistration,
 )
@@ -57,7 +57,7 @@ class ReplicationChanges:
 
     # ---- elections ----
 
-    async def elect_preferred(self, partitions: Sequence[tuple[str, int]], *, dry_run: bool) -> Election:
+    async def elect_preferred(self, partitions: Sequence[tuple[str, int]], *, dry_run: bool) -> PreferredElection:
         wanted = [self._electable(*place) for place in partitions] or [
             each async for each in InTurns(self._imbalanced())
         ]
@@ -73,7 +73,7 @@ class ReplicationChanges:
                 for result in topic.partition_result:
                     if text := error_text(result.error_code, result.error_message):
                         errors[topic.topic, result.partition_id] = text
-        return Election(
+        return PreferredElection(
             dry_run=dry_run,
             partitions=tuple(
                 ElectedPartition(
@@ -107,7 +107,7 @@ class ReplicationChanges:
 
     async def reassign(
         self, topic: str, targets: Sequence[tuple[int, tuple[int, ...] | None]], *, dry_run: bool
-    ) -> Reassignment:
+    ) -> BegunReassignment:
         image = self._topic(topic)
         before = {index: self._state_of(image, index) for index, _ in targets}
         for index, target in targets:
@@ -128,7 +128,7 @@ class ReplicationChanges:
                 for each in answered.partitions
                 if (text := error_text(each.error_code, each.error_message))
             }
-        return Reassignment(
+        return BegunReassignment(
             dry_run=dry_run,
             moved_bytes=sum(
                 sizes.get(index, 0) * len(set(target or ()).difference(before[index].replicas))

@@ -151,8 +151,8 @@ class LiveTopicChangesView:
         path = f"/api/v1/topics/{quote(name, safe='')}:purge?dry_run={str(dry_run).lower()}"
         for leader in sorted(set(leaders.values())):
             wanted = [index for index, leading in leaders.items() if leading == leader]
-            told = {key: value for key, value in attrs.asdict(target).items() if value not in (None, False)}
-            body = json.dumps(told | {"partitions": wanted}).encode()
+            named = {key: value for key, value in attrs.asdict(target).items() if value not in (None, False)}
+            body = json.dumps(named | {"partitions": wanted}).encode()
             try:
                 purged.append(await self.peers.fetch(leader, path, PurgedTopic, method="POST", body=body))
             except PeerUnavailable as error:

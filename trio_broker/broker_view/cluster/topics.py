@@ -62,7 +62,7 @@ class LiveTopicsView:
     ) -> None:
         self.services = services
         self.peers = peers
-        self.led_topics = led_topics.LedTopics(services)
+        self.led_topics = led_topics.TopicsLedHere(services)
         self.topic_lags = TopicLags(lag_report, services.runtime.workers)
         self._summaries = CachedReport(
             self._summarize_all, services.clock, seconds=REPORT_SECONDS, pause_factor=REPORT_PAUSE_FACTOR
@@ -186,9 +186,9 @@ class LiveTopicsView:
             return None
         others = await self.peers.fetch_each(led_address(name, "partitions"), LedPartitions, leaders_of(topic))
         answers = [await self.led_topics.partitions(topic), *(each.partitions for each in others.values.values())]
-        told = {detail.partition: detail for answer in answers for detail in answer}
+        known = {detail.partition: detail for answer in answers for detail in answer}
         details = [
-            told.get(index) or attrs.evolve(partition_detail(index, state), error=untold(state.leader, others.missing))
+            known.get(index) or attrs.evolve(partition_detail(index, state), error=untold(state.leader, others.missing))
             for index, state in sorted(topic.partitions.items())
         ]
         size_bytes = sum(each.size_bytes or 0 for each in details)

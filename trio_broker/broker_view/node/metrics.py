@@ -8,7 +8,9 @@ from functools import partial
 import attrs
 
 from trio_broker.broker_view.cluster.groups import LiveGroupsView
+from trio_broker.broker_view.cluster.replication import LiveReplicationView
 from trio_broker.broker_view.cluster.transactions import LiveTransactionsView
+from trio_broker.broker_view.node.cluster_reading import cluster_reading
 from trio_broker.broker_view.node.identity import LiveIdentityView
 from trio_broker.broker_view.node.latency import LiveLatencyView
 from trio_broker.broker_view.node.overview import LiveOverviewView
@@ -30,6 +32,7 @@ class LiveMetricsView:
     latency: LiveLatencyView
     transactions: LiveTransactionsView
     overview: LiveOverviewView
+    replication: LiveReplicationView
 
     async def prometheus_renderer(self) -> Callable[[], bytes]:
         # Imported here: prometheus_client is for those who are scraped.
@@ -63,6 +66,7 @@ class LiveMetricsView:
             cpu=self.services.runtime.cpu_clock.times(),
             scrubber=replicas.log_maintenance.log_scrubber.statistics(),
             groups=self.services.groups.statistics(),
+            cluster=await cluster_reading(self.services, await self.replication.report()),
             transactions=transactions,
             recovery=replicas.log_manager.load_report.progress,
             names=names,

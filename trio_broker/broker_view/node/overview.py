@@ -15,6 +15,7 @@ from broker_admin.views.node.storage import TopicSize
 from kafka_wire.apis import ApiKey
 from kafka_wire.errors import KafkaError
 from trio_broker.broker_view.cluster.groups import LiveGroupsView
+from trio_broker.broker_view.cluster.replication import LiveReplicationView
 from trio_broker.broker_view.cluster.transactions import LiveTransactionsView
 from trio_broker.broker_view.node.storage import LiveStorageView
 from trio_broker.coordinator.reporting.snapshot import GroupLagReading, LagTrend
@@ -33,8 +34,10 @@ class LiveOverviewView:
         storage: LiveStorageView,
         transactions: LiveTransactionsView,
         groups: LiveGroupsView,
+        replication: LiveReplicationView,
     ) -> None:
         self.services = services
+        self.replication = replication
         self.groups = groups
         self.transactions = transactions
         self.metrics = metrics
@@ -70,6 +73,7 @@ class LiveOverviewView:
             errors=tuple(self.metrics.recent_errors.latest_first()),
             overdue_transactions=statistics.overdue,
             hanging_transactions=statistics.hanging_transactions,
+            cluster=await self.replication.report(),
         )
 
     def _p99_ms(self, api_key: ApiKey) -> float | None:
@@ -77,7 +81,8 @@ class LiveOverviewView:
         requests = self.metrics.by_api.get(api_key)
         if requests is None or not (times := requests.last_minute()).count:
             return None
-        return latency_summary(times.active).p99_ms
+        # A Produce waits for other replicas, a Fetch for records that nobody has written.
+        return latency_summary(times.total if api_key is ApiKey.PRODUCE else times.active).p99_ms
 
     def _groups(self, lags: Iterable[GroupLagReading]) -> list[LaggingGroup]:
         """Those of ``lags`` whose groups are still there."""

@@ -22,6 +22,7 @@ async def partition_readings(services: BrokerServices) -> list[PartitionReading]
                 topic=name,
                 partition=index,
                 leader=state.leader,
+                is_led=partition.state.is_leader,
                 preferred_leader=state.replicas[0],
                 replica_count=len(state.replicas),
                 in_sync_replica_count=len(state.isr),

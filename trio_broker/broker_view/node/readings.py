@@ -16,6 +16,7 @@ from broker_admin.views.node.readings import (
 )
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import uuid_text
+from trio_broker.broker_view.node.awaited_followers import awaited_followers
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.metrics.history import SERIES, BrokerReadings, History, HistorySample
 from trio_broker.metrics.minute_file import FILE_NAME, MinuteFile
@@ -68,6 +69,7 @@ class LiveReadingsView:
             cleaner=replicas.log_maintenance.log_cleaner.statistics(),
             cpu=self.services.runtime.cpu_clock.times(),
             appended_records=replicas.appends.appended_records,
+            awaited_followers=awaited_followers(() if replicas.fetchers is None else replicas.partitions()),
             intervals={api_key: metrics.last_interval() for api_key, metrics in by_api.items()},
         )
 

@@ -43,6 +43,11 @@ class BrokerSummary:
     failed_directories: int
     problem: str = ""
 
+    @property
+    def is_away(self) -> bool:
+        """Whether it serves nobody."""
+        return self.state is not BrokerState.SERVING
+
 
 @attrs.frozen(kw_only=True)
 class OutOfSyncReplica:
@@ -76,7 +81,7 @@ class ClusterReport:
 
     Of the under-replicated partitions, those that nobody leads come first, then those under min.insync.replicas; where
     they are many, ``under_replicated`` are the first of ``under_replicated_count``. ``imbalanced_count`` partitions are
-    led by another broker than the preferred one, though that is in sync.
+    led by another broker than the preferred one, or by nobody; of ``electable_count`` of them that one is in sync.
     """
 
     cluster_id: str
@@ -89,6 +94,7 @@ class ClusterReport:
     under_replicated_count: int
     under_min_isr_count: int
     imbalanced_count: int
+    electable_count: int
     reassigning_count: int
     brokers: tuple[BrokerSummary, ...]
     under_replicated: tuple[UnderReplicatedPartition, ...]
@@ -127,7 +133,7 @@ class ReassignedPartition:
 
 
 @attrs.frozen(kw_only=True)
-class Reassignment:
+class BegunReassignment:
     """What a reassignment has begun, or with ``dry_run`` would: ``moved_bytes`` are copied, as far as is known."""
 
     dry_run: bool
@@ -147,7 +153,7 @@ class ElectedPartition:
 
 
 @attrs.frozen(kw_only=True)
-class Election:
+class PreferredElection:
     """The partitions whose preferred leaders were elected, or with ``dry_run`` would be."""
 
     dry_run: bool
@@ -191,7 +197,7 @@ class ReplicationView(Protocol):
         """The fetchers of this broker."""
         ...
 
-    async def elect_preferred(self, partitions: Sequence[tuple[str, int]], *, dry_run: bool) -> Election:
+    async def elect_preferred(self, partitions: Sequence[tuple[str, int]], *, dry_run: bool) -> PreferredElection:
         """Have the preferred leaders of ``partitions`` elected, or of all that are led by another one.
 
         Raises:
@@ -201,7 +207,7 @@ class ReplicationView(Protocol):
 
     async def reassign(
         self, topic: str, targets: Sequence[tuple[int, tuple[int, ...] | None]], *, dry_run: bool
-    ) -> Reassignment:
+    ) -> BegunReassignment:
         """Move partitions of a topic to the brokers named, or with None cancel what moves.
 
         Raises:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import attrs
 
+from broker_admin.views.cluster.replication import ClusterReport
 from broker_admin.views.node.storage import DirectoryReport, TopicSize
 from trio_broker.coordinator.reporting.snapshot import GroupRates, Rebalance
 from trio_broker.network.statistics import RecentError
@@ -77,6 +78,7 @@ class OverviewReadings:
     largest_topics: tuple[TopicSize, ...]
     busiest_topics: tuple[TopicSize, ...]
     errors: tuple[RecentError, ...]
+    cluster: ClusterReport
     damaged_segments: int = 0
     overdue_transactions: int = 0
     hanging_transactions: int = 0

@@ -1,0 +1,108 @@
+"""The admin app over a cluster: any broker answers for all, and says what is missing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+import trio
+from confluent_kafka import Producer
+
+from tests.waits import TimeLeft, scaled
+from trio_broker.broker_view.live import LiveBrokerView
+from trio_broker.metrics.bottleneck import Limit
+from trio_broker.partition.remote_leader_endpoint import RemoteLeaderEndpoint
+from trio_broker.testing import ClusterThread
+
+WAIT_SECONDS = 30
+
+WITH_ADMIN = {"admin_listener": "127.0.0.1:0", "log_durability": "page-cache"}
+
+
+def asked(cluster: ClusterThread, node_id: int, path: str, body: Any = None) -> Any:
+    """The JSON that one broker answers with."""
+    url = f"{cluster.broker(node_id).admin_url}{path}"
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"X-Requested-With": "pytest", "Content-Type": "application/json"}
+    with urlopen(Request(url, data, headers), timeout=scaled(WAIT_SECONDS)) as answer:
+        return json.load(answer)
+
+
+def eventually(condition: Callable[[], Any]) -> Any:
+    """What ``condition`` returns once it is true."""
+    time_left = TimeLeft(WAIT_SECONDS)
+    while not (found := condition()):
+        assert not time_left.is_over
+    return found
+
+
+@pytest.mark.kafka_cluster(brokers=3, **WITH_ADMIN)
+def test_every_broker_answers_for_all_and_names_the_one_that_is_away(kafka_cluster: ClusterThread) -> None:
+    kafka_cluster.create_topic("single", partitions=3, replication_factor=1)
+    kafka_cluster.create_topic("orders", partitions=3)
+    for partition in range(3):
+        [appended] = asked(
+            kafka_cluster, 1, "api/v1/topics/single/records", {"value": f"v{partition}", "partition": partition}
+        )["records"]
+        assert appended["error"] is None
+    for node_id in (1, 2, 3):
+        [orders, single] = asked(kafka_cluster, node_id, "api/v1/topics")["items"]
+        assert (single["record_count"], single["unavailable_partition_count"]) == (3, 0)
+        assert (orders["partition_count"], orders["unavailable_partition_count"]) == (3, 0)
+        found = asked(kafka_cluster, node_id, "api/v1/topics/single/records?from=oldest")["records"]
+        assert sorted(each["value"]["data"] for each in found) == ["v0", "v1", "v2"]
+        # What is another broker's is passed on to it.
+        assert asked(kafka_cluster, node_id, f"api/v1/brokers/{node_id % 3 + 1}")["node_id"] == node_id % 3 + 1
+    controller, away = kafka_cluster.controller_id(), kafka_cluster.controller_id() % 3 + 1
+    kafka_cluster.kill(away)
+
+    def fenced() -> Any:
+        cluster = asked(kafka_cluster, controller, "api/v1/cluster")
+        return cluster if cluster["offline_count"] == 1 else None
+
+    cluster = eventually(fenced)
+    [gone] = [each for each in cluster["brokers"] if each["state"] == "fenced"]
+    assert gone["node_id"] == away
+    first = cluster["under_replicated"][0]
+    assert (first["topic"], first["leader"]) == ("single", -1)
+    assert first["out_of_sync"][0]["reason"] == f"broker {away} is fenced: out of contact"
+    [orders, single] = asked(kafka_cluster, controller, "api/v1/topics")["items"]
+    assert (single["record_count"], single["unavailable_partition_count"]) == (2, 1)
+    events = asked(kafka_cluster, controller, "api/v1/cluster/events")["events"]
+    assert {"broker", "leaderless", "isr-shrink"} <= {each["kind"] for each in events}
+
+
+@pytest.mark.kafka_cluster(brokers=3, log_durability="page-cache")
+def test_a_slow_follower_is_what_limits(kafka_cluster: ClusterThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    kafka_cluster.create_topic("orders")
+    leader = kafka_cluster.leader_of("orders")
+    slow = leader % 3 + 1
+    broker = kafka_cluster.broker(leader)
+    answered = RemoteLeaderEndpoint.fetch
+
+    async def fetch_slowly(self: RemoteLeaderEndpoint, *arguments: Any) -> Any:
+        if self.follower.node_id == slow:
+            await trio.sleep(0.3)
+        return await answered(self, *arguments)
+
+    monkeypatch.setattr(RemoteLeaderEndpoint, "fetch", fetch_slowly)
+
+    async def view_of_leader() -> LiveBrokerView:
+        return LiveBrokerView(broker.services, broker.server, lambda: False)
+
+    view = kafka_cluster.call(view_of_leader)
+    producer = Producer({"bootstrap.servers": kafka_cluster.bootstrap_servers, "acks": "all"})
+
+    def verdict() -> Any:
+        producer.produce("orders", b"v", partition=0)
+        producer.poll(0.05)
+        limit = view.node.latency.bottleneck()
+        return limit if limit.limit is Limit.REPLICATION and limit.broker_id is not None else None
+
+    found = eventually(verdict)
+    assert producer.flush(scaled(WAIT_SECONDS)) == 0
+    assert found.broker_id == slow
+    assert f"broker {slow}, the slowest" in found.summary
