@@ -11,13 +11,18 @@ from trio_broker.cli.command_group import CommandGroup
 from trio_broker.cli.connecting import json_option, with_client
 from trio_broker.cli.failure import Failures
 from trio_broker.cli.output import Row, print_facts, print_json, print_table
+from trio_broker.cli.replicas import elect_leaders_command, unregister_command
 from trio_broker.client.cluster import BrokerDescription, ClusterDescription, describe_cluster
 from trio_broker.client.kafka_client import KafkaClient
 
 
 @click.group(cls=CommandGroup)
 def cluster() -> None:
-    """Show the cluster and its brokers."""
+    """Show the cluster and its brokers, elect leaders, and take a broker out."""
+
+
+cluster.add_command(elect_leaders_command)
+cluster.add_command(unregister_command)
 
 
 @cluster.command("info")

@@ -20,6 +20,7 @@ from trio_broker.cli.connecting import json_option, with_client
 from trio_broker.cli.consent import Consent, dry_run_option, is_agreed, needs_consent
 from trio_broker.cli.failure import Failures
 from trio_broker.cli.output import Row, note, print_facts, print_json, print_table
+from trio_broker.cli.replicas import reassign_command
 from trio_broker.cli.topics_purge import purge_command
 from trio_broker.client.configs import Resource, describe_configs
 from trio_broker.client.errors import ClientError, Refused
@@ -41,6 +42,7 @@ def topics() -> None:
 
 
 topics.add_command(purge_command)
+topics.add_command(reassign_command)
 
 
 # --- Looking ---
