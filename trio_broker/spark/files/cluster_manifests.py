@@ -145,7 +145,7 @@ class _Search:
             if log is None:
                 self.failures[number] = f"broker {node_id}: {found.failures[number]}"
             elif log.topic_id == topic_id and log.high_watermark >= wanted.latest:
-                # A follower hears of deleted records a moment later than the leader, which deletes at any moment.
+                # A follower learns of deleted records a moment later than the leader, which deletes at any moment.
                 start = max(log.log_start_offset, wanted.earliest)
                 self.logs[number] = attrs.evolve(log, log_start_offset=start)
                 self.failures.pop(number, None)
