@@ -139,7 +139,9 @@ def probe_finding(facts: ListenerFacts) -> Finding:
                 f"the listener is at port {facts.bound_port}: advertise that, or forward the port",
             )
         case ProbeResult.ANOTHER_BROKER:
-            return Finding(Severity.BROKEN, f"a broker of another cluster answers at {place}", advertised_advice(facts))
+            return Finding(
+                Severity.BROKEN, f"another broker than this one answers at {place}", advertised_advice(facts)
+            )
         case ProbeResult.NOT_KAFKA:
             return Finding(
                 Severity.BROKEN, f"what answers at {place} does not speak Kafka's protocol", advertised_advice(facts)

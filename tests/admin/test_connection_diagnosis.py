@@ -15,6 +15,7 @@ from broker_admin.connection_diagnosis import Severity, diagnose_listener
 from broker_admin.views.node.connection_diagnosis import ListenerFacts, ProbeResult
 from kafka_wire.apis import ApiKey
 from kafka_wire.headers import RequestHeader, request_header
+from kafka_wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 from tests.admin.live_admin import open_live_admin, pointers
 from tests.running_broker import WAIT_SECONDS
 from tests.waits import fail_after
@@ -128,6 +129,18 @@ async def test_an_advertised_address_of_another_cluster_is_found(tmp_path):
         advertised = f"PLAINTEXT://127.0.0.1:{other.broker.bound_endpoints[0].port}"
         async with open_live_admin(tmp_path / "this", advertised_listeners=advertised) as live:
             [listener] = (await live.get("/api/v1/brokers/1/connection-diagnosis", address="127.0.0.1"))["listeners"]
+    assert listener["facts"]["probe"] == "another broker"
+
+
+async def test_an_advertised_address_of_another_broker_of_the_cluster_is_found(tmp_path, monkeypatch):
+    async with open_live_admin(tmp_path, advertised_listeners="PLAINTEXT://127.0.0.1:9092") as live:
+
+        async def answer(host, port):
+            brokers = [MetadataResponseBroker(node_id=number, host="127.0.0.1", port=9092) for number in (1, 2)]
+            return MetadataResponse(cluster_id=live.broker.services.node.cluster_id, brokers=brokers, topics=[])
+
+        monkeypatch.setattr("trio_broker.broker_view.node.connection_diagnosis.ask_for_metadata", answer)
+        [listener] = (await live.get("/api/v1/brokers/1/connection-diagnosis", address="127.0.0.1"))["listeners"]
     assert listener["facts"]["probe"] == "another broker"
 
 

@@ -67,7 +67,7 @@ class LiveConnectionDiagnosisView:
         addresses = await resolve(endpoint.host or dialled_host, endpoint.port)
         probe = ProbeResult.UNRESOLVED
         if addresses:
-            probe = await self._probe(addresses[0], endpoint.port)
+            probe = await self._probe(addresses[0], endpoint)
         peers = sorted(
             {each.info.peer_host for each in self.listening_server.connections() if each.info.listener_name == name}
         )
@@ -84,17 +84,22 @@ class LiveConnectionDiagnosisView:
             remote_peer_count=len(remote),
         )
 
-    async def _probe(self, host: str, port: int) -> ProbeResult:
+    async def _probe(self, address: str, endpoint: Endpoint) -> ProbeResult:
         with trio.move_on_after(PROBE_SECONDS):
             try:
-                response = await ask_for_metadata(host, port)
+                response = await ask_for_metadata(address, endpoint.port)
             except ConnectionRefusedError:
                 return ProbeResult.REFUSED
             except (WireError, EOFError, struct.error):
                 return ProbeResult.NOT_KAFKA
             except OSError:
                 return ProbeResult.UNREACHABLE
-            is_same = response.cluster_id == self.services.node.cluster_id
+            node = self.services.node
+            # No answer says who gives it. But a broker of this cluster advertises the address too, if it is its own.
+            is_same = response.cluster_id == node.cluster_id and all(
+                each.node_id == node.node_id or (each.host, each.port) != (endpoint.host, endpoint.port)
+                for each in response.brokers
+            )
             return ProbeResult.THIS_BROKER if is_same else ProbeResult.ANOTHER_BROKER
         return ProbeResult.UNREACHABLE
 
