@@ -251,7 +251,7 @@ async def opened_services(
                     if assignments is not None:
                         assignments.check(TopicPartition(name, index) for index in replicas.topic(name).partitions)
 
-                replicas.hosted_topics.on_opened = topic_opened
+                replicas.local_partitions.on_opened = topic_opened
                 if membership.lifecycle is not None:
                     start_background(
                         nursery, "life of the broker", partial(live, membership.lifecycle, metadata_faults)

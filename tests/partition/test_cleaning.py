@@ -133,7 +133,7 @@ async def test_topics_that_are_not_compacted_are_left_alone(replicas, cleaner):
     [partition] = await add_topic(replicas, configs={"internal.segment.bytes": "2000"})
     await fill(replicas, partition)
     assert await cleaner.choose() is None
-    replicas.hosted_topics.update_config("orders", topic_config(COMPACT, replicas.config))
+    replicas.local_partitions.update_config("orders", topic_config(COMPACT, replicas.config))
     assert (await cleaner.choose())[0] is partition
 
 

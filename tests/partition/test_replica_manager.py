@@ -526,12 +526,12 @@ async def test_applying_a_topic_again_changes_nothing_and_more_partitions_are_ad
 async def test_new_settings_reach_the_log_and_the_min_in_sync_replicas(cached):
     [partition] = await add_topic(cached)
     partition.writer.lead_at_once(led(1, 2), 0.0)
-    cached.hosted_topics.update_config(
+    cached.local_partitions.update_config(
         "orders", topic_config({"retention.ms": "1234", "min.insync.replicas": "2"}, cached.config)
     )
     assert partition.log.config.retention_ms == 1234
     assert partition.state.min_in_sync_replicas == 2
-    cached.hosted_topics.update_config("nothing", topic_config({}, cached.config))
+    cached.local_partitions.update_config("nothing", topic_config({}, cached.config))
 
 
 async def test_deleting_a_topic_tells_who_waits_and_removes_the_files_later(synced, release_handler):

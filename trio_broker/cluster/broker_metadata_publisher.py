@@ -85,7 +85,9 @@ class BrokerMetadataPublisher:
 
     async def _update_configs(self, topics: Iterable[TopicImage]) -> None:
         async for topic in InTurns(topics):
-            self.replicas.hosted_topics.update_config(topic.name, topic_config(topic.configs, self.config, topic.name))
+            self.replicas.local_partitions.update_config(
+                topic.name, topic_config(topic.configs, self.config, topic.name)
+            )
 
     async def _local_changes(self, topic: TopicImage, partitions: Mapping[int, PartitionImage]) -> LocalTopicChanges:
         """What this node leads, follows and has no longer of ``partitions``, which are of ``topic``."""

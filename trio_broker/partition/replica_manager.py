@@ -4,8 +4,8 @@ Handlers find partitions here, append to them, fetch from them and wait for them
 here what the controller decided (``apply_local_changes``). The flusher makes appends durable, and ``LogMaintenance``
 runs the tasks that are due by the clock.
 
-It opens and deletes them by ``hosted_topics``, appends by ``appends``, deletes records by ``record_deletion``, and asks
-``failures`` what an error of a disk costs.
+It opens and deletes them by ``local_partitions``, appends by ``appends``, deletes records by ``record_deletion``, and
+asks ``failures`` what an error of a disk costs.
 
 Source: Kafka's ReplicaManager and LogManager.
 """
@@ -46,10 +46,10 @@ from trio_broker.partition.fetch_operation import (
 from trio_broker.partition.fetch_sessions import FetchSessionCache
 from trio_broker.partition.flusher import Flusher, FlusherStatistics
 from trio_broker.partition.follower_appends import FollowerAppends
-from trio_broker.partition.hosted_topics import HostedTopics
 from trio_broker.partition.in_sync_replicas import PendingPartitionChange
 from trio_broker.partition.leader_and_isr import LocalReplicaChanges, LocalTopicChanges
 from trio_broker.partition.leader_appends import LeaderAppends
+from trio_broker.partition.local_partitions import LocalPartitions
 from trio_broker.partition.local_topics import LocalTopic
 from trio_broker.partition.log_dir_failures import LogDirFailures
 from trio_broker.partition.log_maintenance import LogMaintenance
@@ -123,7 +123,7 @@ class ReplicaManager:
         self.fetch_sessions = FetchSessionCache(
             clock, runtime.random, config.request.max_incremental_fetch_session_cache_slots
         )
-        self.hosted_topics = HostedTopics(
+        self.local_partitions = LocalPartitions(
             log_manager,
             config,
             clock,
@@ -133,8 +133,8 @@ class ReplicaManager:
             change_in_thread=self._change_in_thread,
         )
         # Attributes rather than properties, since every Fetch reads one of them.
-        self.topics: Mapping[str, LocalTopic] = self.hosted_topics.by_name
-        self.topics_by_id: Mapping[bytes, LocalTopic] = self.hosted_topics.by_id
+        self.topics: Mapping[str, LocalTopic] = self.local_partitions.by_name
+        self.topics_by_id: Mapping[bytes, LocalTopic] = self.local_partitions.by_id
         # One change of topics at a time: opening and deleting wait for threads in between.
         self._assignments = CommandQueue()
         self.follower_appends = FollowerAppends(clock, self.failures, self.flusher, self.log_maintenance)
@@ -203,11 +203,11 @@ class ReplicaManager:
 
     async def _apply_local_changes(self, changes: LocalReplicaChanges) -> None:
         if gone := [self.topics[name] for name in changes.deleted_topics if name in self.topics]:
-            await self.hosted_topics.delete(gone)
+            await self.local_partitions.delete(gone)
         opened: list[tuple[LocalTopic, LocalTopicChanges]] = []
         async for topic in InTurns(changes.topics):
             try:
-                opened.append((await self.hosted_topics.open(topic), topic))
+                opened.append((await self.local_partitions.open(topic), topic))
             except (OSError, CorruptCheckpoint) as error:
                 log.error("topic %s cannot be held: %s", topic.name, error)
         # In turns both ways: of many topics none may be followed, and one may have ten thousand partitions.

@@ -21,9 +21,9 @@ from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_S
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.coordinator.runtime.producer import ProducerIdAndEpoch
 from trio_broker.coordinator.transactions import transaction_marker_channel_manager
-from trio_broker.partition.hosted_topics import HostedTopics
 from trio_broker.partition.leader_and_isr import LocalTopicChanges
 from trio_broker.partition.leader_appends import LeaderAppends
+from trio_broker.partition.local_partitions import LocalPartitions
 from trio_broker.partition.local_topics import LocalTopic
 from trio_broker.storage.errors import StorageShortage
 
@@ -149,16 +149,16 @@ async def test_a_restart_aborts_no_transaction_that_goes_on(memory_path):
 
 def keep_closed(monkeypatch, index: int) -> None:
     """Let a partition of ``t`` lack descriptors when it is to be opened."""
-    open_missing = HostedTopics._open_missing
+    open_missing = LocalPartitions._open_missing
 
-    async def open_others(hosted: HostedTopics, local: LocalTopic, changes: LocalTopicChanges) -> None:
+    async def open_others(opener: LocalPartitions, local: LocalTopic, changes: LocalTopicChanges) -> None:
         is_short = local.name == "t"
         leaders = {each: decided for each, decided in changes.leaders.items() if not (is_short and each == index)}
-        await open_missing(hosted, local, attrs.evolve(changes, leaders=leaders))
+        await open_missing(opener, local, attrs.evolve(changes, leaders=leaders))
         if is_short:
             local.note_unopened(index, changes.leaders[index], StorageShortage("too many open files"))
 
-    monkeypatch.setattr(HostedTopics, "_open_missing", open_others)
+    monkeypatch.setattr(LocalPartitions, "_open_missing", open_others)
 
 
 @pytest.mark.parametrize("refuses", [False, True])

@@ -45,7 +45,7 @@ class ChangeInThread(Protocol):
     def __call__(self, directory: PurePath, work: Callable[[], T], /) -> Awaitable[T]: ...
 
 
-class HostedTopics:
+class LocalPartitions:
     """See the head of the file. ``by_name`` and ``by_id`` are the topics, for readers."""
 
     def __init__(
