@@ -35,6 +35,10 @@ class NotedReplicas:
             self.followed.append(topic.followers)
             self.deleted_partitions += topic.deletes
 
+    @property
+    def local_partitions(self):
+        return self
+
     def update_config(self, name, config):
         self.configured.append((name, config.retention_ms))
 

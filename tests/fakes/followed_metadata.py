@@ -29,11 +29,11 @@ async def follow(services: BrokerServices, *records: Any, further: Sequence[Meta
 
 
 def registered(
-    broker_id: int, port: int, *, host: str = "", listener: str = "PLAINTEXT", fenced: bool = False
+    broker_id: int, port: int, *, host: str = "", listener: str = "PLAINTEXT", **fields: Any
 ) -> RegisterBrokerRecord:
-    """The record by which a broker registers, with one listener."""
+    """The record by which a broker registers, with one listener; ``fields`` are other fields of it."""
     endpoint = BrokerEndpoint(name=listener, host=host or f"broker-{broker_id}.test", port=port, security_protocol=0)
-    return broker_record(broker_id, end_points=[endpoint], fenced=fenced)
+    return broker_record(broker_id, end_points=[endpoint], **fields)
 
 
 def elected(services: BrokerServices, topic: str, leader: int, partition: int = 0) -> PartitionChangeRecord:

@@ -82,13 +82,19 @@ async def fetch(client: WireClient, version: int, partition: int, epoch: int = -
     return response, response.responses[0].partitions[0]
 
 
-async def test_a_fetch_from_a_partition_that_is_led_elsewhere_names_its_leader(client):
-    response, partition = await fetch(client, 16, 1)
+async def test_a_fetch_from_a_partition_that_is_elsewhere_names_its_leader(client):
+    await follow(client.services, partition_record(topic_id(client), 2, (2,)))
+    response, partition = await fetch(client, 16, 2)
     assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (2, 0)
     assert named(response) == [(2, *OTHER)]
-    response, partition = await fetch(client, 12, 1)
+    response, partition = await fetch(client, 12, 2)
     assert (partition.error_code, partition.current_leader.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+
+
+async def test_a_follower_serves_consumers_of_versions_that_know_of_it(client):
+    codes = [(await fetch(client, version, 1))[1].error_code for version in (10, 11, 17)]
+    assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE, ErrorCode.NONE]
 
 
 async def test_a_fetch_in_a_past_epoch_names_the_present_one(client):
@@ -101,7 +107,8 @@ async def test_a_fetch_in_a_past_epoch_names_the_present_one(client):
 
 async def test_a_leader_without_an_address_for_the_client_is_named_by_its_id(client):
     await follow(client.services, registered(2, OTHER[1], fenced=True))
-    response, partition = await fetch(client, 17, 1)
+    await follow(client.services, partition_record(topic_id(client), 2, (2,)))
+    response, partition = await fetch(client, 17, 2)
     assert (partition.current_leader.leader_id, named(response)) == (2, [])
 
 

@@ -34,6 +34,13 @@ from trio_broker.storage.log import Log
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.storage.recovery import open_log
 
+LONG_WAITS = {
+    "replica_fetch_wait_max_ms": "3600000",
+    "replica_socket_timeout_ms": "7200000",
+    "replica_lag_time_max_ms": "7200000",
+}
+"""Settings with which a follower learns nothing by the end of a wait of its Fetch."""
+
 NOW_MS = 1_700_000_000_000
 NODE_ID = BrokerConfig({}).node.node_id
 TOPIC_ID = bytes(range(16))
@@ -45,12 +52,13 @@ class FakeBrokers:
 
     epochs: dict[int, int] = attrs.field(factory=dict)
     stopping: set[int] = attrs.field(factory=set)
+    fenced: set[int] = attrs.field(factory=set)
 
     def registered_epoch(self, broker_id: int) -> int | None:
         return self.epochs.get(broker_id)
 
     def alive_epoch(self, broker_id: int) -> int | None:
-        return self.epochs.get(broker_id)
+        return None if broker_id in self.fenced else self.epochs.get(broker_id)
 
     def is_shutting_down(self, broker_id: int) -> bool:
         return broker_id in self.stopping

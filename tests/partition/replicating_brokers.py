@@ -148,6 +148,7 @@ class ReplicatingBrokers:
     settings: dict[str, str]
     brokers: dict[int, ReplicatingBroker] = attrs.field(factory=dict)
     partition_epoch: int = 0
+    alive: FakeBrokers = attrs.field(factory=lambda: FakeBrokers(EPOCHS))
 
     def __attrs_post_init__(self) -> None:
         for node_id in (1, 2, 3):
@@ -177,9 +178,7 @@ class ReplicatingBrokers:
             sync_recovered=config.node.log_durability == "fsync",
         )
         log_manager.open()
-        replicas = ReplicaManager(
-            log_manager, config, runtime, io_limiter=trio.CapacityLimiter(4), brokers=FakeBrokers(EPOCHS)
-        )
+        replicas = ReplicaManager(log_manager, config, runtime, io_limiter=trio.CapacityLimiter(4), brokers=self.alive)
         fetchers = ReplicaFetcherManager(
             config,
             follower=Follower(node_id, lambda: EPOCHS[node_id]),

@@ -98,7 +98,7 @@ async def test_what_a_leader_refuses(replicas, partition, fields, code):
 
 
 async def test_offsets_before_the_start_are_out_of_range_whatever_the_epoch(replicas, partition):
-    await replicas.record_deletion.delete({partition: 2})
+    await replicas.record_deletion.delete({partition: 2}, timeout_seconds=0)
     assert (await fetch(replicas, partition, 0, last_epoch=0)).error_code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
@@ -126,6 +126,36 @@ async def test_a_follower_that_fetches_no_more_leaves_after_a_while(replicas, pa
     assert wanted.out_of_sync_replicas == {2}
     await replicas.check_lag()
     assert len(asked) == 1, "one change is in flight"
+
+
+async def test_it_learns_at_once_where_the_log_begins_now_if_its_own_goes_that_far(replicas, partition, autojump_clock):
+    await fetch(replicas, partition, 5, last_epoch=1)
+    await replicas.record_deletion.delete({partition: 4}, timeout_seconds=0)
+    before = trio.current_time()
+    for offset, start in ((5, 0), (4, 3)):
+        assert (await fetch(replicas, partition, offset, start=start, wait=60)).log_start_offset == 4
+    assert trio.current_time() == before
+    await fetch(replicas, partition, 5, start=4, wait=60)
+    assert trio.current_time() == before + 60, "it knows"
+
+
+def read_from(partition, *offsets: int, brokers=(2, 3)) -> list[int | None]:
+    return [partition.preferred_read_replica(brokers, offset) for offset in offsets]
+
+
+async def test_a_consumer_is_sent_to_a_replica_that_is_in_sync_and_has_what_it_asks_for(replicas, partition):
+    replicas.brokers.epochs[3] = BROKER_EPOCH
+    partition.writer.lead_at_once(led(2, 2, 3), 0.0)
+    assert read_from(partition, 0) == [None], "nobody has said how far it is"
+    await fetch(replicas, partition, 5, epoch=2, start=1)
+    assert read_from(partition, 0, 1, 5, 6) == [None, 2, 2, None]
+    assert read_from(partition, 5, brokers=[3]) == [None]
+    await fetch(replicas, partition, 4, epoch=2, replica=3)
+    assert read_from(partition, 0, 4, 5) == [3, 2, 2], "the one that is furthest"
+    partition.writer.lead_at_once(led(2, 3, replicas=(NODE_ID, 2, 3), partition_epoch=3), 0.0)
+    assert read_from(partition, 4, 5) == [3, None]
+    partition.writer.make_follower(followed(3))
+    assert read_from(partition, 4) == [None]
 
 
 class Idle:

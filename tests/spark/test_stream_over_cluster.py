@@ -74,8 +74,9 @@ class Job:
 @pytest.fixture
 def cluster() -> Iterator[ClusterThread]:
     """Its coordinators have one partition each: its leader is the coordinator."""
-    settings = {"offsets_topic_num_partitions": 1, "transaction_state_log_num_partitions": 1}
-    with cluster_in_thread(admin_listener=ADMIN_ON_ANY_PORT, **settings) as running:
+    with cluster_in_thread(
+        admin_listener=ADMIN_ON_ANY_PORT, offsets_topic_num_partitions=1, transaction_state_log_num_partitions=1
+    ) as running:
         create_topics(running, "orders", "invoices")
         yield running
 

@@ -266,7 +266,6 @@ _BROKER_NAMES: Names = {
         remote.log.storage.manager.class.name
         remote.log.storage.manager.class.path
         remote.log.storage.manager.impl.prefix
-        replica.selector.class
         sasl.mechanism.controller.protocol
         sasl.oauthbearer.assertion.algorithm
         sasl.oauthbearer.assertion.claim.aud

@@ -8,7 +8,10 @@ from __future__ import annotations
 import attrs
 
 from trio_broker.config.config_key import LONG_MAX, ConfigType, UpdateMode, key
-from trio_broker.config.validators import POOL_SIZE, at_least
+from trio_broker.config.validators import POOL_SIZE, at_least, one_of, optionally
+
+RACK_AWARE_REPLICA_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""Kafka's only one; it is done here without that class."""
 
 
 @attrs.frozen(kw_only=True)
@@ -45,6 +48,11 @@ class ReplicationConfig:
     )
     replica_fetch_backoff_ms: int = key(
         1000, "How long a follower leaves a partition alone after an error.", validator=at_least(0)
+    )
+    replica_selector_class: str | None = key(
+        None,
+        "Which replica a consumer reads from: with RackAwareReplicaSelector one in its client.rack, else the leader.",
+        validator=optionally(one_of(RACK_AWARE_REPLICA_SELECTOR)),
     )
     replica_socket_timeout_ms: int = key(
         30_000,

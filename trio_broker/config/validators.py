@@ -48,7 +48,7 @@ def negative_or_at_least(minimum: int) -> Validator[int]:
     return Validator(f"negative, or at least {minimum}", lambda value: value < 0 or value >= minimum, bounds)
 
 
-def optionally(validator: Validator[int]) -> Validator[int | None]:
+def optionally(validator: Validator[T]) -> Validator[T | None]:
     """Accept what ``validator`` accepts, on a key that may also be unset."""
     return Validator(validator.valid_values, lambda value: value is None or validator.accepts(value), validator.bounds)
 

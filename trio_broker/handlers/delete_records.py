@@ -2,7 +2,7 @@
 
 Records before the new start cannot be read any more; their segments are deleted at the next retention check. The new
 start is written to its checkpoint before the answer, so that records deleted for a client do not reappear after a
-crash.
+crash. The answer comes when all replicas that are alive have deleted, or with REQUEST_TIMED_OUT after ``timeout_ms``.
 
 Source: Kafka's ReplicaManager.deleteRecords; KIP-107.
 """
@@ -64,7 +64,9 @@ async def delete_records(request: DeleteRecordsRequest, context: Context) -> Del
             else:
                 offsets[partition] = wanted.offset
     context.release_for_disk()
-    outcomes = await services.replicas.record_deletion.delete(offsets)
+    outcomes = await services.replicas.record_deletion.delete(
+        offsets, timeout_seconds=request.timeout_ms / 1000, release_handler=context.release_handler
+    )
     return DeleteRecordsResponse(
         topics=[await results_in_topic(topic, found, outcomes) async for topic in InTurns(request.topics)]
     )

@@ -2,14 +2,15 @@
 
 Records are not read into memory: the answer holds regions of segment files, which the network sends with ``sendfile``.
 Topics go by name up to version 12 and by id from 13 on (KIP-516). Replicas are served as consumers are, up to the end
-of the log; what they ask for says how far they are.
+of the log; what they ask for says how far they are. Consumers since version 11 are served by followers as well
+(KIP-392).
 
 Source: Kafka's KafkaApis.handleFetchRequest; KIP-74 for the limits, KIP-227 for sessions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import attrs
 
@@ -30,6 +31,7 @@ from kafka_wire.messages.fetch import (
 )
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget, clear_in_turns
+from trio_broker.handlers.support.broker_nodes import broker_nodes
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.partitions import NOT_HERE, CurrentLeaders
 from trio_broker.handlers.support.registry import handles
@@ -44,6 +46,8 @@ from trio_broker.partition.fetch_sessions import (
 from trio_broker.partition.partition import Partition
 
 NAMES_LEADERS_SINCE_VERSION = 16
+
+READS_FOLLOWERS_SINCE_VERSION = 11
 
 LED_DIFFERENTLY = NOT_HERE | {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 """The refusals of a partition that another broker may lead, or this one in another epoch."""
@@ -95,6 +99,9 @@ def fetch(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
     limits = limits_of(request, context)
     if replica_id >= 0:
         limits.replica = FetchingReplica(replica_id, request.replica_state.replica_epoch)
+    elif context.version >= READS_FOLLOWERS_SINCE_VERSION:
+        limits.reads_followers = True
+        limits.nearer_brokers = nearer_brokers(request.rack_id, context)
     if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
         return fetch_in_full(request, limits, context)
     return fetch_in_session(request, limits, context)
@@ -179,6 +186,15 @@ def limits_of(request: FetchRequest, context: Context) -> FetchLimits:
     )
 
 
+def nearer_brokers(rack: str, context: Context) -> Collection[int]:
+    """The brokers in the rack of a consumer that it reaches; none where it is to stay here (KIP-392)."""
+    services = context.services
+    if not rack or services.config.replication.replica_selector_class is None or rack == services.node.rack:
+        return ()
+    nodes = broker_nodes(services.metadata_cache.image, context.connection)
+    return [each.broker_id for each in nodes if each.rack == rack]
+
+
 def asked_partitions(request: FetchRequest, context: Context) -> Steps[dict[SessionKey, FetchTarget]]:
     """The partitions that the request names, found or not, in its order.
 
@@ -251,7 +267,7 @@ def responses_of(results: Iterable[KeyedResult], leaders: CurrentLeaders) -> Ste
 
 
 def partition_data(result: FetchedPartition) -> PartitionData:
-    """One partition's answer. No preferred read replica is named (KIP-392): it would send the consumer away."""
+    """One partition's answer."""
     data = PartitionData(
         partition_index=result.index,
         error_code=result.error_code,
@@ -262,6 +278,7 @@ def partition_data(result: FetchedPartition) -> PartitionData:
         current_leader=UNNAMED_LEADER,
         snapshot_id=NO_SNAPSHOT,
         aborted_transactions=[],
+        preferred_read_replica=result.preferred_read_replica,
         records=result.records,
     )
     if result.aborted_transactions:

@@ -1,4 +1,5 @@
-"""Requests that wait: a Produce for its records to be safe, a Fetch for enough records to be there.
+"""Requests that wait: a Produce for its records to be safe, a Fetch for enough records to be there, a DeleteRecords for
+other replicas to delete as well.
 
 A delayed request registers with each of its partitions, is woken at most once, and then looks at the partitions itself
 to see what came true: waking says "look again" and nothing else, so a spurious wake costs one look and can do no
@@ -130,15 +131,31 @@ class DelayedFetch:
 
     Counting bytes as they become visible is what spares it a full look at all its partitions after every append. One
     that reads only committed records counts them where no transaction holds any back, and a replica's counts what is
-    appended.
+    appended. One of a replica may await each move of a high watermark as well.
     """
 
-    __slots__ = ("_event", "_min_bytes", "bytes_missing", "is_of_replica", "is_woken", "reads_committed")
+    __slots__ = (
+        "_event",
+        "_min_bytes",
+        "awaits_high_watermark",
+        "bytes_missing",
+        "is_of_replica",
+        "is_woken",
+        "reads_committed",
+    )
 
-    def __init__(self, min_bytes: int, *, reads_committed: bool = False, is_of_replica: bool = False) -> None:
+    def __init__(
+        self,
+        min_bytes: int,
+        *,
+        reads_committed: bool = False,
+        is_of_replica: bool = False,
+        awaits_high_watermark: bool = False,
+    ) -> None:
         self._min_bytes = min_bytes
         self.reads_committed = reads_committed
         self.is_of_replica = is_of_replica
+        self.awaits_high_watermark = awaits_high_watermark
         self._event: trio.Event | None = None
         self.begin_to_read()
 
@@ -156,12 +173,14 @@ class DelayedFetch:
 
     def advanced(self, advance: Advance, visible_bytes: int) -> None:
         """One of the partitions lets ``visible_bytes`` more be seen."""
-        if self.reads_committed and advance is not Advance.DECIDED:
+        if self.awaits_high_watermark:
+            self.wake()
+        elif self.reads_committed and advance is not Advance.DECIDED:
             # Bytes are no measure where transactions are open: a small marker may uncover much.
             if advance is Advance.RELEASED:
                 self.wake()
-            return
-        self._come_closer(visible_bytes)
+        else:
+            self._come_closer(visible_bytes)
 
     def appended(self, size_bytes: int) -> None:
         """A replica's: one of the partitions has so many bytes more."""
@@ -187,6 +206,28 @@ class DelayedFetch:
         return self.is_woken
 
 
+class DelayedDeleteRecords:
+    """A DeleteRecords that waits until the other replicas of its partitions have deleted as well, until it is woken or
+    its time is over."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self) -> None:
+        self._event = trio.Event()
+
+    def wake(self) -> None:
+        """Let it look again."""
+        self._event.set()
+
+    async def wait_until(self, deadline: float) -> bool:
+        """Wait until it is woken; tell whether it was by ``deadline`` (Trio's clock). The next wait is for another
+        time."""
+        with trio.move_on_at(deadline):
+            await self._event.wait()
+        was_woken, self._event = self._event.is_set(), trio.Event()
+        return was_woken
+
+
 class HighWatermarkWaiter(NamedTuple):
     """A delayed Produce and the high watermark it waits for. ``order`` keeps equal offsets first come, first served.
 
@@ -201,7 +242,7 @@ class HighWatermarkWaiter(NamedTuple):
 class DelayedOperations:
     """The requests that wait for one partition, until what its readers may see changes."""
 
-    __slots__ = ("_order", "fetches", "produces", "replica_fetches")
+    __slots__ = ("_order", "deletions", "fetches", "produces", "replica_fetches")
 
     def __init__(self) -> None:
         # A heap by the offset waited for.
@@ -210,6 +251,7 @@ class DelayedOperations:
         self.fetches: dict[DelayedFetch, None] = {}
         # Apart: most appends have none of these to notify, and what becomes visible is nothing to them.
         self.replica_fetches: dict[DelayedFetch, None] = {}
+        self.deletions: dict[DelayedDeleteRecords, None] = {}
         self._order = itertools.count()
 
     def add_produce(self, required_offset: int, delayed: DelayedProduce) -> None:
@@ -228,11 +270,15 @@ class DelayedOperations:
     def add_fetch(self, delayed: DelayedFetch) -> None:
         """Notify ``delayed`` of every byte that becomes visible, a replica's of every byte that is appended, and of all
         else after which it must read again."""
-        (self.replica_fetches if delayed.is_of_replica else self.fetches)[delayed] = None
+        if delayed.is_of_replica:
+            self.replica_fetches[delayed] = None
+        if delayed.awaits_high_watermark or not delayed.is_of_replica:
+            self.fetches[delayed] = None
 
     def remove_fetch(self, delayed: DelayedFetch) -> None:
         """Forget a Fetch that reads again, or whose time is over."""
-        (self.replica_fetches if delayed.is_of_replica else self.fetches).pop(delayed, None)
+        self.fetches.pop(delayed, None)
+        self.replica_fetches.pop(delayed, None)
 
     def appended(self, size_bytes: int) -> None:
         """Replicas may read ``size_bytes`` more."""
@@ -248,6 +294,11 @@ class DelayedOperations:
         for delayed in self.fetches:
             delayed.advanced(advance, visible_bytes)
 
+    def wake_deletions(self) -> None:
+        """The low watermark may have moved: each DeleteRecords looks again."""
+        for delayed in self.deletions:
+            delayed.wake()
+
     def wake_fetches(self) -> None:
         """Something else has changed than what is visible: each Fetch reads again."""
         for delayed in (*self.fetches, *self.replica_fetches):
@@ -259,4 +310,5 @@ class DelayedOperations:
         for waiter in self.produces:
             waiter.delayed.partition_completed()
         self.produces.clear()
+        self.wake_deletions()
         self.wake_fetches()

@@ -8,12 +8,16 @@ A request is answered as soon as it has ``min_bytes``, or an error anywhere, or 
 waits at all its partitions and reads again when enough bytes have become visible. It registers with them before any
 other task runs, also in the middle of reading: whatever happens after its look at a partition wakes it.
 
+A consumer that may reads from followers too, up to their high watermark, and a leader names the replica it had better
+ask (KIP-392). A follower is also answered when its leader has news for it without records: another log start, which a
+deletion waits for, and, where consumers may be sent to it, another high watermark.
+
 Source: Kafka's ReplicaManager.readFromLog and DelayedFetch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from operator import methodcaller
 from typing import Protocol, TypeAlias, TypeVar
@@ -37,6 +41,9 @@ from trio_broker.storage.log_reader import LogReader
 from trio_broker.storage.transaction_index import AbortedTransaction
 
 T = TypeVar("T")
+
+NO_REPLICA = -1
+"""In place of a broker, where the consumer is to stay."""
 
 
 @attrs.define
@@ -69,13 +76,19 @@ class FetchingReplica:
 @attrs.define
 class FetchLimits:
     """When a Fetch has enough, and how much it may hold. A ``replica`` reads up to the end of the log, and by its
-    fetches tells how far its own log is; everybody else is a consumer."""
+    fetches tells how far its own log is; everybody else is a consumer.
+
+    One that ``reads_followers`` is also served by them, and is sent to one of ``nearer_brokers`` if that has what it
+    asks for.
+    """
 
     max_wait_seconds: float
     min_bytes: int
     max_bytes: int
     isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     replica: FetchingReplica | None = None
+    reads_followers: bool = False
+    nearer_brokers: Collection[int] = ()
 
 
 @attrs.define
@@ -84,7 +97,7 @@ class FetchedPartition:
 
     ``records`` is a region of a segment's file, or zero bytes, never None. ``record_count`` counts the offsets from the
     one asked for on, of which compaction may have left fewer records. ``diverging_epoch`` is set when the reader's log
-    and this one parted ways.
+    and this one parted ways. With a ``preferred_read_replica`` nothing was read, since the consumer is to ask that.
     """
 
     index: int
@@ -97,6 +110,7 @@ class FetchedPartition:
     record_count: int = 0
     aborted_transactions: Sequence[AbortedTransaction] = ()
     diverging_epoch: EpochEndOffset | None = None
+    preferred_read_replica: int = NO_REPLICA
 
 
 StorageFailure: TypeAlias = Callable[[Partition, OSError], KafkaError]
@@ -143,6 +157,7 @@ class ReadAttempt:
     follower_fetched: FollowerFetched | None
     """None where the replica's progress has been noted by an attempt before."""
     should_throttle: ShouldLeaderThrottle
+    sends_high_watermarks: bool
     results: list[FetchedPartition] = attrs.Factory(list)
     with_records: list[tuple[Partition, FetchedPartition]] = attrs.Factory(list)
     size_bytes: int = 0
@@ -185,7 +200,14 @@ class ReadAttempt:
                 if self.follower_fetched is not None and result.diverging_epoch is None:
                     self.follower_fetched(partition, replica, target, fetch_upper_bound)
                     result.high_watermark = partition.high_watermark
+                if self._has_news(target, result, partition, replica.broker_id):
+                    self.must_answer = True
                 if self.should_throttle(partition, replica):
+                    return result
+            elif self.limits.nearer_brokers:
+                preferred = partition.preferred_read_replica(self.limits.nearer_brokers, target.fetch_offset)
+                if preferred is not None:
+                    self.must_answer, result.preferred_read_replica = True, preferred
                     return result
             bytes_left = max(self.limits.max_bytes - self.size_bytes, 0)
             # Only the first partition with records may exceed the limits (KIP-74).
@@ -223,13 +245,23 @@ class ReadAttempt:
             return FetchedPartition(target.index, error.code)
         return result
 
+    def _has_news(self, target: FetchTarget, result: FetchedPartition, partition: Partition, replica_id: int) -> bool:
+        """Whether a follower is to know of something that is not in records."""
+        # A log start that it can follow at once: it deletes nothing that it lacks. Otherwise it would ask without end.
+        if NO_OFFSET < target.log_start_offset < result.log_start_offset <= target.fetch_offset:
+            return True
+        return self.sends_high_watermarks and partition.high_watermark_sent(replica_id) < result.high_watermark
+
     def _examine(self, target: FetchTarget, partition: Partition) -> FetchedPartition:
         """How the partition stands, before any records.
 
         Raises:
             KafkaError: it cannot be used, or not from that offset or by a client of that leader epoch.
         """
-        partition.require_leader(target.current_leader_epoch)
+        if self.limits.reads_followers:
+            partition.require_epoch(target.current_leader_epoch)
+        else:
+            partition.require_leader(target.current_leader_epoch)
         if self.limits.replica is not None:
             partition.require_replica(self.limits.replica.broker_id, target.current_leader_epoch)
         state = partition.state
@@ -252,12 +284,14 @@ class ReadAttempt:
 def offset_out_of_range(offset: int, partition: Partition) -> KafkaError:
     """The error for an offset that the log does not reach; the consumer then resets its position.
 
-    Between high watermark and log end it is merely empty.
+    Between high watermark and log end it is merely empty. A follower may be behind its leader: the consumer keeps its
+    position then, and asks the leader.
     """
     log = partition.log
+    is_behind = offset > log.log_end_offset and not partition.state.is_leader
     return KafkaError(
         f"{partition.topic_partition}: {offset} is not in {log.log_start_offset}..{log.log_end_offset}",
-        code=ErrorCode.OFFSET_OUT_OF_RANGE,
+        code=ErrorCode.OFFSET_NOT_AVAILABLE if is_behind else ErrorCode.OFFSET_OUT_OF_RANGE,
     )
 
 
@@ -292,6 +326,8 @@ class FetchOperation:
     delayed_fetches: dict[DelayedFetch, None]
     should_throttle: ShouldLeaderThrottle
     follower_fetched: FollowerFetched | None = None
+    sends_high_watermarks: bool = False
+    """Whether a follower is answered as soon as it has to learn of a high watermark."""
     _delayed: DelayedFetch | None = None
     _is_abandoned: bool = False
 
@@ -319,6 +355,7 @@ class FetchOperation:
                     self.watch,
                     self.follower_fetched,
                     self.should_throttle,
+                    self.sends_high_watermarks,
                 )
                 yield from attempt.read_all(self.targets)
                 # What a replica has said with its request it has not said again.
@@ -344,10 +381,12 @@ class FetchOperation:
         """Register with every partition, from this turn on and for as long as this runs."""
         if self._delayed is None:
             reads_committed = self.limits.isolation_level is IsolationLevel.READ_COMMITTED
+            is_of_replica = self.limits.replica is not None
             self._delayed = DelayedFetch(
                 self.limits.min_bytes,
                 reads_committed=reads_committed,
-                is_of_replica=self.limits.replica is not None,
+                is_of_replica=is_of_replica,
+                awaits_high_watermark=is_of_replica and self.sends_high_watermarks,
             )
             self.delayed_fetches[self._delayed] = None
             for partition in self._partitions():

@@ -21,7 +21,7 @@ import attrs
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import NO_OFFSET
-from trio_broker.partition.fetch_operation import FetchedPartition, FetchTarget
+from trio_broker.partition.fetch_operation import NO_REPLICA, FetchedPartition, FetchTarget
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.randomness import Random
 
@@ -75,6 +75,7 @@ class SessionPartition:
         incremental_changes = (
             has_error
             or result.size_bytes > 0
+            or result.preferred_read_replica != NO_REPLICA
             or result.high_watermark != self.high_watermark
             or result.log_start_offset != self.log_start_offset
         )

@@ -14,7 +14,7 @@ Source: Kafka's Partition and UnifiedLog; KIP-101 for leader epochs, KIP-320 for
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
@@ -147,6 +147,12 @@ class Partition:
         seen more than it shows, from the leader before (KIP-207)."""
         return not self.has_other_replicas or self.high_watermark >= self.writer.state.remote.epoch_start_offset
 
+    @property
+    def low_watermark(self) -> int:
+        """A leader's: the offset before which no replica that is alive has any record; -1 where one of them has not
+        fetched yet."""
+        return min(self.log_start_offset, self.writer.state.remote.least_log_start_offset())
+
     def fetch_upper_bound(self, isolation_level: IsolationLevel | None) -> int:
         """The offset that a consumer of this isolation level may read up to, exclusive; without one, a replica."""
         if isolation_level is None:
@@ -174,13 +180,16 @@ class Partition:
             KafkaError: the partition's failure; ``FENCED_LEADER_EPOCH`` for an older epoch, ``UNKNOWN_LEADER_EPOCH``
                 for a newer one; ``NOT_LEADER_OR_FOLLOWER``.
         """
+        self.require_epoch(current_leader_epoch)
+        if not self.state.is_leader:
+            raise KafkaError(f"{self.topic_partition} is not led here", code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def require_epoch(self, current_leader_epoch: int) -> None:
+        """As ``require_leader``, where a follower serves as well."""
         state = self.state
         state.require_online()
         leader_epoch = state.leader_epoch
         if current_leader_epoch in (NO_EPOCH, leader_epoch):
-            if not state.is_leader:
-                text = f"{self.topic_partition} is not led here"
-                raise KafkaError(text, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         text = f"{self.topic_partition}: the client knows leader epoch {current_leader_epoch}, this is {leader_epoch}"
         if current_leader_epoch < leader_epoch:
@@ -199,6 +208,17 @@ class Partition:
             is_without = current_leader_epoch == NO_EPOCH
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_without else ErrorCode.UNKNOWN_LEADER_EPOCH
             raise KafkaError(text, code=code)
+
+    # ---- followers that consumers read from (KIP-392)
+
+    def preferred_read_replica(self, brokers: Collection[int], fetch_offset: int) -> int | None:
+        """The broker of ``brokers`` that a consumer had better ask for what follows ``fetch_offset``; None if none of
+        them is known to have it, and where this broker does not lead."""
+        return self.writer.state.remote.preferred_read_replica(brokers, fetch_offset)
+
+    def high_watermark_sent(self, replica_id: int) -> int:
+        """The last high watermark that a follower was sent, -1 if none was in this leadership."""
+        return self.writer.state.remote.replicas[replica_id].sent_high_watermark
 
     def fail(self, failure: KafkaError) -> None:
         """Take the partition out of use for good; every waiting request gets the error now. The first failure

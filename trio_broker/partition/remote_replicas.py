@@ -13,7 +13,7 @@ KIP-841 and KIP-903 for brokers that may not join.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 import attrs
@@ -75,7 +75,8 @@ class FollowerFetch:
 
 @attrs.define
 class Replica:
-    """One of them. ``last_fetch_leader_end`` is where the leader's log ended at its last fetch."""
+    """One of them. ``last_fetch_leader_end`` is where the leader's log ended at its last fetch, ``sent_high_watermark``
+    what it was sent last where consumers may be sent to it."""
 
     broker_id: int
     log_end_offset: int = UNKNOWN_OFFSET
@@ -84,6 +85,7 @@ class Replica:
     last_fetch: float = -math.inf
     last_caught_up: float = -math.inf
     broker_epoch: int | None = None
+    sent_high_watermark: int = UNKNOWN_OFFSET
 
     def fetched(self, fetch: FollowerFetch) -> None:
         """It has shown how far its log goes."""
@@ -101,6 +103,7 @@ class Replica:
         if is_new_leader:
             self.log_end_offset = self.log_start_offset = self.last_fetch_leader_end = UNKNOWN_OFFSET
             self.last_fetch, self.broker_epoch = -math.inf, None
+            self.sent_high_watermark = UNKNOWN_OFFSET
         else:
             self.last_fetch_leader_end = leader_end
             self.last_fetch = now if is_in_sync else -math.inf
@@ -224,6 +227,31 @@ class RemoteReplicas:
             ):
                 offset = replica.log_end_offset
         return offset
+
+    def least_log_start_offset(self) -> int:
+        """Where the first log of those of the others begins that are alive, -1 if one of them has not fetched yet."""
+        offset = NOT_AWAITED
+        for replica in self.replicas.values():
+            if replica.log_start_offset < offset and self._brokers.alive_epoch(replica.broker_id) is not None:
+                offset = replica.log_start_offset
+        return offset
+
+    def preferred_read_replica(self, brokers: Collection[int], fetch_offset: int) -> int | None:
+        """The replica of ``brokers`` that is in sync, has what follows ``fetch_offset``, and is furthest; None if there
+        is none.
+
+        One that is not in sync would be left for its leader, and chosen again, without an end.
+        """
+        able = [
+            each
+            for each in self.replicas.values()
+            if each.broker_id in brokers
+            and each.broker_id in self.state.isr
+            and each.log_start_offset <= fetch_offset <= each.log_end_offset
+        ]
+        if not able:
+            return None
+        return max(able, key=lambda each: (each.log_end_offset, each.last_caught_up, each.broker_id)).broker_id
 
     def wanted_expansion(self, replica_id: int, high_watermark: int) -> PendingExpandIsr | None:
         """What to ask the controller for after a fetch of this replica. It counts from now on."""

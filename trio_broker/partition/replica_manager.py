@@ -42,6 +42,7 @@ from trio_broker.partition.fetch_operation import (
     FetchLimits,
     FetchOperation,
     FetchTarget,
+    ReadAttempt,
 )
 from trio_broker.partition.fetch_sessions import FetchSessionCache
 from trio_broker.partition.flusher import Flusher, FlusherStatistics
@@ -149,6 +150,7 @@ class ReplicaManager:
         self.alter_partition: Callable[[Partition, PendingPartitionChange], None] = _nobody_decides
         self._fetched_bytes = 0
         self._leader_quota = leader_quota(clock, config)
+        self._sends_high_watermarks = config.replication.replica_selector_class is not None
 
     # ---- finding --------------------------------------------------------------------------------------------------
 
@@ -251,17 +253,27 @@ class ReplicaManager:
             delayed_fetches=self._delayed_fetches,
             should_throttle=self.should_leader_throttle,
             follower_fetched=self.follower_fetched,
+            sends_high_watermarks=self._sends_high_watermarks,
         )
         if when_abandoned is not None:
             when_abandoned(operation.abandon)
         attempt = yield from operation.run(release_handler)
+        if limits.replica is not None:
+            self._answered_replica(targets, limits.replica, attempt)
+            return attempt.results
         for partition, result in attempt.with_records:
             partition.fetched_bytes += result.size_bytes
             partition.fetched_records += result.record_count
-            if limits.replica is not None:
-                self._leader_quota.record(partition, result.size_bytes)
         self._fetched_bytes += attempt.size_bytes
         return attempt.results
+
+    def _answered_replica(self, targets: Sequence[FetchTarget], replica: FetchingReplica, attempt: ReadAttempt) -> None:
+        for partition, result in attempt.with_records:
+            self._leader_quota.record(partition, result.size_bytes)
+        if self._sends_high_watermarks:
+            for target, result in zip(targets, attempt.results, strict=True):
+                if isinstance(target.found, Partition):
+                    target.found.writer.note_high_watermark_sent(replica.broker_id, result.high_watermark)
 
     def should_leader_throttle(self, partition: Partition, replica: FetchingReplica) -> bool:
         """Whether a replica is to get nothing of a partition now. One in sync always does, lest it falls behind."""

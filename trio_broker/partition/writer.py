@@ -312,15 +312,17 @@ class PartitionWriter(LogCommands):
             log.begin_epoch(decided.leader_epoch)
             self.needs_epoch_entry = log.needs_epoch_entry(decided.leader_epoch)
             self._delayed.wake_fetches()
+        # One that is no longer alive is no longer waited for.
+        self._delayed.wake_deletions()
         self._moved(advance)
 
     def make_follower(self, decided: LeaderAndIsr) -> None:
         """Follow another broker, or nobody: at once, so that no append that waits is made. What waits for this one as a
-        leader ends, and the client asks the other."""
-        had_led = self.state.is_leader
+        leader, or in an earlier epoch, ends, and the client asks the other."""
+        is_other = self.state.is_leader or decided.leader_epoch > self.state.leader_epoch
         self.state.follow(decided)
         self.needs_epoch_entry = False
-        if had_led:
+        if is_other:
             self._delayed.release()
 
     def set_min_in_sync_replicas(self, count: int, now: float) -> None:
@@ -335,7 +337,15 @@ class PartitionWriter(LogCommands):
         Raises:
             KafkaError: as ``PartitionState.follower_fetched``.
         """
-        return self._isr_changed(self.state.follower_fetched(fetch))
+        wanted = self._isr_changed(self.state.follower_fetched(fetch))
+        self._delayed.wake_deletions()
+        return wanted
+
+    def note_high_watermark_sent(self, replica_id: int, high_watermark: int) -> None:
+        """A replica is sent a high watermark."""
+        # It may be none any more, or this broker not the leader, after a wait.
+        if (replica := self.state.remote.replicas.get(replica_id)) is not None:
+            replica.sent_high_watermark = high_watermark
 
     def check_lag(self, now: float) -> PendingPartitionChange | None:
         """Time has passed. Return what is to be asked of the controller."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path, PurePath
 from types import TracebackType
 from typing import Final, TypeVar
@@ -85,8 +85,9 @@ class Member:
 class ClusterThread:
     """A cluster in a thread. Use it as a context manager, or call ``start`` and ``stop``."""
 
-    def __init__(self, brokers: int = BROKERS, **settings: Setting) -> None:
-        """Take the number of brokers and their settings, Kafka's keys with ``_`` for the dots. Nothing runs yet.
+    def __init__(self, brokers: int = BROKERS, *, racks: Sequence[str] = (), **settings: Setting) -> None:
+        """Take the number of brokers, the rack of each, if they have any, and the settings of all, Kafka's keys with
+        ``_`` for the dots. Nothing runs yet.
 
         The data is in a temporary directory below ``TMPDIR``, which is removed with the cluster.
         """
@@ -94,6 +95,7 @@ class ClusterThread:
         self.directory = Path(tempfile.mkdtemp(prefix="trio-broker-cluster-"))
         self._remove_data = weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
         self._settings = setting_texts(settings)
+        self._racks = dict(enumerate(racks, 1))
         self._members = {
             node_id: Member(node_id, Path(broker_directory(PurePath(self.directory), node_id)))
             for node_id in range(1, brokers + 1)
@@ -156,6 +158,8 @@ class ClusterThread:
     def _config(self, node_id: int) -> BrokerConfig:
         member = self._members[node_id]
         own = {"node.id": str(node_id), "log.dirs": str(member.data_directory)}
+        if rack := self._racks.get(node_id):
+            own["broker.rack"] = rack
         if member.address:
             own["listeners"] = f"PLAINTEXT://{member.address}"
         bound = {} if member.admin_url is None else {"admin.listener": urlsplit(member.admin_url).netloc}
@@ -322,6 +326,6 @@ class ClusterThread:
         return self.image.topics[topic].partitions[partition].leader
 
 
-def cluster_in_thread(brokers: int = BROKERS, **settings: Setting) -> ClusterThread:
+def cluster_in_thread(brokers: int = BROKERS, *, racks: Sequence[str] = (), **settings: Setting) -> ClusterThread:
     """Return a started ``ClusterThread`` for a ``with`` statement, which stops it and removes its data."""
-    return ClusterThread(brokers, **settings).start()
+    return ClusterThread(brokers, racks=racks, **settings).start()

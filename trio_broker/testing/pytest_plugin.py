@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from trio_broker.testing.broker_thread import BrokerThread
     from trio_broker.testing.cluster_thread import ClusterThread
 
-CLUSTER_MARKER = "kafka_cluster(brokers=3, **settings): number and settings of the brokers of the test's kafka_cluster"
+CLUSTER_MARKER = (
+    "kafka_cluster(brokers=3, racks=(), **settings): brokers of the test's kafka_cluster, and their settings"
+)
 MARKER = "kafka_broker(**settings): settings of the test's kafka_broker, Kafka's keys with _ for the dots"
 
 
