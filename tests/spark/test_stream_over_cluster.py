@@ -14,12 +14,15 @@ import pytest
 
 from tests.compat.cluster_clients import (
     TRANSACTION_STATE,
+    WAIT_SECONDS,
     committed_numbers,
     create_topics,
+    in_sync,
     kill_leader,
     restart,
     write_numbers,
 )
+from tests.waits import eventually
 from trio_broker.spark.options.write_options import COMMIT_TOPIC
 from trio_broker.testing.broker_thread import ADMIN_ON_ANY_PORT
 from trio_broker.testing.cluster_thread import ClusterThread, cluster_in_thread
@@ -116,6 +119,11 @@ def test_a_copy_in_transactions_goes_on_through_each_loss_and_a_rolling_restart(
         # Another life of the query, on its checkpoint.
         query.stop()
         query = job.start()
+    # One that its clients still reach, and that answers with what it knew.
+    alone = cluster.leader_of("orders")
+    job.lose(query, lambda: cluster.partition({alone}, set(cluster.broker_ids) - {alone}))
+    cluster.heal()
+    eventually(lambda: in_sync(cluster), WAIT_SECONDS)
     for broker_id in cluster.broker_ids:
         job.lose(query, lambda broker=broker_id: cluster.stop_broker(broker))  # type: ignore[misc]
         restart(cluster, broker_id)

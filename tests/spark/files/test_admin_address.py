@@ -52,7 +52,7 @@ def manifests_of(bootstrap_servers: str) -> ClusterManifests:
 
 def test_a_broker_that_does_not_answer_is_reported() -> None:
     with pytest.raises(SourceUnavailable, match=r"kafka.bootstrap.servers 127.0.0.1:1: "):
-        manifests_of("127.0.0.1:1").topic_manifest("orders")
+        manifests_of("127.0.0.1:1").topic_manifest("orders", {0: 0})
 
 
 def test_a_brokers_files_are_found_and_read_beside_it(tmp_path: Path) -> None:
@@ -66,9 +66,9 @@ def test_a_brokers_files_are_found_and_read_beside_it(tmp_path: Path) -> None:
         produce(broker, b"three")
         assert read(task.transport, task.offsets) == [(0, b"one"), (1, b"two")]
         with pytest.raises(NoSuchTopic, match="topic 'nowhere'"):
-            manifests.topic_manifest("nowhere")
+            manifests.topic_manifest("nowhere", {0: 0})
         with pytest.raises(NoSuchTopic, match="topic 'orders' has no partition 5"):
-            manifests.topic_manifest("orders", [5])
+            manifests.topic_manifest("orders", {5: 0})
         with pytest.raises(DataLoss, match="the log ends at offset 2, before 9"):
             read(task.transport, OffsetRange(ORDERS, 0, 9))
 

@@ -24,6 +24,7 @@ from trio_broker.testing.cluster_thread import ClusterThread, cluster_in_thread
 PARTITIONS = 2
 RECORDS = 20
 RANGES = [OffsetRange(TopicPartition("orders", number), 0, RECORDS // PARTITIONS) for number in range(PARTITIONS)]
+ENDS = {each.partition.partition: each.end_offset for each in RANGES}
 
 
 @pytest.fixture
@@ -59,22 +60,22 @@ def test_a_partition_is_read_once_from_its_leader_or_the_replica_that_is_seen(cl
     everything = list(range(RECORDS))
     for brokers in ([], cluster.broker_ids, *([each] for each in cluster.broker_ids)):
         source = manifests(cluster, *brokers)
-        logs = source.topic_manifest("orders").logs.values()
+        logs = source.topic_manifest("orders", ENDS).logs.values()
         assert {log.node_id for log in logs} == (leaders if len(brokers) != 1 else set(brokers))
         assert numbers_in(source) == everything
 
     kill_leader(cluster, "orders")
     source = manifests(cluster)
-    assert {log.node_id for log in source.topic_manifest("orders").logs.values()} <= set(cluster.running)
+    assert {log.node_id for log in source.topic_manifest("orders", ENDS).logs.values()} <= set(cluster.running)
     assert numbers_in(source) == everything
 
     with pytest.raises(NoSuchTopic, match="'nowhere'"):
-        source.topic_manifest("nowhere")
+        source.topic_manifest("nowhere", ENDS)
     with pytest.raises(NoSuchTopic, match="has no partition 5"):
-        source.topic_manifest("orders", [5])
-    dead = manifests(cluster, *set(cluster.broker_ids) - set(cluster.running), request_timeout_ms=300)
+        source.topic_manifest("orders", {5: 0})
+    dead = manifests(cluster, *set(cluster.broker_ids) - set(cluster.running), request_timeout_ms=2000)
     with pytest.raises(SourceUnavailable, match=r"orders-\d: broker \d"):
-        dead.topic_manifest("orders").log(0)
+        dead.topic_manifest("orders", ENDS).log(0)
 
 
 def test_directories_of_several_stopped_brokers_are_read_as_one(cluster: ClusterThread) -> None:

@@ -104,6 +104,20 @@ def test_the_leader_is_followed():
         assert found == WHOLE
 
 
+def test_the_leader_is_followed_from_one_that_does_not_know_that_it_was_replaced():
+    """Its log ends where it was cut off from the others."""
+    with (
+        reading(ScriptedPartition(batches(0, 50))) as each,
+        ScriptedKafka(node_id=2) as other,
+        each.opened(0, 100) as chunks,
+    ):
+        found = base_offsets([next(chunks)])
+        each.cluster.servers.append(other)
+        each.cluster.topics[TOPIC] = [2]
+        ScriptedPartition(batches(0, 100)).on(other, each.cluster)
+        assert found + base_offsets(list(chunks)) == WHOLE
+
+
 def test_a_partition_without_a_leader_is_waited_for():
     with reading(ScriptedPartition(batches(0, 100))) as each:
         each.cluster.topics[TOPIC] = [-1]

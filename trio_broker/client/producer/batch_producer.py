@@ -107,14 +107,10 @@ class _InFlightBatch:
 
 @attrs.frozen
 class _Failure:
-    """Why an attempt was not acknowledged, and whether the broker may have appended the batch all the same.
-
-    ``invalidates_metadata`` says that another broker may lead the partition.
-    """
+    """Why an attempt was not acknowledged, and whether the broker may have appended the batch all the same."""
 
     reason: str
     perhaps_appended: bool
-    invalidates_metadata: bool = True
 
 
 class BatchProducer:
@@ -298,8 +294,9 @@ class BatchProducer:
                 sending = heads[partition]
                 if isinstance(outcome, _Failure):
                     self._put_off(sending, outcome)
-                    if outcome.invalidates_metadata:
-                        stale.add(partition.topic)
+                    # Whatever the reason is: a leader that is cut off from the others lacks replicas, or gives no
+                    # answer, while another broker leads.
+                    stale.add(partition.topic)
                     continue
                 queue = queues[partition]
                 queue.popleft()
@@ -470,7 +467,7 @@ class BatchProducer:
         if code in TOO_LARGE:
             return _split(batch, lambda: self._topic_limit(batch.partition.topic) + detail)
         if code in RETRIABLE:
-            return _Failure(error_name(code) + detail, code in PERHAPS_DONE, ErrorCode(code).invalidates_metadata)
+            return _Failure(error_name(code) + detail, code in PERHAPS_DONE)
         meaning = SEQUENCE_LOST.get(code)  # type: ignore[call-overload]
         if meaning is not None:
             raise WriteFailed(

@@ -39,10 +39,14 @@ later. Kafka's producer waits for ``max.block.ms``, a minute, which is long for 
 
 @attrs.frozen
 class Topic:
-    """A topic's id, all zeros if brokers are too old for ids, and the leader's broker id of each partition, or -1."""
+    """A topic's id, all zeros if brokers are too old for ids, and the leader's broker id of each partition, or -1.
+
+    ``leader_epochs`` are -1 where brokers are too old for them.
+    """
 
     topic_id: bytes
     leaders: dict[int, int]
+    leader_epochs: dict[int, int]
 
 
 @attrs.define
@@ -177,7 +181,13 @@ class ProducerMetadata:
             each.partition_index: each.leader_id if each.leader_id in self._addresses else NO_LEADER
             for each in topic.partitions
         }
-        self._topics[topic.name or ""] = Topic(topic.topic_id, leaders)
+        epochs = {each.partition_index: each.leader_epoch for each in topic.partitions}
+        known = self._topics.get(topic.name or "")
+        if known is not None and known.topic_id == topic.topic_id:
+            # A broker that is cut off from the others answers with leaders of before (KIP-320).
+            for index in [index for index, epoch in epochs.items() if epoch < known.leader_epochs.get(index, -1)]:
+                leaders[index], epochs[index] = known.leaders[index], known.leader_epochs[index]
+        self._topics[topic.name or ""] = Topic(topic.topic_id, leaders, epochs)
 
 
 def _is_retriable(error: Exception) -> bool:

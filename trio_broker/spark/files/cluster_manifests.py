@@ -57,10 +57,10 @@ class ClusterManifests:
     def for_workers(self) -> ManifestSource:
         return self
 
-    def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicLogFiles:
+    def topic_manifest(self, topic: str, ends: Mapping[int, int], /) -> TopicLogFiles:
         with KafkaClient(self.kafka.connection, Deadline(self.kafka.request_timeout_ms / 1000)) as client:
             try:
-                return _Search(self, client, topic).run(partitions)
+                return _Search(self, client, topic, ends).run()
             except ClientError as error:
                 where = ", ".join(map(str, self.kafka.bootstrap_servers))
                 raise SourceUnavailable(f"kafka.bootstrap.servers {where}: {error}") from None
@@ -73,16 +73,21 @@ class ClusterManifests:
 
 @attrs.define
 class _Search:
-    """The search for the manifests of one topic: what was found, and for the other partitions why not, by number."""
+    """The search for the manifests of one topic: what was found, and for the other partitions why not, by number.
+
+    ``short_logs`` end before ``ends``: they were cut, or come from a leader of before that has not noticed.
+    """
 
     manifests: ClusterManifests
     client: KafkaClient
     topic: str
+    ends: Mapping[int, int]
     logs: dict[int, PartitionLog] = attrs.field(factory=dict)
+    short_logs: dict[int, PartitionLog] = attrs.field(factory=dict)
     failures: dict[int, str] = attrs.field(factory=dict)
 
-    def run(self, partitions: Collection[int]) -> TopicLogFiles:
-        """Return the files of these partitions of the topic, or of all.
+    def run(self) -> TopicLogFiles:
+        """Return the files of the partitions in ``ends``.
 
         Raises:
             NoSuchTopic: there is no such topic, or not all of the partitions.
@@ -92,15 +97,17 @@ class _Search:
         for _ in attempts(self.client.deadline):
             topic = self._described()
             by_number = {each.index: each for each in topic.partitions}
-            if unknown := set(partitions) - by_number.keys():
+            if unknown := self.ends.keys() - by_number.keys():
                 raise NoSuchTopic(f"topic {self.topic!r} has no partition {min(unknown)}")
-            missing = set(partitions or by_number) - self.logs.keys()
-            self._ask_about([by_number[number] for number in sorted(missing)], id_text(topic.topic_id))
+            missing = sorted(self.ends.keys() - self.logs.keys())
+            self._ask_about([by_number[number] for number in missing], id_text(topic.topic_id))
             if not self.failures or not self.client.may_replace:
                 break
             self.client.forget()
         cluster_id = self.client.brokers().cluster_id or ""
-        return TopicLogFiles(self.topic, id_text(topic.topic_id), cluster_id, self.logs, self.failures)
+        logs = self.short_logs | self.logs
+        failures = {number: reason for number, reason in self.failures.items() if number not in logs}
+        return TopicLogFiles(self.topic, id_text(topic.topic_id), cluster_id, logs, failures)
 
     def _described(self) -> TopicDescription:
         found = find_topics(self.client, [self.topic])[self.topic]
@@ -146,9 +153,13 @@ class _Search:
                 self.failures[number] = f"broker {node_id}: {found.failures[number]}"
             elif log.topic_id == topic_id and log.high_watermark >= wanted.latest:
                 # A follower learns of deleted records a moment later than the leader, which deletes at any moment.
-                start = max(log.log_start_offset, wanted.earliest)
-                self.logs[number] = attrs.evolve(log, log_start_offset=start)
-                self.failures.pop(number, None)
+                log = attrs.evolve(log, log_start_offset=max(log.log_start_offset, wanted.earliest))
+                if log.high_watermark >= self.ends[number]:
+                    self.logs[number] = log
+                    self.failures.pop(number, None)
+                else:
+                    self.short_logs[number] = log
+                    self.failures[number] = f"broker {node_id} has offsets up to {log.high_watermark} alone"
             else:
                 self.failures[number] = (
                     f"broker {node_id} has topic {log.topic_id} up to offset {log.high_watermark}, and the leader"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
 
@@ -59,9 +59,9 @@ def plan_files(
     """
     parts = split(ranges, max_records=max_records)
     logs: dict[TopicPartition, PartitionLog] = {}
-    for topic, numbers in _by_topic(part.partition for part in parts).items():
+    for topic, ends in _ends_by_topic(parts).items():
         try:
-            logs |= _logs(topic, numbers, manifests, (topic_ids or {}).get(topic, ""))
+            logs |= _logs(topic, ends, manifests, (topic_ids or {}).get(topic, ""))
         except DataLoss as loss:
             if fail_on_data_loss:
                 raise
@@ -85,25 +85,25 @@ def plan_files(
     ]
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    by_topic: dict[str, list[int]] = defaultdict(list)
-    for each in sorted(set(partitions)):
-        by_topic[each.topic].append(each.partition)
+def _ends_by_topic(parts: Iterable[OffsetRange]) -> dict[str, dict[int, int]]:
+    by_topic: dict[str, dict[int, int]] = defaultdict(dict)
+    for each in sorted(parts):
+        by_topic[each.partition.topic][each.partition.partition] = each.end_offset
     return by_topic
 
 
 def _logs(
-    topic: str, numbers: Collection[int], manifests: ManifestSource, planned_id: str
+    topic: str, ends: Mapping[int, int], manifests: ManifestSource, planned_id: str
 ) -> dict[TopicPartition, PartitionLog]:
-    first = TopicPartition(topic, min(numbers))
+    first = TopicPartition(topic, min(ends))
     try:
-        manifest = manifests.topic_manifest(topic, numbers)
+        manifest = manifests.topic_manifest(topic, ends)
     except NoSuchTopic as error:
         raise DataLoss(first, 0, f"the topic was deleted: {error}") from None
     if planned_id and manifest.topic_id and planned_id != manifest.topic_id:
         reason = f"the topic was deleted and created again: its id is {manifest.topic_id}, it was {planned_id}"
         raise DataLoss(first, 0, reason)
-    return {TopicPartition(topic, number): manifest.log(number) for number in numbers}
+    return {TopicPartition(topic, number): manifest.log(number) for number in ends}
 
 
 def cut_by_bytes(

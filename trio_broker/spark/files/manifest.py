@@ -174,8 +174,11 @@ class TopicLogFiles:
 class ManifestSource(Protocol):
     """Returns the files of a topic."""
 
-    def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicLogFiles:
-        """Return these partitions of a topic, or all, as they are now.
+    def topic_manifest(self, topic: str, ends: Mapping[int, int], /) -> TopicLogFiles:
+        """Return the partitions in ``ends`` of a topic as they are now.
+
+        ``ends`` has the offset that each had reached before. A log that ends before it is shorter than it was, and not
+        just known to its broker less far.
 
         Raises:
             NoSuchTopic: there is no such topic, or not all of the partitions.

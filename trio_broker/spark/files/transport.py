@@ -189,7 +189,7 @@ class FileTransport:
     def _new_plan(self, manifests: ManifestSource, rest: OffsetRange) -> PartitionLog:
         partition, position = rest.partition, rest.start_offset
         try:
-            manifest = manifests.topic_manifest(partition.topic, [partition.partition])
+            manifest = manifests.topic_manifest(partition.topic, {partition.partition: rest.end_offset})
             plan = manifest.log(partition.partition)
         except NoSuchTopic as error:
             raise DataLoss(partition, position, f"the topic was deleted: {error}") from None

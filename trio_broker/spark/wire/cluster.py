@@ -160,7 +160,10 @@ class KafkaCluster:
         client.deadline = self._deadline()
         waits = repeat(self._retry_interval_seconds, self._attempts - 1)
         try:
-            return retry(lambda: ask(client), client.deadline, _is_retriable, lambda _: client.forget(), waits)
+            answer = retry(lambda: ask(client), client.deadline, _is_retriable, lambda _: client.forget(), waits)
+            # Another broker the next time: one that is cut off from the others would say again what it knew.
+            client.forget()
+            return answer
         except ClientError as error:
             raise SourceUnavailable(f"kafka.bootstrap.servers {self._where}: {error}") from None
 

@@ -257,6 +257,8 @@ class WireReader:
             raise CorruptData(self._partition, self._offset, f"broker {fetched.broker}: {table.damage}")
         bound = "last stable offset" if self._read_committed else "high watermark"
         reached = fetched.last_stable_offset if self._read_committed else fetched.high_watermark
+        # Another broker may lead by now, of which one that is cut off from the others knows nothing.
+        self._leader.disconnect()
         if self._retry_deadline.pause():
             return
         if 0 <= reached < self._end:

@@ -1,0 +1,42 @@
+"""The leaders that a producer knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafka_wire.messages.metadata import MetadataRequest, MetadataResponse
+from tests.client.scripted_client import CLIENT_ID, Pauses
+from tests.fakes.scripted_kafka import Cluster, ScriptedKafka
+from trio_broker.client.address import parse_addresses
+from trio_broker.client.connection_settings import ConnectionSettings
+from trio_broker.client.producer.producer_metadata import ProducerMetadata
+
+
+def answer(cluster: Cluster, leader: int, epoch: int) -> Callable[[MetadataRequest, int], MetadataResponse]:
+    """The answer of a broker that knows this leader of ``a-0`` in this leader epoch."""
+
+    def metadata(request: MetadataRequest, version: int) -> MetadataResponse:
+        response = cluster.metadata(request, version)
+        [partition] = response.topics[0].partitions
+        partition.leader_id, partition.leader_epoch = leader, epoch
+        return response
+
+    return metadata
+
+
+def test_a_leader_of_before_does_not_replace_the_present_one():
+    """A broker that is cut off from the others names it."""
+    with ScriptedKafka(node_id=1) as cut_off, ScriptedKafka(node_id=2) as other:
+        cluster = Cluster([cut_off, other], topics={"a": [1]})
+        cut_off.answers[MetadataRequest] = answer(cluster, 1, 4)
+        other.answers[MetadataRequest] = answer(cluster, 2, 5)
+        settings = ConnectionSettings(parse_addresses(f"{cut_off.address},{other.address}"), CLIENT_ID)
+        metadata = ProducerMetadata(settings, request_seconds=5, block_seconds=5, new_deadline=Pauses().deadline)
+        metadata.topic("a")
+        leaders = [metadata.leader("a", 0)]
+        for _ in range(2):
+            metadata.refresh(["a"])
+            leaders.append(metadata.leader("a", 0))
+        metadata.close()
+    assert leaders == [1, 2, 2]
+    assert [len(server.requests(MetadataRequest)) for server in (cut_off, other)] == [2, 1]
