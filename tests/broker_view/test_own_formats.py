@@ -35,7 +35,7 @@ from tests.property_examples import examples
 from tests.protocol.message_strategies import messages
 from trio_broker.broker_view.cluster.metadata_records import is_secret
 from trio_broker.broker_view.cluster.own_formats import SECRET, control_format, read_own_format, without_secrets
-from trio_broker.cluster.metadata_log import leader_change_value
+from trio_broker.cluster.leader_change import leader_change_value
 
 TOPIC_ID = bytes(range(16))
 TOPIC_ID_TEXT = "AAECAwQFBgcICQoLDA0ODw"

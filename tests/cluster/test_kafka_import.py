@@ -25,6 +25,7 @@ from trio_broker.bootstrap import open_services
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.kafka_handover import RECORD_KINDS, HandoverRefused
 from trio_broker.cluster.kafka_import import import_from_kafka
+from trio_broker.cluster.leader_change import leader_change_value
 from trio_broker.cluster.metadata_image import (
     CLUSTER_DEFAULT,
     NO_LEADER,
@@ -32,7 +33,6 @@ from trio_broker.cluster.metadata_image import (
     ConfigResourceType,
     MetadataImage,
 )
-from trio_broker.cluster.metadata_log import leader_change_value
 from trio_broker.cluster.metadata_snapshot import MetadataSnapshot, SnapshotId, image_records, write_snapshot
 from trio_broker.cluster.stored_metadata import is_of_kafka, require_own_metadata
 from trio_broker.config.broker_config import BrokerConfig

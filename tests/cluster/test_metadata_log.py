@@ -15,12 +15,8 @@ from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.metadata import TopicRecord, encode_metadata_record
 from tests.fakes.metadata_logs import append, leading_log
 from trio_broker.cluster.errors import MetadataLogUnusable
-from trio_broker.cluster.metadata_log import (
-    METADATA_TOPIC_ID,
-    MetadataLog,
-    leader_change_value,
-    read_quorum_state,
-)
+from trio_broker.cluster.leader_change import leader_change_value
+from trio_broker.cluster.metadata_log import METADATA_TOPIC_ID, MetadataLog, read_quorum_state
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.real_disk import RealDisk

@@ -12,7 +12,6 @@ Source: docs/kafka-data-directories.md, docs/decisions/0046-an-import-is-one-ren
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Final
@@ -47,9 +46,6 @@ from trio_broker.runtime.disk import Disk, OpenMode, names_in
 from trio_broker.storage import file_names
 
 FOLDED_KINDS: Final = frozenset({RecordKind.SHARED, RecordKind.FEATURE})
-
-LEADER_CHANGE_HEAD: Final = struct.Struct(">hiB")
-"""Of a LeaderChangeMessage: version, leader, and one more than the number of voters (a varint of one byte)."""
 
 
 @attrs.frozen
@@ -153,8 +149,7 @@ def require_one_node(stored: StoredMetadata, leader: int, node_id: int) -> None:
         raise HandoverRefused(f"broker {others[0]} is registered too: only a cluster of one node can be taken over")
     voters = 1
     if stored.leader_change is not None:
-        _, leader, voters_and_one = LEADER_CHANGE_HEAD.unpack_from(stored.leader_change)
-        voters = voters_and_one - 1
+        leader, voters = stored.leader_change.leader_id, stored.leader_change.voters
     if leader not in (node_id, NO_LEADER) or voters != 1:
         raise HandoverRefused(
             f"the controller is node {leader} in a quorum of {voters}: only a cluster of one node, which is broker and"

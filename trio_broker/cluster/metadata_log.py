@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import json
 import logging
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from operator import methodcaller
 from pathlib import PurePath
@@ -34,9 +33,9 @@ from kafka_wire.errors import WireError
 from kafka_wire.limits import INT32_MAX
 from kafka_wire.primitives import NO_UUID, uuid_text
 from kafka_wire.records.batch import RecordBatch, read_batches
-from kafka_wire.records.control import ControlRecord, ControlRecordType, build_control_batch
 from kafka_wire.stored.metadata import PartitionRecord, TopicRecord, decode_metadata_record
 from trio_broker.cluster.errors import MetadataLogUnusable
+from trio_broker.cluster.leader_change import leader_change_batch
 from trio_broker.cluster.metadata_image import NO_LEADER
 from trio_broker.cluster.metadata_snapshot import (
     MetadataSnapshot,
@@ -224,8 +223,7 @@ class MetadataLog:
         """
         self.log.bind_to_thread()
         epoch = self.leader_epoch + 1
-        control = ControlRecord(ControlRecordType.LEADER_CHANGE, leader_change_value(node_id))
-        batch = bytearray(build_control_batch(control, timestamp=self._clock.now_ms()))
+        batch = bytearray(leader_change_batch(node_id, timestamp=self._clock.now_ms()))
 
         def begin() -> int:
             # Behind the names of the segments, in ``open``: a quorum state without any segment proves that the log was
@@ -435,15 +433,6 @@ class MetadataLog:
         # A file that has lost its name takes all of this without an error.
         self._require_in_place()
         return synced
-
-
-def leader_change_value(node_id: int) -> bytes:
-    """Return a LeaderChangeMessage of version 0 in which ``node_id`` is elected by itself, the only voter.
-
-    int16 version and int32 leader id, then twice a compact array of voters (int32 id, no tags), and no tags.
-    """
-    voters = b"\x02" + struct.pack(">i", node_id) + b"\x00"
-    return struct.pack(">hi", 0, node_id) + voters + voters + b"\x00"
 
 
 def read_quorum_state(disk: Disk, path: PurePath) -> QuorumState:

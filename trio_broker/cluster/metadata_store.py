@@ -21,20 +21,17 @@ Source: Kafka's RaftClient, Batch and LeaderAndEpoch; docs/decisions/0090-one-co
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import attrs
 
 from kafka_wire.records.batch import RecordBatch, build_batch_in_turns, read_batches
-from kafka_wire.records.control import ControlRecord, ControlRecordType, read_control_record
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.metadata import decode_metadata_record, encode_metadata_record
+from trio_broker.cluster.leader_change import leader_change_in
 from trio_broker.cluster.metadata_image import NO_LEADER
 from trio_broker.cluster.metadata_snapshot import MetadataSnapshot
 from trio_broker.concurrency.yield_budget import in_turns
-
-LEADER_ID_OF_CHANGE: Final = slice(2, 6)
-"""The leader in the value of a LEADER_CHANGE, behind the version."""
 
 # --- Errors: each has changed nothing, but for AppendUnknown ---
 
@@ -133,13 +130,8 @@ class CommittedBatch:
     def leader_id(self) -> int | None:
         """Which broker a LEADER_CHANGE says leads; None for every other batch."""
         [batch] = read_batches(self.data)
-        if not batch.header.is_control:
-            return None
-        for record in batch.records():
-            control = read_control_record(record)
-            if isinstance(control, ControlRecord) and control.type is ControlRecordType.LEADER_CHANGE:
-                return int.from_bytes(control.value[LEADER_ID_OF_CHANGE], "big")
-        return None
+        change = leader_change_in(batch)
+        return None if change is None else change.leader_id
 
     @classmethod
     def of(cls, batch: RecordBatch, records: Sequence[Any] | None = None) -> CommittedBatch:

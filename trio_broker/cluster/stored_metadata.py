@@ -17,13 +17,13 @@ import attrs
 
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.records.batch import RecordBatch, read_batches
-from kafka_wire.records.control import ControlRecord, ControlRecordType, read_control_record
 from kafka_wire.stored.metadata import (
     FeatureLevelRecord,
     decode_metadata_record,
 )
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.features import METADATA_VERSION
+from trio_broker.cluster.leader_change import LeaderChange, leader_change_in
 from trio_broker.cluster.metadata_snapshot import read_snapshot, snapshots
 from trio_broker.cluster.metadata_transactions import MetadataTransactions
 from trio_broker.runtime.disk import Disk, names_in
@@ -37,14 +37,14 @@ OPENING_RECORDS: Final = 2
 class StoredMetadata:
     """The records of a metadata log that count: of the newest snapshot, and of the log behind it.
 
-    ``end_offset`` is that of the next record, and ``epoch`` that of the last one. ``leader_change`` is the value of the
-    last LEADER_CHANGE that the log still has.
+    ``end_offset`` is that of the next record, and ``epoch`` that of the last one. ``leader_change`` is the last
+    one that the log still has.
     """
 
     records: Sequence[Any]
     end_offset: int
     epoch: int
-    leader_change: bytes | None
+    leader_change: LeaderChange | None
 
 
 def read_stored_metadata(disk: Disk, directory: PurePath) -> StoredMetadata:
@@ -58,11 +58,10 @@ def read_stored_metadata(disk: Disk, directory: PurePath) -> StoredMetadata:
     records = list(read_snapshot(disk, directory, snapshot)) if snapshot is not None else []
     start_offset = snapshot.end_offset if snapshot is not None else 0
     end_offset, epoch = start_offset, snapshot.epoch if snapshot is not None else 0
-    leader_change: bytes | None = None
+    leader_change: LeaderChange | None = None
     try:
         for batch in stored_batches(disk, directory):
-            if batch.header.is_control:
-                leader_change = leader_change_in(batch) or leader_change
+            leader_change = leader_change_in(batch) or leader_change
             if batch.header.next_offset <= start_offset:
                 continue
             if batch.header.base_offset > end_offset:
@@ -93,15 +92,6 @@ def stored_batches(disk: Disk, directory: PurePath) -> Iterator[RecordBatch]:
         # ``read_batches`` stops without an error at a batch that is cut short.
         if position < len(content):
             raise WireError(f"{name} has no whole batch at position {position}")
-
-
-def leader_change_in(batch: RecordBatch) -> bytes | None:
-    """Return the value of the LEADER_CHANGE in a control batch, None if it says something else."""
-    for record in batch.records():
-        control = read_control_record(record)
-        if isinstance(control, ControlRecord) and control.type is ControlRecordType.LEADER_CHANGE:
-            return control.value
-    return None
 
 
 def is_of_kafka(disk: Disk, directory: PurePath) -> bool:

@@ -15,19 +15,17 @@ from broker_admin.views.cluster.messages import OwnFormat
 from kafka_wire.consumer_protocol import decode_assignment, decode_subscription
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.plain import plain
-from kafka_wire.records.control import ControlRecord, ControlRecordType, EndTransactionMarker, read_control_record
+from kafka_wire.records.control import ControlRecord, EndTransactionMarker, read_control_record
 from kafka_wire.records.record import Record
 from kafka_wire.stored.groups import ConsumerGroupMemberMetadataValue, GroupMetadataValue, decode_group_record
 from kafka_wire.stored.metadata import ConfigRecord, decode_metadata_record, encode_metadata_record
 from kafka_wire.stored.transactions import TransactionStatus, decode_transaction_record
+from trio_broker.cluster.leader_change import LeaderChange
 from trio_broker.common.record_json import StoredRecord
 from trio_broker.common.topic_names import CLUSTER_METADATA_TOPIC, CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 
 SECRET: Final = "(hidden)"
 """In place of a setting that is a password, or may be one."""
-
-LEADER_ID = slice(2, 6)
-"""Where a LeaderChangeMessage has it: an int32 behind the int16 of its version."""
 
 
 def read_own_format(topic: str, is_control: bool, record: StoredRecord) -> OwnFormat | None:
@@ -52,8 +50,8 @@ def control_format(control: EndTransactionMarker | ControlRecord) -> OwnFormat:
     kind = control.type.name if control.type is not None else "unknown"
     if isinstance(control, EndTransactionMarker):
         return OwnFormat({"control": kind}, {"coordinator_epoch": control.coordinator_epoch})
-    if control.type is ControlRecordType.LEADER_CHANGE:
-        return OwnFormat({"control": kind}, {"leader_id": int.from_bytes(control.value[LEADER_ID], "big", signed=True)})
+    if (change := LeaderChange.of(control)) is not None:
+        return OwnFormat({"control": kind}, {"leader_id": change.leader_id})
     return OwnFormat({"control": kind}, control.value.hex())
 
 

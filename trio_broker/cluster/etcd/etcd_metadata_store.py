@@ -19,7 +19,6 @@ import attrs
 import trio
 
 from kafka_wire.records.batch import read_batches
-from kafka_wire.records.control import ControlRecord, ControlRecordType, build_control_batch
 from trio_broker.cluster.etcd.client import Etcd
 from trio_broker.cluster.etcd.errors import EtcdError, EtcdLeaseGone, EtcdOutOfSpace, EtcdUnknown
 from trio_broker.cluster.etcd.layout import (
@@ -48,7 +47,7 @@ from trio_broker.cluster.etcd.messages import (
 from trio_broker.cluster.etcd.pulse import Pulse
 from trio_broker.cluster.etcd.snapshots import MAX_STORED_BYTES, read_current_snapshot, write_snapshot
 from trio_broker.cluster.etcd.transactions import RETRY_SECONDS, EtcdTransactions, as_os_error
-from trio_broker.cluster.metadata_log import leader_change_value
+from trio_broker.cluster.leader_change import leader_change_batch
 from trio_broker.cluster.metadata_snapshot import MetadataSnapshot
 from trio_broker.cluster.metadata_store import (
     AppendUnknown,
@@ -269,11 +268,8 @@ class EtcdMetadataStore:
 
     def _claiming_operations(self, holder: Holder, state: ClusterState) -> Sequence[RequestOp]:
         """What makes ``holder`` the controller, with the first batch of its epoch."""
-        batch = build_control_batch(
-            ControlRecord(ControlRecordType.LEADER_CHANGE, leader_change_value(holder.node_id)),
-            timestamp=self._clock.now_ms(),
-            base_offset=state.end.offset,
-            partition_leader_epoch=holder.epoch,
+        batch = leader_change_batch(
+            holder.node_id, timestamp=self._clock.now_ms(), base_offset=state.end.offset, epoch=holder.epoch
         )
         return [
             put(self._layout.controller, holder.to_bytes(), lease=holder.lease),
