@@ -131,7 +131,7 @@ async def test_a_request_that_waits_for_the_metadata_log_leaves_the_only_slot_to
     async with connected(broker) as waiting, connected(broker) as other:
         for topic in ("written", "new"):
             await other.create_topic(topic)
-        async with broker.services.controller._lock:
+        async with broker.services.controller.operations.lock:
             await waiting.send(request, version)
             await until(lambda: broker.server.statistics().handlers.delayed)
             assert broker.server.statistics().handlers.idle == 1

@@ -64,7 +64,7 @@ class Cluster:
         await self.nursery.start(self._run, broker, self.scopes[node_id])
         lifecycle = broker.services.lifecycle
         assert lifecycle is not None
-        await lifecycle.wait_unfenced()
+        await until(lambda: not lifecycle.is_fenced)
         return broker
 
     async def _run(self, broker: Broker, scope: trio.CancelScope, *, task_status: trio.TaskStatus[Broker]) -> None:
@@ -209,7 +209,7 @@ async def test_a_broker_that_was_away_for_long_begins_with_a_snapshot(cluster, t
     await cluster.stop(two)
     async with connected(one) as client:
         await client.create_topic("t")
-    await one.services.controller.take_snapshot()
+    await one.services.controller.snapshots.take()
     two = await cluster.start(2)
     assert "t" in two.services.metadata_cache.image.topics
     assert list((tmp_path / "2" / "__cluster_metadata-0").glob("*.checkpoint"))
@@ -259,7 +259,7 @@ async def test_a_broker_that_was_replaced_by_another_process_stops_and_says_why(
     one, two = await cluster.start(1), await cluster.start(2, initial_broker_registration_timeout_ms="500")
     controller, lifecycle = one.services.controller, two.services.lifecycle
     # As after a pause that was longer than its session.
-    controller._sessions.end(2)
+    controller.sessions.end(2)
     await controller.register_broker(attrs.evolve(lifecycle.node, incarnation_id=bytes(16)))
     with fail_after(WAIT_SECONDS):
         await two.stopped.wait()

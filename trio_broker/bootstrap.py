@@ -21,7 +21,7 @@ from pathlib import PurePath
 import attrs
 import trio
 
-from kafka_wire.primitives import uuid_text
+from kafka_wire.primitives import NO_BROKER_EPOCH, uuid_text
 from trio_broker.changes.change_file import FILE_NAME, ChangeFile
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.cluster.alter_partition_manager import AlterPartitionManager
@@ -156,7 +156,7 @@ async def opened_services(
     ended_well = False
     unclosed: set[PurePath] = set()
     replicated: dict[TopicPartition, int] = {}
-    broker_epoch = -1
+    broker_epoch = NO_BROKER_EPOCH
     try:
         opening = partial(open_metadata, log_manager, runtime, is_copy=shared is not None)
         # So that a broker with a full disk starts, and its operator can delete something.
@@ -228,7 +228,7 @@ async def opened_services(
                 clients = partial(broker_clients, config, runtime, metadata_cache)
                 if shared is not None:
                     # Before the partitions, which are fetched from the moment they follow.
-                    replicate(nursery, replicas, asked, clients(), runtime)
+                    replicate(nursery, replicas, asked, clients, runtime)
                 channels = TransactionMarkerChannelManager(markers, clients(), metadata_cache, node.node_id)
                 transactions = TransactionCoordinator(
                     replicas, channels, asked, metadata_cache, producer_ids, config, runtime
@@ -347,7 +347,7 @@ async def join_cluster(
     channels = controller_channels(config, runtime, shared.store, metadata_cache)
     asked = RemoteController(controller, channels, metadata_cache, config, shared.cluster_id)
     start_background(nursery, "controller", controller.lead)
-    start_background(nursery, "duties of the controller", controller.run)
+    start_background(nursery, "periodic tasks of the controller", controller.periodic_tasks.run)
     start_background(nursery, "connections to controllers", channels.requests.clients.run)
     if shared.show is not None:
         start_background(nursery, "view of the metadata", partial(shared.show, metadata_cache))
@@ -356,7 +356,11 @@ async def join_cluster(
 
 
 def replicate(
-    nursery: trio.Nursery, replicas: ReplicaManager, asked: ControllerClient, clients: BrokerClients, runtime: Runtime
+    nursery: trio.Nursery,
+    replicas: ReplicaManager,
+    asked: ControllerClient,
+    clients: Callable[[], BrokerClients],
+    runtime: Runtime,
 ) -> None:
     """Let ``replicas`` fetch what they follow, and ask for the in-sync replicas of what they lead."""
     config, node_id = replicas.config, replicas.config.node.node_id
@@ -365,8 +369,7 @@ def replicate(
         follower=Follower(node_id, replicas.broker_epoch),
         find=replicas.find,
         appends=replicas.follower_appends,
-        address_of=clients.address,
-        make_clients=partial(network_clients, config, runtime),
+        make_clients=clients,
     )
     alter_partitions = AlterPartitionManager(asked, node_id, replicas.broker_epoch, runtime.clock)
     replicas.alter_partition = alter_partitions.submit
@@ -478,7 +481,7 @@ def is_every_topic_known(log_manager: LogManager, image: MetadataImage) -> bool:
 async def take_snapshot(controller: Controller, metadata_log: MetadataLog) -> None:
     """Replace what was replayed by a snapshot, unless there is no room for one: then a later start does."""
     try:
-        await controller.take_snapshot()
+        await controller.snapshots.take()
     except OSError as error:
         if not is_shortage(error) or metadata_log.failure is not None:
             raise

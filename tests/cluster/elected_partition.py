@@ -41,6 +41,7 @@ from trio_broker.cluster.metadata_image import (
 )
 from trio_broker.cluster.partition_change_builder import RECOVERING
 from trio_broker.cluster.partition_reassignments import Reassignment, decide_reassignment
+from trio_broker.cluster.topic_changes import ClusterChanges
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.config.broker_config import BrokerConfig
@@ -217,20 +218,17 @@ class ElectedPartition:
         await self._beat(broker_id)
 
     async def _reassign(self, _: int) -> None:
-        target = self.random.sample(BROKERS, self.random.randint(1, 4))
-        self._apply(
-            decide_reassignment(
-                self.image, self.config, Reassignment(T_0, target), allow_replication_factor_change=True
-            )
-        )
+        self._reassigned_to(self.random.sample(BROKERS, self.random.randint(1, 4)))
 
     async def _cancel(self, _: int) -> None:
-        self._apply(
-            decide_reassignment(self.image, self.config, Reassignment(T_0, None), allow_replication_factor_change=True)
-        )
+        self._reassigned_to(None)
+
+    def _reassigned_to(self, target: list[int] | None) -> None:
+        changes = ClusterChanges(self.image, self.config)
+        self._apply(decide_reassignment(changes, Reassignment(T_0, target), allow_replication_factor_change=True))
 
     async def _elect(self, _: int) -> None:
-        self._apply(decide_election(self.image, self.config, ElectionType.PREFERRED, T_0))
+        self._apply(decide_election(ClusterChanges(self.image, self.config), ElectionType.PREFERRED, T_0))
 
     async def _config(self, _: int) -> None:
         value = self.random.choice([1, 2, 3])

@@ -72,6 +72,12 @@ async def running(lifecycle: BrokerLifecycleManager) -> AsyncIterator[trio.Nurse
         nursery.cancel_scope.cancel()
 
 
+async def unfenced(lifecycle: BrokerLifecycleManager) -> None:
+    """Wait until the controller counts on this broker, long before the next heartbeat is due."""
+    await trio.sleep(lifecycle.heartbeat_seconds / 2)
+    assert not lifecycle.is_fenced
+
+
 # --- registration ---
 
 
@@ -104,9 +110,7 @@ async def test_it_is_unfenced_by_a_heartbeat_that_has_its_epoch_and_how_far_it_h
     controller = ScriptedController([33], [reply(fenced=True), reply(fenced=True), reply()])
     lifecycle = manager(controller)
     async with running(lifecycle):
-        await lifecycle.wait_unfenced()
-        # Long before the interval of heartbeats: until then nobody can use it.
-        assert controller.heartbeats[-1][0] - controller.heartbeats[0][0] < lifecycle.heartbeat_seconds
+        await unfenced(lifecycle)
         await trio.sleep(10 * lifecycle.heartbeat_seconds)
     beats = [heartbeat for _, heartbeat in controller.heartbeats]
     assert {(each.broker_id, each.broker_epoch, each.current_metadata_offset) for each in beats} == {(1, 33, 40)}
@@ -164,7 +168,7 @@ async def test_it_leaves_when_the_controller_lets_it_go(autojump_clock):
     controller = ScriptedController([33], [reply(), reply(), reply(), reply(may_leave=True)])
     lifecycle = manager(controller)
     async with running(lifecycle):
-        await lifecycle.wait_unfenced()
+        await unfenced(lifecycle)
         began = trio.current_time()
         await lifecycle.shut_down()
         assert trio.current_time() - began < lifecycle.heartbeat_seconds
@@ -174,6 +178,6 @@ async def test_it_leaves_when_the_controller_lets_it_go(autojump_clock):
 async def test_it_leaves_without_a_controller_when_the_time_is_over(autojump_clock, caplog):
     lifecycle = manager(ScriptedController([33], [reply(), AWAY]))
     async with running(lifecycle):
-        await lifecycle.wait_unfenced()
+        await unfenced(lifecycle)
         await lifecycle.shut_down()
     assert "has not moved all leaderships within 300 s" in caplog.records[-1].getMessage()

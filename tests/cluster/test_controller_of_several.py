@@ -112,10 +112,10 @@ async def test_a_silent_broker_is_fenced_by_the_clock_and_comes_back_into_the_is
 ):
     clock.advance(5)
     await brokers.beat(2, 3)
-    await controller.fence_stale_brokers()
+    await controller.periodic_tasks.fence_stale_brokers()
     assert summary(controller.image) == (1, (1, 2, 3), ())
     clock.advance(5)
-    await controller.fence_stale_brokers()
+    await controller.periodic_tasks.fence_stale_brokers()
     assert summary(controller.image) == (2, (2, 3), ())
     assert (await brokers.beat(1)).is_fenced is False
     assert summary(controller.image) == (2, (2, 3), ())
@@ -140,10 +140,10 @@ async def test_a_new_controller_gives_every_broker_a_whole_session(brokers, meta
     config = BrokerConfig({"node.id": "2"})
     successor = make_controller(metadata_log, config, metadata_log.records, clock=clock)
     successor.begin_sessions()
-    await successor.fence_stale_brokers()
+    await successor.periodic_tasks.fence_stale_brokers()
     assert summary(successor.image) == (1, (1, 2, 3), ())
     clock.advance(10)
-    await successor.fence_stale_brokers()
+    await successor.periodic_tasks.fence_stale_brokers()
     assert [broker.fenced for broker in successor.image.brokers.values()] == [True] * 3
     # The last of an ISR that is large enough are eligible, and lead when they are back.
     assert summary(successor.image)[0] == NO_LEADER
@@ -231,7 +231,7 @@ async def test_a_broker_is_unregistered_when_it_is_gone(brokers, controller, clo
         await controller.unregister_broker(1)
     clock.advance(10)
     await brokers.beat(2, 3)
-    await controller.fence_stale_brokers()
+    await controller.periodic_tasks.fence_stale_brokers()
     await controller.unregister_broker(1)
     assert list(controller.image.brokers) == [2, 3]
     with pytest.raises(KafkaError) as raised:
@@ -251,7 +251,7 @@ async def test_what_could_not_be_written_is_decided_again_at_the_next_heartbeat(
 
 async def test_the_controller_fences_balances_and_grows_by_the_clock(brokers, controller, clock, autojump_clock):
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(controller.run)
+        nursery.start_soon(controller.periodic_tasks.run)
         await controller.create_topics([NewTopic(name="__consumer_offsets", assignments={0: [2]})])
         await trio.sleep(6)
         assert len(controller.image.topics["__consumer_offsets"].partitions[0].replicas) == 3
@@ -268,8 +268,8 @@ async def test_the_controller_fences_balances_and_grows_by_the_clock(brokers, co
 
 async def test_a_heartbeat_that_waits_for_its_turn_counts_from_when_it_came(brokers, controller, clock):
     clock.advance(8)
-    async with trio.open_nursery() as nursery, controller._lock:
+    async with trio.open_nursery() as nursery, controller.operations.lock:
         nursery.start_soon(brokers.beat, 1)
         await trio.testing.wait_all_tasks_blocked()
         clock.advance(8)
-        assert controller._sessions.has_valid_session(1, clock.monotonic())
+        assert controller.sessions.has_valid_session(1, clock.monotonic())

@@ -16,6 +16,7 @@ from trio_broker.cluster import leader_elections
 from trio_broker.cluster.leader_elections import ElectionType, decide_election, decide_leader_balance
 from trio_broker.cluster.metadata_image import NO_LEADER, PartitionImage
 from trio_broker.cluster.replication_control import NewTopic
+from trio_broker.cluster.topic_changes import ClusterChanges
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.config.broker_config import BrokerConfig
@@ -24,7 +25,8 @@ PREFERRED, UNCLEAN = ElectionType
 
 
 def decide(controller, election, topic="t", partition=0):
-    return decide_election(controller.image, controller.settings, election, TopicPartition(topic, partition))
+    changes = ClusterChanges(controller.image, controller.settings)
+    return decide_election(changes, election, TopicPartition(topic, partition))
 
 
 @pytest.fixture

@@ -360,14 +360,14 @@ async def test_a_transaction_that_fails_in_its_middle_is_aborted_by_the_next_dec
 
 
 async def test_a_snapshot_is_taken_of_what_every_broker_has_had_time_to_read(start, store, monkeypatch, autojump_clock):
-    monkeypatch.setattr("trio_broker.cluster.controller.SNAPSHOT_AFTER_RECORDS", 3)
+    monkeypatch.setattr("trio_broker.cluster.snapshot_generator.SNAPSHOT_AFTER_RECORDS", 3)
     one, two = await start(1), await start(2)
     for names in ("abc", "de"):
         for name in names:
             await one.controller.writer.append([topic(name)])
         await settled()
         for broker in (one, two):
-            await broker.controller.take_snapshot_if_due()
+            await broker.controller.snapshots.take_if_due()
         if names == "abc":
             assert await store.snapshot() is None
             middle = one.image.offset + 1
@@ -375,7 +375,7 @@ async def test_a_snapshot_is_taken_of_what_every_broker_has_had_time_to_read(sta
     assert snapshot is not None
     assert snapshot.id.end_offset == middle
     assert [record.name for record in snapshot.records()] == list("abc")
-    await one.controller.take_snapshot_if_due()
+    await one.controller.snapshots.take_if_due()
     assert (await store.snapshot()).id.end_offset == middle
 
 
@@ -415,7 +415,7 @@ async def test_a_broker_for_which_the_log_begins_too_late_stops(store, nursery, 
     await settled()
     await one.controller.writer.append([topic("t")])
     await settled()
-    await one.controller.take_snapshot()
+    await one.controller.snapshots.take()
     nursery.start_soon(slow.loader.run)
     await settled()
     assert "BelowLogStart: the metadata log begins at offset 2" in slow.loader.publisher.faults.reason

@@ -12,6 +12,7 @@ from tests.fakes.images import image_with
 from trio_broker.cluster.metadata_image import PartitionImage
 from trio_broker.cluster.partition_reassignments import Reassignment, decide_reassignment
 from trio_broker.cluster.replication_control import NewTopic
+from trio_broker.cluster.topic_changes import ClusterChanges
 from trio_broker.common.topic_partition import TopicPartition
 
 
@@ -23,9 +24,8 @@ async def controller(controller):
 
 def decide(controller, replicas, name="t", partition=0, *, allow_replication_factor_change=True):
     wanted = Reassignment(TopicPartition(name, partition), replicas)
-    return decide_reassignment(
-        controller.image, controller.settings, wanted, allow_replication_factor_change=allow_replication_factor_change
-    )
+    changes = ClusterChanges(controller.image, controller.settings)
+    return decide_reassignment(changes, wanted, allow_replication_factor_change=allow_replication_factor_change)
 
 
 def refusal_of(controller, *arguments, **options):

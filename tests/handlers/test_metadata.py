@@ -239,7 +239,7 @@ async def test_a_topic_that_somebody_else_creates_meanwhile_is_reported(wire):
     async def ask():
         responses.append(await wire.ask(named("orders"), 12))
 
-    async with trio.open_nursery() as nursery, wire.services.controller._lock:
+    async with trio.open_nursery() as nursery, wire.services.controller.operations.lock:
         # Both find the topic missing, and wait for their turn to create it.
         nursery.start_soon(ask)
         nursery.start_soon(ask)

@@ -49,12 +49,6 @@ EPOCHS = {1: 101, 2: 102, 3: 103}
 """The broker epoch of each."""
 
 
-@attrs.frozen
-class Address:
-    host: str
-    port: int
-
-
 @attrs.define(eq=False)
 class ReplicatingBroker:
     """One of them. While ``is_away`` nobody reaches it; ``seen`` are the requests that have."""
@@ -117,24 +111,23 @@ class ReplicatingBroker:
 class DirectClient:
     """See ``LeaderClient``: it calls the other broker."""
 
-    brokers: Mapping[int, ReplicatingBroker]
-    port: int
+    broker: ReplicatingBroker
 
     async def send(self, message: Any, *, timeout_seconds: float) -> Any:
         await trio.lowlevel.checkpoint()
         with trio.move_on_after(timeout_seconds):
-            return await self.brokers[self.port].answer(message)
+            return await self.broker.answer(message)
         raise ResponseLost("no answer in time")
 
 
 @attrs.frozen
 class DirectClients:
-    """See ``LeaderClients``. The port of a broker is its node id."""
+    """See ``LeaderClients``."""
 
     brokers: Mapping[int, ReplicatingBroker]
 
-    def client(self, host: str, port: int) -> DirectClient:
-        return DirectClient(self.brokers, port)
+    def client(self, broker_id: int) -> DirectClient:
+        return DirectClient(self.brokers[broker_id])
 
     async def run(self) -> None:
         await trio.sleep_forever()
@@ -184,7 +177,6 @@ class ReplicatingBrokers:
             follower=Follower(node_id, lambda: EPOCHS[node_id]),
             find=lambda partition: replicas.find(partition),
             appends=replicas.follower_appends,
-            address_of=lambda broker_id: Address(f"broker-{broker_id}", broker_id),
             make_clients=lambda: DirectClients(self.brokers),
         )
         replicas.fetchers = fetchers

@@ -17,23 +17,21 @@ import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.primitives import uuid_text
+from kafka_wire.primitives import NO_BROKER_EPOCH, uuid_text
 from trio_broker.cluster.broker_liveness import require_broker_epoch
 from trio_broker.cluster.controller_result import ControllerResult, attempt
 from trio_broker.cluster.metadata_image import LEADER_UNCHANGED, MetadataImage, PartitionImage, TopicImage
 from trio_broker.cluster.partition_change_builder import RECOVERED, RECOVERING
-from trio_broker.cluster.topic_changes import TopicChanges
+from trio_broker.cluster.topic_changes import ClusterChanges, TopicChanges
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import count_in_turns
 from trio_broker.config.broker_config import BrokerConfig
 
-UNCHECKED_EPOCH = -1
-"""The epoch of a broker in an ISR whose sender does not know it."""
-
 
 @attrs.frozen
 class ReplicaState:
-    """A replica that shall be in sync, and the epoch of its broker in which the leader has seen it."""
+    """A replica that shall be in sync, and the epoch of its broker in which the leader has seen it, ``NO_BROKER_EPOCH``
+    where that is not known."""
 
     broker_id: int
     broker_epoch: int
@@ -69,7 +67,7 @@ def decide_alterations(
     """
     require_broker_epoch(image, broker_id, broker_epoch)
     counts = yield from count_in_turns((wanted.topic_id, wanted.index) for wanted in alterations)
-    changes: dict[bytes, TopicChanges] = {}
+    changes = ClusterChanges(image, config)
 
     def decide(wanted: PartitionAlteration) -> ControllerResult[Altered]:
         topic = image.topics_by_id.get(wanted.topic_id)
@@ -78,9 +76,7 @@ def decide_alterations(
         if counts[wanted.topic_id, wanted.index] > 1:
             text = f"partition {topic.name}-{wanted.index} is named twice in one request"
             raise KafkaError(text, code=ErrorCode.INVALID_REQUEST)
-        if wanted.topic_id not in changes:
-            changes[wanted.topic_id] = TopicChanges.of(image, config, topic)
-        return _decide_alteration(image, changes[wanted.topic_id], broker_id, wanted)
+        return _decide_alteration(image, changes.of(topic), broker_id, wanted)
 
     return (attempt(partial(decide, wanted)) for wanted in alterations)
 
@@ -162,6 +158,6 @@ def reason_not_eligible(image: MetadataImage, replica: ReplicaState) -> str:
         return "it is shutting down"
     if broker.fenced:
         return "it is fenced"
-    if replica.broker_epoch not in (UNCHECKED_EPOCH, broker.broker_epoch):
+    if replica.broker_epoch not in (NO_BROKER_EPOCH, broker.broker_epoch):
         return f"its epoch is {broker.broker_epoch}, not {replica.broker_epoch}"
     return ""

@@ -32,8 +32,7 @@ class BrokerClients:
     def address(self, broker_id: int) -> EndpointImage | None:
         """Where the others reach a broker that is registered and not fenced, None if they do not."""
         broker = self.metadata_cache.image.brokers.get(broker_id)
-        endpoints = () if broker is None or broker.fenced else broker.endpoints
-        return next((each for each in endpoints if each.name == self.listener_name and each.host), None)
+        return None if broker is None or broker.fenced else broker.endpoint(self.listener_name)
 
     def client(self, broker_id: int, purpose: str = "") -> NetworkClient:
         """The client of a broker that is registered and not fenced, with a connection of its own for each purpose.

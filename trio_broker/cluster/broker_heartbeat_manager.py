@@ -115,10 +115,9 @@ class BrokerHeartbeatManager:
 
     def lowest_active_offset(self, image: MetadataImage) -> int | None:
         """Return how far every active broker has read the metadata; None if none is active."""
-        active = (broker.broker_id for broker in image.brokers.values() if broker.is_active)
         offsets = (
             session.metadata_offset if (session := self._sessions.get(broker_id)) is not None else NOTHING_READ
-            for broker_id in active
+            for broker_id in image.active_brokers
         )
         return min(offsets, default=None)
 

@@ -61,7 +61,7 @@ class BrokerLifecycleManager:
     offline_log_dirs: Callable[[], Set[bytes]]
     broker_epoch: int = attrs.field(default=NO_BROKER_EPOCH, init=False)
     is_fenced: bool = attrs.field(default=True, init=False)
-    _unfenced: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _was_unfenced: bool = attrs.field(default=False, init=False)
     _is_leaving: bool = attrs.field(default=False, init=False)
     _has_news: trio.Event = attrs.field(factory=trio.Event, init=False)
     """Set when the controller is to hear at once what the next heartbeat says."""
@@ -100,10 +100,6 @@ class BrokerLifecycleManager:
         if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
             return f"another process is registered as broker {broker_id}, and in contact: give this one another node.id"
         return f"broker {broker_id} is not registered: {error.code.name}: {error}"
-
-    async def wait_unfenced(self) -> None:
-        """Wait until the controller counts on this broker for the first time."""
-        await self._unfenced.wait()
 
     async def run(self) -> None:
         """Keep in contact until the controller lets this broker go, or until cancelled.
@@ -152,15 +148,14 @@ class BrokerLifecycleManager:
         if reply.is_fenced != self.is_fenced:
             self.is_fenced = reply.is_fenced
             log.info("broker %d is %s", self.node.node_id, "fenced" if reply.is_fenced else "unfenced")
-        if not reply.is_fenced:
-            self._unfenced.set()
+        self._was_unfenced |= not reply.is_fenced
         if reply.should_shut_down:
             self._may_leave.set()
 
     async def _pause(self) -> None:
         if self._is_leaving:
             await trio.sleep(SHUTDOWN_HEARTBEAT_SECONDS)
-        elif self.is_fenced and not self._unfenced.is_set():
+        elif self.is_fenced and not self._was_unfenced:
             # Until it is unfenced nobody can use it, and what it waits for takes milliseconds.
             await trio.sleep(min(SHUTDOWN_HEARTBEAT_SECONDS, self.heartbeat_seconds))
         else:

@@ -24,7 +24,7 @@ from trio_broker.cluster.broker_heartbeat_manager import BrokerControlState, Bro
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.metadata_image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
 from trio_broker.cluster.partition_change_builder import IsAcceptableLeader, without
-from trio_broker.cluster.topic_changes import TopicChanges
+from trio_broker.cluster.topic_changes import ClusterChanges
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.config.broker_config import BrokerConfig
@@ -112,13 +112,10 @@ def decide_unregistration(image: MetadataImage, config: BrokerConfig, broker_id:
         text = f"Broker ID {broker_id} is not currently registered"
         raise KafkaError(text, code=ErrorCode.BROKER_ID_NOT_REGISTERED)
     if broker.is_active:
-        is_alone = not any(each.is_active for each in image.brokers.values() if each is not broker)
-        place = (
-            "is the whole cluster, and serves all partitions: stop it instead"
-            if is_alone
-            else ("is running: stop it first")
-        )
-        raise KafkaError(f"broker {broker_id} {place}", code=ErrorCode.INVALID_REQUEST)
+        is_alone = image.active_brokers == {broker_id}
+        alone = "is the whole cluster, and serves all partitions: stop it instead"
+        text = f"broker {broker_id} {alone if is_alone else 'is running: stop it first'}"
+        raise KafkaError(text, code=ErrorCode.INVALID_REQUEST)
     changes = yield from without_broker(image, config, broker_id, is_lost=True)
     record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)
     return ControllerResult(None, [*changes, record])
@@ -138,10 +135,7 @@ def unfencing(image: MetadataImage, config: BrokerConfig, broker: BrokerImage) -
     """Unfence a broker, and let it lead what has no leader and may be led by it."""
 
     def may_lead(broker_id: int, directory: bytes) -> bool:
-        present = image.brokers.get(broker_id)
-        if present is None or not present.has_online(directory):
-            return False
-        return present.is_active or broker_id == broker.broker_id
+        return image.can_lead(broker_id, directory) or (broker_id == broker.broker_id and broker.has_online(directory))
 
     changes = yield from _partition_changes(
         image, config, lambda partition: partition.leader == NO_LEADER, lambda partition: {}, may_lead
@@ -165,8 +159,7 @@ def without_broker(
         return {"isr": without(partition.isr, (broker_id,)), "unclean_shutdown_replicas": lost}
 
     def may_lead(other: int, directory: bytes) -> bool:
-        broker = image.brokers.get(other)
-        return other != broker_id and broker is not None and broker.is_active and broker.has_online(directory)
+        return other != broker_id and image.can_lead(other, directory)
 
     return (yield from _partition_changes(image, config, concerns, targets, may_lead))
 
@@ -187,8 +180,7 @@ def without_directories(
         return broker_id in partition.isr and not after.has_online(partition.directory_of(broker_id))
 
     def may_lead(other: int, directory: bytes) -> bool:
-        present = after if other == broker_id else image.brokers.get(other)
-        return present is not None and present.is_active and present.has_online(directory)
+        return image.can_lead(other, directory) and (other != broker_id or after.has_online(directory))
 
     changes = yield from _partition_changes(
         image, config, concerns, lambda partition: {"isr": without(partition.isr, (broker_id,))}, may_lead
@@ -206,15 +198,12 @@ def _partition_changes(
     may_lead: IsAcceptableLeader,
 ) -> Steps[list[PartitionChangeRecord]]:
     """Return the changes of those partitions that a change of a broker concerns."""
-    budget = YieldBudget()
+    changes, budget = ClusterChanges(image, config, may_lead), YieldBudget()
     records = []
     for topic in image.topics.values():
-        changes = None
         for index, partition in topic.partitions.items():
-            if concerns(partition):
-                changes = changes or TopicChanges.of(image, config, topic, may_lead)
-                if (change := changes.change(index, **targets(partition))) is not None:
-                    records.append(change)
+            if concerns(partition) and (change := changes.of(topic).change(index, **targets(partition))) is not None:
+                records.append(change)
             if budget.is_spent:
                 yield budget.renewed
     return records

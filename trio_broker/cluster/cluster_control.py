@@ -29,9 +29,9 @@ from kafka_wire.stored.metadata import (
 from trio_broker.cluster.broker_liveness import without_broker
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.features import FeatureLevels, decide_features, reason_against_features
-from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, BrokerImage, MetadataImage, TopicImage
+from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, BrokerImage, MetadataImage
 from trio_broker.cluster.partition_change_builder import new_leader_epoch
-from trio_broker.cluster.topic_changes import MIN_INSYNC_REPLICAS, TopicChanges
+from trio_broker.cluster.topic_changes import MIN_INSYNC_REPLICAS, ClusterChanges
 from trio_broker.concurrency.steps import Steps
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint
@@ -61,8 +61,7 @@ def decide_registration(
 
     ``broker_epoch`` is the offset that the first record will have.
     """
-    topics = image.topics.values()
-    changes = [change for topic in topics for change in _elections(image, config, topic, node.node_id)]
+    changes = list(_elections(image, config, node.node_id))
     defaults = (*decide_features(image), *_cluster_defaults(image, config))
     return ControllerResult(broker_epoch, (_registration(node, broker_epoch, fenced=False), *defaults, *changes))
 
@@ -177,13 +176,13 @@ def _registration(node: NodeRegistration, broker_epoch: int, *, fenced: bool) ->
     )
 
 
-def _elections(
-    image: MetadataImage, config: BrokerConfig, topic: TopicImage, node_id: int
-) -> Iterator[PartitionChangeRecord]:
+def _elections(image: MetadataImage, config: BrokerConfig, node_id: int) -> Iterator[PartitionChangeRecord]:
     """Begin new leader epochs under the only living node, where it is in sync or may be elected uncleanly."""
-    changes = TopicChanges.of(image, config, topic, lambda broker_id, directory: broker_id == node_id)
+    changes = ClusterChanges(image, config, lambda broker_id, directory: broker_id == node_id)
     made = (
-        new_leader_epoch(partition, topic.topic_id, index, node_id) or changes.change(index, begins_leader_epoch=True)
+        new_leader_epoch(partition, topic.topic_id, index, node_id)
+        or changes.of(topic).change(index, begins_leader_epoch=True)
+        for topic in image.topics.values()
         for index, partition in topic.partitions.items()
     )
     return (change for change in made if change is not None)

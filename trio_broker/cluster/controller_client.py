@@ -145,10 +145,6 @@ class ControllerApi(ControllerClient, Protocol):
         """
         ...
 
-    async def register_node(self, node: NodeRegistration) -> int:
-        """Register this start and begin new leader epochs for the node's partitions. Returns the broker epoch."""
-        ...
-
     async def unregister_broker(self, broker_id: int) -> None:
         """Take a broker that is gone for good out of the cluster.
 

@@ -21,7 +21,7 @@ from trio_broker.cluster.broker_liveness import require_broker_epoch
 from trio_broker.cluster.controller_result import ControllerResult, attempt
 from trio_broker.cluster.metadata_image import BrokerImage, MetadataImage
 from trio_broker.cluster.partition_change_builder import without
-from trio_broker.cluster.topic_changes import TopicChanges
+from trio_broker.cluster.topic_changes import ClusterChanges
 from trio_broker.config.broker_config import BrokerConfig
 
 
@@ -47,18 +47,19 @@ def decide_directory_assignments(
         KafkaError: STALE_BROKER_EPOCH, for the whole request.
     """
     broker = require_broker_epoch(image, broker_id, broker_epoch)
-    return (attempt(partial(_decide_assignment, image, config, broker, wanted)) for wanted in assignments)
+    changes = ClusterChanges(image, config)
+    return (attempt(partial(_decide_assignment, changes, broker, wanted)) for wanted in assignments)
 
 
 def _decide_assignment(
-    image: MetadataImage, config: BrokerConfig, broker: BrokerImage, wanted: DirectoryAssignment
+    changes: ClusterChanges, broker: BrokerImage, wanted: DirectoryAssignment
 ) -> ControllerResult[None]:
     """Return what notes the directory of one replica.
 
     Raises:
         KafkaError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION; NOT_LEADER_OR_FOLLOWER: the broker has no replica.
     """
-    topic = image.topics_by_id.get(wanted.topic_id)
+    topic = changes.image.topics_by_id.get(wanted.topic_id)
     if topic is None:
         raise KafkaError(f"no topic with id {uuid_text(wanted.topic_id)}", code=ErrorCode.UNKNOWN_TOPIC_ID)
     present = topic.partitions.get(wanted.index)
@@ -72,5 +73,5 @@ def _decide_assignment(
     targets: dict[str, Any] = {"directories": present.with_directory(broker_id, directory_id)}
     if not broker.has_online(directory_id):
         targets["isr"] = without(present.isr, (broker_id,))
-    change = TopicChanges.of(image, config, topic).change(wanted.index, **targets)
+    change = changes.of(topic).change(wanted.index, **targets)
     return ControllerResult(None, () if change is None else (change,))

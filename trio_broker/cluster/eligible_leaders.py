@@ -14,16 +14,9 @@ from collections.abc import Sequence
 from kafka_wire.stored.metadata import ConfigRecord, PartitionChangeRecord
 from trio_broker.cluster.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from trio_broker.cluster.metadata_delta import MetadataDelta
-from trio_broker.cluster.metadata_image import (
-    CLUSTER_DEFAULT,
-    ConfigResource,
-    ConfigResourceType,
-    MetadataImage,
-    TopicImage,
-)
-from trio_broker.cluster.topic_changes import MIN_INSYNC_REPLICAS, TopicChanges
+from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, MetadataImage
+from trio_broker.cluster.topic_changes import MIN_INSYNC_REPLICAS, ClusterChanges
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.config.entries import ConfigScope
 
 
 def eligibility_changes(
@@ -37,23 +30,10 @@ def eligibility_changes(
     for record in records:
         delta.replay(record)
     following = delta.apply(offset=image.offset, epoch=image.epoch)
-    settings = _settings_of(following, config)
+    changes = ClusterChanges(following, config.with_dynamic(following.config_layers(config.node.node_id)))
     is_of_topic = resource.type is ConfigResourceType.TOPIC
     topics = [following.topics[resource.name]] if is_of_topic else following.topics.values()
-    return [change for topic in topics for change in _changes_of(following, settings, topic)]
-
-
-def _changes_of(image: MetadataImage, settings: BrokerConfig, topic: TopicImage) -> list[PartitionChangeRecord]:
-    concerned = [index for index, each in topic.partitions.items() if each.eligible_leader_replicas]
-    if not concerned:
-        return []
-    changes = TopicChanges.of(image, settings, topic)
-    return [change for index in concerned if (change := changes.change(index)) is not None]
-
-
-def _settings_of(image: MetadataImage, config: BrokerConfig) -> BrokerConfig:
-    resources = {
-        ConfigScope.CLUSTER: CLUSTER_DEFAULT,
-        ConfigScope.BROKER: ConfigResource.of_broker(config.node.node_id),
-    }
-    return config.with_dynamic({scope: image.configs(resource) for scope, resource in resources.items()})
+    concerned = (
+        (topic, index) for topic in topics for index, each in topic.partitions.items() if each.eligible_leader_replicas
+    )
+    return [change for topic, index in concerned if (change := changes.of(topic).change(index)) is not None]

@@ -18,7 +18,7 @@ from kafka_wire.stored.metadata import ConfigRecord
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, PartitionImage, TopicImage
 from trio_broker.cluster.partition_change_builder import Assignment, without
-from trio_broker.cluster.topic_changes import MIN_INSYNC_REPLICAS, TopicChanges
+from trio_broker.cluster.topic_changes import MIN_INSYNC_REPLICAS, ClusterChanges
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
@@ -33,8 +33,7 @@ UNSET: Final = -1
 
 def default_replication_factor(image: MetadataImage) -> int:
     """The replicas of a partition of the broker's own topics, now that so many brokers are active."""
-    active = sum(broker.is_active for broker in image.brokers.values())
-    return min(MOST_REPLICAS, max(active, 1))
+    return min(MOST_REPLICAS, max(len(image.active_brokers), 1))
 
 
 def default_min_insync_replicas(replication_factor: int) -> int:
@@ -61,7 +60,7 @@ def decide_internal_growth(image: MetadataImage, config: BrokerConfig) -> Steps[
     load = Counter(replica for each in partitions for replica in each.replicas)
     preferred = Counter(each.replicas[0] for each in partitions)
     for topic in topics:
-        changes = TopicChanges.of(image, config, topic)
+        changes = ClusterChanges(image, config).of(topic)
         for index, partition in topic.partitions.items():
             added = _added(image, partition, factor, load)
             if added:

@@ -10,15 +10,17 @@ KIP-183, KIP-460.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import PartitionChangeRecord
-from trio_broker.cluster.controller_result import ControllerResult
+from trio_broker.cluster.controller_result import ControllerResult, attempt
 from trio_broker.cluster.metadata_image import LEADER_UNCHANGED, NO_LEADER, MetadataImage
 from trio_broker.cluster.partition_change_builder import Election
-from trio_broker.cluster.topic_changes import TopicChanges
+from trio_broker.cluster.topic_changes import ClusterChanges
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.concurrency.steps import Steps
 from trio_broker.concurrency.yield_budget import YieldBudget
@@ -48,8 +50,16 @@ NOT_AVAILABLE = {
 ELECTIONS = {ElectionType.PREFERRED: Election.PREFERRED, ElectionType.UNCLEAN: Election.UNCLEAN}
 
 
+def decide_elections(
+    image: MetadataImage, config: BrokerConfig, election: ElectionType, partitions: Iterable[TopicPartition]
+) -> Iterator[ControllerResult[None] | KafkaError]:
+    """Decide about each election, in order, when it is asked for."""
+    changes = ClusterChanges(image, config)
+    return (attempt(partial(decide_election, changes, election, partition)) for partition in partitions)
+
+
 def decide_election(
-    image: MetadataImage, config: BrokerConfig, election: ElectionType, partition: TopicPartition
+    changes: ClusterChanges, election: ElectionType, partition: TopicPartition
 ) -> ControllerResult[None]:
     """Elect the leader of ``partition`` that ``election`` asks for.
 
@@ -57,7 +67,7 @@ def decide_election(
         KafkaError: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED: it has the leader wanted; or no replica
             may be elected, with the code for the type of the election.
     """
-    topic = image.topics.get(partition.topic)
+    topic = changes.image.topics.get(partition.topic)
     if topic is None:
         raise KafkaError(f"No such topic as {partition.topic}", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     present = topic.partitions.get(partition.partition)
@@ -66,7 +76,7 @@ def decide_election(
     is_preferred = present.leader == present.replicas[0]
     if is_preferred or (election is ElectionType.UNCLEAN and present.leader != NO_LEADER):
         raise KafkaError("Leader election not needed for topic partition.", code=ErrorCode.ELECTION_NOT_NEEDED)
-    change = TopicChanges.of(image, config, topic).change(partition.partition, election=ELECTIONS[election])
+    change = changes.of(topic).change(partition.partition, election=ELECTIONS[election])
     if change is None or change.leader in (LEADER_UNCHANGED, NO_LEADER):
         reason, code = NOT_AVAILABLE[election]
         raise KafkaError(reason, code=code)
@@ -83,16 +93,15 @@ def decide_leader_balance(image: MetadataImage, config: BrokerConfig) -> Steps[C
 
     ``auto.leader.rebalance.enable`` is about the former alone.
     """
-    budget = YieldBudget()
+    changes, budget = ClusterChanges(image, config), YieldBudget()
     records: list[PartitionChangeRecord] = []
     for topic in image.topics.values():
-        changes = None
         for index, partition in topic.partitions.items():
             is_offline = partition.leader == NO_LEADER
             if is_offline or (config.node.auto_leader_rebalance_enable and partition.leader != partition.replicas[0]):
-                changes = changes or TopicChanges.of(image, config, topic)
-                election = changes.online_election if is_offline else Election.PREFERRED
-                change = changes.change(index, election=election)
+                of_topic = changes.of(topic)
+                election = of_topic.online_election if is_offline else Election.PREFERRED
+                change = of_topic.change(index, election=election)
                 if change is not None and change.leader not in (LEADER_UNCHANGED, NO_LEADER):
                     records.append(change)
             if len(records) == MAX_BALANCING_ELECTIONS:

@@ -21,6 +21,7 @@ from kafka_wire.stored.metadata import (
     PartitionRecord,
     RegisterBrokerRecord,
 )
+from trio_broker.config.entries import ConfigScope
 
 T = TypeVar("T")
 
@@ -106,6 +107,12 @@ class PartitionImage:
         return tuple(
             directory if each == replica else known for each, known in zip(self.replicas, self.directories, strict=True)
         )
+
+    @property
+    def target_replicas(self) -> tuple[int, ...]:
+        """The replicas that stay: of a reassignment under way, its outcome (KIP-860)."""
+        removing = self.removing_replicas
+        return tuple(each for each in self.replicas if each not in removing) if removing else self.replicas
 
     @property
     def is_reassigned(self) -> bool:
@@ -209,6 +216,10 @@ class BrokerImage:
         """Whether it may lead partitions and be in sync."""
         return not self.fenced and not self.in_controlled_shutdown
 
+    def endpoint(self, listener_name: str) -> EndpointImage | None:
+        """Where other brokers reach it by this listener; None if they do not."""
+        return next((each for each in self.endpoints if each.name == listener_name and each.host), None)
+
     def has_online(self, directory: bytes) -> bool:
         """Whether a replica in the log directory of this id can be served, as far as is known."""
         is_known = directory not in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY) and self.log_dirs
@@ -251,10 +262,30 @@ class MetadataImage:
     partition_count: int = 0
     """Partitions of all topics."""
 
-    def is_active(self, broker_id: int) -> bool:
-        """Whether a broker of this id is registered, and may lead partitions and be in sync."""
+    @property
+    def has_one_broker(self) -> bool:
+        """Whether the only broker registered is a cluster alone."""
+        return len(self.brokers) == 1
+
+    @property
+    def active_brokers(self) -> frozenset[int]:
+        """The brokers that may lead partitions and be in sync."""
+        return frozenset(broker.broker_id for broker in self.brokers.values() if broker.is_active)
+
+    def can_lead(self, broker_id: int, directory: bytes) -> bool:
+        """Whether a broker is active, and its replica in the log directory of this id can be served."""
         broker = self.brokers.get(broker_id)
-        return broker is not None and broker.is_active
+        return broker is not None and broker.is_active and broker.has_online(directory)
+
+    def partition(self, topic: str, index: int) -> PartitionImage | None:
+        """A partition; None if there is no such one."""
+        found = self.topics.get(topic)
+        return None if found is None else found.partitions.get(index)
+
+    def config_layers(self, node_id: int) -> Mapping[ConfigScope, Mapping[str, str]]:
+        """What is set for the cluster and for one of its brokers, by which its controller decides."""
+        broker = ConfigResource.of_broker(node_id)
+        return {ConfigScope.CLUSTER: self.configs(CLUSTER_DEFAULT), ConfigScope.BROKER: self.configs(broker)}
 
     def configs(self, resource: ConfigResource) -> Mapping[str, str]:
         """Return what is set for ``resource`` itself."""

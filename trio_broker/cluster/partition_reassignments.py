@@ -21,7 +21,7 @@ from trio_broker.cluster.controller_result import ControllerResult, attempt
 from trio_broker.cluster.metadata_image import MetadataImage, PartitionImage
 from trio_broker.cluster.partition_change_builder import RECOVERING, Assignment, Election, without
 from trio_broker.cluster.replication_control import check_replicas
-from trio_broker.cluster.topic_changes import TopicChanges
+from trio_broker.cluster.topic_changes import ClusterChanges, TopicChanges
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.broker_config import BrokerConfig
 
@@ -46,12 +46,10 @@ def decide_reassignments(
     A second change of one partition is refused: it is decided on the partition as it was, and would keep half of the
     first.
     """
-    changed: set[TopicPartition] = set()
+    changes, changed = ClusterChanges(image, config), set[TopicPartition]()
 
     def decide(wanted: Reassignment) -> ControllerResult[None]:
-        decision = decide_reassignment(
-            image, config, wanted, allow_replication_factor_change=allow_replication_factor_change
-        )
+        decision = decide_reassignment(changes, wanted, allow_replication_factor_change=allow_replication_factor_change)
         if decision.records and wanted.partition in changed:
             text = f"partition {wanted.partition} is reassigned twice in one request"
             raise KafkaError(text, code=ErrorCode.INVALID_REQUEST)
@@ -63,7 +61,7 @@ def decide_reassignments(
 
 
 def decide_reassignment(
-    image: MetadataImage, config: BrokerConfig, wanted: Reassignment, *, allow_replication_factor_change: bool
+    cluster: ClusterChanges, wanted: Reassignment, *, allow_replication_factor_change: bool
 ) -> ControllerResult[None]:
     """Give a partition the replicas wanted, or begin to; or cancel what has begun.
 
@@ -72,6 +70,7 @@ def decide_reassignment(
             INVALID_REPLICA_ASSIGNMENT: the brokers do not exist, or have no replica to continue with;
             INVALID_REPLICATION_FACTOR: their number may not change.
     """
+    image = cluster.image
     name, index = wanted.partition.topic, wanted.partition.partition
     topic = image.topics.get(name)
     if topic is None:
@@ -79,7 +78,7 @@ def decide_reassignment(
     present = topic.partitions.get(index)
     if present is None:
         raise KafkaError(f"Unable to find partition {name}:{index}.", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    changes = TopicChanges.of(image, config, topic)
+    changes = cluster.of(topic)
     if wanted.replicas is None:
         change = _cancellation(changes, present, index)
     else:
@@ -120,8 +119,7 @@ def _cancellation(changes: TopicChanges, present: PartitionImage, index: int) ->
 
 
 def _require_same_factor(present: PartitionImage, replicas: tuple[int, ...]) -> None:
-    # Of a reassignment under way, its outcome counts (KIP-860).
-    factor = len(without(present.replicas, present.removing_replicas))
+    factor = len(present.target_replicas)
     if len(replicas) != factor:
         raise KafkaError(
             f"The replication factor is changed from {factor} to {len(replicas)}",
@@ -131,13 +129,12 @@ def _require_same_factor(present: PartitionImage, replicas: tuple[int, ...]) -> 
 
 def _require_a_broker_to_copy(image: MetadataImage, present: PartitionImage, replicas: tuple[int, ...]) -> None:
     """Refuse a copy while a single broker is alive: nobody would make it, however long the reassignment lasted."""
-    active = [broker.broker_id for broker in image.brokers.values() if broker.is_active]
-    added = without(replicas, present.replicas)
+    active = image.active_brokers
     if len(active) != 1:
         return
-    if added:
+    if added := without(replicas, present.replicas):
         reason = f"broker {added[0]} has no replica of it, and is not alive to copy one"
-    elif active[0] not in replicas or active[0] not in present.isr:
+    elif not active.issubset(replicas) or not active.issubset(present.isr):
         reason = "no replica that is alive and in sync would be left"
     else:
         return

@@ -38,6 +38,7 @@ from kafka_wire.messages.create_topics import (
     CreateTopicsRequest,
 )
 from kafka_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafka_wire.primitives import NO_BROKER_EPOCH
 from kafka_wire.schema import Request
 from trio_broker.changes.audit_context import CALLER
 from trio_broker.cluster.alter_partition import PartitionAlteration
@@ -45,7 +46,6 @@ from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat
 from trio_broker.cluster.broker_liveness import BrokerHeartbeatReply
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.configuration_control import ConfigChange, ResourceAlterations, ResourceReplacement
-from trio_broker.cluster.controller import outcomes_of
 from trio_broker.cluster.controller_channel import ControllerChannels, NotController, SendToController
 from trio_broker.cluster.controller_client import ConfigOutcome, ControllerClient
 from trio_broker.cluster.directory_assignments import DirectoryAssignment
@@ -60,6 +60,7 @@ from trio_broker.cluster.replication_control import (
     TopicTarget,
     decide_topic_deletions,
 )
+from trio_broker.cluster.write_operations import outcomes_of
 from trio_broker.concurrency.steps import run_steps
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ConfigSource
@@ -264,7 +265,7 @@ class RemoteController:
     async def allocate_producer_ids(self) -> ProducerIdBlock:
         own_id = self.config.node.node_id
         broker = self.metadata_cache.image.brokers.get(own_id)
-        epoch = -1 if broker is None else broker.broker_epoch
+        epoch = NO_BROKER_EPOCH if broker is None else broker.broker_epoch
         request = AllocateProducerIdsRequest(broker_id=own_id, broker_epoch=epoch)
 
         async def there(send: SendToController) -> ProducerIdBlock:

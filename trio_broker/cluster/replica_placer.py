@@ -4,7 +4,7 @@
 * The leader of a partition is not fenced, and all brokers that are not fenced lead equally many of the partitions that
   are placed together, up to one.
 * Brokers that follow the same leader differ from partition to partition, so that no single one takes over all that a
-  broker has led. Fenced brokers come after all others of their rack.
+  broker has led. Of a rack, fenced brokers come after the others.
 
 The leaders go round over the brokers, which alternate by rack. The followers go round over the racks, from the
 leader's on, and in each rack over its brokers. Whenever every broker has led once, the order is drawn anew.

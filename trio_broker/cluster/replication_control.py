@@ -26,7 +26,6 @@ from kafka_wire.stored.metadata import ConfigRecord, PartitionRecord, RemoveTopi
 from trio_broker.cluster.controller_result import ControllerResult, attempt
 from trio_broker.cluster.internal_topics import default_min_insync_replicas, default_replication_factor
 from trio_broker.cluster.metadata_image import UNASSIGNED_DIRECTORY, ConfigResourceType, MetadataImage, TopicImage
-from trio_broker.cluster.partition_change_builder import without
 from trio_broker.cluster.replica_placer import StripedReplicaPlacer, usable_brokers
 from trio_broker.cluster.topic_changes import MIN_INSYNC_REPLICAS
 from trio_broker.common.topic_names import (
@@ -148,7 +147,7 @@ class _TopicPlanner:
         self.room.take(assignment)
         if "_" in (key := collision_key(topic.name)):
             self._names_by_collision_key[key] = topic.name
-        return ControllerResult(created, _creation_records(created, assignment, active_brokers(self.image)))
+        return ControllerResult(created, _creation_records(created, assignment, self.image.active_brokers))
 
     def _check_name(self, name: str) -> None:
         require_valid_topic_name(name)
@@ -213,19 +212,20 @@ def _manual_assignment(topic: NewTopic, image: MetadataImage) -> list[tuple[int,
             code=ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         )
     replicas = [tuple(topic.assignments[index]) for index in range(len(topic.assignments))]
+    active = image.active_brokers
     for index, each in enumerate(replicas):
         check_replicas(image, each, replication_factor=len(replicas[0]))
-        require_active_replica(image, index, each)
+        require_active_replica(active, index, each)
     return replicas
 
 
-def require_active_replica(image: MetadataImage, index: int, replicas: Sequence[int]) -> None:
-    """Check that a new partition has a replica that can lead.
+def require_active_replica(active: frozenset[int], index: int, replicas: Sequence[int]) -> None:
+    """Check that a new partition has a replica that can lead, on one of the brokers that are ``active``.
 
     Raises:
         KafkaError: INVALID_REPLICA_ASSIGNMENT: it has none.
     """
-    if not any(image.is_active(broker_id) for broker_id in replicas):
+    if active.isdisjoint(replicas):
         raise KafkaError(
             f"All brokers specified in the manual partition assignment for partition {index} are fenced or in"
             " controlled shutdown.",
@@ -290,11 +290,6 @@ def place_replicas(image: MetadataImage, random: Random, count: int, replication
         return [(brokers[0].broker_id,)] * count
     placer = StripedReplicaPlacer(brokers, random)
     return [placer.place(replication_factor) for _ in range(count)]
-
-
-def active_brokers(image: MetadataImage) -> frozenset[int]:
-    """The brokers that may be in sync with a new partition from its beginning."""
-    return frozenset(broker.broker_id for broker in image.brokers.values() if broker.is_active)
 
 
 def _checked_configs(topic: NewTopic, config: BrokerConfig) -> dict[str, str]:
@@ -412,7 +407,7 @@ class _GrowthPlanner:
         assignment = _additional_assignment(self.image, topic, wanted, self.random)
         self.room.require(assignment)
         self.room.take(assignment)
-        records = _NewPartitionRecords(topic.topic_id, present, assignment, active_brokers(self.image))
+        records = _NewPartitionRecords(topic.topic_id, present, assignment, self.image.active_brokers)
         return ControllerResult(wanted, records)
 
 
@@ -426,10 +421,8 @@ def _additional_assignment(
 ) -> list[tuple[int, ...]]:
     present = len(topic.partitions)
     additional = wanted.count - present
-    # As in Kafka, one of its partitions gives the replication factor of the topic; there is always one. Of a
-    # reassignment under way, its outcome counts.
-    first = topic.partitions[0]
-    replication_factor = len(without(first.replicas, first.removing_replicas))
+    # As in Kafka, one of its partitions gives the replication factor of the topic; there is always one.
+    replication_factor = len(topic.partitions[0].target_replicas)
     if wanted.assignments is None:
         return place_replicas(image, random, additional, replication_factor)
     if len(wanted.assignments) != additional:
@@ -438,9 +431,10 @@ def _additional_assignment(
             code=ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         )
     assignment = [tuple(replicas) for replicas in wanted.assignments]
+    active = image.active_brokers
     for index, replicas in enumerate(assignment, present):
         check_replicas(image, replicas, replication_factor=replication_factor)
-        require_active_replica(image, index, replicas)
+        require_active_replica(active, index, replicas)
     return assignment
 
 
@@ -537,7 +531,7 @@ class _Room:
 
 
 def _room(image: MetadataImage) -> Steps[_Room]:
-    if len(image.brokers) == 1:
+    if image.has_one_broker:
         [only_broker] = image.brokers
         return _Room(Counter({only_broker: image.partition_count}), only_broker)
     partitions = (partition for topic in image.topics.values() for partition in topic.partitions.values())
@@ -546,7 +540,7 @@ def _room(image: MetadataImage) -> Steps[_Room]:
 
 
 def require_room(present: int, additional: int) -> None:
-    """Refuse partitions that the node has no room for.
+    """Refuse partitions that a broker has no room for.
 
     Raises:
         KafkaError: POLICY_VIOLATION: more than ``MAX_PARTITIONS`` in all.

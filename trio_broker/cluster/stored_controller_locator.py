@@ -36,9 +36,8 @@ class StoredControllerLocator:
         if leader_id == NO_LEADER:
             raise NotController("there is no controller now")
         broker = self.metadata_cache.image.brokers.get(leader_id)
-        for endpoint in () if broker is None else broker.endpoints:
-            if endpoint.name == self.listener_name and endpoint.host:
-                return endpoint
-        raise NotController(
-            f"broker {leader_id} is the controller, and has no address by listener {self.listener_name}"
-        )
+        if broker is None or (endpoint := broker.endpoint(self.listener_name)) is None:
+            raise NotController(
+                f"broker {leader_id} is the controller, and has no address by listener {self.listener_name}"
+            )
+        return endpoint

@@ -30,30 +30,6 @@ class TopicChanges:
     unclean_leader_election_enable: bool
     eligible_leader_replicas_enabled: bool
 
-    @classmethod
-    def of(
-        cls,
-        image: MetadataImage,
-        config: BrokerConfig,
-        topic: TopicImage,
-        is_acceptable_leader: IsAcceptableLeader | None = None,
-    ) -> TopicChanges:
-        """With ``is_acceptable_leader`` other brokers may lead than those that ``image`` says are active."""
-
-        def is_active(broker_id: int, directory: bytes) -> bool:
-            broker = image.brokers.get(broker_id)
-            return broker is not None and broker.is_active and broker.has_online(directory)
-
-        # Most topics have no settings of their own, and to resolve them takes longer than a change does.
-        settings = topic_config(topic.configs, config, topic.name) if topic.configs else config.log
-        return cls(
-            topic,
-            is_acceptable_leader or is_active,
-            settings.min_insync_replicas,
-            settings.unclean_leader_election_enable,
-            image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0,
-        )
-
     @property
     def online_election(self) -> Election:
         """The election that keeps a partition served: any live replica may be elected where the topic allows it."""
@@ -70,3 +46,30 @@ class TopicChanges:
             eligible_leader_replicas_enabled=self.eligible_leader_replicas_enabled,
             **({"election": self.online_election} | targets),
         ).build()
+
+
+@attrs.frozen
+class ClusterChanges:
+    """The ``TopicChanges`` of each topic, made once: to resolve a topic's settings takes longer than a change does.
+
+    With ``is_acceptable_leader`` other brokers may lead than those that ``image`` says can.
+    """
+
+    image: MetadataImage
+    config: BrokerConfig
+    is_acceptable_leader: IsAcceptableLeader | None = None
+    _made: dict[bytes, TopicChanges] = attrs.field(factory=dict, init=False)
+
+    def of(self, topic: TopicImage) -> TopicChanges:
+        """What the changes of ``topic`` go by."""
+        if (changes := self._made.get(topic.topic_id)) is None:
+            # Most topics have no settings of their own.
+            settings = topic_config(topic.configs, self.config, topic.name) if topic.configs else self.config.log
+            changes = self._made[topic.topic_id] = TopicChanges(
+                topic,
+                self.is_acceptable_leader or self.image.can_lead,
+                settings.min_insync_replicas,
+                settings.unclean_leader_election_enable,
+                self.image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0,
+            )
+        return changes

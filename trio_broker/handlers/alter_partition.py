@@ -14,7 +14,8 @@ from kafka_wire.messages.alter_partition import (
     PartitionData,
     TopicData,
 )
-from trio_broker.cluster.alter_partition import UNCHECKED_EPOCH, PartitionAlteration, ReplicaState
+from kafka_wire.primitives import NO_BROKER_EPOCH
+from trio_broker.cluster.alter_partition import PartitionAlteration, ReplicaState
 from trio_broker.cluster.metadata_image import PartitionImage
 from trio_broker.concurrency.yield_budget import InTurns
 from trio_broker.handlers.support.context import Context
@@ -52,7 +53,7 @@ async def alter_partition(request: AlterPartitionRequest, context: Context) -> A
 
 def alteration(topic_id: bytes, wanted: AlterPartitionRequest.PartitionData, version: int) -> PartitionAlteration:
     if version < EPOCHS_SINCE_VERSION:
-        isr = [ReplicaState(broker_id, UNCHECKED_EPOCH) for broker_id in wanted.new_isr]
+        isr = [ReplicaState(broker_id, NO_BROKER_EPOCH) for broker_id in wanted.new_isr]
     else:
         isr = [ReplicaState(each.broker_id, each.broker_epoch) for each in wanted.new_isr_with_epochs]
     return PartitionAlteration(

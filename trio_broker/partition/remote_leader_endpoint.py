@@ -32,20 +32,10 @@ from kafka_wire.messages.list_offsets import (
 from kafka_wire.schema import Request
 from trio_broker.common.topic_partition import TopicPartition
 from trio_broker.config.replication_config import ReplicationConfig
-from trio_broker.network.errors import RequestNotSent
 from trio_broker.partition.fetch_answers import FollowerPosition
 from trio_broker.partition.fetch_session_handler import FetchKey, FetchSessionHandler
 
 ResponseT = TypeVar("ResponseT")
-
-
-class LeaderAddress(Protocol):
-    """Where other brokers reach one."""
-
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
 
 
 class LeaderClient(Protocol):
@@ -61,9 +51,16 @@ class LeaderClient(Protocol):
 
 
 class LeaderClients(Protocol):
-    """See ``trio_broker.network.network_clients.NetworkClients``."""
+    """See ``trio_broker.cluster.broker_clients.BrokerClients``."""
 
-    def client(self, host: str, port: int) -> LeaderClient: ...
+    def client(self, broker_id: int) -> LeaderClient:
+        """Return the client of a broker.
+
+        Raises:
+            RequestNotSent: it is not there.
+        """
+        ...
+
     async def run(self) -> None: ...
 
 
@@ -85,13 +82,9 @@ class LeaderLogRange:
 
 @attrs.frozen
 class RemoteLeaderEndpoint:
-    """See the head of the file. ``run`` is a task of the owner, without which nothing is sent.
-
-    ``address_of`` returns where a broker is now, None for one that is not registered.
-    """
+    """See the head of the file. ``run`` is a task of the owner, without which nothing is sent."""
 
     leader_id: int
-    address_of: Callable[[int], LeaderAddress | None]
     clients: LeaderClients
     follower: Follower
     settings: ReplicationConfig
@@ -164,10 +157,7 @@ class RemoteLeaderEndpoint:
         return answer.offset
 
     async def _send(self, request: Request[ResponseT]) -> ResponseT:
-        address = self.address_of(self.leader_id)
-        if address is None:
-            raise RequestNotSent(f"broker {self.leader_id} is not registered")
-        client = self.clients.client(address.host, address.port)
+        client = self.clients.client(self.leader_id)
         return await client.send(request, timeout_seconds=self.settings.replica_socket_timeout_ms / 1000)
 
 

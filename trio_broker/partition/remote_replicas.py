@@ -20,6 +20,7 @@ import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.primitives import NO_BROKER_EPOCH
 from trio_broker.partition.in_sync_replicas import (
     CommittedPartitionState,
     PendingExpandIsr,
@@ -30,9 +31,6 @@ from trio_broker.partition.leader_and_isr import LeaderAndIsr
 
 UNKNOWN_OFFSET = -1
 """Of a replica that has not fetched from this leader."""
-
-NO_BROKER_EPOCH = -1
-"""The broker epoch of a replica that does not say it, or has not fetched from this leader."""
 
 NOT_AWAITED = 2**63 - 1
 """How far the other in-sync replicas are where there are none: larger than any offset."""

@@ -22,7 +22,7 @@ from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.partition.follower_appends import FollowerAppends
 from trio_broker.partition.leader_and_isr import LocalReplicaChanges, LocalTopicChanges
 from trio_broker.partition.partition import Partition
-from trio_broker.partition.remote_leader_endpoint import Follower, LeaderAddress, LeaderClients, RemoteLeaderEndpoint
+from trio_broker.partition.remote_leader_endpoint import Follower, LeaderClients, RemoteLeaderEndpoint
 from trio_broker.partition.replica_fetcher import FollowedPartition, ReplicaFetcher, ReplicaFetcherStatistics
 from trio_broker.partition.replication_quota_manager import follower_quota
 
@@ -62,8 +62,7 @@ class RunningFetcher:
 class ReplicaFetcherManager:
     """See the head of the file. ``run`` is a task of the broker; what is followed before is fetched from then on.
 
-    ``address_of`` returns where a broker is for the others, None for one that is not registered, and ``make_clients``
-    the connections of one fetcher.
+    ``make_clients`` returns the connections of one fetcher.
     """
 
     def __init__(
@@ -73,7 +72,6 @@ class ReplicaFetcherManager:
         follower: Follower,
         find: Callable[[TopicPartition], Partition | None],
         appends: FollowerAppends,
-        address_of: Callable[[int], LeaderAddress | None],
         make_clients: Callable[[], LeaderClients],
     ) -> None:
         self._settings = config.replication
@@ -82,7 +80,6 @@ class ReplicaFetcherManager:
         self._find = find
         self._quota = follower_quota(appends.clock, config)
         self._appends = appends
-        self._address_of = address_of
         self._make_clients = make_clients
         self._running: dict[FetcherKey, RunningFetcher] = {}
         # Which of them fetches a partition.
@@ -132,9 +129,7 @@ class ReplicaFetcherManager:
 
     def _fetcher(self, key: FetcherKey) -> ReplicaFetcher:
         if (running := self._running.get(key)) is None:
-            leader = RemoteLeaderEndpoint(
-                key.leader_id, self._address_of, self._make_clients(), self._follower, self._settings
-            )
+            leader = RemoteLeaderEndpoint(key.leader_id, self._make_clients(), self._follower, self._settings)
             fetcher = ReplicaFetcher(leader, key.fetcher_id, find=self._find, appends=self._appends, quota=self._quota)
             running = self._running[key] = RunningFetcher(fetcher)
             self._start(running)

@@ -23,7 +23,7 @@ import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.primitives import uuid_text
+from kafka_wire.primitives import NO_BROKER_EPOCH, uuid_text
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.common.request_phase import ReleaseHandler
 from trio_broker.common.topic_partition import TopicPartition
@@ -56,7 +56,7 @@ from trio_broker.partition.log_dir_failures import LogDirFailures
 from trio_broker.partition.log_maintenance import LogMaintenance
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.record_deletion import RecordDeletion
-from trio_broker.partition.remote_replicas import NO_BROKER_EPOCH, FollowerFetch, ReplicaBrokers
+from trio_broker.partition.remote_replicas import FollowerFetch, ReplicaBrokers
 from trio_broker.partition.replica_fetcher_manager import ReplicaFetcherManager
 from trio_broker.partition.replication_quota_manager import leader_quota
 from trio_broker.runtime.runtime import Runtime

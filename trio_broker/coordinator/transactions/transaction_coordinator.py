@@ -401,7 +401,7 @@ class TransactionCoordinator:
             committed=metadata.status is TransactionStatus.PREPARE_COMMIT,
             coordinator_epoch=shard.leader_epoch,
             transaction_version=metadata.client_transaction_version,
-            is_unfenced=len(self.runtime.image.brokers) == 1,
+            is_unfenced=self.runtime.image.has_one_broker,
         )
         topics = by_topic(metadata.partitions - self._marked[transactional_id])
         pending_markers = [TopicPartition(topic, index) for topic, indexes in topics.items() for index in indexes]

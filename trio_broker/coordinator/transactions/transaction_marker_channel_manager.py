@@ -111,7 +111,7 @@ class TransactionMarkerChannelManager:
         """End the transaction in ``partitions``, each of which comes once; the code of each, NONE where the marker is
         durable.
         """
-        if len(self._metadata_cache.image.brokers) == 1:
+        if self._metadata_cache.image.has_one_broker:
             return self._local.write_steps(end, partitions, release_handler)
         return self._write_by_leader(end, partitions, release_handler)
 
@@ -142,9 +142,7 @@ class TransactionMarkerChannelManager:
 
 def leader_of(image: MetadataImage, partition: TopicPartition) -> int | None:
     """Who leads a partition; None if there is no such one, as when its topic was deleted."""
-    if (topic := image.topics.get(partition.topic)) is None:
-        return None
-    found = topic.partitions.get(partition.partition)
+    found = image.partition(partition.topic, partition.partition)
     return None if found is None else found.leader
 
 

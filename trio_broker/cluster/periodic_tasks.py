@@ -1,0 +1,98 @@
+"""What the controller of several brokers does by itself: it fences silent brokers, balances leaders, lets the broker's
+own topics grow, and takes snapshots. While this broker is not the controller nothing is done.
+
+Source: Kafka's PeriodicTaskControlManager, and the tasks that its control managers register there.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import attrs
+import trio
+
+from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeatManager
+from trio_broker.cluster.broker_liveness import decide_fencing
+from trio_broker.cluster.controller_result import ControllerResult
+from trio_broker.cluster.internal_topics import decide_internal_growth
+from trio_broker.cluster.leader_elections import decide_leader_balance
+from trio_broker.cluster.snapshot_generator import SNAPSHOT_CHECK_MS, SnapshotGenerator
+from trio_broker.cluster.write_operations import WriteOperations
+from trio_broker.concurrency.scheduled_task import ScheduledTask, start_scheduled
+from trio_broker.concurrency.steps import Steps
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.runtime.clock import Clock
+
+SESSION_CHECKS: Final = 8
+"""How often within one timeout sessions are looked at: an eighth of it longer, and a silent broker is fenced."""
+
+GROWTH_CHECK_MS: Final = 5000
+"""How long a broker that has joined waits for replicas of the broker's own topics; a look costs less than 1 ms."""
+
+log = logging.getLogger(__name__)
+
+
+@attrs.frozen(eq=False)
+class PeriodicTasks:
+    """See the head of the file. ``run`` is a task of each broker."""
+
+    operations: WriteOperations
+    sessions: BrokerHeartbeatManager
+    snapshots: SnapshotGenerator
+    config: BrokerConfig
+    clock: Clock
+
+    async def run(self) -> None:
+        """Do all of it, until cancelled."""
+        settings = self.config.node
+        tasks = (
+            ScheduledTask("sessions of brokers", self._session_check_ms, self.fence_stale_brokers),
+            ScheduledTask(
+                "balance of leaders",
+                lambda: settings.leader_imbalance_check_interval_seconds * 1000,
+                self.balance_leaders,
+            ),
+            ScheduledTask("replicas of internal topics", lambda: GROWTH_CHECK_MS, self.grow_internal_topics),
+            ScheduledTask("snapshots of the metadata", lambda: SNAPSHOT_CHECK_MS, self.snapshots.take_if_due),
+        )
+        async with trio.open_nursery() as nursery:
+            for task in tasks:
+                start_scheduled(nursery, task)
+
+    def _session_check_ms(self) -> int:
+        return max(self.config.node.broker_session_timeout_ms // SESSION_CHECKS, 1)
+
+    async def balance_leaders(self) -> None:
+        """Give preferred replicas their leadership back, some at a time."""
+        while self.operations.is_active and await self.operations.decide(
+            lambda: decide_leader_balance(self.operations.image, self.operations.settings), follows=False
+        ):
+            pass
+
+    async def grow_internal_topics(self) -> None:
+        """Give the broker's own topics the replicas that there are brokers for."""
+        if self.operations.is_active:
+            await self.operations.decide(
+                lambda: decide_internal_growth(self.operations.image, self.operations.settings), follows=False
+            )
+
+    async def fence_stale_brokers(self) -> None:
+        """Fence the brokers whose sessions have ended, one after the other."""
+        is_more = self.operations.is_active
+        while is_more:
+            fenced = await self.operations.decide(self._fence_stalest, written=self._fenced, follows=False)
+            is_more = fenced is not None
+
+    def _fence_stalest(self) -> Steps[ControllerResult[int | None]]:
+        image = self.operations.image
+        broker_id = self.sessions.stale_broker(image, self.clock.monotonic())
+        if broker_id is None:
+            return ControllerResult(None, ())
+        log.warning("broker %d is fenced: its session has ended", broker_id)
+        decision = yield from decide_fencing(image, self.operations.settings, broker_id)
+        return ControllerResult(broker_id, decision.records)
+
+    def _fenced(self, broker_id: int | None) -> None:
+        if broker_id is not None:
+            self.sessions.end(broker_id)
