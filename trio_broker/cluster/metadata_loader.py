@@ -118,11 +118,13 @@ class MetadataLoader:
     async def _load(self, batch: CommittedBatch) -> None:
         if self.copy is not None:
             await self.copy(batch)
-        expected = self._expected.pop(batch.last_offset, None)
-        records = [record async for record in InTurns(self.transactions.settled(batch.records))]
+        expected, before = self._expected.pop(batch.last_offset, None), self.image
+        if self.transactions.has_no_part_in(batch.records):
+            records = batch.records
+        else:
+            records = [record async for record in InTurns(self.transactions.settled(batch.records))]
         if self.transactions.is_open:
             return
-        before = self.image
         if not records:
             # A control batch, or the end of a transaction that came to nothing.
             if (leader_id := batch.leader_id) is not None:

@@ -9,7 +9,7 @@ Source: Kafka's MetadataBatchLoader (KIP-868).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -27,6 +27,10 @@ class MetadataTransactions:
     @property
     def is_open(self) -> bool:
         return self._pending is not None
+
+    def has_no_part_in(self, records: Sequence[Any]) -> bool:
+        """Whether none is open, and ``records``, which are a batch, begin none: each begins a batch."""
+        return self._pending is None and not (records and isinstance(records[0], BeginTransactionRecord))
 
     def settled(self, records: Iterable[Any]) -> Iterator[Any]:
         """Yield those of ``records``, the next of the log, that count now, and of the open transaction if it ends.
