@@ -351,7 +351,7 @@ async def join_cluster(
     start_background(nursery, "connections to controllers", channels.requests.clients.run)
     if shared.show is not None:
         start_background(nursery, "view of the metadata", partial(shared.show, metadata_cache))
-    lifecycle = BrokerLifecycleManager(asked, wanted, partial(offset_of, metadata_cache), config, offline_log_dirs)
+    lifecycle = BrokerLifecycleManager(asked, wanted, lambda: metadata_cache.image, config, offline_log_dirs)
     return Membership(await lifecycle.register(), asked, channels.requests, lifecycle)
 
 
@@ -411,11 +411,6 @@ def controller_channels(
     clients = NetworkClients(runtime.network, NetworkClientSettings(f"broker-{node.node_id}"))
     seconds = node.broker_session_timeout_ms / 1000
     return ControllerChannels.of(locator, clients, session_timeout_seconds=seconds)
-
-
-def offset_of(metadata_cache: MetadataCache) -> int:
-    """Up to where this broker has read the metadata."""
-    return metadata_cache.image.offset
 
 
 def replace_metadata(log_manager: LogManager, runtime: Runtime, snapshot: MetadataSnapshot) -> MetadataLog:

@@ -258,6 +258,9 @@ class Broker:
             start_background(nursery, "change log", services.changes.run)
             start_background(nursery, "trials of settings", services.trials.run)
             start_background(nursery, "faults of the metadata", partial(self._stop_at_fault, services.metadata_faults))
+            if services.lifecycle is not None:
+                dismissed = services.lifecycle.dismissed
+                start_background(nursery, "end of a decommission", partial(self._stop_when_dismissed, dismissed))
             await nursery.start(services.replicas.run)
             await nursery.start(services.groups.run)
             await nursery.start(services.transactions.run)
@@ -285,6 +288,11 @@ class Broker:
         """Stop when this broker cannot follow the metadata any more."""
         await faults.is_fatal.wait()
         self.failure = faults.reason
+        self.stop()
+
+    async def _stop_when_dismissed(self, dismissed: trio.Event) -> None:
+        """Stop when the controller lets this broker go that is decommissioned."""
+        await dismissed.wait()
         self.stop()
 
     async def _declare(self, services: BrokerServices) -> DeclarationError | None:

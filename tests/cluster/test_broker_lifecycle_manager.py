@@ -17,6 +17,7 @@ from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat
 from trio_broker.cluster.broker_lifecycle_manager import BrokerLifecycleManager, RegistrationRefused
 from trio_broker.cluster.broker_liveness import BrokerHeartbeatReply
 from trio_broker.cluster.cluster_control import NodeRegistration
+from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.broker_config import load_broker_config
 
 NODE = NodeRegistration(node_id=1, incarnation_id=bytes(15) + b"\x07", endpoints=(), rack=None)
@@ -60,7 +61,8 @@ async def answered(script: list[Any]) -> Any:
 def manager(controller: ScriptedController, **settings: str) -> BrokerLifecycleManager:
     overrides = {name.replace("_", "."): value for name, value in settings.items()}
     config = load_broker_config(None, overrides, {})
-    return BrokerLifecycleManager(controller, NODE, lambda: 40, config, frozenset)  # type: ignore[arg-type]
+    image = MetadataImage(offset=40)
+    return BrokerLifecycleManager(controller, NODE, lambda: image, config, frozenset)  # type: ignore[arg-type]
 
 
 @asynccontextmanager

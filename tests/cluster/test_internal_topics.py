@@ -19,6 +19,7 @@ from trio_broker.concurrency.steps import run_steps
 from trio_broker.config.broker_config import BrokerConfig
 
 OFFSETS_ID = bytes(15) + b"\x51"
+TWO = {"min.insync.replicas": "2"}
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def caught_up(image):
     return attrs.evolve(image, topics={topic.name: changed}, topics_by_id={topic.topic_id: changed})
 
 
-@pytest.mark.parametrize(("brokers", "factor", "min_isr"), [(1, 1, "1"), (2, 2, "1"), (3, 3, "2"), (5, 3, "2")])
+@pytest.mark.parametrize(("brokers", "factor", "min_isr"), [(1, 1, {}), (2, 2, {}), (3, 3, TWO), (5, 3, TWO)])
 async def test_they_are_created_with_as_many_replicas_as_there_are_brokers_up_to_three(
     config, brokers, factor, min_isr
 ):
@@ -66,8 +67,7 @@ async def test_they_are_created_with_as_many_replicas_as_there_are_brokers_up_to
     topics = [NewTopic(name=name) for name in (CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, "other")]
     offsets, state, other = await created(image, config, *topics)
     assert [each.outcome.replication_factor for each in (offsets, state, other)] == [factor, factor, 1]
-    assert state.outcome.configs == {"min.insync.replicas": min_isr}
-    assert offsets.outcome.configs == ({"min.insync.replicas": "2"} if factor == 3 else {})
+    assert state.outcome.configs == offsets.outcome.configs == min_isr
 
 
 async def test_a_broker_that_is_not_active_does_not_count(config):
@@ -102,9 +102,11 @@ async def test_a_second_replica_in_sync_is_asked_for_once_every_partition_has_on
         ConfigRecord(resource_type=2, resource_name=CONSUMER_OFFSETS_TOPIC, name="min.insync.replicas", value="2")
     ]
     ready = caught_up(image)
-    topic = attrs.evolve(ready.topics[CONSUMER_OFFSETS_TOPIC], configs={"min.insync.replicas": "2"})
-    ready = attrs.evolve(ready, topics={topic.name: topic})
-    assert (await run_steps(decide_internal_growth(ready, config))).records == []
+    # That of an operator as well, who asks for one.
+    for value in ("2", "1"):
+        topic = attrs.evolve(ready.topics[CONSUMER_OFFSETS_TOPIC], configs={"min.insync.replicas": value})
+        ready = attrs.evolve(ready, topics={topic.name: topic})
+        assert (await run_steps(decide_internal_growth(ready, config))).records == []
 
 
 async def test_a_setting_is_left_alone(image):

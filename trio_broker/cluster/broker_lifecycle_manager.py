@@ -26,6 +26,7 @@ from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat
 from trio_broker.cluster.broker_liveness import BrokerHeartbeatReply
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.controller_client import ControllerClient
+from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.broker_config import BrokerConfig
 
 log = logging.getLogger(__name__)
@@ -50,17 +51,20 @@ class RegistrationRefused(Exception):
 class BrokerLifecycleManager:
     """``register`` comes first, then ``run`` is a task of the broker.
 
-    ``metadata_offset`` is the offset up to which this broker has read the metadata; ``offline_log_dirs`` are the ids of
-    its data directories that have failed since it started, whose replicas may lead no more.
+    ``image`` is the metadata as far as this broker has read them; ``offline_log_dirs`` are the ids of its data
+    directories that have failed since it started, whose replicas may lead no more. ``dismissed`` is set when the broker
+    is to stop without having asked for it: its decommission is complete.
     """
 
     controller: ControllerClient
     node: NodeRegistration
-    metadata_offset: Callable[[], int]
+    image: Callable[[], MetadataImage]
     config: BrokerConfig
     offline_log_dirs: Callable[[], Set[bytes]]
     broker_epoch: int = attrs.field(default=NO_BROKER_EPOCH, init=False)
     is_fenced: bool = attrs.field(default=True, init=False)
+    dismissed: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _is_decommissioned: bool = attrs.field(default=False, init=False)
     _was_unfenced: bool = attrs.field(default=False, init=False)
     _is_leaving: bool = attrs.field(default=False, init=False)
     _has_news: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -112,12 +116,22 @@ class BrokerLifecycleManager:
                 self._follow(await self._heartbeat())
             except KafkaError as error:
                 if error.code is ErrorCode.STALE_BROKER_EPOCH:
+                    if self._is_decommissioned:
+                        # The answer that it may leave was lost.
+                        self._leave()
+                        return
                     # Taken out of the cluster, or replaced by another process, which ``register`` finds out.
                     log.warning("broker %d registers again: %s", self.node.node_id, error)
                     await self._register_again()
                     continue
                 log.warning("no heartbeat: %s", error)
             await self._pause()
+
+    def _leave(self) -> None:
+        self._may_leave.set()
+        if not self._is_leaving:
+            log.warning("broker %d has no replicas any more and is decommissioned: it stops", self.node.node_id)
+            self.dismissed.set()
 
     async def _register_again(self) -> None:
         try:
@@ -134,11 +148,14 @@ class BrokerLifecycleManager:
     async def _heartbeat(self) -> BrokerHeartbeatReply:
         # Before the look: what comes during it is for the next one.
         self._has_news = trio.Event()
+        image = self.image()
+        if self.node.node_id in image.brokers:
+            self._is_decommissioned = self.node.node_id in image.leaving_brokers
         return await self.controller.heartbeat(
             BrokerHeartbeat(
                 broker_id=self.node.node_id,
                 broker_epoch=self.broker_epoch,
-                current_metadata_offset=self.metadata_offset(),
+                current_metadata_offset=image.offset,
                 want_shut_down=self._is_leaving,
                 offline_log_dirs=self.offline_log_dirs(),
             )
@@ -150,7 +167,7 @@ class BrokerLifecycleManager:
             log.info("broker %d is %s", self.node.node_id, "fenced" if reply.is_fenced else "unfenced")
         self._was_unfenced |= not reply.is_fenced
         if reply.should_shut_down:
-            self._may_leave.set()
+            self._leave()
 
     async def _pause(self) -> None:
         if self._is_leaving:

@@ -22,6 +22,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord, UnregisterBrokerRecord
 from trio_broker.cluster.broker_heartbeat_manager import BrokerControlState, BrokerHeartbeat, BrokerHeartbeatManager
 from trio_broker.cluster.controller_result import ControllerResult
+from trio_broker.cluster.decommission import is_empty
 from trio_broker.cluster.metadata_image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
 from trio_broker.cluster.partition_change_builder import IsAcceptableLeader, without
 from trio_broker.cluster.topic_changes import ClusterChanges
@@ -71,6 +72,9 @@ def decide_heartbeat(
         KafkaError: STALE_BROKER_EPOCH.
     """
     broker = require_broker_epoch(image, heartbeat.broker_id, heartbeat.broker_epoch)
+    if broker.broker_id in image.leaving_brokers and (yield from is_empty(image, broker.broker_id)):
+        # It has nothing left to do, and is asked to stop.
+        heartbeat = attrs.evolve(heartbeat, want_shut_down=True)
     asks_leaders = heartbeat.want_shut_down and not broker.fenced
     leads = (yield from _leads_any(image, broker.broker_id)) if asks_leaders else False
     state = sessions.next_state(image, broker, heartbeat, leads=leads)

@@ -19,6 +19,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import ConfigRecord
 from trio_broker.cluster.controller_result import ControllerResult
+from trio_broker.cluster.decommission import decommission_changes
 from trio_broker.cluster.eligible_leaders import eligibility_changes
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType, MetadataImage
 from trio_broker.common.topic_names import require_valid_topic_name
@@ -102,7 +103,9 @@ def decide_config_change(
     else:
         _check(config, resource, current, changes, any_pool_size)
     records = [_record(resource, name, value) for name, value in changes.items()]
-    return ControllerResult(resource, (*records, *eligibility_changes(image, config, resource, records)))
+    following = (eligibility_changes, decommission_changes)
+    beside = [change for changes_of in following for change in changes_of(image, config, resource, records)]
+    return ControllerResult(resource, (*records, *beside))
 
 
 def parse_resource(resource_type: int, name: str) -> ConfigResource:

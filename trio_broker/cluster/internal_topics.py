@@ -10,14 +10,13 @@ docs/decisions/0096-replicas-without-a-setting.md.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from typing import Any, Final
 
 from kafka_wire.stored.metadata import ConfigRecord
 from trio_broker.cluster.controller_result import ControllerResult
-from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, PartitionImage, TopicImage
-from trio_broker.cluster.partition_change_builder import Assignment, without
+from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, TopicImage
+from trio_broker.cluster.partition_change_builder import Assignment
+from trio_broker.cluster.replica_placer import ReplicaLoad
 from trio_broker.cluster.topic_changes import MIN_INSYNC_REPLICAS, ClusterChanges
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from trio_broker.concurrency.steps import Steps
@@ -32,8 +31,8 @@ UNSET: Final = -1
 
 
 def default_replication_factor(image: MetadataImage) -> int:
-    """The replicas of a partition of the broker's own topics, now that so many brokers are active."""
-    return min(MOST_REPLICAS, max(len(image.active_brokers), 1))
+    """The replicas of a partition of the broker's own topics, now that so many brokers are active and stay."""
+    return min(MOST_REPLICAS, max(len(image.active_brokers - image.leaving_brokers), 1))
 
 
 def default_min_insync_replicas(replication_factor: int) -> int:
@@ -57,15 +56,13 @@ def decide_internal_growth(image: MetadataImage, config: BrokerConfig) -> Steps[
     records: list[Any] = []
     budget = YieldBudget()
     partitions = [each for topic in topics for each in topic.partitions.values()]
-    load = Counter(replica for each in partitions for replica in each.replicas)
-    preferred = Counter(each.replicas[0] for each in partitions)
+    load = yield from ReplicaLoad.of(image, partitions)
     for topic in topics:
         changes = ClusterChanges(image, config).of(topic)
         for index, partition in topic.partitions.items():
-            added = _added(image, partition, factor, load)
-            if added:
-                load.update(added)
-                replicas = _led_evenly((*partition.replicas, *added), preferred)
+            missing = 0 if partition.is_reassigned else factor - len(partition.replicas)
+            if missing > 0 and (added := load.added(partition.replicas, missing)):
+                replicas = load.led_evenly((*partition.replicas, *added), partition.replicas[0])
                 assignment = Assignment.of(partition).reassigned_to(replicas)
                 records.append(changes.change(index, assignment=assignment))
             if budget.is_spent:
@@ -74,43 +71,26 @@ def decide_internal_growth(image: MetadataImage, config: BrokerConfig) -> Steps[
     return ControllerResult(None, [record for record in records if record is not None])
 
 
-def _added(image: MetadataImage, partition: PartitionImage, factor: int, load: Counter[int]) -> Sequence[int]:
-    """The brokers that get a partition as well: of other racks first, and then those with the fewest partitions."""
-    missing = factor - len(partition.replicas)
-    if missing <= 0 or partition.is_reassigned:
-        return ()
-    racks = {image.brokers[each].rack for each in partition.replicas if each in image.brokers}
-    added: list[int] = []
-    candidates = [
-        each for each in image.brokers.values() if each.is_active and each.broker_id not in partition.replicas
-    ]
-    while len(added) < missing and candidates:
-        chosen = min(candidates, key=lambda each: (each.rack in racks, load[each.broker_id], each.broker_id))
-        candidates.remove(chosen)
-        racks.add(chosen.rack)
-        added.append(chosen.broker_id)
-    return added
-
-
-def _led_evenly(replicas: tuple[int, ...], preferred: Counter[int]) -> tuple[int, ...]:
-    """``replicas`` with one at their head that is the preferred leader of few partitions; ``preferred`` follows."""
-    preferred[replicas[0]] -= 1
-    head = min(replicas, key=lambda each: preferred[each])
-    preferred[head] += 1
-    return (head, *without(replicas, (head,)))
-
-
 def _raised_min_isr(topic: TopicImage, factor: int) -> list[ConfigRecord]:
-    """Ask for a second replica in sync once every partition has one, so that no write has to wait for it."""
+    """Ask for a second replica in sync once every partition has one, so that no write has to wait for it. A topic that
+    has a number of its own keeps it."""
     wanted = default_min_insync_replicas(factor)
     is_ready = all(
         len(each.replicas) >= factor and len(each.isr) >= wanted and not each.is_reassigned
         for each in topic.partitions.values()
     )
-    present = topic.configs.get(MIN_INSYNC_REPLICAS, "1")
-    if wanted == 1 or not is_ready or present != "1":
+    if wanted == 1 or not is_ready or MIN_INSYNC_REPLICAS in topic.configs:
         return []
+    return [_min_isr(topic, str(wanted))]
+
+
+def lowered_min_isr(topic: TopicImage) -> list[ConfigRecord]:
+    """Ask no longer for a second replica in sync, where ``_raised_min_isr`` has: the topic loses its third replica, and
+    one of two may fail."""
+    raised = str(default_min_insync_replicas(MOST_REPLICAS))
+    return [_min_isr(topic, None)] if topic.configs.get(MIN_INSYNC_REPLICAS) == raised else []
+
+
+def _min_isr(topic: TopicImage, value: str | None) -> ConfigRecord:
     resource_type = ConfigResourceType.TOPIC
-    return [
-        ConfigRecord(resource_type=resource_type, resource_name=topic.name, name=MIN_INSYNC_REPLICAS, value=str(wanted))
-    ]
+    return ConfigRecord(resource_type=resource_type, resource_name=topic.name, name=MIN_INSYNC_REPLICAS, value=value)

@@ -51,8 +51,16 @@ class ConfigResource:
         return cls(ConfigResourceType.BROKER, str(node_id))
 
 
+DECOMMISSION: Final = "broker.decommission"
+"""The setting of a broker that is to leave the cluster (``decommission.py``)."""
+
 CLUSTER_DEFAULT = ConfigResource(ConfigResourceType.BROKER, "")
 """The holder of the dynamic defaults of the cluster."""
+
+
+def is_decommission(value: str | None) -> bool:
+    """Whether a value of ``DECOMMISSION`` asks for it."""
+    return value is not None and value.lower() == "true"
 
 
 @attrs.frozen
@@ -266,6 +274,15 @@ class MetadataImage:
     def has_one_broker(self) -> bool:
         """Whether the only broker registered is a cluster alone."""
         return len(self.brokers) == 1
+
+    @property
+    def leaving_brokers(self) -> frozenset[int]:
+        """The brokers that are being decommissioned, which get no new replicas."""
+        return frozenset(
+            broker_id
+            for broker_id in self.brokers
+            if is_decommission(self.configs(ConfigResource.of_broker(broker_id)).get(DECOMMISSION))
+        )
 
     @property
     def active_brokers(self) -> frozenset[int]:

@@ -61,7 +61,7 @@ def decide_reassignments(
 
 
 def decide_reassignment(
-    cluster: ClusterChanges, wanted: Reassignment, *, allow_replication_factor_change: bool
+    cluster: ClusterChanges, wanted: Reassignment, *, allow_replication_factor_change: bool = True
 ) -> ControllerResult[None]:
     """Give a partition the replicas wanted, or begin to; or cancel what has begun.
 

@@ -1,5 +1,6 @@
 """What the controller of several brokers does by itself: it fences silent brokers, balances leaders, lets the broker's
-own topics grow, and takes snapshots. While this broker is not the controller nothing is done.
+own topics grow, empties brokers that are decommissioned, and takes snapshots. While this broker is not the controller
+nothing is done.
 
 Source: Kafka's PeriodicTaskControlManager, and the tasks that its control managers register there.
 """
@@ -15,6 +16,7 @@ import trio
 from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeatManager
 from trio_broker.cluster.broker_liveness import decide_fencing
 from trio_broker.cluster.controller_result import ControllerResult
+from trio_broker.cluster.decommission import decide_decommissions
 from trio_broker.cluster.internal_topics import decide_internal_growth
 from trio_broker.cluster.leader_elections import decide_leader_balance
 from trio_broker.cluster.snapshot_generator import SNAPSHOT_CHECK_MS, SnapshotGenerator
@@ -29,6 +31,9 @@ SESSION_CHECKS: Final = 8
 
 GROWTH_CHECK_MS: Final = 5000
 """How long a broker that has joined waits for replicas of the broker's own topics; a look costs less than 1 ms."""
+
+DECOMMISSION_CHECK_MS: Final = 1000
+"""How long the next replicas wait for their move when some have moved."""
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +59,7 @@ class PeriodicTasks:
                 self.balance_leaders,
             ),
             ScheduledTask("replicas of internal topics", lambda: GROWTH_CHECK_MS, self.grow_internal_topics),
+            ScheduledTask("decommissions", lambda: DECOMMISSION_CHECK_MS, self.advance_decommissions),
             ScheduledTask("snapshots of the metadata", lambda: SNAPSHOT_CHECK_MS, self.snapshots.take_if_due),
         )
         async with trio.open_nursery() as nursery:
@@ -76,6 +82,15 @@ class PeriodicTasks:
             await self.operations.decide(
                 lambda: decide_internal_growth(self.operations.image, self.operations.settings), follows=False
             )
+
+    async def advance_decommissions(self) -> None:
+        """Move the next replicas away from brokers that are leaving, and unregister those that have left."""
+        if self.operations.is_active:
+            left = await self.operations.decide(
+                lambda: decide_decommissions(self.operations.image, self.operations.settings), follows=False
+            )
+            for broker_id in left:
+                log.info("broker %d has left the cluster", broker_id)
 
     async def fence_stale_brokers(self) -> None:
         """Fence the brokers whose sessions have ended, one after the other."""

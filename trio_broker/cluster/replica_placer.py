@@ -9,18 +9,23 @@
 The leaders go round over the brokers, which alternate by rack. The followers go round over the racks, from the
 leader's on, and in each rack over its brokers. Whenever every broker has led once, the order is drawn anew.
 
+Further replicas of a partition that is there are chosen by a ``ReplicaLoad`` instead.
+
 Source: Kafka's StripedReplicaPlacer, and KIP-36 for the leaders.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import islice, zip_longest
 from typing import TypeVar
 
 import attrs
 
-from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.cluster.metadata_image import MetadataImage, PartitionImage
+from trio_broker.concurrency.steps import Steps
+from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.runtime.randomness import Random
 
 T = TypeVar("T")
@@ -36,11 +41,12 @@ class UsableBroker:
 
 
 def usable_brokers(image: MetadataImage) -> list[UsableBroker]:
-    """Every registered broker but those that are shutting down, by id."""
+    """Every registered broker but those that are shutting down or being decommissioned, by id."""
+    leaving = image.leaving_brokers
     return [
         UsableBroker(broker.broker_id, broker.rack, broker.fenced)
         for broker in sorted(image.brokers.values(), key=lambda broker: broker.broker_id)
-        if not broker.in_controlled_shutdown
+        if not broker.in_controlled_shutdown and broker.broker_id not in leaving
     ]
 
 
@@ -129,3 +135,48 @@ class StripedReplicaPlacer:
             self._random.shuffle(rack.fenced)
         self._random.shuffle(self._alive)
         self._leaders = self._stripe()
+
+
+@attrs.frozen
+class ReplicaLoad:
+    """What each broker has of some partitions, by which further replicas are placed: those of all ``brokers`` that may
+    get one, active ones that stay."""
+
+    image: MetadataImage
+    brokers: frozenset[int]
+    replicas: Counter[int] = attrs.field(factory=Counter)
+    preferred: Counter[int] = attrs.field(factory=Counter)
+    """Of how many partitions a broker is the preferred leader."""
+
+    @classmethod
+    def of(cls, image: MetadataImage, partitions: Iterable[PartitionImage]) -> Steps[ReplicaLoad]:
+        """What the brokers have of ``partitions``, counted in turns."""
+        load, budget = cls(image, image.active_brokers - image.leaving_brokers), YieldBudget()
+        for partition in partitions:
+            load.replicas.update(partition.replicas)
+            load.preferred[partition.replicas[0]] += 1
+            if budget.is_spent:
+                yield budget.renewed
+        return load
+
+    def added(self, present: Sequence[int], count: int) -> tuple[int, ...]:
+        """Give a partition that is ``present`` on some brokers ``count`` further ones, as far as there are so many: of
+        other racks first, and then those with the fewest replicas. They are counted."""
+        brokers = self.image.brokers
+        racks = {brokers[each].rack for each in present if each in brokers}
+        candidates = self.brokers.difference(present)
+        chosen: list[int] = []
+        while len(chosen) < count and candidates:
+            broker_id = min(candidates, key=lambda each: (brokers[each].rack in racks, self.replicas[each], each))
+            candidates -= {broker_id}
+            racks.add(brokers[broker_id].rack)
+            chosen.append(broker_id)
+        self.replicas.update(chosen)
+        return tuple(chosen)
+
+    def led_evenly(self, replicas: tuple[int, ...], led_by: int) -> tuple[int, ...]:
+        """``replicas`` with one at their head that is the preferred leader of few partitions, instead of ``led_by``."""
+        self.preferred[led_by] -= 1
+        head = min(replicas, key=lambda each: self.preferred[each])
+        self.preferred[head] += 1
+        return (head, *(each for each in replicas if each != head))

@@ -30,7 +30,6 @@ from trio_broker.cluster.replica_placer import StripedReplicaPlacer, usable_brok
 from trio_broker.cluster.topic_changes import MIN_INSYNC_REPLICAS
 from trio_broker.common.topic_names import (
     CLUSTER_METADATA_TOPIC,
-    TRANSACTION_STATE_TOPIC,
     collision_key,
     is_internal_topic,
     require_valid_topic_name,
@@ -168,7 +167,7 @@ def _with_internal_defaults(topic: NewTopic, image: MetadataImage) -> NewTopic:
     """A topic of the broker's own with the replicas that no setting gives, and what a write to them needs."""
     factor = default_replication_factor(image)
     min_isr = default_min_insync_replicas(factor)
-    defaults = {MIN_INSYNC_REPLICAS: str(min_isr)} if min_isr > 1 or topic.name == TRANSACTION_STATE_TOPIC else {}
+    defaults = {MIN_INSYNC_REPLICAS: str(min_isr)} if min_isr > 1 else {}
     return attrs.evolve(topic, replication_factor=factor, configs=dict(sorted({**defaults, **topic.configs}.items())))
 
 

@@ -48,6 +48,13 @@ class NodeConfig:
         ),
     )
     broker_rack: str | None = key(None, "The rack or zone of this node, advertised to clients.")
+    broker_decommission: bool = key(
+        False,
+        "Ours. Has the replicas of this broker moved to others, and the broker leave when it has none. To be set while"
+        " the cluster runs.",
+        update_mode=UpdateMode.PER_BROKER,
+        acts_on_rates=False,
+    )
     broker_heartbeat_interval_ms: int = key(
         2000, "How often a broker is in contact with the controller, where there are several.", validator=at_least(1)
     )
