@@ -164,15 +164,37 @@ async def test_the_other_broker_decides_when_the_controller_has_stopped(cluster)
     assert two.services.metadata_cache.image.brokers[1].fenced
 
 
+async def created_on(broker: Broker, *broker_ids: int) -> None:
+    """Create the topic ``t`` of one partition, whose replicas are on these brokers."""
+    assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=list(broker_ids))
+    wanted = CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=[])
+    async with connected(broker) as client:
+        response = await client.ask(CreateTopicsRequest(topics=[wanted]), 7)
+    assert response.topics[0].error_code == ErrorCode.NONE
+
+
+async def test_a_decommissioned_broker_hands_over_what_it_has_and_leaves(cluster):
+    """Here it is the controller, too."""
+    three, one, two = await cluster.start(3), await cluster.start(1), await cluster.start(2)
+    assert three.services.controller.writer.is_active
+    await created_on(two, 3)
+    await cluster.followed(three)
+    async with connected(three) as client:
+        assert await client.produce("t", b"value") == ErrorCode.NONE
+    async with connected(two) as client:
+        assert await client.alter_broker_config("3", broker_decommission="true") == ErrorCode.NONE
+    await three.stopped.wait()
+    assert three.failure == ""
+    await until(lambda: 3 not in one.services.metadata_cache.image.brokers)
+    await cluster.followed(one, two)
+    leader = one.services.metadata_cache.image.topics["t"].partitions[0].leader
+    async with connected({1: one, 2: two}[leader]) as client:
+        assert await client.values("t") == [b"value"]
+
+
 async def test_what_is_acknowledged_by_all_is_there_when_its_leader_has_stopped(cluster):
     brokers = {node_id: await cluster.start(node_id) for node_id in (1, 2, 3)}
-    async with connected(brokers[1]) as client:
-        assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=[2, 3])
-        wanted = CreatableTopic(
-            name="t", num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=[]
-        )
-        response = await client.ask(CreateTopicsRequest(topics=[wanted]), 7)
-        assert response.topics[0].error_code == ErrorCode.NONE
+    await created_on(brokers[1], 2, 3)
     await cluster.followed(*brokers.values())
     async with connected(brokers[2]) as client:
         assert await client.produce("t", b"value") == ErrorCode.NONE
