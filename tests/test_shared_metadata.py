@@ -13,7 +13,7 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from kafka_wire.records.batch import read_batches
-from tests.running_broker import connected, until
+from tests.running_broker import connected, until, view_of
 from tests.waits import fail_after
 from trio_broker.broker import Broker, StartupError
 from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublisher
@@ -181,8 +181,11 @@ async def test_a_decommissioned_broker_hands_over_what_it_has_and_leaves(cluster
     await cluster.followed(three)
     async with connected(three) as client:
         assert await client.produce("t", b"value") == ErrorCode.NONE
-    async with connected(two) as client:
-        assert await client.alter_broker_config("3", broker_decommission="true") == ErrorCode.NONE
+    decommission = view_of(two).cluster.decommission
+    preview = await decommission.begin(3, changed_by="test", dry_run=True)
+    assert [(each.topic, each.replicas) for each in preview.moves] == [("t", (3,))]
+    assert not two.services.metadata_cache.image.leaving_brokers
+    await decommission.begin(3, changed_by="test", dry_run=False)
     await three.stopped.wait()
     assert three.failure == ""
     await until(lambda: 3 not in one.services.metadata_cache.image.brokers)

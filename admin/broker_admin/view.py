@@ -20,6 +20,7 @@ import attrs
 
 from broker_admin.views.cluster.changes import ChangesView
 from broker_admin.views.cluster.config import ConfigView
+from broker_admin.views.cluster.decommission import DecommissionView
 from broker_admin.views.cluster.group_changes import GroupChangesView
 from broker_admin.views.cluster.groups import GroupsView
 from broker_admin.views.cluster.messages import MessagesView
@@ -49,6 +50,7 @@ class ClusterView:
 
     config: ConfigView
     changes: ChangesView
+    decommission: DecommissionView
     topics: TopicsView
     topic_changes: TopicChangesView
     messages: MessagesView

@@ -522,6 +522,7 @@ class FakeBroker:
             transactions=FakeTransactions(self),
             replication=FakeReplication(),
             peers=NoPeers(),
+            decommission=NOT_FAKED,
         )
         node = NodeView(
             identity=FakeIdentity(self),

@@ -18,10 +18,10 @@ from trio_broker.cluster.configuration_control import (
 )
 from trio_broker.cluster.decommission import (
     MAX_MOVES,
-    DecommissionState,
     decide_decommissions,
     decommission_progress,
 )
+from trio_broker.cluster.decommission_progress import DecommissionState
 from trio_broker.cluster.metadata_image import DECOMMISSION, ConfigResource, MetadataImage
 from trio_broker.cluster.replica_placer import usable_brokers
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from broker_admin.view import BrokerView, ClusterView, NodeView
 from trio_broker.broker_view.cluster.changes import LiveChangesView
 from trio_broker.broker_view.cluster.config import LiveConfigView
+from trio_broker.broker_view.cluster.decommission import LiveDecommissionView
 from trio_broker.broker_view.cluster.group_changes import LiveGroupChangesView
 from trio_broker.broker_view.cluster.groups import LiveGroupsView
 from trio_broker.broker_view.cluster.messages import LiveMessagesView
@@ -53,6 +54,7 @@ class LiveClusterView(ClusterView):
         super().__init__(
             config=LiveConfigView(services, events.publish),
             changes=LiveChangesView(services, readings.samples, readings.series_history),
+            decommission=LiveDecommissionView(services),
             topics=topics,
             topic_changes=LiveTopicChangesView(services, peers, topics),
             messages=LiveMessagesView(services, topics.partitions),

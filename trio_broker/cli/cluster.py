@@ -1,4 +1,5 @@
-"""``trio-broker cluster``: the brokers of a cluster, which may be any Kafka, their API versions, and its features."""
+"""``trio-broker cluster``: the brokers of a cluster, which may be any Kafka, their API versions, and its features;
+``cluster_decommission`` has one of them leave."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Collection
 import click
 
 from kafka_wire.apis import api_name
+from trio_broker.cli.cluster_decommission import decommission_command
 from trio_broker.cli.command_group import CommandGroup
 from trio_broker.cli.connecting import json_option, with_client
 from trio_broker.cli.failure import Failures
@@ -21,6 +23,7 @@ def cluster() -> None:
     """Show the cluster and its brokers, elect leaders, and take a broker out."""
 
 
+cluster.add_command(decommission_command)
 cluster.add_command(elect_leaders_command)
 cluster.add_command(unregister_command)
 

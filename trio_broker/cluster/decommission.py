@@ -14,7 +14,6 @@ Source: KIP-36 for racks; docs/decisions/0094-a-decommission-is-a-setting.md.
 
 from __future__ import annotations
 
-import enum
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
@@ -26,6 +25,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import ConfigRecord, PartitionChangeRecord, UnregisterBrokerRecord
 from trio_broker.cluster.controller_result import ControllerResult, attempt
+from trio_broker.cluster.decommission_progress import DecommissionProgress, DecommissionState, ReplicaMove
 from trio_broker.cluster.internal_topics import lowered_min_isr, unset_topics
 from trio_broker.cluster.metadata_image import (
     DECOMMISSION,
@@ -49,45 +49,6 @@ MAX_MOVES: Final = 20
 
 MAX_SHOWN_MOVES: Final = 1000
 """Moves that a report of the progress lists."""
-
-
-class DecommissionState(enum.Enum):
-    """How far the decommission of a broker is."""
-
-    NONE = "none"
-    """It is not asked for."""
-    MOVING = "moving"
-    """Replicas are still on the broker."""
-    STOPPING = "stopping"
-    """It is empty, and is asked to stop, or is being unregistered."""
-
-
-@attrs.frozen
-class ReplicaMove:
-    """A partition that leaves a broker: its replicas, preferred leader first, now and then."""
-
-    topic: str
-    partition: int
-    replicas: tuple[int, ...]
-    target: tuple[int, ...]
-    is_under_way: bool = False
-
-
-@attrs.frozen(kw_only=True)
-class DecommissionProgress:
-    """What is left to be done for a broker to leave.
-
-    ``replicas`` are those that it has, and ``leaders`` those of them that lead. ``moves`` are under way, or begin next;
-    ``further_moves`` are not listed. ``blocked`` is why some cannot begin now, or empty.
-    """
-
-    broker_id: int
-    state: DecommissionState
-    replicas: int
-    leaders: int
-    moves: tuple[ReplicaMove, ...]
-    further_moves: int
-    blocked: str
 
 
 # --- Whether it may begin ---

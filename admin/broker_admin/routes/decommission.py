@@ -1,0 +1,99 @@
+"""``/api/v1/brokers/{broker_id}/decommission``: having a broker leave the cluster. All JSON.
+
+Any broker of the cluster answers, also for one that is dead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.endpoints import HTTPEndpoint
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from broker_admin.app_state import cluster_of
+from broker_admin.encoding import json_response
+from broker_admin.operations import operation, query_of
+from broker_admin.problems import Problem, status_of
+from broker_admin.request_body import ChangeQuery, caller_name, check_caller
+from broker_admin.routing import NO_SUCH_BROKER
+from broker_admin.structuring import shown
+from broker_admin.views.cluster.decommission import DecommissionRefused
+from trio_broker.cluster.decommission_progress import DecommissionProgress
+
+MAX_ID_DIGITS = 10
+"""Of the largest id of a broker, an int32."""
+
+UNKNOWN = {404: NO_SUCH_BROKER}
+
+PROBLEMS: Mapping[int, str] = {
+    **UNKNOWN,
+    409: "too few brokers would be left; nothing was changed",
+    503: "the metadata cannot be changed now",
+}
+
+
+def broker_id_of(request: Request) -> int:
+    """The broker that a request is about.
+
+    Raises:
+        Problem: 404, that is no id.
+    """
+    text = str(request.path_params["broker_id"])
+    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_ID_DIGITS):
+        raise Problem(404, f"there is no broker {shown(text)}")
+    return int(text)
+
+
+def problem_of(refused: DecommissionRefused) -> Problem:
+    # What speaks against it is no mistake of the request: with more brokers it is none.
+    status = {"BROKER_ID_NOT_REGISTERED": 404, "INVALID_REQUEST": 409}
+    return Problem(status.get(refused.error) or status_of(refused.error), refused.reason)
+
+
+class DecommissionEndpoint(HTTPEndpoint):
+    """The decommission of one broker."""
+
+    @operation(DecommissionProgress, problems=UNKNOWN)
+    async def get(self, request: Request) -> Response:
+        """How far a broker is with leaving: the replicas that it has left, and where they move."""
+        try:
+            return json_response(await cluster_of(request).decommission.progress(broker_id_of(request)))
+        except DecommissionRefused as refused:
+            raise problem_of(refused) from refused
+
+    @operation(DecommissionProgress, query=ChangeQuery, is_change=True, problems=PROBLEMS)
+    async def post(self, request: Request) -> Response:
+        """Have a broker leave: its replicas move to others, then it stops and is unregistered.
+
+        It goes on by itself, under any controller. With ``dry_run`` the answer says what would move where.
+        """
+        check_caller(request)
+        dry_run = query_of(request, ChangeQuery).dry_run
+        try:
+            progress = await cluster_of(request).decommission.begin(
+                broker_id_of(request), changed_by=caller_name(request), dry_run=dry_run
+            )
+        except DecommissionRefused as refused:
+            raise problem_of(refused) from refused
+        return json_response(progress)
+
+    @operation(DecommissionProgress, query=ChangeQuery, is_change=True, problems=PROBLEMS)
+    async def delete(self, request: Request) -> Response:
+        """Have a broker stay after all.
+
+        Replicas that are on their way stay on it, and those that have moved do not come back.
+        """
+        check_caller(request)
+        dry_run = query_of(request, ChangeQuery).dry_run
+        try:
+            progress = await cluster_of(request).decommission.cancel(
+                broker_id_of(request), changed_by=caller_name(request), dry_run=dry_run
+            )
+        except DecommissionRefused as refused:
+            raise problem_of(refused) from refused
+        return json_response(progress)
+
+
+ROUTES = [Route("/api/v1/brokers/{broker_id}/decommission", DecommissionEndpoint)]
