@@ -249,6 +249,15 @@ async def refusal(broker: Broker) -> str:
     return str(refused.value)
 
 
+async def test_a_second_process_of_the_controller_s_id_is_refused_and_takes_nothing_away(cluster, tmp_path):
+    one = await cluster.start(1)
+    epoch = cluster.store.controller().epoch
+    second = cluster.make(1, log_dirs=str(tmp_path / "second"), initial_broker_registration_timeout_ms="500")
+    assert "another process is registered as broker 1, and in contact" in await refusal(second)
+    assert one.services.controller.writer.is_active
+    assert cluster.store.controller().epoch == epoch
+
+
 async def test_a_store_that_was_set_back_is_refused(tmp_path):
     async with opened_cluster(tmp_path) as cluster:
         await cluster.stop(await cluster.start(1))

@@ -197,10 +197,11 @@ async def opened_services(
                 store = LocalMetadataStore(metadata_log, workers) if shared is None else shared.store
                 keep = None if shared is None else metadata.append
                 metadata_loader = MetadataLoader(store, publisher, metadata.transactions, keep)
-                controller = Controller(store, metadata_loader, config, runtime, replicas)
+                incarnation_id = random_uuid(runtime.random)
+                controller = Controller(store, metadata_loader, config, runtime, replicas, incarnation_id)
                 start_background(nursery, "metadata loader", metadata_loader.run)
                 ids = list(log_manager.directory_ids().values())
-                wanted = registration(node, random_uuid(runtime.random), ids)
+                wanted = registration(node, incarnation_id, ids)
                 if shared is None:
                     membership = await lead_alone(nursery, controller, wanted)
                     # Behind the loading of logs and the registration, by which the snapshot proves its partitions.
@@ -344,7 +345,7 @@ async def join_cluster(
         RegistrationRefused: this broker cannot be one of the cluster.
     """
     config = controller.config
-    channels = controller_channels(config, runtime, shared.store, metadata_cache)
+    channels = controller_channels(config, runtime, shared.store, metadata_cache, wanted.incarnation_id)
     asked = RemoteController(controller, channels, metadata_cache, config, shared.cluster_id)
     start_background(nursery, "controller", controller.lead)
     start_background(nursery, "periodic tasks of the controller", controller.periodic_tasks.run)
@@ -403,11 +404,11 @@ def require_metadata(disk: Disk, directories: Sequence[PurePath]) -> None:
 
 
 def controller_channels(
-    config: BrokerConfig, runtime: Runtime, store: MetadataStore, metadata_cache: MetadataCache
+    config: BrokerConfig, runtime: Runtime, store: MetadataStore, metadata_cache: MetadataCache, incarnation_id: bytes
 ) -> ControllerChannels:
-    """The ways to the controller of several brokers."""
+    """The ways to the controller of several brokers; ``incarnation_id`` is that of this process."""
     node, listener_name = config.node, inter_broker_listener(config.socket_server)
-    locator = StoredControllerLocator(node.node_id, store.controller, metadata_cache, listener_name)
+    locator = StoredControllerLocator(node.node_id, incarnation_id, store.controller, metadata_cache, listener_name)
     clients = NetworkClients(runtime.network, NetworkClientSettings(f"broker-{node.node_id}"))
     seconds = node.broker_session_timeout_ms / 1000
     return ControllerChannels.of(locator, clients, session_timeout_seconds=seconds)

@@ -233,10 +233,10 @@ class RefusingStore:
     def __getattr__(self, name):
         return getattr(self._store, name)
 
-    async def claim(self, node_id):
+    async def claim(self, *claimant):
         if self._refusals:
             raise self._refusals.pop(0)
-        return await self._store.claim(node_id)
+        return await self._store.claim(*claimant)
 
 
 async def test_a_claim_that_is_refused_for_want_of_room_is_tried_again(store, nursery, caplog, autojump_clock):

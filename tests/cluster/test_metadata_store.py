@@ -107,13 +107,15 @@ async def test_another_broker_claims_when_the_first_is_dead_and_fences_it(stores
         await one.wait_lost(first)
 
 
-async def test_another_broker_waits_with_its_claim_until_the_first_resigns(stores):
+@pytest.mark.parametrize("other", [(2, bytes(16)), (1, bytes(15) + b"\x02")])
+async def test_another_process_waits_with_its_claim_until_the_first_resigns(stores, other):
+    """That of another broker, or a second one of the same id."""
     one, two = stores.of(1), stores.of(2)
     first = await one.claim(1)
     claims = []
 
     async def claim():
-        claims.append(await two.claim(2))
+        claims.append(await two.claim(*other))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(claim)
@@ -125,7 +127,9 @@ async def test_another_broker_waits_with_its_claim_until_the_first_resigns(store
     assert second.epoch > first.epoch
     with fail_after(WAIT_SECONDS):
         await one.wait_lost(first)
-    assert two.controller() == LeaderAndEpoch(2, second.epoch)
+    node_id, incarnation_id = other
+    assert two.controller() == LeaderAndEpoch(node_id, second.epoch)
+    assert two.controller().incarnation_id == incarnation_id
 
 
 async def test_to_resign_from_a_claim_that_is_over_ends_no_other(stores):

@@ -18,15 +18,24 @@ CLIENTS = BrokerEndpoint(name="CLIENTS", host="public", port=9092, security_prot
 NOWHERE = BrokerEndpoint(name="BROKERS", host="", port=9093, security_protocol=0)
 
 
-def locator(leader_id: int, *endpoints: BrokerEndpoint) -> StoredControllerLocator:
-    """That of broker 1, of the image in which broker 2 has ``endpoints``."""
-    image = image_of(broker_record(2, end_points=list(endpoints)))
-    return StoredControllerLocator(1, lambda: LeaderAndEpoch(leader_id, 5), MetadataCache(image), "BROKERS")
+OWN, ANOTHER = bytes(15) + b"\x01", bytes(15) + b"\x02"
+
+
+def locator(leader_id: int, *endpoints: BrokerEndpoint, process: bytes = OWN) -> StoredControllerLocator:
+    """That of broker 1, of the image in which brokers 1 and 2 have ``endpoints``; ``process`` leads."""
+    image = image_of(*(broker_record(each, end_points=list(endpoints)) for each in (1, 2)))
+    leader = LeaderAndEpoch(leader_id, 5, process)
+    return StoredControllerLocator(1, OWN, lambda: leader, MetadataCache(image), "BROKERS")
 
 
 def test_it_is_this_broker_or_another_one_at_the_address_for_brokers():
     assert locator(1).controller() is None
     assert locator(2, CLIENTS, BROKERS).controller() == EndpointImage("BROKERS", "b2", 9093, 0)
+
+
+def test_a_second_process_of_the_controller_s_id_asks_the_first_one():
+    there = EndpointImage("BROKERS", "b2", 9093, 0)
+    assert locator(1, BROKERS, process=ANOTHER).controller() == there
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 import trio
 
+from kafka_wire.primitives import NO_UUID
 from kafka_wire.stored.metadata import decode_metadata_record, encode_metadata_record
 from trio_broker.cluster.metadata_snapshot import MetadataSnapshot
 from trio_broker.cluster.metadata_store import Claim, CommittedBatch, LeaderAndEpoch, PreparedBatch
@@ -58,7 +59,7 @@ class MemoryMetadataLog:
     async def end_offset(self) -> int:
         return self.log_end_offset
 
-    async def claim(self, node_id: int) -> Claim:
+    async def claim(self, node_id: int, incarnation_id: bytes = NO_UUID) -> Claim:
         raise NotImplementedError
 
     async def wait_lost(self, claim: Claim) -> None:

@@ -103,7 +103,7 @@ def a_claim_trusts_what_it_has_read(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_claim_begins_no_epoch(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(etcd_metadata_store, "Holder", lambda node_id, epoch, lease: Holder(node_id, 5, lease))
+    patch.setattr(etcd_metadata_store, "Holder", lambda node_id, epoch, *of_process: Holder(node_id, 5, *of_process))
 
 
 def what_the_watch_does_not_report_is_not_read(patch: pytest.MonkeyPatch) -> None:

@@ -86,8 +86,10 @@ class Controller:
         config: BrokerConfig,
         runtime: Runtime,
         log_dirs: LogDirReports | None = None,
+        incarnation_id: bytes = NO_UUID,
     ) -> None:
-        """Without ``log_dirs`` no broker reports anything, as where decisions are only previewed."""
+        """Without ``log_dirs`` no broker reports anything, as where decisions are only previewed. ``incarnation_id`` is
+        that of this process."""
         self.config = config
         self.node_id = config.node.node_id
         self.loader = loader
@@ -96,6 +98,7 @@ class Controller:
         self.sessions = BrokerHeartbeatManager(config.node.broker_session_timeout_ms / 1000)
         self.snapshots = SnapshotGenerator(store, loader, self.writer, runtime)
         self.periodic_tasks = PeriodicTasks(self.operations, self.sessions, self.snapshots, config, runtime.clock)
+        self._incarnation_id = incarnation_id
         self._store = store
         self._runtime = runtime
         self._log_dirs = log_dirs
@@ -147,7 +150,7 @@ class Controller:
     async def _claim(self) -> Claim:
         while True:
             try:
-                return await self._store.claim(self.node_id)
+                return await self._store.claim(self.node_id, self._incarnation_id)
             except OSError as error:
                 if not self._activated.is_set():
                     # A broker alone waits for it, and does not start.

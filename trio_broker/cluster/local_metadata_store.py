@@ -19,6 +19,7 @@ from weakref import WeakSet
 
 import trio
 
+from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import read_batches
 from trio_broker.cluster.metadata_log import SEGMENT_BYTES, MetadataLog
 from trio_broker.cluster.metadata_snapshot import MetadataSnapshot
@@ -51,6 +52,7 @@ class LocalMetadataStore:
         self.log = log
         self._workers = workers
         self._committed_end = log.log_end_offset
+        # Its token is the incarnation of the claimant.
         self._claim: Claim | None = None
         self._claim_over = trio.Event()
         # Held by what changes the log.
@@ -60,24 +62,25 @@ class LocalMetadataStore:
 
     # --- The claim ---
 
-    async def claim(self, node_id: int) -> Claim:
+    async def claim(self, node_id: int, incarnation_id: bytes = NO_UUID) -> Claim:
+        claimant = (node_id, incarnation_id)
         while True:
             async with self._lock:
-                if self._claim is None or self._claim.node_id == node_id:
+                if self._claim is None or (self._claim.node_id, self._claim.token) == claimant:
                     self._end_claim()
                     # Shielded: an epoch that has begun in the log has begun here.
                     with trio.CancelScope(shield=True):
-                        return await self._begin_epoch(node_id)
+                        return await self._begin_epoch(node_id, incarnation_id)
                 claim_over = self._claim_over
             await claim_over.wait()
 
-    async def _begin_epoch(self, node_id: int) -> Claim:
+    async def _begin_epoch(self, node_id: int, incarnation_id: bytes) -> Claim:
         try:
             data = await self._workers.run(partial(self.log.begin_epoch, node_id))
         finally:
             self.log.log.bind_to_thread()
         self._commit(data)
-        self._claim = Claim(node_id, self.log.leader_epoch, self._committed_end)
+        self._claim = Claim(node_id, self.log.leader_epoch, self._committed_end, incarnation_id)
         return self._claim
 
     def _end_claim(self) -> None:
@@ -99,8 +102,11 @@ class LocalMetadataStore:
             self._end_claim()
 
     def controller(self) -> LeaderAndEpoch:
-        epoch = self.log.leader_epoch
-        return LeaderAndEpoch(epoch=epoch) if self._claim is None else LeaderAndEpoch(self._claim.node_id, epoch)
+        claim, epoch = self._claim, self.log.leader_epoch
+        if claim is None:
+            return LeaderAndEpoch(epoch=epoch)
+        assert isinstance(claim.token, bytes), claim
+        return LeaderAndEpoch(claim.node_id, epoch, claim.token)
 
     # --- The log ---
 

@@ -8,7 +8,8 @@ holds all of them to it:
 * Offsets are contiguous, and an offset has one value for ever. A batch is there as a whole or not at all.
 * An append with a claim that is over, or at another place than the end, is refused and changes nothing. Only where its
   very bytes stand at that place already it has succeeded: it is repeated because the first answer was lost.
-* A claim has a higher epoch than all before it, which it ends. Its first batch is a LEADER_CHANGE.
+* A claim has a higher epoch than all before it, which have ended: no process has one while another has. Its first batch
+  is a LEADER_CHANGE.
 * ``tail`` yields every batch once, in order, whichever way the store learns of them.
 * The newest snapshot and the batches behind it fold into the same image as all batches from the beginning.
 
@@ -25,6 +26,7 @@ from typing import Any, Protocol
 
 import attrs
 
+from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import RecordBatch, build_batch_in_turns, read_batches
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.metadata import decode_metadata_record, encode_metadata_record
@@ -70,10 +72,14 @@ class BelowLogStart(Exception):
 
 @attrs.frozen
 class LeaderAndEpoch:
-    """The controller, ``NO_LEADER`` while there is none, and the last epoch that is known."""
+    """The controller, ``NO_LEADER`` while there is none, and the last epoch that is known.
+
+    ``incarnation_id`` tells the process that is the controller from others of the same id. An epoch has one.
+    """
 
     leader_id: int = NO_LEADER
     epoch: int = 0
+    incarnation_id: bytes = attrs.field(default=NO_UUID, eq=False)
 
 
 @attrs.frozen
@@ -168,10 +174,11 @@ class MetadataStore(Protocol):
         """Why the metadata cannot be read or changed now; empty if they can."""
         ...
 
-    async def claim(self, node_id: int) -> Claim:
-        """Wait until no other broker has the claim, take it, and append the LEADER_CHANGE of its epoch.
+    async def claim(self, node_id: int, incarnation_id: bytes = NO_UUID) -> Claim:
+        """Wait until no other process has the claim, take it, and append the LEADER_CHANGE of its epoch.
 
-        A claim that the same broker had before, as before its restart, is over then.
+        A process is a broker and its incarnation, so that a second one of a broker's id takes nothing away. A claim
+        that the same process had before is over then; that of an earlier life of the broker has to run out.
 
         Raises:
             OSError: the store refused or failed.

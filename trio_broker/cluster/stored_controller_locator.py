@@ -17,9 +17,13 @@ from trio_broker.cluster.metadata_store import LeaderAndEpoch
 
 @attrs.frozen
 class StoredControllerLocator:
-    """See ``ControllerLocator``. ``leader`` is ``MetadataStore.controller``; ``listener_name`` is that of brokers."""
+    """See ``ControllerLocator``. ``leader`` is ``MetadataStore.controller``; ``listener_name`` is that of brokers.
+
+    A second process of the controller's id asks the first one, by which it is refused.
+    """
 
     node_id: int
+    incarnation_id: bytes
     leader: Callable[[], LeaderAndEpoch]
     metadata_cache: MetadataCache
     listener_name: str
@@ -30,8 +34,9 @@ class StoredControllerLocator:
         Raises:
             NotController: there is none now, or this broker has not read its registration.
         """
-        leader_id = self.leader().leader_id
-        if leader_id == self.node_id:
+        leader = self.leader()
+        leader_id = leader.leader_id
+        if (leader_id, leader.incarnation_id) == (self.node_id, self.incarnation_id):
             return None
         if leader_id == NO_LEADER:
             raise NotController("there is no controller now")

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 import trio
 
+from kafka_wire.primitives import NO_UUID
 from trio_broker.cluster.local_metadata_store import LocalMetadataStore, LocalTail
 from trio_broker.cluster.metadata_snapshot import MetadataSnapshot
 from trio_broker.cluster.metadata_store import AppendUnknown, Claim, CommittedBatch, LeaderAndEpoch, PreparedBatch
@@ -115,10 +116,10 @@ class CutMetadataStore:
     def problem(self) -> str:
         return "" if self.links.reaches_metadata(self.node_id) else "the metadata is not reached"
 
-    async def claim(self, node_id: int) -> Claim:
+    async def claim(self, node_id: int, incarnation_id: bytes = NO_UUID) -> Claim:
         while True:
             await self.links.wait_for_metadata(node_id)
-            claim = await self.links.store.claim(node_id)
+            claim = await self.links.store.claim(node_id, incarnation_id)
             if self.links.reaches_metadata(node_id):
                 return claim
             # Cut off while it waited.

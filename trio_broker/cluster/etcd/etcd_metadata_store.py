@@ -18,6 +18,7 @@ from typing import Final
 import attrs
 import trio
 
+from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import read_batches
 from trio_broker.cluster.etcd.client import Etcd
 from trio_broker.cluster.etcd.errors import EtcdError, EtcdLeaseGone, EtcdOutOfSpace, EtcdUnknown
@@ -218,7 +219,7 @@ class EtcdMetadataStore:
         """The claim of this broker, None while it has none."""
         return self._claim
 
-    async def claim(self, node_id: int) -> Claim:
+    async def claim(self, node_id: int, incarnation_id: bytes = NO_UUID) -> Claim:
         if self._claim is not None:
             self._end_claim(self._claim)
         attempt, lease = None, None
@@ -229,12 +230,12 @@ class EtcdMetadataStore:
                 state = await self._state_at_last()
                 holder = state.holder
                 if holder is None or state.controller is None:
-                    attempt = Holder(node_id, state.epoch + 1, lease.id)
+                    attempt = Holder(node_id, state.epoch + 1, lease.id, incarnation_id)
                     await self._try(self.claim_conditions(state), self._claiming_operations(attempt, state), lease)
                 elif holder == attempt and lease.id == attempt.lease:
                     return self._claimed(attempt, state, lease)
-                elif holder.node_id == node_id:
-                    # Of an earlier life of this broker, or of an attempt that was given up.
+                elif (holder.node_id, holder.incarnation_id) == (node_id, incarnation_id):
+                    # Of an attempt that was given up.
                     birth = created_at(self._layout.controller, state.controller.create_revision)
                     await self._try([birth], [delete(self._layout.controller)], lease)
                 else:

@@ -25,6 +25,7 @@ from typing import Any, Final
 
 import attrs
 
+from kafka_wire.primitives import NO_UUID, parse_uuid, uuid_text
 from trio_broker.cluster.etcd.messages import KeyValue, RangeRequest, RequestOp, TxnResponse, get
 from trio_broker.cluster.metadata_image import NO_LEADER
 from trio_broker.cluster.metadata_snapshot import SnapshotId
@@ -100,21 +101,34 @@ def json_bytes(value: dict[str, Any]) -> bytes:
 # --- Values ---
 
 
+NO_INCARNATION: Final = uuid_text(NO_UUID)
+"""Of a holder whose version did not say it."""
+
+
 @attrs.frozen
 class Holder:
-    """Who has the claim. The lease tells two lives of one broker apart."""
+    """Which process has the claim: a broker, in one of its lives."""
 
     node_id: int
     epoch: int
     lease: int
+    incarnation_id: bytes = NO_UUID
 
     def to_bytes(self) -> bytes:
-        return json_bytes({"brokerid": self.node_id, "epoch": self.epoch, "lease": self.lease})
+        return json_bytes(
+            {
+                "brokerid": self.node_id,
+                "epoch": self.epoch,
+                "incarnation": uuid_text(self.incarnation_id),
+                "lease": self.lease,
+            }
+        )
 
     @classmethod
     def of(cls, value: bytes) -> Holder:
         stored = json.loads(value)
-        return cls(stored["brokerid"], stored["epoch"], stored["lease"])
+        incarnation_id = parse_uuid(stored.get("incarnation", NO_INCARNATION))
+        return cls(stored["brokerid"], stored["epoch"], stored["lease"], incarnation_id)
 
 
 @attrs.frozen
@@ -214,7 +228,10 @@ class ClusterState:
 
     @property
     def leader(self) -> LeaderAndEpoch:
-        return LeaderAndEpoch(NO_LEADER if self.holder is None else self.holder.node_id, self.epoch)
+        holder = self.holder
+        if holder is None:
+            return LeaderAndEpoch(NO_LEADER, self.epoch)
+        return LeaderAndEpoch(holder.node_id, self.epoch, holder.incarnation_id)
 
     @property
     def stored_bytes(self) -> int:
