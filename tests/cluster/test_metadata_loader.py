@@ -12,10 +12,13 @@ import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.records.batch import build_batch
+from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
+    RemoveTopicRecord,
     TopicRecord,
 )
 from tests.cluster.metadata_stores import local_store
@@ -408,14 +411,41 @@ async def test_a_broker_that_cannot_follow_a_batch_stops(start, store, autojump_
     assert "ContradictoryMetadata: topic t was created before" in one.loader.publisher.faults.reason
 
 
-async def test_a_broker_for_which_the_log_begins_too_late_stops(store, nursery, autojump_clock):
-    one, slow = make_broker(store, 1), make_broker(store, 2)
-    nursery.start_soon(one.loader.run)
-    nursery.start_soon(one.lead)
-    await settled()
-    await one.controller.writer.append([topic("t")])
+async def test_a_broker_that_runs_and_is_far_behind_loads_the_snapshot_in_place(start, store, nursery, autojump_clock):
+    seen = RecordingSubscriber()
+    one, slow = await start(1), make_broker(store, 2, seen)
+    gone, stays = topic("gone"), topic("stays")
+    await one.controller.writer.append([gone, stays])
+    with trio.move_on_after(10):
+        await slow.loader.run()
+    assert set(slow.image.topics) == {"gone", "stays"}
+    await one.controller.writer.append([RemoveTopicRecord(topic_id=gone.topic_id), topic("new")])
+    await one.controller.writer.append([topic("last")])
     await settled()
     await one.controller.snapshots.take()
     nursery.start_soon(slow.loader.run)
     await settled()
-    assert "BelowLogStart: the metadata log begins at offset 2" in slow.loader.publisher.faults.reason
+    assert slow.image.topics == one.image.topics
+    assert (slow.image.offset, slow.image.epoch) == (one.image.offset, one.image.epoch)
+    # One change, in which nothing is that has not changed.
+    delta = seen.deltas[-1]
+    assert len(seen.deltas) == 2
+    assert [each.name for each in delta.deleted_topics] == ["gone"]
+    assert sorted(delta.changed_topics) == ["last", "new"]
+    await one.controller.writer.append([topic("behind it")])
+    await settled()
+    assert slow.image.topics == one.image.topics
+
+
+async def test_a_record_that_is_not_known_stops_the_broker_with_one_line(start, store, nursery, caplog, autojump_clock):
+    one, slow = await start(1), make_broker(store, 2)
+    unknown = build_batch([NewRecord(0, None, b"\x01\x7f\x00\x00")])
+    claim, end = store._claim, await store.end_offset()
+    one.leading.cancel()
+    await store.append(PreparedBatch((object(),), unknown), claim=claim, expected_end=end)
+    nursery.start_soon(slow.loader.run)
+    await settled()
+    reason = "the metadata cannot be followed: metadata record of unknown type 127, as a newer version may write"
+    assert slow.loader.publisher.faults.reason == reason
+    [line] = [each for each in caplog.records if each.getMessage() == reason]
+    assert line.exc_info is None

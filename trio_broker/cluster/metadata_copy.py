@@ -15,6 +15,7 @@ from functools import partial
 
 import attrs
 
+from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.records.batch import RecordBatch
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.metadata_delta import MetadataDelta, replayed
@@ -44,9 +45,15 @@ class MetadataCopy:
         copy; it blocks.
 
         Raises:
-            MetadataLogUnusable: the store has something else than the copy.
+            MetadataLogUnusable: the store has something else than the copy, or a record that is not known.
             OSError: the store does not answer, or a disk failed.
         """
+        try:
+            await self._catch_up(store, replace)
+        except (KafkaError, WireError, NotImplementedError) as error:
+            raise MetadataLogUnusable(f"the metadata of the cluster cannot be read: {error}") from error
+
+    async def _catch_up(self, store: MetadataStore, replace: Callable[[MetadataSnapshot], MetadataLog]) -> None:
         end_offset = await store.end_offset()
         if (own_end := self.metadata_log.log_end_offset) > end_offset:
             raise MetadataLogUnusable(
@@ -89,9 +96,13 @@ class MetadataCopy:
             )
 
     async def append(self, batch: CommittedBatch) -> None:
-        """Append a batch that the store has. Without room for it the copy ends here, until the next start goes on; so
-        it does where the disk fails, with which the directory does."""
+        """Append a batch that the store has. Without room for it, behind a snapshot that this broker has loaded, or where
+        the disk fails, with which the directory does, the copy ends here, until the next start goes on."""
         if not self._is_writing:
+            return
+        if (end_offset := self.metadata_log.log_end_offset) < batch.base_offset:
+            self._is_writing = False
+            log.warning("the copy of the metadata ends at offset %d until the next start", end_offset)
             return
         try:
             await self.workers.run(partial(self.metadata_log.append_committed, batch.data))

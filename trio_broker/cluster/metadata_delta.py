@@ -94,6 +94,33 @@ class MetadataDelta:
         self._next_producer_id = image.next_producer_id
         self._partition_count = image.partition_count
 
+    @classmethod
+    def between(cls, before: MetadataImage, after: MetadataImage) -> Generator[None, None, MetadataDelta]:
+        """What differs from ``before`` in ``after``, whose records are not known one by one. Yields between topics.
+
+        No record can be added to it.
+        """
+        delta = cls(before)
+        for topic_id, topic in before.topics_by_id.items():
+            yield
+            if topic_id not in after.topics_by_id:
+                delta._deleted[topic_id] = topic
+                if topic.name not in after.topics:
+                    delta._gone.add(topic.name)
+        for topic_id, topic in after.topics_by_id.items():
+            yield
+            known = before.topics_by_id.get(topic_id)
+            if known is None or known.partitions != topic.partitions:
+                assert isinstance(topic.partitions, dict), type(topic.partitions)
+                old = {} if known is None else known.partitions
+                changed = {index: each for index, each in topic.partitions.items() if old.get(index) != each}
+                delta._topics[topic_id] = TopicDelta(topic.name, topic_id, known, topic.partitions, changed)
+        for resource in {**before.configs_by_resource, **after.configs_by_resource}:
+            yield
+            if before.configs(resource) != after.configs(resource):
+                delta._configs[resource] = dict(after.configs(resource))
+        return delta
+
     # --- what changes ---
 
     @property

@@ -17,6 +17,8 @@ import logging
 import attrs
 import trio
 
+from kafka_wire.errors import KafkaError, WireError
+
 log = logging.getLogger(__name__)
 
 
@@ -31,7 +33,10 @@ class MetadataFaults:
 
     def loading_failed(self, error: Exception) -> None:
         """The next batch cannot be read or folded."""
-        self._stop(f"the metadata cannot be followed: {type(error).__name__}: {error}", error)
+        # Such as a record that a newer version has written: the text says it all.
+        is_explained = isinstance(error, KafkaError | WireError | NotImplementedError | OSError)
+        text = str(error) if is_explained else f"{type(error).__name__}: {error}"
+        self._stop(f"the metadata cannot be followed: {text}", None if is_explained else error)
 
     def registration_refused(self, reason: str) -> None:
         """Another process has taken the place of this broker."""

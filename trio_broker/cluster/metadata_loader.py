@@ -1,11 +1,13 @@
 """The MetadataLoader: reads the metadata store, and has each batch published, one after the other.
 
 It is the only way to an image for every broker, that of the controller included: what is published is what the store
-has, in its order, and the controller's decisions wait for none of it. What the controller of this broker has decided
-it expects here, so that the batch is not folded a second time, that the journal says which client asked for it, and
-that the request is answered once all parts of this broker have followed.
+has, in its order, and the controller's decisions wait for none of it. A broker that is so far behind that a snapshot
+has taken the place of what comes next publishes the snapshot, as one change from what it has. What the controller of
+this broker has decided it expects here, so that the batch is not folded a second time, that the journal says which
+client asked for it, and that the request is answered once all parts of this broker have followed.
 
-What cannot be read or folded ends the loading, and the broker, since no image behind it would be the cluster's.
+What cannot be read or folded ends the loading, and the broker, since no image behind it would be the cluster's: a
+record of a newer version is not passed over.
 
 Source: Kafka's MetadataLoader.
 """
@@ -14,10 +16,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import attrs
 import trio
 
+from kafka_wire.errors import KafkaError, WireError
 from trio_broker.changes.audit_context import CALLER, THE_BROKER, Caller
 from trio_broker.changes.change import Change
 from trio_broker.cluster.metadata_delta import MetadataDelta
@@ -92,30 +96,59 @@ class MetadataLoader:
 
         Begun again after a failure between two batches, it goes on with the next one.
         """
-        try:
-            async for batch in self.store.tail(self.next_offset):
-                if not await self._publish(batch):
+        while True:
+            try:
+                async for batch in self.store.tail(self.next_offset):
+                    if not await self._publish(partial(self._load, batch)):
+                        return
+                    self.last_timestamp_ms = batch.timestamp_ms
+            except BelowLogStart as error:
+                log.warning("%s: the newest snapshot is loaded instead", error)
+                if not await self._publish(self._load_snapshot):
                     return
-        except (BelowLogStart, OSError) as error:
-            self.publisher.faults.loading_failed(error)
+            except (KafkaError, WireError, OSError) as error:
+                self.publisher.faults.loading_failed(error)
+                return
 
-    async def _publish(self, batch: CommittedBatch) -> bool:
-        """Publish the next batch; return whether it could be followed. If not the broker stops: were it tried again,
-        the same would come of it."""
+    async def _publish(self, load: Callable[[], Awaitable[int]]) -> bool:
+        """Publish what ``load`` has next, which returns the offset behind it; return whether it could be followed. If
+        not the broker stops: were it tried again, the same would come of it."""
         # Shielded: a part that misses a batch would follow the next one from a state that never was.
         with trio.CancelScope(shield=True):
             async with self.lock:
                 try:
-                    await self._load(batch)
+                    self.next_offset = await load()
                 except Exception as error:
                     self.publisher.faults.loading_failed(error)
                     return False
-        self.next_offset, self.last_timestamp_ms = batch.next_offset, batch.timestamp_ms
         self._loaded.set()
         self._loaded = trio.Event()
         return True
 
-    async def _load(self, batch: CommittedBatch) -> None:
+    async def _load_snapshot(self) -> int:
+        """Publish the newest snapshot, with what differs in it from the image that is there.
+
+        Raises:
+            KafkaError, WireError, NotImplementedError: it is damaged, or has something that is not known.
+            OSError: the store does not answer.
+        """
+        snapshot = await self.store.snapshot()
+        assert snapshot is not None, "the log does not begin at 0"
+        whole = MetadataDelta(MetadataImage())
+        async for record in InTurns(snapshot.records()):
+            whole.replay(record)
+        last_offset, epoch = snapshot.id.end_offset - 1, snapshot.id.epoch
+        image = await in_turns(whole.apply_in_turns(offset=last_offset, epoch=epoch))
+        delta = await in_turns(MetadataDelta.between(self.image, image))
+        self.transactions = MetadataTransactions()
+        self._expected.clear()
+        # Which controller has appended since is not in it.
+        self.previous_leader_id, self.leader_id = self.leader_id, self.store.controller().leader_id
+        await self.publisher.publish(delta, image)
+        return snapshot.id.end_offset
+
+    async def _load(self, batch: CommittedBatch) -> int:
+        """Publish ``batch``, or keep it until its transaction ends."""
         if self.copy is not None:
             await self.copy(batch)
         expected, before = self._expected.pop(batch.last_offset, None), self.image
@@ -124,13 +157,13 @@ class MetadataLoader:
         else:
             records = [record async for record in InTurns(self.transactions.settled(batch.records))]
         if self.transactions.is_open:
-            return
+            return batch.next_offset
         if not records:
             # A control batch, or the end of a transaction that came to nothing.
             if (leader_id := batch.leader_id) is not None:
                 self.previous_leader_id, self.leader_id = self.leader_id, leader_id
             self.publisher.cache.set_image(attrs.evolve(before, offset=batch.last_offset, epoch=batch.epoch))
-            return
+            return batch.next_offset
         # Of another epoch than this broker's: another controller has decided at that place.
         if expected is not None and expected.image.epoch != batch.epoch:
             expected = None
@@ -148,3 +181,4 @@ class MetadataLoader:
             CALLER.reset(token)
         if expected is not None:
             expected.recorded = recorded
+        return batch.next_offset
