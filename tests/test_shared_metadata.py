@@ -12,12 +12,14 @@ import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from kafka_wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from kafka_wire.records.batch import read_batches
 from tests.running_broker import connected, until, view_of
 from tests.waits import fail_after
 from trio_broker.broker import Broker, StartupError
 from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublisher
 from trio_broker.cluster.controller import Controller
+from trio_broker.cluster.features import TRANSACTION_VERSION, FeatureLevels, own_features
 from trio_broker.cluster.local_metadata_store import LocalMetadataStore
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.shared_metadata import SharedMetadata
@@ -247,6 +249,37 @@ async def refusal(broker: Broker) -> str:
     with pytest.raises(StartupError) as refused:
         await broker.run()
     return str(refused.value)
+
+
+async def update_transactions(broker: Broker, level: int) -> tuple[int, str]:
+    """Finalize a level of ``transaction.version``; returns the error."""
+    update = FeatureUpdateKey(feature=TRANSACTION_VERSION, max_version_level=level)
+    async with connected(broker) as client:
+        response = await client.ask(UpdateFeaturesRequest(feature_updates=[update]), 2)
+    return response.error_code, response.error_message or ""
+
+
+async def test_brokers_of_two_versions_are_one_cluster_and_go_on_to_the_newer_when_all_are(cluster, monkeypatch):
+    """The older one knows one level less of a feature."""
+    older = {**own_features(), TRANSACTION_VERSION: FeatureLevels(0, 1)}
+    monkeypatch.setattr("trio_broker.bootstrap.own_features", lambda: older)
+    one, two = await cluster.start(1), await cluster.start(2)
+    assert one.services.metadata_cache.image.features[TRANSACTION_VERSION] == 1
+    monkeypatch.setattr("trio_broker.bootstrap.own_features", own_features)
+    await cluster.stop(one)
+    one = await cluster.start(1)
+    code, text = await update_transactions(one, 2)
+    assert (code, text[-36:]) == (ErrorCode.INVALID_UPDATE_VERSION, " Broker 2 only supports versions 0-1")
+    await cluster.stop(two)
+    two = await cluster.start(2)
+    assert await update_transactions(one, 2) == (ErrorCode.NONE, "")
+    await cluster.followed(one, two)
+    assert two.services.metadata_cache.image.features[TRANSACTION_VERSION] == 2
+    monkeypatch.setattr("trio_broker.bootstrap.own_features", lambda: older)
+    assert await refusal(cluster.make(3)) == (
+        "broker 3 is not registered: it does not support finalized version 2 of transaction.version. The broker wants a"
+        " version between 0 and 1, inclusive."
+    )
 
 
 async def test_a_second_process_of_the_controller_s_id_is_refused_and_takes_nothing_away(cluster, tmp_path):

@@ -26,6 +26,7 @@ from trio_broker.cluster.broker_heartbeat_manager import BrokerHeartbeat
 from trio_broker.cluster.broker_liveness import BrokerHeartbeatReply
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.controller_client import ControllerClient
+from trio_broker.cluster.features import reason_against_features
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.broker_config import BrokerConfig
 
@@ -103,6 +104,9 @@ class BrokerLifecycleManager:
         broker_id = self.node.node_id
         if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
             return f"another process is registered as broker {broker_id}, and in contact: give this one another node.id"
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            reason = reason_against_features(self.image(), self.node.features)
+            return f"broker {broker_id} is not registered: it {reason or f'has other features: {error}'}"
         return f"broker {broker_id} is not registered: {error.code.name}: {error}"
 
     async def run(self) -> None:
