@@ -135,6 +135,9 @@ async def test_a_topic_is_created_by_any_broker_and_known_to_all(cluster):
         assert {"a", "b"} <= set(broker.services.metadata_cache.image.topics)
     leaders = {each.leader for each in one.services.metadata_cache.image.topics["a"].partitions.values()}
     assert leaders == {1, 2}
+    for broker in (one, two):
+        journal = {each.resource: each.origin.address for each in broker.services.changes.changes}
+        assert {"a": "127.0.0.1 by broker 1", "b": "127.0.0.1 by broker 2 at 127.0.0.1"}.items() <= journal.items()
 
 
 async def test_each_broker_has_a_copy_of_the_metadata_byte_for_byte(cluster, tmp_path):

@@ -202,16 +202,22 @@ async def test_a_controller_that_does_not_know_that_it_was_replaced_is_refused_b
     assert broker.controller.image is broker.image
 
 
-async def test_the_journal_of_the_controller_s_broker_says_who_asked(start, autojump_clock):
+async def test_the_journals_of_all_brokers_say_who_asked_and_through_which_broker(start, autojump_clock):
     one, two = await start(1), await start(2)
-    origin = ChangeOrigin(ChangeChannel.KAFKA, "admin", "10.0.0.1")
-    token = CALLER.set(origin)
-    change = await one.controller.writer.append([topic("t")])
-    CALLER.reset(token)
+    asked = (("direct", "10.0.0.7"), ("forwarded", "10.0.0.7 by broker 2 at 10.0.0.9"))
+    for name, address in asked:
+        token = CALLER.set(ChangeOrigin(ChangeChannel.KAFKA, "admin", address, "CREATE_TOPICS"))
+        await one.controller.writer.append([topic(name)], is_recorded=True)
+        CALLER.reset(token)
+    await one.controller.writer.append([topic("own")], is_recorded=True)
     await settled()
-    assert [(each.resource, each.origin) for each in change.recorded] == [("t", origin)]
-    await settled()
-    assert [(each.resource, each.origin.channel) for each in two.changes.changes] == [("t", ChangeChannel.BROKER)]
+    expected = [
+        ("direct", ChangeOrigin(ChangeChannel.KAFKA, "admin", "10.0.0.7 by broker 1", "CREATE_TOPICS")),
+        ("forwarded", ChangeOrigin(ChangeChannel.KAFKA, "admin", asked[1][1], "CREATE_TOPICS")),
+        ("own", ChangeOrigin(ChangeChannel.BROKER)),
+    ]
+    for broker in (one, two):
+        assert [(each.resource, each.origin) for each in broker.changes.changes] == expected
 
 
 async def test_what_contradicts_the_image_does_not_get_into_the_log(start, store, autojump_clock):

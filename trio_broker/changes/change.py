@@ -96,6 +96,12 @@ class ChangeOrigin:
         """Itself: an origin is a ``Caller``."""
         return self
 
+    def through(self, broker_id: int) -> ChangeOrigin:
+        """Itself with the broker that the client has asked, which is there already if that has sent the request on."""
+        if not self.address or " by " in self.address:
+            return self
+        return attrs.evolve(self, address=f"{self.address} by broker {broker_id}")
+
 
 @attrs.frozen
 class MadeChange:

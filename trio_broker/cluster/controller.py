@@ -178,6 +178,7 @@ class Controller:
         outcomes, _ = await self.operations.carry_out(
             lambda: decide_new_topics(self.image, self.settings, topics, self._runtime.random),
             validate_only=validate_only,
+            is_recorded=True,
         )
         return outcomes if validate_only else await self._delete_unheld(outcomes)
 
@@ -199,7 +200,7 @@ class Controller:
             if topic_id in self.image.topics_by_id
         )
         try:
-            await self.operations.carry_out(lambda: list_in_turns(removals))
+            await self.operations.carry_out(lambda: list_in_turns(removals), is_recorded=True)
         except (OSError, KafkaError) as error:
             # They stay, and their partitions are opened when there is room.
             log.error("topics that lack a log cannot be deleted again: %s", error)
@@ -217,7 +218,9 @@ class Controller:
         self, topics: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[NewPartitions | KafkaError]:
         outcomes, _ = await self.operations.carry_out(
-            lambda: decide_new_partitions(self.image, topics, self._runtime.random), validate_only=validate_only
+            lambda: decide_new_partitions(self.image, topics, self._runtime.random),
+            validate_only=validate_only,
+            is_recorded=True,
         )
         return outcomes if validate_only else [self._unless_unheld(outcome) async for outcome in InTurns(outcomes)]
 
@@ -232,13 +235,17 @@ class Controller:
         self, targets: Sequence[TopicTarget], *, validate_only: bool = False
     ) -> list[TopicImage | KafkaError]:
         outcomes, _ = await self.operations.carry_out(
-            lambda: decide_topic_deletions(self.image, self.settings, targets), validate_only=validate_only
+            lambda: decide_topic_deletions(self.image, self.settings, targets),
+            validate_only=validate_only,
+            is_recorded=True,
         )
         return outcomes
 
     async def change_configs(self, changes: Sequence[ConfigChange], *, validate_only: bool = False) -> ConfigOutcome:
         decisions = (attempt(partial(self._decide_config, change)) for change in changes)
-        carried_out = await self.operations.carry_out(lambda: list_in_turns(decisions), validate_only=validate_only)
+        carried_out = await self.operations.carry_out(
+            lambda: list_in_turns(decisions), validate_only=validate_only, is_recorded=True
+        )
         return ConfigOutcome(*carried_out)
 
     def _decide_config(self, change: ConfigChange) -> ControllerResult[ConfigResource]:

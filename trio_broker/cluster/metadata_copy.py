@@ -96,8 +96,8 @@ class MetadataCopy:
             )
 
     async def append(self, batch: CommittedBatch) -> None:
-        """Append a batch that the store has. Without room for it, behind a snapshot that this broker has loaded, or where
-        the disk fails, with which the directory does, the copy ends here, until the next start goes on."""
+        """Append a batch that the store has. Without room for it, behind a snapshot that was loaded, and where
+        the disk fails, with which the directory does, the copy ends here until the next start goes on."""
         if not self._is_writing:
             return
         if (end_offset := self.metadata_log.log_end_offset) < batch.base_offset:

@@ -3,8 +3,9 @@
 It is the only way to an image for every broker, that of the controller included: what is published is what the store
 has, in its order, and the controller's decisions wait for none of it. A broker that is so far behind that a snapshot
 has taken the place of what comes next publishes the snapshot, as one change from what it has. What the controller of
-this broker has decided it expects here, so that the batch is not folded a second time, that the journal says which
-client asked for it, and that the request is answered once all parts of this broker have followed.
+this broker has decided it expects here, so that the batch is not folded a second time, and that the request is
+answered once all parts of this broker have followed. The journal says which client asked, here or through another
+broker: the metadata say it (decision 98).
 
 What cannot be read or folded ends the loading, and the broker, since no image behind it would be the cluster's: a
 record of a newer version is not passed over.
@@ -24,6 +25,7 @@ import trio
 from kafka_wire.errors import KafkaError, WireError
 from trio_broker.changes.audit_context import CALLER, THE_BROKER, Caller
 from trio_broker.changes.change import Change
+from trio_broker.changes.origin_text import read_origin
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import NO_LEADER, MetadataImage
 from trio_broker.cluster.metadata_publisher import MetadataPublisher
@@ -77,9 +79,9 @@ class MetadataLoader:
         """The image that is published, or about to be."""
         return self.publisher.cache.image
 
-    def expect(self, delta: MetadataDelta, image: MetadataImage) -> ExpectedChange:
-        """Expect a change that the running task's caller asked for, before the append that leads to ``image``."""
-        expected = self._expected[image.offset] = ExpectedChange(delta, image, CALLER.get())
+    def expect(self, delta: MetadataDelta, image: MetadataImage, caller: Caller) -> ExpectedChange:
+        """Expect a change that ``caller`` asked for, before the append that leads to ``image``."""
+        expected = self._expected[image.offset] = ExpectedChange(delta, image, caller)
         return expected
 
     def forget(self, expected: ExpectedChange) -> None:
@@ -152,12 +154,14 @@ class MetadataLoader:
         if self.copy is not None:
             await self.copy(batch)
         expected, before = self._expected.pop(batch.last_offset, None), self.image
+        caller = THE_BROKER
         if self.transactions.has_no_part_in(batch.records):
             records = batch.records
         else:
             records = [record async for record in InTurns(self.transactions.settled(batch.records))]
-        if self.transactions.is_open:
-            return batch.next_offset
+            if self.transactions.is_open:
+                return batch.next_offset
+            caller = read_origin(self.transactions.name or "") or THE_BROKER
         if not records:
             # A control batch, or the end of a transaction that came to nothing.
             if (leader_id := batch.leader_id) is not None:
@@ -174,7 +178,7 @@ class MetadataLoader:
             async for record in InTurns(records):
                 delta.replay(record)
             image = await in_turns(delta.apply_in_turns(offset=batch.last_offset, epoch=batch.epoch))
-        token = CALLER.set(THE_BROKER if expected is None else expected.caller)
+        token = CALLER.set(caller if expected is None else expected.caller)
         try:
             recorded = await self.publisher.publish(delta, image)
         finally:

@@ -3,7 +3,8 @@
 That image is ahead of the one that brokers follow, its own included: it has what was appended, and they have what they
 have read. So a decision waits for the store and for nobody else.
 
-* A decision that is too large for a batch of the store is a transaction of several.
+* A decision that is too large for a batch of the store is a transaction of several. What a client has asked for is one
+  too, whose name says who, for the journals of all brokers.
 * An append whose answer did not come is repeated, with the same bytes at the same place, before anything else is
   appended; the request that it was for has failed with REQUEST_TIMED_OUT, and may have been carried out.
 * A claim that is lost ends the writing at once: NOT_CONTROLLER.
@@ -23,6 +24,9 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
+from trio_broker.changes.audit_context import CALLER, THE_BROKER
+from trio_broker.changes.change_log import clipped_origin
+from trio_broker.changes.origin_text import origin_text
 from trio_broker.cluster.controller_channel import NotController
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import MetadataImage
@@ -100,8 +104,10 @@ class MetadataLogWriter:
             raise NotController("this broker is not the controller")
         return self._claim
 
-    async def append(self, records: Sequence[Any]) -> ExpectedChange:
+    async def append(self, records: Sequence[Any], *, is_recorded: bool = False) -> ExpectedChange:
         """Append ``records`` as one decision; they are in ``image`` then. An append that has begun goes on to its end.
+
+        With ``is_recorded`` journals have it, and where there are several brokers they are to know whose it is.
 
         Raises:
             NotController: the claim is over and nothing was appended.
@@ -111,14 +117,18 @@ class MetadataLogWriter:
         if self._unknown is not None or self._is_in_transaction:
             await self._settle()
         claim, now_ms = self.require_active(), self._clock.now_ms()
-        batches = await transaction_of(records, now_ms, self._store.max_batch_bytes)
+        caller, name = CALLER.get(), None
+        if is_recorded and caller is not THE_BROKER and not self._image.has_one_broker:
+            caller = origin = clipped_origin(caller.change_origin.through(claim.node_id))
+            name = origin_text(origin)
+        batches = await transaction_of(records, now_ms, self._store.max_batch_bytes, name)
         # Before the append: what contradicts the image must not get into the log.
         delta = MetadataDelta(self._image)
         async for record in InTurns(records):
             delta.replay(record)
         offset = self._end_offset + sum(len(batch.records) for batch in batches) - 1
         image = await in_turns(delta.apply_in_turns(offset=offset, epoch=claim.epoch))
-        change = self._loader.expect(delta, image)
+        change = self._loader.expect(delta, image, caller)
         with trio.CancelScope(shield=True):
             for batch in batches:
                 await self._append(batch, change if batch is batches[-1] else None, expected=change)
@@ -174,12 +184,16 @@ def is_in_transaction_behind(batch: PreparedBatch, was_open: bool) -> bool:
     return was_open or isinstance(batch.records[0], BeginTransactionRecord)
 
 
-async def transaction_of(records: Sequence[Any], now_ms: int, max_bytes: int) -> list[PreparedBatch]:
-    """``records`` as one batch, or, where that were larger than ``max_bytes``, as a transaction of several."""
-    batch = await PreparedBatch.of(records, now_ms)
-    if len(batch.data) <= max_bytes:
-        return [batch]
-    in_transaction = [BeginTransactionRecord(), *records, EndTransactionRecord()]
+async def transaction_of(
+    records: Sequence[Any], now_ms: int, max_bytes: int, name: str | None = None
+) -> list[PreparedBatch]:
+    """``records`` as one batch; with a ``name`` they are a transaction, and also where one batch were larger than
+    ``max_bytes``."""
+    if name is None:
+        batch = await PreparedBatch.of(records, now_ms)
+        if len(batch.data) <= max_bytes:
+            return [batch]
+    in_transaction = [BeginTransactionRecord(name=name), *records, EndTransactionRecord()]
     return await split(in_transaction, now_ms, max_bytes)
 
 

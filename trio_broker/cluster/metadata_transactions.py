@@ -23,6 +23,8 @@ class MetadataTransactions:
     """The transaction that is open at the end of what was read, if any is."""
 
     _pending: list[Any] | None = None
+    name: str | None = None
+    """Of the last one that has begun."""
 
     @property
     def is_open(self) -> bool:
@@ -42,7 +44,7 @@ class MetadataTransactions:
             match record:
                 case BeginTransactionRecord():
                     self._require(is_open=False, record=record)
-                    self._pending = []
+                    self._pending, self.name = [], record.name
                 case EndTransactionRecord():
                     self._require(is_open=True, record=record)
                     pending, self._pending = self._pending, None

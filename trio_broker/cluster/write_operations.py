@@ -95,25 +95,29 @@ class WriteOperations:
         *,
         validate_only: bool = False,
         follows: bool = True,
+        is_recorded: bool = False,
     ) -> tuple[list[T | KafkaError], Sequence[Change]]:
         """Decide about several items and, unless only validating, append what was decided as one; with ``follows`` wait
-        until this broker has followed. Returns each outcome or error, and what was recorded as changed.
+        until this broker has followed. ``is_recorded`` says that it may change what journals have. Returns each outcome
+        or error, and what was recorded as changed.
         """
         async with self.lock:
             self.writer.require_active()
             # The image stands still meanwhile: only the holder of the lock appends.
             decisions = [decision async for decision in InTurns(await run_steps(decide()))]
-            change = None if validate_only else await self._append(decisions)
+            change = None if validate_only else await self._append(decisions, is_recorded=is_recorded)
             end_offset = self.writer.end_offset
         # A refusal waits too: a topic that is there already is one that this broker knows.
         if follows:
             await self.loader.wait_loaded(end_offset)
         return await outcomes_of(decisions), () if change is None else change.recorded
 
-    async def _append(self, decisions: Sequence[ControllerResult[Any] | KafkaError]) -> ExpectedChange | None:
+    async def _append(
+        self, decisions: Sequence[ControllerResult[Any] | KafkaError], *, is_recorded: bool = False
+    ) -> ExpectedChange | None:
         """Append the records of all decisions as one; None if there are none."""
         records = await records_of(decisions)
-        return await self.writer.append(records) if records else None
+        return await self.writer.append(records, is_recorded=is_recorded) if records else None
 
 
 async def records_of(decisions: Sequence[ControllerResult[Any] | KafkaError]) -> list[Any]:

@@ -15,6 +15,8 @@ docs/decisions/0089-envelopes-between-brokers.md.
 from __future__ import annotations
 
 import ipaddress
+import re
+from typing import Final
 
 import attrs
 
@@ -28,6 +30,9 @@ from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.forwarding import ForwardedRequest
 from trio_broker.handlers.support.registry import handles, is_served, served_apis
 from trio_broker.network.errors import CloseConnection
+
+BROKER_NAME: Final = re.compile(r"broker-(\d{1,10})")
+"""What brokers call themselves as clients of each other."""
 
 
 def error_response(request: EnvelopeRequest, error: KafkaError) -> EnvelopeResponse:
@@ -84,7 +89,13 @@ def forwarded_request(request: EnvelopeRequest, context: Context) -> ForwardedRe
     if not is_served(header.api_key, header.api_version):
         text = f"{api.api_key.name} v{header.api_version} is not served"
         raise KafkaError(text, code=ErrorCode.UNSUPPORTED_VERSION)
-    connection, forwarder = context.connection, context.connection.peer_host
+    connection = context.connection
     if client_host != NO_CLIENT:
-        connection = attrs.evolve(connection, peer_host=client_host, peer_port=0, forwarded_by=forwarder)
+        connection = attrs.evolve(connection, peer_host=client_host, peer_port=0, forwarded_by=forwarder_of(context))
     return ForwardedRequest(header, data[position:], connection)
+
+
+def forwarder_of(context: Context) -> str:
+    """The broker that has sent an envelope: what it calls itself, and its address."""
+    name, host = BROKER_NAME.fullmatch(context.client_id or ""), context.connection.peer_host
+    return host if name is None else f"broker {name[1]} at {host}"
