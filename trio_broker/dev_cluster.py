@@ -90,6 +90,8 @@ async def _stop_at_signal(signals: AsyncIterator[int], scope: trio.CancelScope, 
         for broker in brokers:
             broker.stop()
             await broker.stopped.wait()
+            if broker.failure:
+                log.error("broker %d: %s", broker.config.node.node_id, broker.failure)
         scope.cancel()
 
 
