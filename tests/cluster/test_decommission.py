@@ -10,6 +10,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import ConfigRecord, TopicRecord, UnregisterBrokerRecord
 from tests.fakes.clusters import after, cluster_image, partition_of
 from tests.fakes.images import broker_record, image_after, partition_record
+from trio_broker.cluster.broker_liveness import decide_unregistration
 from trio_broker.cluster.configuration_control import (
     ConfigAlteration,
     ConfigOperation,
@@ -22,7 +23,7 @@ from trio_broker.cluster.decommission import (
     decommission_progress,
 )
 from trio_broker.cluster.decommission_progress import DecommissionState
-from trio_broker.cluster.metadata_image import DECOMMISSION, ConfigResource, MetadataImage
+from trio_broker.cluster.metadata_image import DECOMMISSION, NO_LEADER, ConfigResource, MetadataImage
 from trio_broker.cluster.replica_placer import usable_brokers
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.concurrency.steps import run_steps
@@ -117,6 +118,18 @@ async def test_what_is_empty_and_fenced_is_unregistered_with_its_setting(config)
     assert after(image, decision).leaving_brokers == frozenset()
 
 
+async def test_an_operator_who_unregisters_the_broker_takes_its_setting_along(config):
+    image = leaving(image_after(cluster_image([1, 2]), broker_record(3, fenced=True, broker_epoch=30)), config)
+    assert after(image, await run_steps(decide_unregistration(image, config, 3))).configs_by_resource == {}
+
+
+async def test_what_nobody_leads_waits_and_keeps_nothing_from_its_move(config):
+    lost = {"replicas": [3], "leader": NO_LEADER, "isr": [3]}
+    image = leaving(cluster_image([1, 2, 3], [lost] * MAX_MOVES + [{"replicas": [3, 1]}]), config)
+    [change] = (await step(image, config)).records
+    assert change.partition_id == MAX_MOVES
+
+
 async def test_the_broker_s_own_topics_lose_a_replica_and_need_one_in_sync_where_two_brokers_are_left(config):
     topic = TopicRecord(name=CONSUMER_OFFSETS_TOPIC, topic_id=OFFSETS_ID)
     raised = ConfigRecord(resource_type=2, resource_name=topic.name, name="min.insync.replicas", value="2")
@@ -170,7 +183,7 @@ async def test_what_no_broker_is_there_for_is_named_and_goes_on_when_one_is(conf
     image = leaving(cluster_image([1, 2, 3], [{"replicas": [3, 1]}]), config)
     image = image_after(image, broker_record(2, fenced=True, broker_epoch=20))
     progress = await run_steps(decommission_progress(image, config, 3))
-    assert progress.blocked == "no broker is there for t-0"
+    assert progress.blocked == "no broker is there for t-0, or none that leads"
     assert (await step(image, config)).records == []
     image = image_after(image, broker_record(2, broker_epoch=21))
     assert len((await step(image, config)).records) == 1

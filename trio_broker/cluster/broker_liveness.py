@@ -19,10 +19,10 @@ import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.stored.metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord, UnregisterBrokerRecord
+from kafka_wire.stored.metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord
 from trio_broker.cluster.broker_heartbeat_manager import BrokerControlState, BrokerHeartbeat, BrokerHeartbeatManager
 from trio_broker.cluster.controller_result import ControllerResult
-from trio_broker.cluster.decommission import is_empty
+from trio_broker.cluster.decommission import is_empty, unregistration
 from trio_broker.cluster.metadata_image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
 from trio_broker.cluster.partition_change_builder import IsAcceptableLeader, without
 from trio_broker.cluster.topic_changes import ClusterChanges
@@ -121,8 +121,7 @@ def decide_unregistration(image: MetadataImage, config: BrokerConfig, broker_id:
         text = f"broker {broker_id} {alone if is_alone else 'is running: stop it first'}"
         raise KafkaError(text, code=ErrorCode.INVALID_REQUEST)
     changes = yield from without_broker(image, config, broker_id, is_lost=True)
-    record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)
-    return ControllerResult(None, [*changes, record])
+    return ControllerResult(None, [*changes, *unregistration(image, broker_id)])
 
 
 def fencing(image: MetadataImage, config: BrokerConfig, broker: BrokerImage) -> Steps[list[Any]]:

@@ -29,6 +29,7 @@ from trio_broker.cluster.decommission_progress import DecommissionProgress, Deco
 from trio_broker.cluster.internal_topics import lowered_min_isr, unset_topics
 from trio_broker.cluster.metadata_image import (
     DECOMMISSION,
+    NO_LEADER,
     ConfigResource,
     ConfigResourceType,
     MetadataImage,
@@ -99,7 +100,7 @@ class _Planner:
     """The topics that may lose a replica."""
     load: ReplicaLoad
     blocked: list[TopicPartition] = attrs.field(factory=list)
-    """Partitions for which no broker is there now."""
+    """Partitions that cannot move now: no broker is there for them, or none that leads them."""
 
     @classmethod
     def of(cls, image: MetadataImage, config: BrokerConfig, leaving: frozenset[int]) -> Steps[_Planner]:
@@ -111,8 +112,14 @@ class _Planner:
         """Yield each partition that is to move; None stands for one that has not to, or cannot now."""
         for topic in self.image.topics.values():
             for index, partition in topic.partitions.items():
-                is_concerned = not partition.is_reassigned and not self.leaving.isdisjoint(partition.replicas)
-                yield self._move(topic.name, index, partition.replicas) if is_concerned else None
+                if partition.is_reassigned or self.leaving.isdisjoint(partition.replicas):
+                    yield None
+                elif partition.leader == NO_LEADER:
+                    # Nobody could copy it, and it would keep others from their move.
+                    self.blocked.append(TopicPartition(topic.name, index))
+                    yield None
+                else:
+                    yield self._move(topic.name, index, partition.replicas)
 
     def _move(self, topic: str, index: int, replicas: tuple[int, ...]) -> ReplicaMove | None:
         staying = tuple(each for each in replicas if each not in self.leaving)
@@ -135,7 +142,7 @@ def decide_decommissions(image: MetadataImage, config: BrokerConfig) -> Steps[Co
         return ControllerResult((), ())
     held = yield from _Held.of(image, leaving)
     gone = [each for each in sorted(leaving) if not held.replicas[each] and image.brokers[each].fenced]
-    records: list[Any] = [record for broker_id in gone for record in _unregistration(image, broker_id)]
+    records: list[Any] = [record for broker_id in gone for record in unregistration(image, broker_id)]
     changes, budget = ClusterChanges(image, config), YieldBudget()
     shrunk: set[str] = set()
     room = MAX_MOVES - held.under_way
@@ -180,18 +187,21 @@ class _Held:
             for partition in topic.partitions.values():
                 held.replicas.update(partition.replicas)
                 held.leaders[partition.leader] += 1
-                held.under_way += not leaving.isdisjoint(partition.removing_replicas)
+                is_moving = partition.leader != NO_LEADER and not leaving.isdisjoint(partition.removing_replicas)
+                held.under_way += is_moving
                 if budget.is_spent:
                     yield budget.renewed
         return held
 
 
-def _unregistration(image: MetadataImage, broker_id: int) -> tuple[Any, ...]:
+def unregistration(image: MetadataImage, broker_id: int) -> tuple[Any, ...]:
+    """The records that take a broker out of the cluster; another one of its id begins without the setting."""
     resource = ConfigResource.of_broker(broker_id)
-    return (
-        UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=image.brokers[broker_id].broker_epoch),
-        ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=DECOMMISSION, value=None),
-    )
+    record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=image.brokers[broker_id].broker_epoch)
+    if DECOMMISSION not in image.configs(resource):
+        return (record,)
+    setting = ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=DECOMMISSION, value=None)
+    return (record, setting)
 
 
 def is_empty(image: MetadataImage, broker_id: int) -> Steps[bool]:
@@ -231,8 +241,8 @@ def decommission_progress(
         planned = yield from list_in_turns(planner.moves())
         moves += [move for move in planned if move is not None and broker_id in move.replicas]
         if planner.blocked:
-            blocked = f"no broker is there for {planner.blocked[0]}"
-            blocked += f" and {len(planner.blocked) - 1} more" if len(planner.blocked) > 1 else ""
+            more = f" and {len(planner.blocked) - 1} more" if len(planner.blocked) > 1 else ""
+            blocked = f"no broker is there for {planner.blocked[0]}{more}, or none that leads"
     return DecommissionProgress(
         broker_id=broker_id,
         state=state,
