@@ -57,6 +57,15 @@ async def start(cluster: Cluster, node_id: int, *directories: Path) -> Broker:
     return await cluster.start(node_id, log_dirs=",".join(map(str, directories)))
 
 
+async def move_one(brokers: dict[int, Broker], target: Path) -> None:
+    """Have broker 1 move a replica to a directory, and all know of it."""
+    replicas = brokers[1].services.replicas
+    index = min(set(PARTITIONS) - indexes_in(brokers[1], target))
+    directory_id = replicas.log_manager.directory_ids()[target]
+    await replicas.alter_log_dirs.alter(TopicPartition("orders", index), replicas.log_manager.directory(target))
+    await until(lambda: image_of(brokers[2], index).directory_of(1) == directory_id)
+
+
 @pytest.mark.parametrize("name", ["first", "second"])
 async def test_what_was_on_a_failed_disk_is_led_by_others_until_it_has_caught_up(tmp_path, name):
     directories, aside = [tmp_path / "1" / each for each in ("first", "second")], tmp_path / "aside"
@@ -69,6 +78,7 @@ async def test_what_was_on_a_failed_disk_is_led_by_others_until_it_has_caught_up
             lambda: all(image_of(brokers[2], each).directory_of(1) != UNASSIGNED_DIRECTORY for each in PARTITIONS)
         )
         await produce_to_each(brokers)
+        await move_one(brokers, failing)
         failed = indexes_in(brokers[1], failing)
         assert 0 < len(failed) < len(PARTITIONS)
         failing.rename(aside)

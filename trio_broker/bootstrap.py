@@ -221,6 +221,7 @@ async def opened_services(
                 if shared is not None:
                     assignments = AssignmentsManager(asked, replicas, metadata_cache)
                     start_background(nursery, "reports of log directories", assignments.run)
+                    replicas.alter_log_dirs.on_moved = assignments.check_one
                 partitions = BrokerMetadataPublisher(replicas, config, metadata_faults, assignments)
                 groups = GroupCoordinator(replicas, asked, metadata_cache, changes, config, runtime)
                 dynamic_config.reconfigurables = (*dynamic_config.reconfigurables, groups)

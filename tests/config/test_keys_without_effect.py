@@ -69,17 +69,6 @@ def test_update_modes_are_kafka_s():
         config.check_change(ConfigScope.CLUSTER, {"ssl.keystore.type": "PEM"})
 
 
-def test_the_rate_of_a_throttle_is_taken_for_the_cluster_too_and_described_where_it_is_set():
-    config, name = BrokerConfig(), "replica.alter.log.dirs.io.max.bytes.per.second"
-    assert name not in {entry.name for entry in config.entries()}
-    config.check_change(ConfigScope.CLUSTER, {name: "1000"})
-    config.set_dynamic(ConfigScope.CLUSTER, {name: "1000"})
-    [entry] = [entry for entry in config.entries() if entry.name == name]
-    assert (entry.value, entry.source) == ("1000", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
-    with pytest.raises(ConfigError, match="at least 0"):
-        config.check_change(ConfigScope.BROKER, {name: "-1"})
-
-
 def test_what_is_not_set_is_not_described():
     described = {entry.name for entry in BrokerConfig().entries()}
     assert not described & {key.name for key in BROKER_KEYS_WITHOUT_EFFECT}

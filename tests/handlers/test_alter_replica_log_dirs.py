@@ -1,10 +1,10 @@
-"""AlterReplicaLogDirs: no error for a replica that is where it shall be, and no move."""
+"""AlterReplicaLogDirs: which moves begin, and how each that cannot is answered."""
 
 from __future__ import annotations
 
 import errno
-import logging
 
+import attrs
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
@@ -14,6 +14,7 @@ from kafka_wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from kafka_wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from tests.handlers.loop_rounds import counted_rounds
 from trio_broker.concurrency import yield_budget
 from trio_broker.handlers.alter_replica_log_dirs import error_response
@@ -59,15 +60,35 @@ async def test_a_replica_that_is_in_its_directory_is_answered_without_an_error(w
     assert codes(response) == {("orders", 0): 0, ("orders", 1): 0}
 
 
-async def test_a_real_move_is_refused_with_one_line_in_the_log(wire, caplog):
+async def test_a_move_is_answered_when_it_has_begun_and_shown_until_it_ends(wire):
     homes = [home(wire, index) for index in range(2)]
-    with caplog.at_level(logging.WARNING):
-        response = await wire.ask(moving((homes[1], "orders", 0), (homes[0], "orders", 1)), 2)
-    assert codes(response) == dict.fromkeys([("orders", 0), ("orders", 1)], ErrorCode.INVALID_REQUEST)
-    assert [home(wire, index) for index in range(2)] == homes
-    [line] = caplog.messages
-    assert "2 replicas" in line
-    assert "orders-0" in line
+    response = await wire.ask(moving((homes[1], "orders", 0), (homes[0], "orders", 1)), 2)
+    assert codes(response) == dict.fromkeys([("orders", 0), ("orders", 1)], ErrorCode.NONE)
+    described = await wire.ask(DescribeLogDirsRequest(topics=None), 5)
+    shown = {
+        (each.log_dir, partition.partition_index): partition.is_future_key
+        for each in described.results
+        for topic in each.topics
+        for partition in topic.partitions
+    }
+    one, two = map(str, homes)
+    assert shown == {(one, 0): False, (two, 1): False, (two, 0): True, (one, 1): True}
+
+
+async def test_a_replica_that_may_yet_come_here_is_not_available(wire):
+    """In a cluster it is on its way from another broker."""
+    image = wire.services.metadata_cache.image
+    partitions = {**image.topics["orders"].partitions, 2: image.topics["orders"].partitions[0]}
+    topic = attrs.evolve(image.topics["orders"], partitions=partitions)
+    wire.services.metadata_cache.set_image(attrs.evolve(image, topics={"orders": topic}))
+    response = await wire.ask(moving((home(wire, 0), "orders", 2)), 2)
+    assert codes(response) == {("orders", 2): ErrorCode.REPLICA_NOT_AVAILABLE}
+
+
+async def test_a_topic_whose_copy_would_have_too_long_a_name_stays(wire):
+    name = "t" * 249
+    await wire.create_topic(name)
+    assert codes(await wire.ask(moving((home(wire, 0), name, 0)), 2)) == {(name, 0): ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "one", "", "{home}/", "{home}/../{name}"])

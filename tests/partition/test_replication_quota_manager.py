@@ -92,14 +92,14 @@ def test_the_rate_is_that_of_the_last_windows(tmp_path):
     clock, config = ManualClock(), BrokerConfig({"node.id": "1", "replication.quota.window.num": "3"})
     quota, partition = leader_quota(clock, config), make_partition(make_log(tmp_path))
     quota.record(partition, 1000)
-    assert quota.rate == 0, "it is not throttled"
+    assert quota.rate.per_second == 0, "it is not throttled"
     partition.log.config = attrs.evolve(config.log, leader_replication_throttled_replicas=("*",))
     quota.record(partition, 1000)
-    assert quota.rate == 1000
+    assert quota.rate.per_second == 1000
     clock.advance(2)
     quota.record(partition, 500)
-    assert quota.rate == 750
+    assert quota.rate.per_second == 750
     clock.advance(1)
-    assert quota.rate == 500
+    assert quota.rate.per_second == 500
     clock.advance(2)
-    assert quota.rate == 0
+    assert quota.rate.per_second == 0

@@ -63,6 +63,10 @@ class AssignmentsManager:
         if self._unchecked:
             self._changed.set()
 
+    def check_one(self, partition: TopicPartition) -> None:
+        """As ``check``."""
+        self.check((partition,))
+
     async def run(self) -> None:
         """Report until cancelled."""
         while True:

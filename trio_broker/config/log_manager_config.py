@@ -95,13 +95,6 @@ class LogManagerConfig:
         5_000, "How often the high watermarks are written down.", type=LONG, validator=at_least(1)
     )
 
-    # Kafka, too, describes it only where it is set.
-    replica_alter_log_dirs_io_max_bytes_per_second: int = key(
-        LONG_MAX,
-        "Bytes a second that a move between log directories may copy; without effect here.",
-        type=LONG, update_mode=CLUSTER_WIDE, validator=at_least(0), without_effect=True,
-    )  # fmt: skip
-
 
 [LOG_FLUSH_SCHEDULER_INTERVAL_MS] = [
     each for each in keys_of(LogManagerConfig) if each.name == "log.flush.scheduler.interval.ms"

@@ -69,7 +69,12 @@ class ReplicationConfig:
         "Bytes a second that this broker fetches of follower.replication.throttled.replicas that lag.",
         type=ConfigType.LONG, update_mode=UpdateMode.CLUSTER_WIDE, validator=at_least(0),
     )  # fmt: skip
+    replica_alter_log_dirs_io_max_bytes_per_second: int = key(
+        LONG_MAX,
+        "Bytes a second that moves between log directories may copy.",
+        type=ConfigType.LONG, update_mode=UpdateMode.CLUSTER_WIDE, validator=at_least(0),
+    )  # fmt: skip
     replication_quota_window_num: int = key(
-        11, "Over how many windows the rates of throttled replicas are measured.", validator=at_least(1)
+        11, "Over how many windows the three rates above are measured.", validator=at_least(1)
     )
     replication_quota_window_size_seconds: int = key(1, "How long each of these is.", validator=at_least(1))

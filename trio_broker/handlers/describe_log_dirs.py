@@ -28,6 +28,7 @@ from trio_broker.concurrency.yield_budget import YieldBudget
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.partition.partition import Partition
+from trio_broker.partition.replica_alter_log_dirs_manager import Move
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.log_directory import LogDirectory
 
@@ -51,8 +52,10 @@ async def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -
     for partition in asked_partitions(request, replicas):
         await budget.maybe_yield()
         if partition is not None:
-            topics = topics_by_directory[partition.log.directory.parent]
-            topics[partition.topic_partition.topic].append(describe_partition(partition))
+            name = partition.topic_partition.topic
+            topics_by_directory[partition.log.directory.parent][name].append(describe_partition(partition))
+            if move := replicas.alter_log_dirs.moves.get(partition.topic_partition):
+                topics_by_directory[move.future.directory][name].append(describe_future(move))
     context.release_handler(RequestPhase.DISK)
     return DescribeLogDirsResponse(
         results=[
@@ -81,9 +84,19 @@ def describe_partition(partition: Partition) -> DescribeLogDirsPartition:
     return DescribeLogDirsPartition(
         partition_index=partition.topic_partition.partition,
         partition_size=partition.log.size_bytes,
-        # A leader's high watermark is never past its own log end.
+        # No high watermark here is past the log end.
         offset_lag=0,
         is_future_key=False,
+    )
+
+
+def describe_future(move: Move) -> DescribeLogDirsPartition:
+    """The copy that is to take the place of a partition's log."""
+    return DescribeLogDirsPartition(
+        partition_index=move.future.topic_partition.partition,
+        partition_size=move.future.size_bytes,
+        offset_lag=move.offset_lag,
+        is_future_key=True,
     )
 
 

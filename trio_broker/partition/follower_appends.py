@@ -9,6 +9,7 @@ Source: Kafka's Partition.appendRecordsToFollowerOrFutureReplica and LogManager.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from pathlib import PurePath
 
 import attrs
@@ -90,16 +91,16 @@ class FollowerAppends:
         it is made.
         """
         try:
-            for partition in truncations:
-                partition.writer.is_truncating = True
-            for partition in truncations:
-                await self.flusher.wait_idle(partition.writer)
-                await self.log_maintenance.log_cleaner.wait_idle(partition)
-            failed = await self._lower_recovery_points(truncations)
-            return await self._cut(truncations, failed)
+            async with AsyncExitStack() as held:
+                for partition in truncations:
+                    await held.enter_async_context(partition.writer.rest)
+                for partition in truncations:
+                    await self.flusher.wait_idle(partition.writer)
+                    await self.log_maintenance.log_cleaner.wait_idle(partition)
+                failed = await self._lower_recovery_points(truncations)
+                return await self._cut(truncations, failed)
         finally:
             for partition in truncations:
-                partition.writer.is_truncating = False
                 self.flusher.request(partition.writer)
 
     async def _lower_recovery_points(self, truncations: Mapping[Partition, Truncation]) -> dict[PurePath, OSError]:

@@ -178,13 +178,18 @@ class LocalPartitions:
 
     def _partition(self, opened: Log, decided: LeaderAndIsr, config: LogConfig) -> Partition:
         settings = self._config.replication
+
+        def in_thread(work: Callable[[], T]) -> Awaitable[T]:
+            # Where the log is then: it may move to another directory.
+            return self._change_in_thread(partition.log.directory.parent, work)
+
         partition = Partition(
             opened,
             RemoteReplicas(self._config.node.node_id, self._brokers, settings.replica_lag_time_max_ms / 1000),
             high_watermark=self._first_high_watermark(opened, decided),
             durability=Durability(self._config.node.log_durability),
             sync_soon=self._flusher.request,
-            in_thread=partial(self._change_in_thread, opened.directory.parent),
+            in_thread=in_thread,
         )
         partition.configure(config, self._clock.monotonic())
         return partition

@@ -171,7 +171,7 @@ class LogCleaner:
             return False
         partition, compacted = chosen
         # It may have been deleted while the others were looked at.
-        if partition.failure is None and not partition.writer.is_truncating:
+        if partition.failure is None and not partition.writer.rest.locked():
             self._rounds[partition] = _Round()
             start_once(nursery, "compaction", partial(self._perform, partition, compacted))
         return True

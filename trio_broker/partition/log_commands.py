@@ -111,6 +111,20 @@ class LogCommands(CommandQueue):
         self._delayed.wake_fetches()
         await self.write_epochs()
 
+    # ---- segments -------------------------------------------------------------------------------------------------
+
+    async def roll(self, now_ms: int) -> None:
+        """Seal the active segment.
+
+        Raises:
+            OSError: the disk refused or failed.
+        """
+        await self.execute(partial(at_once, partial(self._roll, now_ms)))
+
+    def _roll(self, now_ms: int) -> None:
+        if self.state.failure is None:
+            self.log.roll(now_ms)
+
     # ---- the files ------------------------------------------------------------------------------------------------
 
     async def require_in_place(self) -> None:

@@ -9,7 +9,7 @@ Source: Kafka's LogManager; the intervals are Kafka's, by their keys.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import PurePath
 from typing import TypeVar
@@ -24,6 +24,7 @@ from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.disk_usage import DISK_USAGE_INTERVAL_MS, DiskUsageHistory
 from trio_broker.partition.log_cleaner import LogCleaner, PartitionOwner
+from trio_broker.partition.log_commands import InThread
 from trio_broker.partition.log_dir_failures import LogDirFailures
 from trio_broker.partition.log_scrubber import LogScrubber
 from trio_broker.partition.partition import Partition
@@ -241,6 +242,10 @@ class LogMaintenance:
         gone, or whose disk fails, is taken offline.
         """
         return await self._directory_commands.execute(partial(self._change_directories, work))
+
+    async def with_directories(self, command: Callable[[InThread], Awaitable[None]]) -> None:
+        """Await ``command``, in which the data directories stand still, but for what it has done in threads itself."""
+        await self._directory_commands.execute(partial(command, self._change_directories))
 
     async def _change_directories(self, work: Callable[[], T]) -> T:
         try:

@@ -56,7 +56,8 @@ from trio_broker.partition.log_dir_failures import LogDirFailures
 from trio_broker.partition.log_maintenance import LogMaintenance
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.record_deletion import RecordDeletion
-from trio_broker.partition.remote_replicas import FollowerFetch, ReplicaBrokers
+from trio_broker.partition.remote_replicas import NO_BROKER_EPOCH, FollowerFetch, ReplicaBrokers
+from trio_broker.partition.replica_alter_log_dirs_manager import ReplicaAlterLogDirsManager
 from trio_broker.partition.replica_fetcher_manager import ReplicaFetcherManager
 from trio_broker.partition.replication_quota_manager import leader_quota
 from trio_broker.runtime.runtime import Runtime
@@ -144,6 +145,15 @@ class ReplicaManager:
         self._delayed_fetches: dict[DelayedFetch, None] = {}
         self._reaper = ExpirationReaper()
         self.appends = LeaderAppends(runtime, self.failures, self._reaper)
+        self.alter_log_dirs = ReplicaAlterLogDirsManager(
+            log_manager,
+            config,
+            runtime,
+            find=self.find,
+            failures=self.failures,
+            flusher=self.flusher,
+            log_maintenance=self.log_maintenance,
+        )
         self.record_deletion = RecordDeletion(self.failures, self.log_maintenance, self.changes)
         self._stops_waiting = False
         # Called with what the leader of a partition wants of the controller.
@@ -318,6 +328,7 @@ class ReplicaManager:
             await nursery.start(self.flusher.run)
             self.log_maintenance.start(nursery)
             start_background(nursery, "expiration reaper", self._reaper.run)
+            start_background(nursery, "moves between log directories", self.alter_log_dirs.run)
             if self.fetchers is not None:
                 start_background(nursery, "replica fetchers", self.fetchers.run)
                 start_scheduled(nursery, self._isr_expiration_task())
@@ -408,13 +419,18 @@ class ReplicaManager:
         Raises:
             KafkaError: ``KAFKA_STORAGE_ERROR``: the disk failed.
         """
-        try:
-            threads = self.threads_of(partition.log.directory.parent)
-            look = await threads.do(partial(partition.log.read_with, work), partition.writer)
-        except OSError as error:
-            raise self.failures.storage_failed(partition, error) from error
-        partition.log.adopt(look.reader)
-        return look.result
+        while True:
+            read = partition.log
+            try:
+                look = await self.threads_of(read.directory.parent).do(partial(read.read_with, work), partition.writer)
+            except OSError as error:
+                # Otherwise it has moved to another directory meanwhile.
+                if partition.log is read:
+                    raise self.failures.storage_failed(partition, error) from error
+            else:
+                if partition.log is read:
+                    read.adopt(look.reader)
+                return look.result
 
     # ---- figures --------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,32 @@ class Sample:
     size_bytes: int = 0
 
 
+class ByteRate:
+    """Bytes a second, over the last windows."""
+
+    def __init__(self, clock: Clock, config: BrokerConfig) -> None:
+        self._clock = clock
+        self._window_seconds = float(config.replication.replication_quota_window_size_seconds)
+        self._max_samples = config.replication.replication_quota_window_num
+        self._samples: deque[Sample] = deque()
+
+    def record(self, size_bytes: int) -> None:
+        now = self._clock.monotonic()
+        if not self._samples or now - self._samples[-1].began >= self._window_seconds:
+            self._samples.append(Sample(now))
+        self._samples[-1].size_bytes += size_bytes
+
+    @property
+    def per_second(self) -> float:
+        """A window that has just begun counts as a whole one, lest its first bytes seem a flood."""
+        now, samples = self._clock.monotonic(), self._samples
+        while samples and now - samples[0].began >= self._max_samples * self._window_seconds:
+            samples.popleft()
+        if not samples:
+            return 0.0
+        return sum(each.size_bytes for each in samples) / max(now - samples[0].began, self._window_seconds)
+
+
 class ReplicationQuotaManager:
     """See the head of the file. ``bound`` returns the bytes a second that are allowed now, and ``throttled_of`` the
     replicas of a topic that are throttled, as ``partition:broker``."""
@@ -42,13 +68,10 @@ class ReplicationQuotaManager:
         bound: Callable[[], int],
         throttled_of: Callable[[LogConfig], tuple[str, ...]],
     ) -> None:
-        self._clock = clock
         self._node_id = config.node.node_id
         self._bound = bound
         self._throttled_of = throttled_of
-        self._window_seconds = float(config.replication.replication_quota_window_size_seconds)
-        self._max_samples = config.replication.replication_quota_window_num
-        self._samples: deque[Sample] = deque()
+        self.rate = ByteRate(clock, config)
 
     def is_throttled(self, partition: Partition) -> bool:
         """Whether the replica of this broker is one that the quota is for."""
@@ -59,26 +82,12 @@ class ReplicationQuotaManager:
 
     def should_throttle(self, partition: Partition) -> bool:
         """Whether nothing of it may be sent or fetched now."""
-        return self.is_throttled(partition) and self.rate > self._bound()
+        return self.is_throttled(partition) and self.rate.per_second > self._bound()
 
     def record(self, partition: Partition, size_bytes: int) -> None:
         """So many bytes of a partition have been sent or fetched."""
-        if not self.is_throttled(partition):
-            return
-        now = self._clock.monotonic()
-        if not self._samples or now - self._samples[-1].began >= self._window_seconds:
-            self._samples.append(Sample(now))
-        self._samples[-1].size_bytes += size_bytes
-
-    @property
-    def rate(self) -> float:
-        """Bytes a second. A window that has just begun counts as a whole one, lest its first bytes seem a flood."""
-        now, samples = self._clock.monotonic(), self._samples
-        while samples and now - samples[0].began >= self._max_samples * self._window_seconds:
-            samples.popleft()
-        if not samples:
-            return 0.0
-        return sum(each.size_bytes for each in samples) / max(now - samples[0].began, self._window_seconds)
+        if self.is_throttled(partition):
+            self.rate.record(size_bytes)
 
 
 def leader_quota(clock: Clock, config: BrokerConfig) -> ReplicationQuotaManager:

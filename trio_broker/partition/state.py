@@ -265,6 +265,11 @@ class PartitionState:
         self._move_last_stable_offset()
         self._check()
 
+    def log_moved(self, durable_offset: int, transactions: OpenTransactions) -> Advance:
+        """The log is another one, which has the same and lies elsewhere; all of it is durable."""
+        self.durable_offset, self._transactions = durable_offset, transactions
+        return self._advance()
+
     # ---- what readers see
 
     def _advance(self) -> Advance:

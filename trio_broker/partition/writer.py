@@ -14,9 +14,11 @@ this.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeAlias
+
+import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
@@ -30,6 +32,7 @@ from trio_broker.partition.remote_replicas import FollowerFetch
 from trio_broker.partition.state import NO_EPOCH, Advance, IsrChange, PartitionState
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.durable_log import SyncedFiles
+from trio_broker.storage.future_log import LogEnd
 from trio_broker.storage.log import Log
 from trio_broker.storage.truncatable_log import TruncationPlan
 
@@ -54,8 +57,8 @@ class PartitionWriter(LogCommands):
         in_thread: InThread,
     ) -> None:
         super().__init__(log, state, delayed, in_thread)
-        # A truncation is under way, beside which nothing is synced or compacted.
-        self.is_truncating = False
+        # Held by a truncation, or by a move to another directory. Nothing is synced or compacted then.
+        self.rest = trio.Lock()
         self.syncs_slowly = False
         self.reads_slowly = False
         self.append_times = AppendTimes()
@@ -178,7 +181,7 @@ class PartitionWriter(LogCommands):
     def needs_sync(self) -> bool:
         """Whether there is something to sync: in fsync mode all that is not durable, else what a sync was asked for."""
         state = self.state
-        if state.failure is not None or self.is_truncating:
+        if state.failure is not None or self.rest.locked():
             return False
         return state.durable_offset < (state.log_end_offset if state.waits_for_disk else self._flush_offset)
 
@@ -252,14 +255,14 @@ class PartitionWriter(LogCommands):
     async def truncate(self, offset: int, *, leader_epoch: int, now_ms: int, begins_anew: bool = False) -> None:
         """Cut the log at ``offset``, as the leader of ``leader_epoch`` has it, or have it begin anew there.
 
-        To be called while ``is_truncating``, when no sync and no compaction is under way, and no recovery point on the
+        To be called while ``rest`` is held, when no sync and no compaction is under way, and no recovery point on the
         disk is behind ``offset``.
 
         Raises:
             KafkaError: this broker no longer follows that leader; nothing was cut.
             OSError: the disk refused or failed.
         """
-        assert self.is_truncating, f"{self!r}: a sync may be under way"
+        assert self.rest.locked(), f"{self!r}: a sync may be under way"
         await self.execute(partial(self._truncate, offset, leader_epoch, now_ms, begins_anew))
 
     async def _truncate(self, offset: int, leader_epoch: int, now_ms: int, begins_anew: bool) -> None:
@@ -285,6 +288,43 @@ class PartitionWriter(LogCommands):
         log.note_cut(synced, now_ms)
         self._active_base_offset = log.active_segment.base_offset
         self._delayed.wake_fetches()
+
+    # ---- another directory ----------------------------------------------------------------------------------------
+
+    async def move_log(
+        self, moved: Callable[[LogEnd], Awaitable[Log]], adopt: Callable[[Log], None], now_ms: int
+    ) -> None:
+        """Have ``moved`` make of the log, to which nobody appends meanwhile, one with the same content elsewhere; in
+        the turn in which it takes the place of this one, ``adopt`` is called with it.
+
+        To be called while ``rest`` is held, when no sync and no compaction is under way.
+
+        Raises:
+            KafkaError: the partition's failure.
+            OSError: the disk refused or failed.
+        """
+        await self.execute(partial(self._move_log, moved, adopt, now_ms))
+
+    async def _move_log(
+        self, moved: Callable[[LogEnd], Awaitable[Log]], adopt: Callable[[Log], None], now_ms: int
+    ) -> None:
+        self.state.require_online()
+        await self.write_epochs()
+        before = self.log
+        before.roll(now_ms)
+        log = await moved(LogEnd.of(before))
+        assert (log.log_start_offset, log.log_end_offset) == (before.log_start_offset, before.log_end_offset), (
+            f"{log!r} in place of {before!r}"
+        )
+        log.bind_to_thread()
+        log.config, log.first_dirty_offset = before.config, before.first_dirty_offset
+        self.log, self.log_directory = log, log.directory.parent
+        adopt(log)
+        before.release()
+        self.needs_epoch_entry = self.state.is_leader and log.needs_epoch_entry(self.state.leader_epoch)
+        self._flush_offset, self._unsynced_since_ms = log.recovery_point, None
+        self._active_base_offset = log.active_segment.base_offset
+        self._moved(self.state.log_moved(log.recovery_point, log.producers.transactions))
 
     # ---- who leads ------------------------------------------------------------------------------------------------
 

@@ -87,6 +87,19 @@ def is_marked_directory(name: str, kind: str) -> bool:
     return match is not None and match.group(4) == kind
 
 
+def parse_future_directory(name: str) -> TopicPartition | None:
+    """Return the partition of which a directory of this name is a copy that is to take its place, None for others."""
+    match = _RETIRED_DIRECTORY.match(name)
+    if match is None or match.group(4) != "future":
+        return None
+    return parse_partition_directory(f"{match.group(1)}-{match.group(2)}")
+
+
+def retired_by(name: str) -> str:
+    """Return the name that the directory of a log gets when a copy in a directory of this name takes its place."""
+    return name.removesuffix("-future") + "-delete"
+
+
 def marked_directory_name(partition: TopicPartition, kind: str, unique: bytes) -> str:
     """Return a name for the directory of ``partition``, with a new uuid: ``orders-3.<32 hex digits>-delete``."""
     suffix = f"-{partition.partition}.{unique.hex()}-{kind}"

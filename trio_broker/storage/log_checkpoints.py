@@ -46,6 +46,8 @@ class LogCheckpoints:
         self._logs = logs
         self._unopened = unopened
         self._throttled_log = LogThrottle(logger, clock)
+        # By data directory, a log that is about to come into it from another one: what is durable of it is here too.
+        self.arriving: dict[PurePath, Log] = {}
         # What ``take_failures`` returns: found in worker threads, which may not take a directory offline.
         self._failures: dict[PurePath, OSError] = {}
 
@@ -199,7 +201,9 @@ class LogCheckpoints:
         # A copy: worker threads come here while other logs are created or deleted. By text, since paths of ten thousand
         # logs take a tenth of a second of the interpreter to make and compare.
         inside = parent_text(directory.path / "log")
-        return {partition: log for partition, log in list(self._logs.items()) if parent_text(log.directory) == inside}
+        logs = {partition: log for partition, log in list(self._logs.items()) if parent_text(log.directory) == inside}
+        arriving = self.arriving.get(directory.path)
+        return logs if arriving is None else {**logs, arriving.topic_partition: arriving}
 
 
 def parent_text(path: PurePath) -> str:

@@ -35,6 +35,7 @@ from trio_broker.runtime.randomness import Random, random_uuid
 from trio_broker.storage import file_names, partition_metadata
 from trio_broker.storage.deleted_logs import DeletedLog, DeletedLogs, holder_of, rename_marked
 from trio_broker.storage.errors import CorruptCheckpoint, LogUnusable, StorageFailed, is_shortage
+from trio_broker.storage.future_log import FutureLog, LogEnd, find_future_logs
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_checkpoints import LogCheckpoints, parent_text
 from trio_broker.storage.log_directory import LogDirectory, MetaProperties, agreed_cluster_id, require_mounted
@@ -58,6 +59,10 @@ T = TypeVar("T")
 
 LEFT_OVER_DELETE_DELAY_MS = LogConfig().file_delete_delay_ms
 """How long a partition that was deleted before the last stop stays: its topic's own setting went with the topic."""
+
+
+MAX_PREFERRED = 10_000
+"""Partitions that are not here yet and for which a directory was named: as many as one request may create."""
 
 
 @attrs.define
@@ -107,6 +112,10 @@ class LogManager:
         self._unopened: dict[TopicPartition, UnopenedLog] = {}
         self.checkpoints = LogCheckpoints(disk, clock, self.directories, self.logs, self._unopened)
         self.deleted_logs = DeletedLogs(disk, random, clock, self.directories, self.checkpoints)
+        # Copies that the last stop has left under way.
+        self.future_logs: list[FutureLog] = []
+        # Where partitions that are not here yet shall lie.
+        self.preferred_directories: dict[TopicPartition, LogDirectory] = {}
 
     @property
     def cluster_id(self) -> str:
@@ -154,6 +163,7 @@ class LogManager:
 
     def plan_load(self, config_for: ConfigFor, known_as: KnownAs) -> LogLoading:
         """Return what is to be loaded. Waits for the disk."""
+        self.future_logs = find_future_logs(self.disk, self.directories)
         found = find_partitions(self.disk, self.directories)
         remove_at_ms = self.clock.now_ms() + LEFT_OVER_DELETE_DELAY_MS
         self.deleted_logs.note_marked(DeletedFile(path, remove_at_ms) for path in found.deleted)
@@ -274,11 +284,40 @@ class LogManager:
             raise LogUnusable(f"{unopened.path} could not be opened: {unopened.reason}")
         directory = holder = holder_of(self.disk, self.directories, partition)
         if directory is None:
-            directory = self._emptiest_directory(beside)
+            preferred = self.preferred_directories.pop(partition, None)
+            if preferred is None or preferred.failure is not None:
+                preferred = self._emptiest_directory(beside)
+            directory = preferred
         self.checkpoints.require_in_place(directory)
         if holder is None:
             self.checkpoints.forget(directory, partition)
         return self._open(directory, partition, topic_id, config).log
+
+    def prefer(self, partition: TopicPartition, directory: LogDirectory) -> None:
+        """Have the log of a partition that is not here yet made in ``directory``."""
+        self.preferred_directories[partition] = directory
+        if len(self.preferred_directories) > MAX_PREFERRED:
+            del self.preferred_directories[next(iter(self.preferred_directories))]
+
+    def open_moved(self, future: FutureLog, log: Log, end: LogEnd) -> Log:
+        """Return what a copy of ``log``, which ends so, has become in its place. Waits for the disk.
+
+        Raises:
+            OSError, CorruptCheckpoint: as ``open_log``.
+        """
+        opened = open_log(
+            self.disk,
+            future.place,
+            log.topic_partition,
+            log.topic_id,
+            log.config,
+            recovery_point=end.log_end_offset,
+            log_start_offset=log.log_start_offset,
+            clean=True,
+            now_ms=self.clock.now_ms(),
+            start_is_certain=True,
+        )
+        return opened.log
 
     def _emptiest_directory(self, beside: Sequence[Log]) -> LogDirectory:
         """Return the directory with the fewest logs. They are counted only where there is a choice: ten thousand logs

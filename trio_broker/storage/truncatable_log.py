@@ -68,6 +68,9 @@ class SyncedCut:
 class TruncatableLog(SegmentedLog):
     """See the head of the file."""
 
+    cuts = 0
+    """How often it was cut: a segment that ended before may have gone on in another way since."""
+
     def plan_truncation(self, offset: int, *, begins_anew: bool = False) -> Look[TruncationPlan]:
         """Look at what is to be known before the log is cut at ``offset``, below its end. Blocks: for a thread.
 
@@ -98,6 +101,7 @@ class TruncatableLog(SegmentedLog):
         self.assert_owner()
         self._was_settled = False
         self.name_changes += 1
+        self.cuts += 1
         self.lower_recovery_point(plan.offset)
         self.log_end_offset, self.producers = plan.offset, plan.producers
         self.epochs.truncate_from_end(plan.offset)
