@@ -56,7 +56,7 @@ from trio_broker.partition.log_dir_failures import LogDirFailures
 from trio_broker.partition.log_maintenance import LogMaintenance
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.record_deletion import RecordDeletion
-from trio_broker.partition.remote_replicas import NO_BROKER_EPOCH, FollowerFetch, ReplicaBrokers
+from trio_broker.partition.remote_replicas import FollowerFetch, ReplicaBrokers
 from trio_broker.partition.replica_alter_log_dirs_manager import ReplicaAlterLogDirsManager
 from trio_broker.partition.replica_fetcher_manager import ReplicaFetcherManager
 from trio_broker.partition.replication_quota_manager import leader_quota
