@@ -17,6 +17,7 @@ from kafka_wire.records.batch import read_batches
 from tests.running_broker import connected, until, view_of
 from tests.waits import fail_after
 from trio_broker.broker import Broker, StartupError
+from trio_broker.changes.change import ChangeChannel
 from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublisher
 from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.features import TRANSACTION_VERSION, FeatureLevels, own_features
@@ -24,6 +25,7 @@ from trio_broker.cluster.local_metadata_store import LocalMetadataStore
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.shared_metadata import SharedMetadata
 from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.entries import ValueChange
 from trio_broker.runtime.real import real_runtime
 
 WAIT_SECONDS = 30
@@ -195,6 +197,11 @@ async def test_a_decommissioned_broker_hands_over_what_it_has_and_leaves(cluster
     assert three.failure == ""
     await until(lambda: 3 not in one.services.metadata_cache.image.brokers)
     await cluster.followed(one, two)
+    for broker in (one, two):
+        asked, done = [each for each in broker.services.changes.changes if each.resource == "3"]
+        assert asked.values == (ValueChange("broker.decommission", "false", "true"),)
+        assert asked.origin.address == "127.0.0.1 by broker 2"
+        assert done.origin.channel is ChangeChannel.BROKER
     leader = one.services.metadata_cache.image.topics["t"].partitions[0].leader
     async with connected({1: one, 2: two}[leader]) as client:
         assert await client.values("t") == [b"value"]

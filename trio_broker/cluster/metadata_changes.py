@@ -1,7 +1,8 @@
 """What one batch of metadata records changes, as the change log has it: topics, and settings of topics, groups and
 client metrics.
 
-Settings of brokers are not here: what counts of them is the effective value, which ``BrokerConfig`` knows.
+Settings of brokers are not here: what counts of them is the effective value, which ``BrokerConfig`` knows. Of other
+brokers their decommission is, since a broker takes its own journal along.
 """
 
 from __future__ import annotations
@@ -11,7 +12,13 @@ from collections.abc import Generator, Mapping, Sequence
 from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
 from trio_broker.changes.change_log import differences
 from trio_broker.cluster.metadata_delta import MetadataDelta
-from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, MetadataImage
+from trio_broker.cluster.metadata_image import (
+    DECOMMISSION,
+    ConfigResource,
+    ConfigResourceType,
+    MetadataImage,
+    is_decommission,
+)
 from trio_broker.config.broker_config import BrokerConfig, shown_value
 from trio_broker.config.client_metrics_config import CLIENT_METRICS_KEYS
 from trio_broker.config.config_key import ConfigKey
@@ -38,7 +45,13 @@ def made_changes(
         if resource.type in CONFIGURED:
             changed = differences(delta.image.configs(resource), image.configs(resource))
             settings[resource] = [setting_change(resource, each, config) for each in changed]
-    made = []
+    own_settings = ConfigResource.of_broker(config.node.node_id)
+    made = [
+        decommission_changed(resource.name, is_leaving=is_leaving)
+        for resource in delta.changed_configs
+        if resource.type is ConfigResourceType.BROKER and resource != own_settings
+        if (is_leaving := is_leaving_in(image, resource)) != is_leaving_in(delta.image, resource)
+    ]
     for topic in delta.deleted_topics:
         yield
         made.append(topic_deleted(topic.name, len(topic.partitions)))
@@ -65,6 +78,16 @@ def setting_change(resource: ConfigResource, texts: ValueChange, config: BrokerC
     inherited = shown_value(key, key.default if key.broker_key is None else config.value(key.broker_key))
     old, new = (inherited if text is None else text for text in (texts.old, texts.new))
     return ValueChange(texts.name, old, new)
+
+
+def is_leaving_in(image: MetadataImage, broker: ConfigResource) -> bool:
+    return is_decommission(image.configs(broker).get(DECOMMISSION))
+
+
+def decommission_changed(broker: str, *, is_leaving: bool) -> MadeChange:
+    old, new = ("false", "true") if is_leaving else ("true", "false")
+    value = ValueChange(DECOMMISSION, old, new)
+    return MadeChange(ChangeAction.CONFIG, ChangedResource.BROKER, broker, (value,))
 
 
 def topic_created(name: str, partitions: int, settings: Sequence[ValueChange]) -> MadeChange:

@@ -30,6 +30,7 @@ from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.forwarding import ForwardedRequest
 from trio_broker.handlers.support.registry import handles, is_served, served_apis
 from trio_broker.network.errors import CloseConnection
+from trio_broker.network.request_channel import ConnectionInfo
 
 BROKER_NAME: Final = re.compile(r"broker-(\d{1,10})")
 """What brokers call themselves as clients of each other."""
@@ -89,13 +90,18 @@ def forwarded_request(request: EnvelopeRequest, context: Context) -> ForwardedRe
     if not is_served(header.api_key, header.api_version):
         text = f"{api.api_key.name} v{header.api_version} is not served"
         raise KafkaError(text, code=ErrorCode.UNSUPPORTED_VERSION)
+    return ForwardedRequest(header, data[position:], connection_of(client_host, context))
+
+
+def connection_of(client_host: str, context: Context) -> ConnectionInfo:
+    """The connection of a client to the broker that has sent an envelope; without a client that of the broker itself.
+
+    The broker is named by what it calls itself, and by its address.
+    """
     connection = context.connection
-    if client_host != NO_CLIENT:
-        connection = attrs.evolve(connection, peer_host=client_host, peer_port=0, forwarded_by=forwarder_of(context))
-    return ForwardedRequest(header, data[position:], connection)
-
-
-def forwarder_of(context: Context) -> str:
-    """The broker that has sent an envelope: what it calls itself, and its address."""
-    name, host = BROKER_NAME.fullmatch(context.client_id or ""), context.connection.peer_host
-    return host if name is None else f"broker {name[1]} at {host}"
+    known = BROKER_NAME.fullmatch(context.client_id or "")
+    name = "" if known is None else f"broker {known[1]}"
+    if client_host == NO_CLIENT:
+        return attrs.evolve(connection, forwarded_by=name)
+    by = f"{name} at {connection.peer_host}" if name else connection.peer_host
+    return attrs.evolve(connection, peer_host=client_host, peer_port=0, forwarded_by=by)
