@@ -99,7 +99,7 @@ def reassign_command(
 ) -> None:
     """Move partitions to other brokers, the preferred leader first: they are copied, and given up where they were.
 
-    It ends before they have moved; ``topics describe`` shows how far they are.
+    It ends before they have moved; topics describe shows how far they are.
     """
     if cancel == bool(targets):
         raise click.UsageError("name partitions with their brokers, as 0=1,2,3, or --cancel")
