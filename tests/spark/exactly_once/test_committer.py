@@ -223,6 +223,20 @@ def test_a_job_is_found_after_partitions_were_added_to_the_topic_of_decisions(
     assert job.read() == [b"a"]
 
 
+def test_a_driver_that_has_missed_the_newest_decision_can_decide_nothing(job: Job, monkeypatch: pytest.MonkeyPatch):
+    """It was read from a leader that was cut off from the others and replaced."""
+    job.driver.commit(0, [job.write(0, b"a")])
+    with job.decisions() as misled:
+        with monkeypatch.context() as stale:
+            stale.setattr(misled, "_readable_range", lambda partition: (0, 0))
+            assert misled.take_over() is None
+        with pytest.raises(SparkJobError, match="a newer decision lies behind it"):
+            misled.write(Decision(0, (job.write(0, b"a"),)))
+
+    job.driver.commit(0, [job.write(0, b"a")])
+    assert job.read() == [b"a"]
+
+
 def test_a_driver_that_was_taken_over_can_decide_nothing(job: Job):
     with job.decisions() as zombie:
         zombie.take_over()

@@ -2,7 +2,8 @@
 
 ``take_over`` begins a transaction under the job's own transactional id, which fences every other driver of the job.
 What is then read is what will be replaced: once another driver takes over, ``write`` fails. So the pair is a
-compare-and-swap.
+compare-and-swap. It fails as well where the reading had missed a decision, as from a leader that was cut off from the
+others and replaced: a record is written by the present leader alone, and its offset shows what lies before it.
 
 Source: docs/decisions/0052.
 """
@@ -69,6 +70,7 @@ class DecisionLog:
         # Decisions are written with short timeouts; those of the tasks' transactions are the user's.
         self._producer = BatchProducer(_own_settings(settings))
         self.transactions = self._producer.transaction_client
+        self._end: int | None = None
 
     def __enter__(self) -> DecisionLog:
         return self
@@ -104,13 +106,22 @@ class DecisionLog:
 
         Raises:
             ClientError: another driver has taken over, or whether it was written is not known.
+            SparkJobError: ``take_over`` has not returned the newest decision.
         """
         batch = OpenBatch(now := time.time_ns() // 1_000_000, now)
         batch.append(NewRecord(now, self._key, decision.to_bytes(), ()))
-        self._producer.deliver([batch.closed(self._partition, Codec.GZIP, None)])
+        delivered = self._producer.deliver([batch.closed(self._partition, Codec.GZIP, None)])
+        self._require_newest(delivered[self._partition])
         self.transactions.end(self._transaction, commit=True)
         # The same epoch goes on: the next write of this driver fails if another one has taken over in between.
         self._producer.continue_with_next_transaction()
+
+    def _require_newest(self, offset: int) -> None:
+        """Refuse the record at ``offset`` if there is a decision of the job behind what ``take_over`` has read."""
+        end, self._end = self._end, None
+        # From the second record on, only this driver's lie between.
+        if end is not None and self._newest_between(self._partition, end, offset)[0]:
+            raise SparkJobError(f"{self._partition} was read up to offset {end}, and a newer decision lies behind it")
 
     def _partition_count(self) -> int:
         client = self.transactions.client
@@ -145,6 +156,8 @@ class DecisionLog:
     def _read_newest(self, partition: TopicPartition) -> bytes | None:
         """Return the newest value of the job's key, read backwards from the end; None if there is none."""
         start, end = self._readable_range(partition)
+        if partition == self._partition:
+            self._end = end
         count = FIRST_OFFSETS
         while start < end:
             begin = max(start, end - count)
