@@ -233,21 +233,23 @@ async def test_a_replica_that_is_not_here_yet_is_made_in_the_directory_that_was_
 
 
 async def interrupted(
-    clock: SimulatedClock, cut_before: int, end: Callable[[SimulatedDisk], SimulatedDisk]
+    clock: SimulatedClock,
+    is_end: Callable[[DiskOperation], bool],
+    end: Callable[[SimulatedDisk], SimulatedDisk],
+    seed: int = 0,
 ) -> World | None:
-    """The next life of a broker that ends in the middle of a move; None if the move ends before that."""
-    world = await World(clock, SimulatedDisk(clock, cut_before)).open()
+    """The next life of a broker that ends in the middle of a move, before the operation that ``is_end``; None if the
+    move ends before that."""
+    world = await World(clock, SimulatedDisk(clock, seed)).open()
     await world.append(6)
     sync(world.partition)
-    changes, survivor = 0, None
+    survivor = None
 
     def observe(operation: DiskOperation) -> None:
-        nonlocal changes, survivor
-        if operation.kind in CHANGES_OF_NAMES and survivor is None:
-            changes += 1
-            if changes > cut_before:
-                survivor = end(world.disk)
-                nursery.cancel_scope.cancel()
+        nonlocal survivor
+        if survivor is None and is_end(operation):
+            survivor = end(world.disk)
+            nursery.cancel_scope.cancel()
 
     try:
         async with trio.open_nursery() as nursery:
@@ -265,12 +267,41 @@ async def interrupted(
     return await World(clock, survivor).open()
 
 
+def follows(changes: int) -> Callable[[DiskOperation], bool]:
+    """The operation behind so many changes of names."""
+    seen = 0
+
+    def is_next(operation: DiskOperation) -> bool:
+        nonlocal seen
+        seen += operation.kind in CHANGES_OF_NAMES
+        return seen > changes
+
+    return is_next
+
+
+async def test_the_first_name_is_on_its_disk_before_the_second_is_given(world, autojump_clock):
+    """The two are on different disks: a power cut would otherwise leave two logs."""
+    names = []
+
+    def note(operation: DiskOperation) -> None:
+        if operation.kind in (OperationKind.RENAME, OperationKind.SYNC_DIRECTORY):
+            names.append((operation.kind, operation.path, operation.target))
+
+    await world.append(3)
+    await world.alter(OTHER)
+    world.disk.trace.before = note
+    await world.until_moved()
+    first = next(index for index, each in enumerate(names) if each[1] == ONE / "orders-0")
+    second = next(index for index, each in enumerate(names) if each[2] == OTHER / "orders-0")
+    assert (OperationKind.SYNC_DIRECTORY, ONE, None) in names[first:second]
+
+
 @pytest.mark.parametrize("end", [SimulatedDisk.crash, SimulatedDisk.power_cut])
 async def test_whenever_the_broker_ends_just_one_log_is_left_and_the_move_goes_on(autojump_clock, end):
     clock = SimulatedClock(autojump_clock)
     places = set()
     for cut_before in range(200):
-        world = await interrupted(clock, cut_before, end)
+        world = await interrupted(clock, follows(cut_before), end, cut_before)
         if world is None:
             break
         assert world.numbers() == [1, 2, 3, 4, 5, 6], cut_before
