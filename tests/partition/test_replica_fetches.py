@@ -8,9 +8,10 @@ import trio.testing
 
 from kafka_wire.error_codes import ErrorCode
 from tests.leader_append import append_to_leader
-from tests.partition.real_logs import NODE_ID, add_topic, batch, followed, led
+from tests.partition.real_logs import NODE_ID, FakeBrokers, add_topic, batch, followed, led, make_replicas
 from trio_broker.common.request_phase import ignore_release
 from trio_broker.concurrency.steps import run_steps
+from trio_broker.config.replication_config import RACK_AWARE_REPLICA_SELECTOR
 from trio_broker.partition.fetch_operation import FetchedPartition, FetchingReplica, FetchLimits, FetchTarget
 from trio_broker.partition.in_sync_replicas import PendingExpandIsr, PendingShrinkIsr
 from trio_broker.storage.leader_epochs import EpochEndOffset
@@ -137,6 +138,33 @@ async def test_it_learns_at_once_where_the_log_begins_now_if_its_own_goes_that_f
     assert trio.current_time() == before
     await fetch(replicas, partition, 5, start=4, wait=60)
     assert trio.current_time() == before + 60, "it knows"
+
+
+async def test_with_a_selector_it_learns_of_a_high_watermark_that_another_one_has_moved(tmp_path, autojump_clock):
+    replicas = make_replicas(
+        tmp_path / "data",
+        brokers=FakeBrokers({2: BROKER_EPOCH, 3: BROKER_EPOCH}),
+        log_durability="page-cache",
+        replica_selector_class=RACK_AWARE_REPLICA_SELECTOR,
+    )
+    [partition] = await add_topic(replicas)
+    partition.writer.lead_at_once(led(1, 2, 3), 0.0)
+    await append_to_leader(replicas, partition, batch(b"a"))
+    known: list[int] = []
+
+    async def poll() -> None:
+        while len(known) < 2:
+            result = await fetch(replicas, partition, 1, wait=60)
+            known.append(result.high_watermark)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(poll)
+        await trio.testing.wait_all_tasks_blocked()
+        assert known == [0], "it has not been sent that before"
+        await fetch(replicas, partition, 1, replica=3)
+        await trio.testing.wait_all_tasks_blocked()
+        assert known == [0, 1]
+    replicas.log_manager.close(clean=False)
 
 
 def read_from(partition, *offsets: int, brokers=(2, 3)) -> list[int | None]:

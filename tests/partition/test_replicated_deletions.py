@@ -40,6 +40,10 @@ async def delete(brokers, partition, offset, **options):
 
 
 async def test_the_answer_comes_when_all_replicas_have_deleted(brokers, partition, autojump_clock):
+    async def be_late(request) -> None:
+        await trio.sleep(SOON)
+
+    brokers[1].before_answer = be_late
     assert await delete(brokers, partition, 2) == 2
     assert [brokers[each].partition().log_start_offset for each in ALL] == [2, 2, 2]
     assert not partition.delayed.deletions

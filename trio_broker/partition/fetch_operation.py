@@ -247,8 +247,8 @@ class ReadAttempt:
 
     def _has_news(self, target: FetchTarget, result: FetchedPartition, partition: Partition, replica_id: int) -> bool:
         """Whether a follower is to know of something that is not in records."""
-        # A log start that it can follow at once: it deletes nothing that it lacks. Otherwise it would ask without end.
-        if NO_OFFSET < target.log_start_offset < result.log_start_offset <= target.fetch_offset:
+        # It asks for what is behind that, so it can follow at once; otherwise it would ask without end.
+        if NO_OFFSET < target.log_start_offset < result.log_start_offset:
             return True
         return self.sends_high_watermarks and partition.high_watermark_sent(replica_id) < result.high_watermark
 
