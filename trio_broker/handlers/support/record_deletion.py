@@ -14,14 +14,12 @@ from trio_broker.partition.partition import Partition
 
 
 def deletable_partition(services: BrokerServices, topic: str, index: int) -> Partition:
-    """Return a partition whose log start may be moved.
+    """Return a partition whose log start may be moved, if it is led here.
 
     Raises:
-        KafkaError: those of ``partition_here``; it is not led here, or is of an internal topic.
+        KafkaError: those of ``partition_here``; it is of an internal topic.
     """
     # As in Kafka: compaction cleans internal topics, and without their records the groups would lose their offsets.
     if is_internal_topic(topic):
         raise KafkaError(f"{topic} is internal", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
-    partition = partition_here(services, topic, index)
-    partition.require_leader()
-    return partition
+    return partition_here(services, topic, index)
