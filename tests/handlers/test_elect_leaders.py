@@ -9,7 +9,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from tests.handlers.admin_client import make_admin_client
-from trio_broker.cluster.metadata_image import NO_LEADER
+from trio_broker.cluster.metadata_image import NO_LEADER, UNASSIGNED_DIRECTORY
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.handlers.elect_leaders import elect_leaders, error_response
 
@@ -42,7 +42,9 @@ async def admin():
 def lose_leader(admin, partition):
     """Leave a partition of ``t`` as it is when the only replica in sync was another broker's."""
     partitions = admin.controller.image.topics["t"].partitions
-    partitions[partition] = attrs.evolve(partitions[partition], leader=NO_LEADER, replicas=(2, 1), isr=(2,))
+    partitions[partition] = attrs.evolve(
+        partitions[partition], leader=NO_LEADER, replicas=(2, 1), isr=(2,), directories=(UNASSIGNED_DIRECTORY,) * 2
+    )
 
 
 @pytest.mark.parametrize("version", range(3))
