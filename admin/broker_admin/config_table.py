@@ -49,8 +49,8 @@ class ConfigTableQuery:
     """Only keys that can be changed while the broker runs."""
     key: str = bounded("", maxLength=MAX_SEARCH_LENGTH)
 
-    def address(self, key: str) -> str:
-        """The page with the same keys, of which ``key`` is opened, or none if it is empty."""
+    def address(self, key: str, path: str) -> str:
+        """The page at ``path`` with the same keys, of which ``key`` is opened, or none if it is empty."""
         given = {
             "search": self.search,
             "group": self.group,
@@ -59,7 +59,7 @@ class ConfigTableQuery:
             "key": key,
         }
         query = urlencode({name: text for name, text in given.items() if text})
-        return f"/config?{query}" if query else "/config"
+        return f"{path}?{query}" if query else path
 
 
 @attrs.frozen
@@ -158,7 +158,7 @@ class ConfigTable:
     """Whether the key that is to be opened is among them; true if none is."""
 
 
-def config_table(entries: Iterable[ConfigEntry], query: ConfigTableQuery) -> ConfigTable:
+def config_table(entries: Iterable[ConfigEntry], query: ConfigTableQuery, path: str = "/config") -> ConfigTable:
     """Return the keys that ``query`` asks for. A search looks into names, values and documentation."""
     everything = list(entries)
     groups: dict[str, list[ConfigRow]] = {}
@@ -166,7 +166,7 @@ def config_table(entries: Iterable[ConfigEntry], query: ConfigTableQuery) -> Con
         if is_wanted(entry, query):
             is_open = entry.name == query.key
             source = next((LEVEL_TITLES[each.level] for each in entry.levels if each.wins), "not set")
-            row = ConfigRow(entry, source, is_open, query.address("" if is_open else entry.name))
+            row = ConfigRow(entry, source, is_open, query.address("" if is_open else entry.name, path))
             groups.setdefault(entry.group, []).append(row)
     rows = [row for group in groups.values() for row in group]
     return ConfigTable(

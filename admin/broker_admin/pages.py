@@ -125,12 +125,20 @@ def frame(request: Request) -> dict[str, Any]:
         "navigation": at_one_broker(state_of(request).navigation, node.node_id),
         "node_pages": at_broker(NODE_PAGES, node.node_id),
         "node_api": at_broker(NODE_API, node.node_id),
+        "config_api": own_api(request, node.node_id, "/config"),
+        "changes_api": own_api(request, node.node_id, "/changes"),
+        "config_page": f"/brokers/{node.node_id}/config" if ASKED_THROUGH in request.scope else "/config",
         "silent_brokers": state_of(request).cluster.peers.silent(),
         "asked_through": request.scope.get(ASKED_THROUGH),
         "read_only": role is Role.VIEWER,
         "has_login": role is not None,
         "assets": ASSETS,
     }
+
+
+def own_api(request: Request, node_id: int, path: str) -> str:
+    """The address of the API, of the cluster's or of this broker's own where another one was asked for the page."""
+    return (at_broker(NODE_API, node_id) if ASKED_THROUGH in request.scope else "/api/v1") + path
 
 
 def render_template(name: str, context: dict[str, Any]) -> str:

@@ -22,9 +22,11 @@ from broker_admin.encoding import encode, json_response, json_response_from_thre
 from broker_admin.exports import CSV, NDJSON, wanted_format
 from broker_admin.listing import Page
 from broker_admin.messages.query import FORMATS
+from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import TextContent, operation, query_of
 from broker_admin.problems import Problem
 from broker_admin.request_body import ChangeQuery, check_caller
+from broker_admin.routing import NodeRoute
 from broker_admin.schemas import bounded
 from broker_admin.texts import export_name
 from broker_admin.views.cluster.changes import TrialRefusal
@@ -148,4 +150,6 @@ ROUTES = [
     Route("/api/v1/changes/{number:int}", get_change),
     Route("/api/v1/changes/{number:int}:keep", keep_change, methods=["POST"]),
     Route("/api/v1/changes/{number:int}:undo", undo_change, methods=["POST"]),
+    NodeRoute(NODE_API + "/changes/{number:int}:keep", keep_change, methods=["POST"]),
+    NodeRoute(NODE_API + "/changes/{number:int}:undo", undo_change, methods=["POST"]),
 ]

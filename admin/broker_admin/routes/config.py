@@ -4,7 +4,8 @@ GET answers an object ``configs`` of key → entry. PATCH takes a JSON object of
 a number or a boolean, and null resets the key to the level below. Sizes and durations may have a suffix: ``"64 MiB"``.
 ``level`` says whether the values are this broker's or the cluster's defaults. A change is made as a whole or not at
 all; the answer shows what it does to each key, the entries as they are now, and which settings changed. A refused
-key is pointed at: ``/node.id``. ``/api/v1/config/{key}`` is about one key, with ``{"value": …}`` for a change.
+key is pointed at: ``/node.id``. ``/api/v1/config/{key}`` is about one key, with ``{"value": …}`` for a change. Below
+the address of a broker the same is about that one, whichever is asked.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from starlette.routing import Route
 from broker_admin.app_state import cluster_of
 from broker_admin.config_changes import ConfigChanges, Configs, ConfigValue, plain_texts, read_config_changes
 from broker_admin.encoding import json_response, mask_changes, mask_differences, mask_entry, sensitive_keys
+from broker_admin.node_addresses import NODE_API
 from broker_admin.operations import operation, query_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, caller_name, read_change
+from broker_admin.routing import NodeRoute
 from broker_admin.schemas import bounded
 from broker_admin.structuring import shown
 from broker_admin.view import ClusterView
@@ -162,4 +165,9 @@ def entries_of(cluster: ClusterView, names: Iterable[str]) -> list[ConfigEntry]:
     return [entry for name in names if (entry := cluster.config.entry(name)) is not None]
 
 
-ROUTES = [Route("/api/v1/config", ConfigEndpoint), Route("/api/v1/config/{key}", ConfigKeyEndpoint)]
+ROUTES = [
+    Route("/api/v1/config", ConfigEndpoint),
+    Route("/api/v1/config/{key}", ConfigKeyEndpoint),
+    NodeRoute(NODE_API + "/config", ConfigEndpoint),
+    NodeRoute(NODE_API + "/config/{key}", ConfigKeyEndpoint),
+]

@@ -48,7 +48,11 @@ async def get_config_page(request: Request) -> Response:
 def render_settings(context: dict[str, Any], entries: Sequence[ConfigEntry], query: ConfigTableQuery) -> str:
     """The page of settings; runs in a worker thread."""
     return TEMPLATES.get_template("config/settings.html").render(
-        **context, here="config", script="config.js", query=query, table=config_table(entries, query)
+        **context,
+        here="config",
+        script="config.js",
+        query=query,
+        table=config_table(entries, query, context["config_page"]),
     )
 
 
@@ -73,4 +77,8 @@ def logger_name(logger: LoggerLevel) -> str:
     return logger.name
 
 
-ROUTES = [Route("/config", get_config_page), NodeRoute(NODE_PAGES + "/loggers", get_loggers_page)]
+ROUTES = [
+    Route("/config", get_config_page),
+    NodeRoute(NODE_PAGES + "/config", get_config_page),
+    NodeRoute(NODE_PAGES + "/loggers", get_loggers_page),
+]

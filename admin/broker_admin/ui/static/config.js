@@ -6,7 +6,7 @@
 
 import "./dialog.js";
 import { settingCommands, showDifferences, showCommands } from "./equivalent_commands.js";
-import { keepUpToDate, quietly } from "./live.js";
+import { configApi, keepUpToDate, quietly } from "./live.js";
 import { refreshRegions } from "./morph.js";
 
 const TYPING_MS = 250; // after the last letter, so that a word is one request
@@ -43,7 +43,7 @@ const valueOf = (edit) => new FormData(edit).getAll("value").join(",");
 /** What a change would do. @param {string} key @param {string | null} value
  * @returns {Promise<Difference | string>} the reason if it is refused */
 async function difference(key, value) {
-  const answer = await fetch(`/api/v1/config/${encodeURIComponent(key)}?dry_run=true&level=${level.value}`, {
+  const answer = await fetch(`${configApi}/${encodeURIComponent(key)}?dry_run=true&level=${level.value}`, {
     method: "PATCH",
     headers: { "x-requested-with": "admin page", "content-type": "application/json" },
     body: JSON.stringify({ value }),

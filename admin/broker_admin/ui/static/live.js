@@ -19,6 +19,8 @@ const STREAM_RETRY_MS = 4_000; // between two attempts to get one of the streams
 const READ_TIMEOUT_MS = 10_000;
 /** Where the API has what only the broker itself knows that serves this page. */
 export const nodeApi = document.body.dataset.nodeApi ?? "";
+/** Where it has the settings of that broker. */
+export const configApi = document.body.dataset.configApi ?? "";
 export const isStill = new URLSearchParams(location.search).has("still");
 
 /** @typedef {{started_at_ms: number, uptime_seconds: number, version: string, durability: string,

@@ -5,7 +5,7 @@
  * @typedef {import("./charts.js").Change} Change
  */
 
-import { quietly } from "./live.js";
+import { configApi, quietly } from "./live.js";
 
 /** @param {Change} change */
 function linkTo(change) {
@@ -70,7 +70,7 @@ export class Tunable {
   /** @param {number | null} value @param {string} [query] */
   showCall(value, query = "") {
     this.part("call").textContent = [
-      `curl -X PATCH ${document.body.dataset.baseUrl}/api/v1/config${query}`.replace(/(\S+\?\S+)/, "'$1'"),
+      `curl -X PATCH ${document.body.dataset.baseUrl}${configApi}${query}`.replace(/(\S+\?\S+)/, "'$1'"),
       "-H 'X-Requested-With: curl'",
       "-H 'Content-Type: application/json'",
       `-d '{"${this.key}": ${value}}'`,
@@ -90,7 +90,7 @@ export class Tunable {
     this.showCall(value, query);
     this.say("busy", "The broker is asked …");
     try {
-      const answer = await fetch(`/api/v1/config${query}`, {
+      const answer = await fetch(`${configApi}${query}`, {
         method: "PATCH",
         headers: { "content-type": "application/json", "x-requested-with": "admin page" },
         body: JSON.stringify({ [this.key]: value }),

@@ -3,7 +3,7 @@
 
 import "./dialog.js";
 import { Tunable } from "./tunables.js";
-import { get, isLive, isStill, keepUpToDate, quietly } from "./live.js";
+import { configApi, get, isLive, isStill, keepUpToDate, quietly } from "./live.js";
 import { addChange, addSample, loadReadings } from "./live_charts.js";
 import { refreshRegions } from "./morph.js";
 
@@ -15,7 +15,7 @@ const tunables = [...document.querySelectorAll("[data-form]")].map(
 );
 
 async function loadConfig() {
-  const { configs } = await get("/api/v1/config");
+  const { configs } = await get(configApi);
   for (const tunable of tunables) if (configs[tunable.key]) tunable.show(configs[tunable.key]);
 }
 
