@@ -16,9 +16,10 @@ from starlette.routing import BaseRoute, Route
 
 from broker_admin.operations import OPERATIONS, HttpOperation, TextContent
 from broker_admin.problems import PROBLEM_MEDIA_TYPE, ProblemDetails
-from broker_admin.routing import NO_SUCH_BROKER, NodeRoute
+from broker_admin.routing import NO_SUCH_BROKER, GroupRoute, LeaderRoute, NodeRoute, TransactionRoute
 from broker_admin.schemas import SchemaWriter, is_required, markdown
 from broker_admin.views.cluster.groups import GroupsRebalanced
+from trio_broker.cluster.cluster_event import ClusterChanged
 
 ALWAYS = {403: "the Host or Origin header is not one of this server", 500: "a bug; the broker's log says more"}
 """What every address may answer."""
@@ -26,6 +27,11 @@ ALWAYS = {403: "the Host or Origin header is not one of this server", 500: "a bu
 
 TOO_LARGE = "the address and the headers are larger than the server reads; the answer has no body"
 
+
+PASSED_ON = (NodeRoute, LeaderRoute, GroupRoute, TransactionRoute)
+"""Routes that another broker may answer."""
+
+NO_ANSWER = "the broker that knows it does not answer"
 
 OF_QUERIES = {400: "a parameter of the query is wrong"}
 
@@ -48,6 +54,14 @@ class OpenApiBuilder:
     def __init__(self) -> None:
         self.answers = SchemaWriter(sent=False)
         self.bodies = SchemaWriter(sent=True)
+        self._names: set[str] = set()
+
+    def name_of(self, function: Callable[..., Any]) -> str:
+        """The id of an operation; what has a second address, that of one broker, has another one there."""
+        name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
+        unique = f"{name}_of_broker" if name in self._names else name
+        self._names.add(unique)
+        return unique
 
     def describe(self, path: str, function: Callable[..., Any], operation: HttpOperation) -> dict[str, Any]:
         """One method of one address."""
@@ -58,7 +72,7 @@ class OpenApiBuilder:
         problems |= operation.problems
         described: dict[str, Any] = {
             "summary": summary,
-            "operationId": f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}",
+            "operationId": self.name_of(function),
             "parameters": self.parameters(path, operation),
             "responses": {
                 str(operation.status): self.answer(operation),
@@ -146,9 +160,12 @@ def openapi_document(routes: Iterable[BaseRoute]) -> dict[str, Any]:
                     operation = OPERATIONS[function]
                     if isinstance(route, NodeRoute):
                         operation = of_one_broker(operation)
+                    if isinstance(route, PASSED_ON):
+                        operation = attrs.evolve(operation, problems={**operation.problems, 502: NO_ANSWER})
                     paths.setdefault(path, {})[method] = builder.describe(path, function, operation)
     # The data of an event stream, of which OpenAPI cannot say that they are in it.
     builder.answers.schema_of(GroupsRebalanced)
+    builder.answers.schema_of(ClusterChanged)
     return {
         "openapi": "3.1.0",
         "info": {"title": "trio-broker admin API", "version": "1"},

@@ -41,7 +41,11 @@ RECONNECT_MS = 2000
 """How long browsers wait before they connect again."""
 
 
-@operation(None, media_type="text/event-stream", problems={503: "all event streams are taken"})
+@operation(
+    None,
+    media_type="text/event-stream",
+    problems={421: "they are of another broker than the one asked", 503: "all event streams are taken"},
+)
 async def get_events(request: Request) -> Response | EventStream:
     """Samples, one a second, config changes as they are made, and which groups rebalanced, as server-sent events."""
     state = state_of(request)
