@@ -89,7 +89,10 @@ class GroupRoute(RawPathRoute):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
-        coordinator = state_of(request).cluster.groups.coordinator(group_id_of(request))
+        groups, group_id = state_of(request).cluster.groups, group_id_of(request)
+        # A group that is not there yet may be created by a reset of its offsets.
+        creates = request.method == "POST" and request.query_params.get("dry_run") != "true"
+        coordinator = await groups.find_coordinator(group_id) if creates else groups.coordinator(group_id)
         await answer_at(coordinator, super().handle, scope, receive, send)
 
 

@@ -376,6 +376,10 @@ class FakeGroups:
     def coordinator(self, group_id: str) -> int | None:
         return None
 
+    async def find_coordinator(self, group_id: str) -> int | None:
+        await trio.lowlevel.checkpoint()
+        return None
+
     async def coordinated(self) -> CoordinatedGroups:
         report = await self.report()
         return CoordinatedGroups(

@@ -41,6 +41,7 @@ from kafka_wire.messages.offset_delete import (
 )
 from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup
 from kafka_wire.schema import Request
+from trio_broker.broker_view.cluster.remote_records import RemoteRecords, led_elsewhere
 from trio_broker.common.amounts import counted
 from trio_broker.common.iso8601 import parse_duration, parse_moment
 from trio_broker.common.log_range import LogRange
@@ -72,6 +73,7 @@ from trio_broker.handlers.offset_commit import commit_existing
 from trio_broker.handlers.offset_delete import delete_existing
 from trio_broker.handlers.support.services import BrokerServices
 
+K = TypeVar("K")
 R = TypeVar("R")
 
 MAX_CHANGED_PARTITIONS = 10_000
@@ -197,7 +199,10 @@ class LiveGroupChangesView:
         replicas = self.services.replicas
         ranges: dict[TopicPartition, LogRange] = {}
         found: dict[TopicPartition, int] = {}
+        await self._look_elsewhere(target, partitions, ranges, found)
         async for place in InTurns(sorted(partitions)):
+            if place in ranges:
+                continue
             try:
                 partition = replicas.topic(place.topic).partition(place.partition)
                 partition.require_leader()
@@ -212,6 +217,33 @@ class LiveGroupChangesView:
             return await self.services.runtime.workers.run(work)
         except PlanError as error:
             raise GroupRefused(ErrorCode.INVALID_REQUEST.name, str(error)) from error
+
+    async def _look_elsewhere(
+        self,
+        target: Target,
+        partitions: Collection[TopicPartition],
+        ranges: dict[TopicPartition, LogRange],
+        found: dict[TopicPartition, int],
+    ) -> None:
+        """Ask other brokers for the ``ranges`` of what they lead, and for what was ``found`` there of a time.
+
+        Raises:
+            GroupRefused: one of them does not say it.
+        """
+        clients, image = self.services.broker_clients, self.services.metadata_cache.image
+        if clients is None:
+            return
+        remote = RemoteRecords(clients)
+        for name, places in by_topic(partitions).items():
+            if (topic := image.topics.get(name)) is None:
+                continue
+            elsewhere = led_elsewhere(topic, [each.partition for each in places], self.services.node.node_id)
+            for index, known in (await remote.range_of(topic, elsewhere)).items():
+                ranges[TopicPartition(name, index)] = known_or_refused(f"{name}-{index}", known)
+            if isinstance(target, ToMoment):
+                moments = await remote.offsets_at(topic, elsewhere, target.timestamp_ms)
+                for index, offset in moments.items():
+                    found[TopicPartition(name, index)] = known_or_refused(f"{name}-{index}", offset)
 
     async def _commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, ErrorCode]:
         """Commit ``offsets`` as a client that is no member; the errors of those that were refused."""
@@ -481,3 +513,14 @@ def by_topic(places: Iterable[TopicPartition]) -> Mapping[str, Sequence[TopicPar
     for place in places:
         named.setdefault(place.topic, []).append(place)
     return named
+
+
+def known_or_refused(place: str, known: K | KafkaError) -> K:
+    """What another broker has answered for one partition.
+
+    Raises:
+        GroupRefused: it is an error.
+    """
+    if isinstance(known, KafkaError):
+        raise GroupRefused(known.code.name, f"{place}: {known}")
+    return known

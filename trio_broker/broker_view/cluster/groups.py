@@ -10,16 +10,21 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
+import attrs
+
 from broker_admin.group_diagnosis import OFTEN_SECONDS, RESTLESS_REBALANCES, is_restless
 from broker_admin.node_addresses import NODE_API
 from broker_admin.views.cluster.groups import CoordinatedGroups, CoordinatedTopicLag, GroupsRebalanced
 from kafka_wire.errors import KafkaError
+from kafka_wire.messages.list_offsets import SpecialTimestamp
 from trio_broker.broker_view.cached_report import CachedReport
 from trio_broker.broker_view.cluster.coordinators import coordinator_of
 from trio_broker.broker_view.cluster.peers import LivePeersView
+from trio_broker.broker_view.cluster.remote_records import RemoteRecords, led_elsewhere
 from trio_broker.common.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.coordinator.reporting.snapshot import (
+    ConsumerLag,
     GroupLagHistory,
     GroupLagReport,
     GroupOffsets,
@@ -80,6 +85,12 @@ class LiveGroupsView:
     def coordinator(self, group_id: str) -> int | None:
         return coordinator_of(self.groups.runtime.image, CONSUMER_OFFSETS_TOPIC, group_id)
 
+    async def find_coordinator(self, group_id: str) -> int | None:
+        try:
+            return await self.groups.find(group_id)
+        except KafkaError:
+            return None
+
     # ---- one of them ----
 
     def get(self, group_id: str) -> GroupSnapshot | None:
@@ -90,9 +101,27 @@ class LiveGroupsView:
 
     async def offsets(self, group_id: str) -> GroupOffsets | None:
         try:
-            return GroupOffsets.of(group_id, await self.groups.lags(group_id))
+            lags = await self.groups.lags(group_id)
         except KafkaError:
             return None
+        return GroupOffsets.of(group_id, await self._with_ends(lags))
+
+    async def _with_ends(self, lags: Sequence[ConsumerLag]) -> Sequence[ConsumerLag]:
+        """``lags`` with the ends of those logs of which no replica is here, as their leaders have them."""
+        unknown = [each for each in lags if each.log_end_offset is None]
+        clients = None if self.peers is None else self.peers.services.broker_clients
+        if not unknown or clients is None or self.peers is None:
+            return lags
+        image, remote = self.groups.runtime.image, RemoteRecords(clients)
+        ends: dict[tuple[str, int], int] = {}
+        for name in dict.fromkeys(each.topic for each in unknown):
+            if (topic := image.topics.get(name)) is None:
+                continue
+            indexes = [each.partition for each in unknown if each.topic == name]
+            elsewhere = led_elsewhere(topic, indexes, self.peers.own_id)
+            found = await remote.offsets_at(topic, elsewhere, SpecialTimestamp.LATEST)
+            ends |= {(name, index): end for index, end in found.items() if not isinstance(end, KafkaError)}
+        return [with_end(each, ends.get((each.topic, each.partition))) for each in lags]
 
     def lag_history(self, group_id: str) -> GroupLagHistory | None:
         try:
@@ -177,3 +206,11 @@ def together(own: GroupLagReport, others: Sequence[CoordinatedGroups], *, is_com
         groups=tuple(sorted(groups.values(), key=lambda each: each.group.group_id)),
         topics=tuple(sorted(topics, key=lambda each: each.group.group.group_id)),
     )
+
+
+def with_end(lag: ConsumerLag, end: int | None) -> ConsumerLag:
+    """``lag`` in a log that ends at ``end``, if that is known; how old it is is not."""
+    if end is None or lag.log_end_offset is not None:
+        return lag
+    records = None if lag.committed_offset is None else max(0, end - lag.committed_offset)
+    return attrs.evolve(lag, log_end_offset=end, lag_records=records, lag_seconds=None if records else 0.0)

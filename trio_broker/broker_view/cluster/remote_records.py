@@ -17,7 +17,12 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.isolation_level import IsolationLevel
 from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from kafka_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafka_wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    SpecialTimestamp,
+)
 from kafka_wire.messages.produce import (
     ACKS_ALL,
     PartitionProduceData,
@@ -28,6 +33,7 @@ from kafka_wire.messages.produce import (
 from kafka_wire.schema import Request
 from trio_broker.cluster.broker_clients import BrokerClients
 from trio_broker.cluster.metadata_image import NO_LEADER, TopicImage
+from trio_broker.common.log_range import LogRange
 from trio_broker.concurrency.barrier import start_once
 from trio_broker.network.errors import RequestFailed
 
@@ -82,6 +88,21 @@ class RemoteRecords:
                 yield each.partition_index, error_in(each.error_code) or each.offset
 
         return await self._each(partitions, ask, offsets)
+
+    async def range_of(
+        self, topic: TopicImage, partitions: Sequence[RemotePartition]
+    ) -> Mapping[int, LogRange | KafkaError]:
+        """Where the log of each partition begins, and where what consumers may read ends."""
+        starts = await self.offsets_at(topic, partitions, SpecialTimestamp.EARLIEST)
+        ends = await self.offsets_at(topic, partitions, SpecialTimestamp.LATEST)
+        ranges: dict[int, LogRange | KafkaError] = {}
+        for index, start in starts.items():
+            end = ends[index]
+            if isinstance(start, KafkaError):
+                ranges[index] = start
+            else:
+                ranges[index] = end if isinstance(end, KafkaError) else LogRange(start, end)
+        return ranges
 
     async def fetch(
         self, topic: TopicImage, partitions: Sequence[RemotePartition], positions: Mapping[int, int],

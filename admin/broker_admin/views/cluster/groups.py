@@ -66,6 +66,10 @@ class GroupsView(Protocol):
         """The broker that coordinates a group, which alone knows what is asked below; None if nobody does yet."""
         ...
 
+    async def find_coordinator(self, group_id: str) -> int | None:
+        """As ``coordinator``, where the first group needs one; None if there is none now."""
+        ...
+
     def get(self, group_id: str) -> GroupSnapshot | None:
         """One group with its members, as it is now; None if there is none."""
         ...
