@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -11,7 +11,8 @@ import pytest
 import trio
 from confluent_kafka import Producer
 
-from tests.waits import TimeLeft, scaled
+from tests.admin.chromium import Browser, needs_chromium
+from tests.waits import eventually, scaled
 from trio_broker.broker_view.live import LiveBrokerView
 from trio_broker.metrics.bottleneck import Limit
 from trio_broker.partition.remote_leader_endpoint import RemoteLeaderEndpoint
@@ -31,12 +32,9 @@ def asked(cluster: ClusterThread, node_id: int, path: str, body: Any = None) -> 
         return json.load(answer)
 
 
-def eventually(condition: Callable[[], Any]) -> Any:
-    """What ``condition`` returns once it is true."""
-    time_left = TimeLeft(WAIT_SECONDS)
-    while not (found := condition()):
-        assert not time_left.is_over
-    return found
+def listed_groups(cluster: ClusterThread, node_id: int) -> Any:
+    """The groups of a report, which may be some seconds old."""
+    return asked(cluster, node_id, "api/v1/groups")["items"]
 
 
 @pytest.mark.kafka_cluster(brokers=3, **WITH_ADMIN)
@@ -56,14 +54,17 @@ def test_every_broker_answers_for_all_and_names_the_one_that_is_away(kafka_clust
         assert sorted(each["value"]["data"] for each in found) == ["v0", "v1", "v2"]
         # What is another broker's is passed on to it.
         assert asked(kafka_cluster, node_id, f"api/v1/brokers/{node_id % 3 + 1}")["node_id"] == node_id % 3 + 1
+    reset = {"target": "earliest", "topics": [{"topic": "single"}]}
+    assert asked(kafka_cluster, 1, "api/v1/groups/billing:reset-offsets", reset)["creates_group"]
+    for node_id in (1, 2, 3):
+        eventually(partial(listed_groups, kafka_cluster, node_id), WAIT_SECONDS)
+        [group] = listed_groups(kafka_cluster, node_id)
+        offsets = asked(kafka_cluster, node_id, "api/v1/groups/billing/offsets")
+        assert (group["group_id"], offsets["lag_records"], offsets["partitions_without_lag"]) == ("billing", 3, 0)
     controller, away = kafka_cluster.controller_id(), kafka_cluster.controller_id() % 3 + 1
     kafka_cluster.kill(away)
-
-    def fenced() -> Any:
-        cluster = asked(kafka_cluster, controller, "api/v1/cluster")
-        return cluster if cluster["offline_count"] == 1 else None
-
-    cluster = eventually(fenced)
+    eventually(lambda: asked(kafka_cluster, controller, "api/v1/cluster")["offline_count"] == 1, WAIT_SECONDS)
+    cluster = asked(kafka_cluster, controller, "api/v1/cluster")
     [gone] = [each for each in cluster["brokers"] if each["state"] == "fenced"]
     assert gone["node_id"] == away
     first = cluster["under_replicated"][0]
@@ -96,13 +97,28 @@ def test_a_slow_follower_is_what_limits(kafka_cluster: ClusterThread, monkeypatc
     view = kafka_cluster.call(view_of_leader)
     producer = Producer({"bootstrap.servers": kafka_cluster.bootstrap_servers, "acks": "all"})
 
-    def verdict() -> Any:
+    def is_named() -> bool:
         producer.produce("orders", b"v", partition=0)
         producer.poll(0.05)
-        limit = view.node.latency.bottleneck()
-        return limit if limit.limit is Limit.REPLICATION and limit.broker_id is not None else None
+        return view.node.latency.bottleneck().broker_id == slow
 
-    found = eventually(verdict)
+    eventually(is_named, WAIT_SECONDS)
+    found = view.node.latency.bottleneck()
     assert producer.flush(scaled(WAIT_SECONDS)) == 0
-    assert found.broker_id == slow
+    assert (found.limit, found.broker_id) == (Limit.REPLICATION, slow)
     assert f"broker {slow}, the slowest" in found.summary
+
+
+@needs_chromium
+@pytest.mark.kafka_cluster(brokers=3, **WITH_ADMIN)
+async def test_an_election_is_on_the_open_page_when_it_happens(kafka_cluster: ClusterThread, browser: Browser) -> None:
+    kafka_cluster.create_topic("orders")
+    leader = kafka_cluster.leader_of("orders")
+    page = await browser.open_page(f"{kafka_cluster.broker(leader % 3 + 1).admin_url}replication", width=420)
+    await page.until("document.querySelector('[data-link]').dataset.link === 'live'")
+    await trio.to_thread.run_sync(kafka_cluster.kill, leader)
+    await page.until(
+        f"/broker [123] leads orders-0 in epoch \\d+, after broker {leader}/.test(document.body.textContent)"
+    )
+    await page.until(f"document.querySelector('#out-of-sync').textContent.includes('broker {leader} is fenced')")
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 420
